@@ -11,7 +11,8 @@ async fn main() -> lockwell::Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory://".to_owned());
     let locks = lockwell::connect(url).await?;
 
-    // Waits for its turn, for as long as it takes. Nobody else holds the lock until the guard is dropped or released.
+    // Waits for its turn, for as long as it takes. Nobody else holds the lock until the guard is dropped or
+    // released.
     let guard = locks.lock("orders/42").await?;
     println!("held, with token {}", guard.token());
 

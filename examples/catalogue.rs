@@ -1,7 +1,7 @@
 //! A catalogue: many read it at the same time, one writes it alone.
 //!
-//! The writer turns into a reader when it has written, without a gap: so it can look at its own work, together with the
-//! other readers, and be sure that nobody has written in between.
+//! The writer turns into a reader when it has written, without a gap: so it can look at its own work,
+//! together with the other readers, and be sure that nobody has written in between.
 //!
 //! `cargo run --example catalogue`, or `-- postgres://user:password@host/database` and any other address
 
@@ -79,7 +79,8 @@ async fn main() -> Result<()> {
         reader.await.expect("no reader panics")?;
     }
 
-    // A reader cannot become a writer: two that tried would wait for each other. A request of an owner fails at once.
+    // A reader cannot become a writer: two that tried would wait for each other. A request of an owner fails
+    // at once.
     let owner = locks.owner();
     let _reading = owner.read("catalogue").await?;
     match owner.write("catalogue").await {

@@ -27,7 +27,8 @@ async fn main() -> lockwell::Result<()> {
     }
     guard.release().await?;
 
-    // This backend lives in the memory of one process. A program that runs on many hosts says so, and is safe from it.
+    // This backend lives in the memory of one process. A program that runs on many hosts says so, and is safe
+    // from it.
     let many_hosts = config.require("across-hosts".parse()?);
     match lockwell::connect_with(many_hosts).await {
         Err(error) => println!("refused at the start: {error}"),

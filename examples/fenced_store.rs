@@ -1,8 +1,8 @@
 //! A store with a plain HTTP interface that refuses a holder who has lost its lock without knowing it.
 //!
-//! `PUT /NAME` carries two headers: the token of the lock, and a random number that the writer drew for this hold. The
-//! store keeps the highest token with each value, and compares in the same step as it writes. A lower token is answered
-//! with 409, and so is the same token from another writer.
+//! `PUT /NAME` carries two headers: the token of the lock, and a random number that the writer drew for this
+//! hold. The store keeps the highest token with each value, and compares in the same step as it writes. A
+//! lower token is answered with 409, and so is the same token from another writer.
 //!
 //! `cargo run --example fenced_store`
 
@@ -39,7 +39,8 @@ async fn write(
     else {
         return Err((StatusCode::BAD_REQUEST, format!("{TOKEN} or {WRITER} is missing")));
     };
-    // One step: nobody reads or writes between the comparison and the write. A database does it in one statement.
+    // One step: nobody reads or writes between the comparison and the write. A database does it in one
+    // statement.
     let mut values = store.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(last) = values.get(&name)
         && (token < last.token || (token == last.token && writer != last.writer))
@@ -55,8 +56,9 @@ async fn read(State(store): State<Store>, Path(name): Path<String>) -> Result<St
     values.get(&name).map(|value| value.text.clone()).ok_or(StatusCode::NOT_FOUND)
 }
 
-/// A lock, and the number that tells its holder from another with the same token. Some backends can grant a token twice
-/// when they fail over. The guard's own owner id is not sent: whoever knows it can release the lock.
+/// A lock, and the number that tells its holder from another with the same token. Some backends can grant a
+/// token twice when they fail over. The guard's own owner id is not sent: whoever knows it can release the
+/// lock.
 struct Hold {
     guard: LockGuard,
     writer: u128,
@@ -93,7 +95,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let slow = Hold::of(&locks).await?;
     send(&url, "first", &slow).await?;
 
-    // The first holder is paused for longer than its lease, which an operator ends here. Another takes the lock.
+    // The first holder is paused for longer than its lease, which an operator ends here. Another takes the
+    // lock.
     locks.force_release("report").await?;
     let next = Hold::of(&locks).await?;
     send(&url, "second", &next).await?;

@@ -1,14 +1,16 @@
 //! Fencing: a resource that refuses a holder who does not know yet that the lock is no longer its own.
 //!
-//! Every lock with a lease can be held by two for a moment, if one of them was paused for longer than its lease lasts.
-//! No lock service can prevent that. The resource can: tokens rise with every grant, and it keeps the highest.
+//! Every lock with a lease can be held by two for a moment, if one of them was paused for longer than its
+//! lease lasts. No lock service can prevent that. The resource can: tokens rise with every grant, and it
+//! keeps the highest.
 //!
 //! `cargo run --example fencing`
 
 use lockwell::backend::OwnerId;
 use lockwell::{FencingToken, LockGuard, Locks};
 
-/// A resource with a memory for tokens. In a real one, check and write are one step: one transaction, one script.
+/// A resource with a memory for tokens. In a real one, check and write are one step: one transaction, one
+/// script.
 #[derive(Default)]
 struct Account {
     balance: i64,
@@ -19,8 +21,8 @@ impl Account {
     fn write(&mut self, balance: i64, guard: &LockGuard) -> Result<(), FencingToken> {
         let (token, owner) = (guard.token(), guard.grant().claim().owner());
         if let Some((highest, writer)) = self.last {
-            // Higher, or the very holder who wrote last. Never "higher or equal": after the failover of a store that
-            // copies asynchronously, two holders may have the same number.
+            // Higher, or the very holder who wrote last. Never "higher or equal": after the failover of a
+            // store that copies asynchronously, two holders may have the same number.
             if token < highest || (token == highest && owner != writer) {
                 return Err(highest);
             }
@@ -39,8 +41,8 @@ async fn main() -> lockwell::Result<()> {
     let slow = locks.lock("account/7").await?;
     println!("slow holder, token {}: writes 100: {:?}", slow.token(), account.write(100, &slow));
 
-    // The slow holder is paused: a long collection of garbage, a suspended machine. Its lease ends, which we shorten
-    // here by force, and another takes the lock.
+    // The slow holder is paused: a long collection of garbage, a suspended machine. Its lease ends, which we
+    // shorten here by force, and another takes the lock.
     locks.force_release("account/7").await?;
     let next = locks.lock("account/7").await?;
     println!("next holder, token {}: writes 250: {:?}", next.token(), account.write(250, &next));

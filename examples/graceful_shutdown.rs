@@ -1,8 +1,8 @@
 //! A web service that releases all its locks when it is stopped, whatever its requests are doing.
 //!
-//! A request writes a report, alone of its name, which may take minutes. When the service is stopped, reports have a moment to
-//! finish; then they are cancelled, their locks are released, and the service ends when the server has confirmed that. The
-//! next copy need not wait for a lease to end.
+//! A request writes a report, alone of its name, which may take minutes. When the service is stopped, reports
+//! have a moment to finish; then they are cancelled, their locks are released, and the service ends when the
+//! server has confirmed that. The next copy need not wait for a lease to end.
 //!
 //! ```text
 //! cargo run --example graceful_shutdown -- sqlite:///tmp/locks.db 127.0.0.1:8080

@@ -1,7 +1,7 @@
 //! Five customers, two hair dryers: once with a semaphore, once with mutexes.
 //!
-//! The semaphore says how many may dry at a time, and nobody cares which dryer it is. With a mutex for each dryer, a
-//! customer has to choose one first, and may wait for it while the other is free.
+//! The semaphore says how many may dry at a time, and nobody cares which dryer it is. With a mutex for each
+//! dryer, a customer has to choose one first, and may wait for it while the other is free.
 //!
 //! `cargo run --example hairdressers`, or `-- redis://127.0.0.1` and any other address
 

@@ -1,4 +1,5 @@
-//! Leader election: of several candidates one leads; when it loses leadership its work is cancelled, and another's begins.
+//! Leader election: of several candidates one leads; when it loses leadership its work is cancelled, and
+//! another's begins.
 //!
 //! `cargo run --example leader`, or `-- zk://127.0.0.1:2181` and any other address
 
@@ -54,7 +55,8 @@ async fn main() -> Result<()> {
         candidates.push(tokio::spawn(campaign.run_as_leader(move |leading| schedule(candidate, leading))));
     }
 
-    // The leaders go, one after the other: the process of the first ends, the second is deposed by an operator.
+    // The leaders go, one after the other: the process of the first ends, the second is deposed by an
+    // operator.
     let first = next_leader(&locks, None).await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     println!("the first leader's process ends");

@@ -1,7 +1,7 @@
 //! A service of which any number of copies run and one serves, the leader. The others send its clients there.
 //!
-//! When the leader dies, another leads after the end of the lease. Whatever a leader writes carries its token, so that a
-//! former leader, which was paused and does not know it yet, can be refused.
+//! When the leader dies, another leads after the end of the lease. Whatever a leader writes carries its
+//! token, so that a former leader, which was paused and does not know it yet, can be refused.
 //!
 //! ```text
 //! cargo run --example leading_service -- sqlite:///tmp/locks.db 127.0.0.1:8081
@@ -66,7 +66,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let leading = tokio::spawn(campaign.run_as_leader(move |held| {
         println!("leading, token {}", held.token());
         tell.send_replace(Some(held));
-        // A term has no end of its own. When leadership is lost, this is dropped, and the campaign begins anew.
+        // A term has no end of its own. When leadership is lost, this is dropped, and the campaign begins
+        // anew.
         std::future::pending::<()>()
     }));
 

@@ -43,8 +43,8 @@ async fn main() -> Result<()> {
     let queued = hand_overs(&locks.clone().coalesce()).await?;
     println!("a queue in the process:               {queued:>9.0}, {:.1} times as many", queued / plain);
 
-    // And the lock goes from task to task without asking the server: 1000 times, or for 20 ms, whichever comes first.
-    // Other processes wait for that long.
+    // And the lock goes from task to task without asking the server: 1000 times, or for 20 ms, whichever
+    // comes first. Other processes wait for that long.
     let passed = hand_overs(&locks.hand_over(1000, Duration::from_millis(20))).await?;
     println!("passed on within the process:         {passed:>9.0}, {:.1} times as many", passed / plain);
     Ok(())

@@ -10,7 +10,8 @@ use lockwell::{ErrorKind, Locks, Result};
 async fn main() -> Result<()> {
     let locks = Locks::in_memory();
 
-    // Two who lock the same accounts in opposite orders: one lock at a time, they would wait for each other for ever.
+    // Two who lock the same accounts in opposite orders: one lock at a time, they would wait for each other
+    // for ever.
     let transfer = |from: &'static str, to: &'static str| {
         let locks = locks.clone();
         async move {

@@ -12,7 +12,8 @@ async fn add(owner: &Owner, account: &str, amount: i64) -> Result<()> {
     Ok(())
 }
 
-/// Locks both, in the order of their names, or two opposite transfers would wait for each other. Calls a function that locks them again.
+/// Locks both, in the order of their names, or two opposite transfers would wait for each other. Calls a
+/// function that locks them again.
 async fn transfer(owner: &Owner, from: &str, to: &str, amount: i64) -> Result<()> {
     let _first = owner.lock(from.min(to)).await?;
     let _second = owner.lock(from.max(to)).await?;

@@ -21,8 +21,8 @@ async fn main() -> lockwell::Result<()> {
         operator.force_release("report").await
     });
 
-    // The holder learns of it at the next renewal, which comes after a third of the ttl. If the server could not be
-    // reached, it would be at the end of the lease. The work is dropped at the await where it is.
+    // The holder learns of it at the next renewal, which comes after a third of the ttl. If the server could
+    // not be reached, it would be at the end of the lease. The work is dropped at the await where it is.
     let long = locks.lock("report").ttl(Duration::from_millis(600)).run(|held| async move {
         for page in 1.. {
             println!("page {page} with token {}", held.token());

@@ -1,11 +1,13 @@
-//! What cron does, for several hosts: a job runs once in each period, on one of them. If that host dies meanwhile, another
-//! does the job.
+//! What cron does, for several hosts: a job runs once in each period, on one of them. If that host dies
+//! meanwhile, another does the job.
 //!
-//! Each host tries at the beginning of a period. Whoever has the lock looks whether the job of this period is done, does it if
-//! not, and writes down that it is. The others wait for the lock, and find it done. The clocks of the hosts need not agree.
+//! Each host tries at the beginning of a period. Whoever has the lock looks whether the job of this period is
+//! done, does it if not, and writes down that it is. The others wait for the lock, and find it done. The
+//! clocks of the hosts need not agree.
 //!
-//! A job whose host dies is begun anew, so it must be possible to repeat it. The record is refused to a holder with an older
-//! token than the last: one that was paused for too long does not undo what its successor wrote.
+//! A job whose host dies is begun anew, so it must be possible to repeat it. The record is refused to a
+//! holder with an older token than the last: one that was paused for too long does not undo what its
+//! successor wrote.
 //!
 //! ```text
 //! cargo run --example scheduled_job -- sqlite:///shared/locks.db /shared/record 60
@@ -54,8 +56,8 @@ async fn once(held: &LockHandle, record: &Path, period: u64, every: u64) -> io::
     Ok(())
 }
 
-/// Tries in each period, for ever. A server that cannot be reached, a lost lock and a failed job are reported, and the
-/// next period is another try.
+/// Tries in each period, for ever. A server that cannot be reached, a lost lock and a failed job are
+/// reported, and the next period is another try.
 async fn run(locks: &Locks, record: &Path, every: u64) {
     let ttl = locks.capabilities().min_ttl().max(Duration::from_secs(1));
     loop {

@@ -1,7 +1,7 @@
 //! A web service that sells tickets. Any number of copies of it can run, on any lock server.
 //!
-//! The configuration file names the lock server and what the service needs of it. Another server is another line there,
-//! and no change of the program:
+//! The configuration file names the lock server and what the service needs of it. Another server is another
+//! line there, and no change of the program:
 //!
 //! ```toml
 //! listen = "127.0.0.1:8080"
@@ -75,7 +75,8 @@ fn refused(kind: ErrorKind, error: &dyn Error) -> Answer {
 }
 
 impl Shop {
-    /// Reads how many tickets are left, and writes back one less. Only the lock keeps others out between the two.
+    /// Reads how many tickets are left, and writes back one less. Only the lock keeps others out between the
+    /// two.
     async fn take_one(&self) -> std::io::Result<Option<u32>> {
         let left = tokio::fs::read_to_string(&self.stock).await?;
         let left: u32 = left.trim().parse().map_err(std::io::Error::other)?;
@@ -124,8 +125,8 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     let app = Router::new().route("/tickets", post(sell)).with_state(shop);
     axum::serve(listener, app).with_graceful_shutdown(shutdown()).into_future().await?;
 
-    // The requests are done, so all locks are released or on their way. Waits for the answers, so that the next copy
-    // need not wait for a lease to end.
+    // The requests are done, so all locks are released or on their way. Waits for the answers, so that the
+    // next copy need not wait for a lease to end.
     locks.close_within(Duration::from_secs(5)).await?;
     println!("closed");
     Ok(())

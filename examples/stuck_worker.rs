@@ -1,7 +1,8 @@
-//! Workers that live but do not get on: a longest hold, reports of progress, and a rest for the lock after a crash.
+//! Workers that live but do not get on: a longest hold, reports of progress, and a rest for the lock after a
+//! crash.
 //!
-//! A lease guards against holders that die. A holder that hangs is renewed for as long as its process lives, unless it is
-//! told when to stop.
+//! A lease guards against holders that die. A holder that hangs is renewed for as long as its process lives,
+//! unless it is told when to stop.
 //!
 //! `cargo run --example stuck_worker`
 
@@ -32,7 +33,8 @@ async fn main() -> Result<()> {
     let next = locks.lock("import").wait(millis(1000)).await?;
     println!("the next worker has the lock, with token {} after {}", next.token(), guard.token());
 
-    // After a crash the lock rests, so that requests of the dead that are still under way arrive before its heir's.
+    // After a crash the lock rests, so that requests of the dead that are still under way arrive before its
+    // heir's.
     let crashed = locks.lock("disk").ttl(millis(100)).max_hold(millis(50)).lock_delay(millis(300)).await?;
     crashed.lost().await;
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! How an application tests what it does about locks: with a lock server in memory that fails, is slow and takes locks away as
-//! the test says, and whose clock stands still until the test moves it.
+//! How an application tests what it does about locks: with a lock server in memory that fails, is slow and
+//! takes locks away as the test says, and whose clock stands still until the test moves it.
 //!
 //! `cargo test --example test_double`
 

@@ -8,8 +8,8 @@
 //! cargo run --example ticket_shop --features zk -- --url zk://host1,host2,host3/locks
 //! ```
 //!
-//! The shops are real processes. This program starts itself once for each of them. [`sell_with_lock`] is all that an
-//! application has to write.
+//! The shops are real processes. This program starts itself once for each of them. [`sell_with_lock`] is all
+//! that an application has to write.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -26,19 +26,21 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// One shop. A lock makes "read, think, write" one step for all shops, in whatever process or host they are.
 async fn sell_with_lock(stock: &Stock) -> Result<u32> {
-    // The address picks the backend: nothing else in this program changes with it. `lockwell::connect(url)` does it,
-    // too; a `LockConfig` can also say what the program demands of the backend.
+    // The address picks the backend: nothing else in this program changes with it. `lockwell::connect(url)`
+    // does it, too; a `LockConfig` can also say what the program demands of the backend.
     let locks = lockwell::connect_with(LockConfig::from_env()?).await?;
     let mut sold = 0;
     loop {
-        // Waits for our turn; without `wait`, for as long as it takes. From now on a thread of the library renews the
-        // lease, however long we think. If this process dies, the lock ends with its ttl (`.ttl(...)`, else 10 s).
+        // Waits for our turn; without `wait`, for as long as it takes. From now on a thread of the library
+        // renews the lease, however long we think. If this process dies, the lock ends with its ttl
+        // (`.ttl(...)`, else 10 s).
         let guard = locks.lock("ticket-shop/stock").wait(Duration::from_mins(1)).await?;
 
         let found_one = stock.sell_one().await?;
 
-        // Dropping the guard releases the lock in the background. `release` waits for the answer, and fails if the lock
-        // was lost before: then another shop may have sold the same ticket, and that must not pass unnoticed.
+        // Dropping the guard releases the lock in the background. `release` waits for the answer, and fails
+        // if the lock was lost before: then another shop may have sold the same ticket, and that must not
+        // pass unnoticed.
         guard.release().await?;
 
         if !found_one {

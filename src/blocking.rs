@@ -14,11 +14,12 @@
 //! # }
 //! ```
 //!
-//! All that is `async` works so: readers, permits, several locks at once, owners, campaigns. The thread `lockwell-blocking`
-//! drives the connections; all clients of the process share it. Leases are renewed by another thread of the library, whatever
-//! the program does meanwhile. Guards may be dropped anywhere.
+//! All that is `async` works so: readers, permits, several locks at once, owners, campaigns. The thread
+//! `lockwell-blocking` drives the connections; all clients of the process share it. Leases are renewed by
+//! another thread of the library, whatever the program does meanwhile. Guards may be dropped anywhere.
 //!
-//! Within an async runtime `block_on` fails with an error of kind [`Unsupported`](crate::ErrorKind::Unsupported), even in
-//! `spawn_blocking`: there, `Handle::current().block_on(locks.lock("a").into_future())` works.
+//! Within an async runtime `block_on` fails with an error of kind
+//! [`Unsupported`](crate::ErrorKind::Unsupported), even in `spawn_blocking`: there,
+//! `Handle::current().block_on(locks.lock("a").into_future())` works.
 
 pub use lockcore::blocking::{block_on, run};

@@ -81,9 +81,9 @@
 //!
 //! # Configuration
 //!
-//! The address selects the backend, and can contain options. They can come from a file or from the environment variable
-//! `LOCKWELL_URL` as well ([`LockConfig::from_env`]). A program can demand what a backend must promise. Connecting fails
-//! otherwise.
+//! The address selects the backend, and can contain options. They can come from a file or from the
+//! environment variable `LOCKWELL_URL` as well ([`LockConfig::from_env`]). A program can demand what a
+//! backend must promise. Connecting fails otherwise.
 //!
 //! ```
 //! use lockwell::{LockConfig, Locks, Result};
@@ -102,7 +102,8 @@
 //! # Guides
 //!
 //! * Use: [`guides::choosing`] a backend, [`guides::modes`], [`guides::command`], [`guides::migrating`]
-//! * Operate: [`guides::production`], [`guides::operations`], [`guides::sql`], [`guides::redis`], [`guides::zookeeper`]
+//! * Operate: [`guides::production`], [`guides::operations`], [`guides::sql`], [`guides::redis`],
+//!   [`guides::zookeeper`]
 //! * Trust: [`guides::guarantees`], [`guides::fencing`], [`guides::testing`]
 //! * Contribute: [`guides::architecture`], [`guides::changelog`]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -125,7 +126,8 @@ pub use lockcore::conformance;
 pub use lockcore::testing;
 
 /// The guides of the `docs` folder, as modules, so that their code is compiled.
-// `guide_links.md` says where their links to each other lead here: of several definitions of a link the first one counts.
+// `guide_links.md` says where their links to each other lead here: of several definitions of a link the first
+// one counts.
 pub mod guides {
     #[cfg(feature = "conformance")]
     #[doc = include_str!("../docs/backend.md")]
@@ -215,8 +217,8 @@ use lockcore::backend::{DistributedLock, ServerUrl};
 ///
 /// A backend from another crate adds its scheme to a [`Registry`].
 ///
-/// This connects to the server and checks it, so a wrong password or a missing table is an error here, not at the first
-/// lock.
+/// This connects to the server and checks it, so a wrong password or a missing table is an error here, not at
+/// the first lock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
@@ -233,8 +235,8 @@ pub async fn connect(url: impl Into<String>) -> Result<Locks> {
     connect_with(LockConfig::new(url)).await
 }
 
-/// Connects with a configuration: the address, the defaults, and the promises that the application requires of the
-/// backend.
+/// Connects with a configuration: the address, the defaults, and the promises that the application requires
+/// of the backend.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is locked.

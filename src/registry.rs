@@ -21,8 +21,8 @@ static INSTALLED: OnceLock<Registry> = OnceLock::new();
 
 /// The schemes of addresses, and the backend of each.
 ///
-/// A new registry has the backends that are compiled in. A backend from another crate is added with its own scheme. It
-/// then works in the methods of the registry, in [`connect`](crate::connect) if the registry is
+/// A new registry has the backends that are compiled in. A backend from another crate is added with its own
+/// scheme. It then works in the methods of the registry, in [`connect`](crate::connect) if the registry is
 /// [installed](Self::install), in the command (`lockwell_cli::run`) and in the comparison.
 ///
 /// ```
@@ -52,12 +52,12 @@ impl Registry {
     /// Adds a backend for addresses with this scheme.
     ///
     /// `connect` gets the address without the options that every address understands (`ttl`, `wait`, `label`,
-    /// `require`, `coalesce`, `hand_over`, `password_file`). It connects to the server and checks it, so that a wrong
-    /// password is an error of connecting.
+    /// `require`, `coalesce`, `hand_over`, `password_file`). It connects to the server and checks it, so that
+    /// a wrong password is an error of connecting.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the scheme is taken, or is not lower-case letters, digits, `+`, `-`
-    /// and `.`.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the scheme is taken, or is not lower-case letters,
+    /// digits, `+`, `-` and `.`.
     pub fn with<B, F>(
         mut self,
         scheme: &str,
@@ -81,9 +81,9 @@ impl Registry {
         Ok(self)
     }
 
-    /// Adds what an administrator runs once at the servers of a scheme that this registry has, such as statements that
-    /// create tables. The command prints it (`lockwell schema`). `schema` gets the address as `connect` does, and reaches no
-    /// server.
+    /// Adds what an administrator runs once at the servers of a scheme that this registry has, such as
+    /// statements that create tables. The command prints it (`lockwell schema`). `schema` gets the address as
+    /// `connect` does, and reaches no server.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the scheme is unknown.
@@ -102,8 +102,8 @@ impl Registry {
     /// What an administrator runs once at the server of this address. `None`: nothing is needed there.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) or [`Unsupported`](ErrorKind::Unsupported) if the scheme is unknown, or
-    /// the backend refuses the address.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) or [`Unsupported`](ErrorKind::Unsupported) if the scheme is
+    /// unknown, or the backend refuses the address.
     pub fn schema(&self, url: &ServerUrl) -> Result<Option<String>> {
         if !self.connectors.contains_key(url.scheme()) {
             return Err(self.unknown(url.scheme()));
@@ -189,11 +189,12 @@ impl Registry {
         connecting.await.map_err(|error: Error| error.during(Operation::Connect))
     }
 
-    /// Makes this the registry of [`connect`](crate::connect) and the other functions of this crate, for the whole
-    /// process. `main` calls it once, before anything connects.
+    /// Makes this the registry of [`connect`](crate::connect) and the other functions of this crate, for the
+    /// whole process. `main` calls it once, before anything connects.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the process has installed a registry, or has connected without one.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the process has installed a registry, or has connected
+    /// without one.
     pub fn install(self) -> Result<()> {
         INSTALLED.set(self).map_err(|_| {
             let message = "a registry is in use already: install one before anything connects";

@@ -1,9 +1,10 @@
 //! The conformance suite of lockcore, on every backend that is compiled in.
 //!
-//! `cargo test --all-features --test conformance [-- FILTER]`; names are `BACKEND::CASE`, so `-- sqlite::` runs one
-//! backend, and `-- blackhole` a few cases on all. Servers are started by `testbed`, once per run. Where one is not
-//! installed its cases are ignored, and say so; with `LOCKWELL_REQUIRE_SERVERS=1` they fail, unless it is a newer release
-//! beside that of the machine. `LOCKWELL_SERVERS=newer` runs those, `all` runs everything.
+//! `cargo test --all-features --test conformance [-- FILTER]`; names are `BACKEND::CASE`, so `-- sqlite::`
+//! runs one backend, and `-- blackhole` a few cases on all. Servers are started by `testbed`, once per run.
+//! Where one is not installed its cases are ignored, and say so; with `LOCKWELL_REQUIRE_SERVERS=1` they fail,
+//! unless it is a newer release beside that of the machine. `LOCKWELL_SERVERS=newer` runs those, `all` runs
+//! everything.
 
 mod support {
     pub(crate) mod canary;

@@ -1,5 +1,5 @@
-//! The examples for operations, as programs of their own: what is observed, what is released at the end, who leads, who does
-//! a job.
+//! The examples for operations, as programs of their own: what is observed, what is released at the end, who
+//! leads, who does a job.
 
 #![cfg(all(unix, feature = "sqlite"))]
 
@@ -125,7 +125,8 @@ fn a_job_survives_its_host() {
     });
     let (dies, survivor) = if first_dies { (first, second) } else { (second, first) };
     drop(dies);
-    // The survivor takes over what was begun, and goes on with the next. What it says of earlier periods is no matter.
+    // The survivor takes over what was begun, and goes on with the next. What it says of earlier periods is
+    // no matter.
     let mut done = 0;
     while done < begun {
         done = period(&survivor.says("is done"));

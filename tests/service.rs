@@ -1,4 +1,5 @@
-//! The example `service`: the same program on several lock servers, which differ in one line of its configuration.
+//! The example `service`: the same program on several lock servers, which differ in one line of its
+//! configuration.
 
 #![cfg(unix)]
 
@@ -73,7 +74,8 @@ fn sells_each_ticket_once(url: &str, needs: &str) {
     }
 }
 
-/// The service does not start on a server that does not promise what it needs. What it says is what the guide shows.
+/// The service does not start on a server that does not promise what it needs. What it says is what the guide
+/// shows.
 fn is_refused(url: &str, needs: &str, missing: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = configuration(folder.path(), url, needs);

@@ -1,4 +1,5 @@
-//! Answers of scripts and servers, from anywhere: nothing panics, and nothing that is no answer is taken for a grant.
+//! Answers of scripts and servers, from anywhere: nothing panics, and nothing that is no answer is taken for
+//! a grant.
 
 use lockcore::{Mode, ServerUrl};
 use redis::Value;
@@ -9,7 +10,8 @@ use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Notification};
 use crate::words::info::Info;
 use crate::words::options::Options;
 
-/// An address of servers, sentinels, a cluster or independent nodes: what is understood names somebody to connect to.
+/// An address of servers, sentinels, a cluster or independent nodes: what is understood names somebody to
+/// connect to.
 pub fn address(text: &str) {
     let Ok(url) = text.parse::<ServerUrl>() else { return };
     let mut read: Vec<_> = Address::read(&url).into_iter().collect();

@@ -6,8 +6,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::Result;
 use tokio::time::Instant;
 
-/// Waits until all have answered, or `enough` without an error and the others have had `grace` to follow. In order;
-/// `None` for those that were not waited for.
+/// Waits until all have answered, or `enough` without an error and the others have had `grace` to follow. In
+/// order; `None` for those that were not waited for.
 pub(crate) async fn gather<T>(
     asked: impl IntoIterator<Item = impl Future<Output = Result<T>>>,
     enough: usize,

@@ -4,8 +4,8 @@
 //! * [`Redlock`]: a majority of independent nodes.
 //! * [`FencedWrite`]: a write that only the latest holder of a lock can make.
 //!
-//! The lock is the plain string that redis-py, redsync and node-redlock use, so that they exclude us and we exclude
-//! them. All decisions are made by scripts in the server, on the server's clock (`src/scripts`).
+//! The lock is the plain string that redis-py, redsync and node-redlock use, so that they exclude us and we
+//! exclude them. All decisions are made by scripts in the server, on the server's clock (`src/scripts`).
 
 mod calls;
 mod checks;

@@ -4,10 +4,11 @@ use lockcore::{Result, ServerUrl};
 
 use crate::sql::table::Table;
 
-/// The statements that create the tables of an address, for an administrator. It does not connect. `None`: the address is not
-/// that of a database.
+/// The statements that create the tables of an address, for an administrator. It does not connect. `None`:
+/// the address is not that of a database.
 ///
-/// Where the address names no schema, the statements name none: the tables come into the first schema of the search path.
+/// Where the address names no schema, the statements name none: the tables come into the first schema of the
+/// search path.
 pub fn schema(url: &ServerUrl) -> Result<Option<String>> {
     let table = || Table::new(url.option("table").unwrap_or(Table::DEFAULT));
     match url.scheme() {

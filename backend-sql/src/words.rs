@@ -9,8 +9,8 @@ use uuid::Uuid;
 /// How many names a portion has.
 pub(crate) const PORTION: i64 = 500;
 
-/// The most claims that join groups, or take locks with their places, in one message. On PostgreSQL the rows of their locks stay
-/// locked until all of them are done.
+/// The most claims that join groups, or take locks with their places, in one message. On PostgreSQL the rows
+/// of their locks stay locked until all of them are done.
 pub(crate) const JOINS: usize = 64;
 
 /// The ticket of a claim that is not in the queue. It comes after all others.
@@ -37,7 +37,8 @@ pub struct QueuedClaim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sign {
     pub client: Uuid,
-    /// Each sign of the client has another number. A grant contains the number of the last sign that the server had seen.
+    /// Each sign of the client has another number. A grant contains the number of the last sign that the
+    /// server had seen.
     pub number: u64,
 }
 
@@ -62,7 +63,8 @@ pub enum TryAcquire {
     Granted(FencingToken),
     /// The claim is already a member of the group, with this token.
     Member(FencingToken),
-    /// Another claim holds the lock, or is ahead in the queue. The time until the lease of a holder ends, if it is known.
+    /// Another claim holds the lock, or is ahead in the queue. The time until the lease of a holder ends, if
+    /// it is known.
     Busy(Option<Duration>),
     /// A group holds the lock, and the lease of one of its members has ended.
     Stale,
@@ -73,8 +75,8 @@ pub enum TryAcquire {
 }
 
 impl TryAcquire {
-    /// A refusal. `in_use` is the mode in which the lock is held or, if it is free, the mode that the first waiter wants.
-    /// `left` is the time in microseconds until the first lease of its holders ends.
+    /// A refusal. `in_use` is the mode in which the lock is held or, if it is free, the mode that the first
+    /// waiter wants. `left` is the time in microseconds until the first lease of its holders ends.
     pub(crate) fn refused(claim: &Claim, in_use: Option<i64>, left: Option<i64>) -> Self {
         match in_use.and_then(Mode::from_code) {
             // A holder whose lease has ended must not refuse others, nor cause an error.
@@ -89,7 +91,8 @@ impl TryAcquire {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     pub released: bool,
-    /// It may have been done earlier: by a try whose answer was lost, or by a statement that did not say which locks it freed.
+    /// It may have been done earlier: by a try whose answer was lost, or by a statement that did not say
+    /// which locks it freed.
     pub in_doubt: bool,
     /// The lock is still held: a transaction has locked its row.
     pub blocked: bool,
@@ -114,7 +117,8 @@ impl Notification {
         Self { ticket, granted: None }
     }
 
-    /// Parses the message of a notification: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`, the times in microseconds.
+    /// Parses the message of a notification: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`, the times in
+    /// microseconds.
     #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (ticket, grant) =
@@ -168,7 +172,8 @@ pub(crate) fn block(claim: &Claim) -> i64 {
     i64::from(claim.tokens().get())
 }
 
-/// A holder in the tables: token, label, mode, the time left of its lease, and the time since the grant, in microseconds.
+/// A holder in the tables: token, label, mode, the time left of its lease, and the time since the grant, in
+/// microseconds.
 pub(crate) type HolderRow = (i64, String, i64, i64, i64);
 
 /// How many wait, and how long the first of them has waited. `None`: nobody waits.
@@ -189,7 +194,8 @@ pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: WaitersR
 pub struct QueueRow {
     /// The number that the client has given to it.
     pub number: i64,
-    /// The length of the lease under which a release may grant the lock. `None`: a release only notifies the waiter.
+    /// The length of the lease under which a release may grant the lock. `None`: a release only notifies the
+    /// waiter.
     pub lease: Option<Duration>,
     /// Whether the database has stored it, as far as the client knows.
     pub is_stored: bool,
@@ -200,7 +206,8 @@ pub struct QueueRow {
 pub struct WaiterPoll {
     /// The server's clock, in microseconds.
     pub clock: u64,
-    /// The numbers of entries that the database does not have, or that no release would see. They must be taken anew.
+    /// The numbers of entries that the database does not have, or that no release would see. They must be
+    /// taken anew.
     pub missing: Vec<i64>,
     /// The numbers of entries whose waiters should ask for their locks.
     pub turns: Vec<i64>,
@@ -219,14 +226,15 @@ pub struct Portion {
 /// The class of an error: what happened to the request, and whether to repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// The request was not applied, because of other requests: a deadlock, a serialization failure. Repeat it at once.
+    /// The request was not applied, because of other requests: a deadlock, a serialization failure. Repeat it
+    /// at once.
     Again,
     /// The request was not applied: a transaction has locked a row. Repeat it later.
     Blocked,
     /// The connection has failed, and the outcome is unknown. Every statement here may be repeated.
     Broken,
-    /// The request was not applied: this server takes no writes, because it is a replica or has become one. The address may
-    /// lead to another server now.
+    /// The request was not applied: this server takes no writes, because it is a replica or has become one.
+    /// The address may lead to another server now.
     ReadOnly,
     /// A repetition does not help.
     Fatal,

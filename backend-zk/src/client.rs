@@ -45,8 +45,8 @@ impl Inner {
         }
     }
 
-    /// Starts or extends the lease of a claim that held the lock at `sent`. `None`: the claim is already being
-    /// released.
+    /// Starts or extends the lease of a claim that held the lock at `sent`. `None`: the claim is already
+    /// being released.
     pub(crate) fn lease(&self, claim: &Claim, node: &Node, sent: Moment) -> Option<Moment> {
         node.note_proven(sent);
         let until = valid_until(sent, claim.ttl());

@@ -8,7 +8,8 @@ use zookeeper_client as zk;
 pub(crate) enum ErrorClass {
     /// The server refused it. Nothing was done.
     Refused,
-    /// The server refused it because it has too many requests. Nothing was done, and the request can be repeated.
+    /// The server refused it because it has too many requests. Nothing was done, and the request can be
+    /// repeated.
     Throttled,
     /// The session is over; its nodes are deleted, or will be soon.
     SessionOver,
@@ -36,8 +37,9 @@ pub(crate) fn class_of(error: &zk::Error) -> ErrorClass {
         | QuotaExceeded
         | Unimplemented => ErrorClass::Refused,
         Throttled => ErrorClass::Throttled,
-        // Among these errors are `ConnectionLoss`, `Custom` for a connection that was closed because it was silent, and
-        // `SessionMoved`, which a server returns on an old connection after the session has moved to another server.
+        // Among these errors are `ConnectionLoss`, `Custom` for a connection that was closed because it was
+        // silent, and `SessionMoved`, which a server returns on an old connection after the session has moved
+        // to another server.
         _ => ErrorClass::Unknown,
     }
 }

@@ -1,4 +1,5 @@
-//! Untrusted input from servers and other programs: no parser panics, and what lockwell writes can be read back.
+//! Untrusted input from servers and other programs: no parser panics, and what lockwell writes can be read
+//! back.
 
 use std::collections::HashSet;
 

@@ -11,8 +11,8 @@ use crate::queue::node::Node;
 
 /// One or more writes that are executed together, and only if the lock is still held when they arrive.
 ///
-/// The transaction of the writes also checks the claim's node. So a holder that was paused, and has lost its lock
-/// without noticing it, changes nothing.
+/// The transaction of the writes also checks the claim's node. So a holder that was paused, and has lost its
+/// lock without noticing it, changes nothing.
 #[must_use = "nothing is written before commit"]
 pub struct GuardedWrite {
     client: Client,
@@ -60,8 +60,8 @@ impl GuardedWrite {
         self
     }
 
-    /// Executes the writes. Fails with [`Lost`](ErrorKind::Lost) if the lock is not held any more; then nothing was
-    /// written.
+    /// Executes the writes. Fails with [`Lost`](ErrorKind::Lost) if the lock is not held any more; then
+    /// nothing was written.
     ///
     /// # Cancel safety
     /// The writes may be executed even if this future is dropped.
@@ -70,8 +70,8 @@ impl GuardedWrite {
     }
 
     async fn send(&self) -> Result<()> {
-        // Any version: the node's name contains the owner id and a unique number, so a node with this name is the
-        // claim's node.
+        // Any version: the node's name contains the owner id and a unique number, so a node with this name is
+        // the claim's node.
         let mut writer = self.client.new_check_writer(&self.lock, None).map_err(|error| explain(&error))?;
         for write in &self.writes {
             let added = match write {

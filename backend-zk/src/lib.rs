@@ -1,7 +1,7 @@
 //! The ZooKeeper backend of lockwell.
 //!
-//! `zk://h1:2181,h2:2181,h3:2181/base/path`: each lock is a node below the base path, and each claim an ephemeral
-//! sequential node below that, as Apache Curator writes them. lockwell, Curator and kazoo (with
+//! `zk://h1:2181,h2:2181,h3:2181/base/path`: each lock is a node below the base path, and each claim an
+//! ephemeral sequential node below that, as Apache Curator writes them. lockwell, Curator and kazoo (with
 //! `extra_lock_patterns=["-lock-"]`) exclude each other. See [`ZkLock`].
 //!
 //! | option | values | |
@@ -19,8 +19,8 @@
 //! | `ca` | a PEM file | use TLS (feature `tls`), and trust these certificates |
 //! | `cert`, `key` | PEM files | the client certificate, which servers require by default, and its key; it is an identity for `acl=creator` |
 //!
-//! `inspect` counts the time for which a lock has been held from the moment when its holder entered the queue: the
-//! server does not record the moment of the grant.
+//! `inspect` counts the time for which a lock has been held from the moment when its holder entered the
+//! queue: the server does not record the moment of the grant.
 
 mod client;
 mod error;

@@ -30,8 +30,8 @@ use crate::session::runtime::SESSIONS;
 
 /// Locks in ZooKeeper.
 ///
-/// A client has one session, and so one connection, for each length of lease that is in use. The sessions run on a
-/// separate thread, so a blocked runtime keeps its locks. Dropping the last handle closes the sessions.
+/// A client has one session, and so one connection, for each length of lease that is in use. The sessions run
+/// on a separate thread, so a blocked runtime keeps its locks. Dropping the last handle closes the sessions.
 pub struct ZkLock {
     inner: Arc<Inner>,
 }
@@ -89,8 +89,8 @@ impl ZkLock {
         tokio::time::timeout(self.inner.options.timeout, asking).await.map_err(|_| no_answer())?
     }
 
-    /// Writes to ZooKeeper that are executed only if this grant still holds its lock. The servers check that in the
-    /// same transaction. That is exclusion without any assumption about time.
+    /// Writes to ZooKeeper that are executed only if this grant still holds its lock. The servers check that
+    /// in the same transaction. That is exclusion without any assumption about time.
     pub fn guarded(&self, grant: &Grant) -> Result<GuardedWrite> {
         GuardedWrite::new(grant)
     }
@@ -165,8 +165,8 @@ impl DistributedLock for ZkLock {
         }
     }
 
-    /// A broken connection is detected at once. A silent one is detected after about a quarter of the session's
-    /// timeout, or half of it if there is one server.
+    /// A broken connection is detected at once. A silent one is detected after about a quarter of the
+    /// session's timeout, or half of it if there is one server.
     async fn doubted(&self, grant: &Grant) {
         let Some(node) = grant.record::<Node>() else { return std::future::pending().await };
         node.session.disconnected().await;

@@ -1,8 +1,8 @@
 //! Maps lock names to paths.
 //!
-//! The mapping is injective and does not change plain names, so that operators find a lock by its name, and Curator and
-//! kazoo can use the same path. Characters that a path cannot contain are percent-encoded, and so is the percent sign
-//! itself.
+//! The mapping is injective and does not change plain names, so that operators find a lock by its name, and
+//! Curator and kazoo can use the same path. Characters that a path cannot contain are percent-encoded, and so
+//! is the percent sign itself.
 
 use lockcore::backend::escape;
 use lockcore::{Error, ErrorKind, LockName, Result};
@@ -21,8 +21,8 @@ pub(crate) fn lock_path(base: &str, name: &LockName) -> String {
     format!("{base}/{}", escape(text, |at, c| is_plain(c) && !(reserved && at == 0)))
 }
 
-/// Whether the server accepts this character without escaping. The server checks UTF-16 units and refuses surrogates,
-/// so all characters beyond the basic plane are refused.
+/// Whether the server accepts this character without escaping. The server checks UTF-16 units and refuses
+/// surrogates, so all characters beyond the basic plane are refused.
 fn is_plain(c: char) -> bool {
     !matches!(c, '/' | '%' | '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{d7ff}'..='\u{f8ff}' | '\u{fff0}'..)
 }

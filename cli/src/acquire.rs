@@ -133,7 +133,8 @@ async fn obtain(
     signals: &mut Signals,
 ) -> Result<Obtained, Error> {
     let mut interrupted = None;
-    // The future of an acquire is never dropped half-way: a signal cancels the claim, and the answer gives the outcome.
+    // The future of an acquire is never dropped half-way: a signal cancels the claim, and the answer gives
+    // the outcome.
     let mut acquiring = backend.acquire(claim);
     let answer = loop {
         tokio::select! {

@@ -38,14 +38,14 @@ pub(crate) struct Child {
 enum Group {
     /// Its own: a signal reaches all that it has started.
     Own,
-    /// Ours, since only the group in the foreground may read from the terminal. The terminal's own signals reach it
-    /// there without our help.
+    /// Ours, since only the group in the foreground may read from the terminal. The terminal's own signals
+    /// reach it there without our help.
     Ours,
 }
 
 impl Child {
-    /// Starts the command on this thread, which must live as long as the command: Linux kills the command when the thread
-    /// that started it ends.
+    /// Starts the command on this thread, which must live as long as the command: Linux kills the command
+    /// when the thread that started it ends.
     pub(crate) fn start(
         words: &[OsString],
         name: &LockName,
@@ -108,7 +108,8 @@ impl Child {
         self.process.wait().await
     }
 
-    /// Notes that the command, or its whole group if that was to be ended, has ended: by itself, or `by_signal`.
+    /// Notes that the command, or its whole group if that was to be ended, has ended: by itself, or
+    /// `by_signal`.
     pub(crate) fn over(&mut self, by_signal: bool) {
         if let Some(terminal) = self.terminal.take().filter(|_| by_signal) {
             terminal.restore();

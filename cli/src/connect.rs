@@ -124,8 +124,8 @@ impl Address {
                     Err(Refusal::MayPass(unreachable(format!("{why}: no answer within {}", rounded(limit)))))
                 }
             },
-            // The backends try again for a while, in case the server is just restarting. The command does not wait for that if
-            // clearly no server is there.
+            // The backends try again for a while, in case the server is just restarting. The command does not
+            // wait for that if clearly no server is there.
             none = reach::no_server(&self.url) => Err(match none {
                 NoServer::Now(why) => Refusal::MayPass(unreachable(why)),
                 NoServer::Unknown(why) => Refusal::ForGood(unreachable(why)),
@@ -159,7 +159,8 @@ impl Address {
     }
 }
 
-/// The error of a connection, with the hosts that cannot be reached; with all hosts if the backend knows no reason.
+/// The error of a connection, with the hosts that cannot be reached; with all hosts if the backend knows no
+/// reason.
 async fn explained(error: Error, url: &ServerUrl) -> Failure {
     let hosts = match (error.kind(), error.source()) {
         (ErrorKind::Unreachable, None) => Some(reach::describe(url).await),

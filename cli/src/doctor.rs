@@ -110,8 +110,8 @@ async fn try_out(
     }
 }
 
-/// The finding about a failure: a right is missing, or `subject` and `remedy` say what is wrong. It has a remedy of its own, since that
-/// of the failure is to ask this doctor.
+/// The finding about a failure: a right is missing, or `subject` and `remedy` say what is wrong. It has a
+/// remedy of its own, since that of the failure is to ask this doctor.
 fn refused(failure: Failure, subject: &'static str, remedy: &str) -> Finding {
     if failure.status == REFUSED {
         let remedy = "check user and password, and give the user the rights that the page of your backend lists (docs)";

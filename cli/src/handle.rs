@@ -1,7 +1,7 @@
 //! What `acquire` prints and `release` takes: `lw1.MODE.OWNER.TOKEN.NAME`.
 //!
-//! The name comes last, since it may have dots, with all but plain characters percent-encoded, so that a handle is one word
-//! for every shell.
+//! The name comes last, since it may have dots, with all but plain characters percent-encoded, so that a
+//! handle is one word for every shell.
 
 use lockwell::backend::{Claim, OwnerId};
 use lockwell::{FencingToken, LockName, Mode};

@@ -1,8 +1,8 @@
 //! Processes of `lockwell` itself that make sure that a command does not outlive it.
 //!
-//! A process can ask Linux for a signal when its parent ends, but only for itself, and the command does not do that. So a helper
-//! asks for the signal and then becomes the command (`exec`), which keeps the setting. Processes that the command starts do not
-//! inherit it: a watcher kills them, as a group.
+//! A process can ask Linux for a signal when its parent ends, but only for itself, and the command does not
+//! do that. So a helper asks for the signal and then becomes the command (`exec`), which keeps the setting.
+//! Processes that the command starts do not inherit it: a watcher kills them, as a group.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -16,7 +16,8 @@ use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group};
 use crate::exit::{self, Failure};
 use crate::say;
 
-/// The first word of a command line that is for the helper; the next is the process id of its parent, then the command.
+/// The first word of a command line that is for the helper; the next is the process id of its parent, then
+/// the command.
 const EXEC: &str = "__exec";
 /// The only word of a command line that is for the watcher.
 const WATCH: &str = "__watch";
@@ -68,7 +69,8 @@ fn become_command(parent: &OsStr, command: &[OsString]) -> ExitCode {
     ExitCode::from(failure.status)
 }
 
-/// The end of a pipe. At the other end a process waits for the end of lockwell, and then kills a process group.
+/// The end of a pipe. At the other end a process waits for the end of lockwell, and then kills a process
+/// group.
 pub(crate) struct Watcher {
     pipe: File,
     pid: Option<Pid>,
@@ -78,7 +80,8 @@ impl Watcher {
     /// Starts before the command does, so that a system which is out of processes runs nothing unwatched.
     pub(crate) fn start() -> io::Result<Self> {
         let mut command = myself();
-        // It uses no folder and no terminal, gets no signals of the terminal, and has no secrets in its environment.
+        // It uses no folder and no terminal, gets no signals of the terminal, and has no secrets in its
+        // environment.
         command.arg(WATCH).env_clear().current_dir("/").process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // It ends by itself, and the runtime reaps it.
@@ -107,11 +110,11 @@ impl Watcher {
     }
 }
 
-/// Reads from the pipe until it ends, which is the death of the writer, and kills the group that was named; unless the
-/// writer said before that all is done.
+/// Reads from the pipe until it ends, which is the death of the writer, and kills the group that was named;
+/// unless the writer said before that all is done.
 ///
-/// The writer's files are closed before its children are given to another parent and reaped, so the group that is killed is
-/// not another one with the same number.
+/// The writer's files are closed before its children are given to another parent and reaped, so the group
+/// that is killed is not another one with the same number.
 fn watch() -> ExitCode {
     // Lists of processes show this name. It was started as /proc/self/exe, and would be called "exe".
     fs::write("/proc/self/comm", "lockwell-watch").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What the command prints for programs. Fields may be added, and are never renamed. A change that breaks readers raises
-//! [`SCHEMA_VERSION`].
+//! What the command prints for programs. Fields may be added, and are never renamed. A change that breaks
+//! readers raises [`SCHEMA_VERSION`].
 
 use std::io::{self, Write as _};
 use std::time::Duration;

@@ -52,8 +52,8 @@ use crate::exit::Failure;
 
 /// Runs the command line with the backends of this registry.
 ///
-/// It is the whole of `main`: it uses the arguments, the environment and the signals of the process. Call it on the main thread,
-/// which must live as long as the process.
+/// It is the whole of `main`: it uses the arguments, the environment and the signals of the process. Call it
+/// on the main thread, which must live as long as the process.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "it is the whole of `main`, and nobody needs the registry afterwards"

@@ -12,7 +12,8 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::exit::Failure;
 use crate::say::{self, Voice};
 
-/// Warnings of the library and of backends from elsewhere, without what the command says itself and without the client crates.
+/// Warnings of the library and of backends from elsewhere, without what the command says itself and without
+/// the client crates.
 const USUAL: &str =
     "warn,lockcore::lease=off,lockcore::client=off,sqlx=off,redis=off,zookeeper_client=off,rustls=off";
 

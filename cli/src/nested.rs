@@ -33,8 +33,8 @@ pub(crate) fn extended<'a>(held: impl Iterator<Item = (FencingToken, &'a LockNam
     lines.join("\n")
 }
 
-/// Refuses a lock that an outer `lockwell` holds: it would wait for itself. The same name at another server is another
-/// lock, so the token decides.
+/// Refuses a lock that an outer `lockwell` holds: it would wait for itself. The same name at another server
+/// is another lock, so the token decides.
 ///
 /// A reader within a reader does not wait, unless a writer waits in between: that one comes first, and waits
 /// for the outer reader.

@@ -172,8 +172,8 @@ pub(crate) async fn explain(
     Failure::new(crate::exit::status_of(error.kind()), text)
 }
 
-/// Who holds the locks, in words; empty if they are free. `None`: the server does not answer. `in_queue`: this process may be
-/// one of the waiters, so their number is left out.
+/// Who holds the locks, in words; empty if they are free. `None`: the server does not answer. `in_queue`:
+/// this process may be one of the waiters, so their number is left out.
 async fn who_holds(locks: &Locks, names: &[LockName], in_queue: bool) -> Option<String> {
     let looking = async {
         let mut words = Vec::new();

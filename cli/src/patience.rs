@@ -12,8 +12,8 @@ use crate::say::{Voice, rounded};
 /// The pauses between tries to reach the server.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// How long connecting may take: as long as the caller would wait for the lock, within these bounds. The lower one is
-/// this much more than the time that the backend takes to give up, since it knows the reason.
+/// How long connecting may take: as long as the caller would wait for the lock, within these bounds. The
+/// lower one is this much more than the time that the backend takes to give up, since it knows the reason.
 const MORE: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(10);
 

@@ -1,8 +1,8 @@
 //! Why a lock server cannot be reached.
 //!
-//! The backends try again when a server refuses connections, and their errors say little about why. So the command checks the
-//! hosts itself, by plain connections, but only if there is no connection after a moment: servers log connections without a
-//! request.
+//! The backends try again when a server refuses connections, and their errors say little about why. So the
+//! command checks the hosts itself, by plain connections, but only if there is no connection after a moment:
+//! servers log connections without a request.
 
 use std::io::ErrorKind as Io;
 use std::time::Duration;
@@ -46,7 +46,8 @@ pub(crate) enum NoServer {
     Unknown(String),
 }
 
-/// Resolves, with the reason, when it is clear that none of the hosts has a server: all refuse connections, or are unknown.
+/// Resolves, with the reason, when it is clear that none of the hosts has a server: all refuse connections,
+/// or are unknown.
 pub(crate) async fn no_server(url: &ServerUrl) -> NoServer {
     sleep(MOMENT).await;
     match states(url).await {
@@ -142,8 +143,8 @@ fn words(states: &[(String, State)]) -> String {
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// The port that a backend uses where the address names none. `None` for addresses without hosts, and for those of backends
-/// from elsewhere.
+/// The port that a backend uses where the address names none. `None` for addresses without hosts, and for
+/// those of backends from elsewhere.
 fn usual_port(scheme: &str) -> Option<u16> {
     match scheme {
         "postgres" | "postgresql" => Some(5432),

@@ -51,8 +51,8 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
             Err(failure) => Err(not_obtained(args, failure)),
         },
     };
-    // A claim that is released leaves its queue in the background. A process that ends at once would cut that off, and the
-    // dead claim would block the queue until the server notices.
+    // A claim that is released leaves its queue in the background. A process that ends at once would cut that
+    // off, and the dead claim would block the queue until the server notices.
     if let Err(error) = locks.close_within(LAST_RELEASE).await {
         tracing::info!(error = format!("{error:#}"), "the claim is still being cleaned up");
     }
@@ -82,8 +82,8 @@ fn refuse_at_least(args: &RunArgs, locks: &Locks) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The lock delay after a crash: the option, or what `--at-least` needs beyond the ttl. A crash comes after the lock
-/// was obtained, and so does the renewal that it lives on.
+/// The lock delay after a crash: the option, or what `--at-least` needs beyond the ttl. A crash comes after
+/// the lock was obtained, and so does the renewal that it lives on.
 fn lock_delay(args: &RunArgs, config: &LockConfig) -> Option<Duration> {
     let holding = &args.holding;
     let ttl = holding.ttl.or(config.ttl).unwrap_or(lockwell::DEFAULT_TTL);
@@ -132,8 +132,8 @@ async fn under_lock(args: &RunArgs, hold: Hold, address: &str, signals: &mut Sig
     Err(lost(None))
 }
 
-/// Keeps the lock until its least time is over. If this process is killed before that, the lock stays until the end of
-/// its lease, which lasts for the rest of the time at least.
+/// Keeps the lock until its least time is over. If this process is killed before that, the lock stays until
+/// the end of its lease, which lasts for the rest of the time at least.
 async fn keep(args: &RunArgs, hold: Hold, end: Instant, signals: &mut Signals) {
     let voice = args.holding.voice();
     let left = end.saturating_duration_since(Instant::now());

@@ -18,8 +18,8 @@ const PASSING: [Signal; 3] = [Signal::TSTP, Signal::CONT, Signal::WINCH];
 pub(crate) struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {
-    /// Listens to all signals but those that lockwell was started to ignore, as `nohup` does with HUP: the command
-    /// ignores them too, since that is handed down.
+    /// Listens to all signals but those that lockwell was started to ignore, as `nohup` does with HUP: the
+    /// command ignores them too, since that is handed down.
     pub(crate) fn listen() -> io::Result<Self> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = ignored_by(&status);

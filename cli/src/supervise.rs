@@ -76,7 +76,8 @@ impl Work<'_> {
                 (name, loss) = hold.lost() => {
                     self.report(&name, loss, &hold);
                     stop(child, signals, self.holding.grace).await?;
-                    // The lease is over, or nearly. There is nothing to wait for if the server does not answer.
+                    // The lease is over, or nearly. There is nothing to wait for if the server does not
+                    // answer.
                     drop(timeout(LAST_RELEASE, hold.release()).await);
                     return Ok(Ended::Lost);
                 }

@@ -11,12 +11,14 @@ use crate::plan::Plan;
 use crate::target::kind::Kind;
 use crate::target::server::Durability;
 
-/// Measures the lock backends of lockwell: latency, throughput and hand-over, next to raw statements on the same server.
+/// Measures the lock backends of lockwell: latency, throughput and hand-over, next to raw statements on the
+/// same server.
 ///
-/// Without arguments it measures the backends memory and `SQLite`, and starts temporary servers for the others: Postgres,
-/// `MariaDB`, one Redis, five Redis for Redlock, one `ZooKeeper`, and a `ZooKeeper` ensemble of three. This takes about twenty
-/// minutes. `--full` or `--backend` add MySQL, Valkey, Redis Sentinel, Redis Cluster, Redlock on three servers, and the leader of
-/// the ensemble. The results are printed, and written to a file for `render` and `diff`.
+/// Without arguments it measures the backends memory and `SQLite`, and starts temporary servers for the
+/// others: Postgres, `MariaDB`, one Redis, five Redis for Redlock, one `ZooKeeper`, and a `ZooKeeper`
+/// ensemble of three. This takes about twenty minutes. `--full` or `--backend` add MySQL, Valkey, Redis
+/// Sentinel, Redis Cluster, Redlock on three servers, and the leader of the ensemble. The results are
+/// printed, and written to a file for `render` and `diff`.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -31,10 +33,12 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Make a report from result files: one HTML page without external files, or a table.
     Render(RenderArgs),
-    /// List what became faster or slower between two runs on one machine. Differences within the confidence intervals are left out.
+    /// List what became faster or slower between two runs on one machine. Differences within the confidence
+    /// intervals are left out.
     Diff(DiffArgs),
-    /// Test what each backend survives: worker processes take locks while processes, servers and connections are made to fail.
-    /// Afterwards their records are checked for locks that two held at once, and for lost writes.
+    /// Test what each backend survives: worker processes take locks while processes, servers and connections
+    /// are made to fail. Afterwards their records are checked for locks that two held at once, and for lost
+    /// writes.
     Faults(faults::FaultsArgs),
     /// Print the JSON Schema of the result files.
     Schema,
@@ -43,16 +47,18 @@ pub(crate) enum Command {
 /// What is shown, and as what.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RenderArgs {
-    /// The result files. Several are shown together, for example of runs on disk and on tmpfs, or with several delays. A file of
-    /// `faults` fills the sections on what each backend survives.
+    /// The result files. Several are shown together, for example of runs on disk and on tmpfs, or with
+    /// several delays. A file of `faults` fills the sections on what each backend survives.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Write a table instead of the page: `csv` with one figure per line, or `md` with the tables of the report in Markdown.
+    /// Write a table instead of the page: `csv` with one figure per line, or `md` with the tables of the
+    /// report in Markdown.
     #[arg(long, value_enum)]
     pub(crate) export: Option<Export>,
 
-    /// The file to write [default: report.html, or standard output for a table]. An existing file is replaced.
+    /// The file to write [default: report.html, or standard output for a table]. An existing file is
+    /// replaced.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -66,7 +72,8 @@ pub(crate) struct DiffArgs {
     /// The result file of the later run.
     pub(crate) after: PathBuf,
 
-    /// End with exit status 1 if anything is slower by more than this, such as `5%`, outside of the confidence intervals.
+    /// End with exit status 1 if anything is slower by more than this, such as `5%`, outside of the
+    /// confidence intervals.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) fail_above: Option<f64>,
 
@@ -104,11 +111,11 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true, conflicts_with_all = ["quick", "full"])]
     smoke: bool,
 
-    /// Measure the server at this address, and start none. May be given several times. The names of the locks begin with
-    /// `compare/`, those of other libraries with `compare_peers/`. The raw statements use a table or node `lockwell_compare_floor`,
-    /// or keys `compare/floor/...`; faulty recipes use a table or node `lockwell_compare_contrast`, or keys `compare_contrast/...`.
-    /// All of these are removed at the end. What lockwell keeps for its locks stays as for any lock, such as a row in SQL for a
-    /// day.
+    /// Measure the server at this address, and start none. May be given several times. The names of the locks
+    /// begin with `compare/`, those of other libraries with `compare_peers/`. The raw statements use a table
+    /// or node `lockwell_compare_floor`, or keys `compare/floor/...`; faulty recipes use a table or node
+    /// `lockwell_compare_contrast`, or keys `compare_contrast/...`. All of these are removed at the end. What
+    /// lockwell keeps for its locks stays as for any lock, such as a row in SQL for a day.
     #[arg(long, value_name = "URL", conflicts_with_all = ["backend", "tmpfs"])]
     pub(crate) url: Vec<String>,
 
@@ -128,23 +135,24 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) tmpfs: bool,
 
-    /// What a commit of the servers waits for. `SQLite` always waits for the disk, since the backend sets that itself.
+    /// What a commit of the servers waits for. `SQLite` always waits for the disk, since the backend sets
+    /// that itself.
     #[arg(long, value_enum, default_value_t, conflicts_with = "url")]
     pub(crate) durability: Durability,
 
-    /// Delay all data to and from the servers by this time each way, such as `5ms`. Then the number of round trips decides, and
-    /// the load of this machine hardly matters.
+    /// Delay all data to and from the servers by this time each way, such as `5ms`. Then the number of round
+    /// trips decides, and the load of this machine hardly matters.
     #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with = "url")]
     pub(crate) delay: humantime::Duration,
 
-    /// Measure other lock libraries as well, where there are any for the backend: rslock, node-redlock and distributed-lock
-    /// for Redis and Redlock, redis-py for Redis, distributed-lock for Postgres, Curator and kazoo for `ZooKeeper`. Builds them
-    /// first. Those whose tools are not installed are left out.
+    /// Measure other lock libraries as well, where there are any for the backend: rslock, node-redlock and
+    /// distributed-lock for Redis and Redlock, redis-py for Redis, distributed-lock for Postgres, Curator and
+    /// kazoo for `ZooKeeper`. Builds them first. Those whose tools are not installed are left out.
     #[arg(long)]
     pub(crate) peers: bool,
 
-    /// Measure common but faulty recipes as well: a lock node without a queue on `ZooKeeper`, SETNX with a time in the value on
-    /// Redis, rows that are inserted and deleted in SQL. Included in `--full`.
+    /// Measure common but faulty recipes as well: a lock node without a queue on `ZooKeeper`, SETNX with a
+    /// time in the value on Redis, rows that are inserted and deleted in SQL. Included in `--full`.
     #[arg(long)]
     contrast: bool,
 
@@ -152,8 +160,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Continue a run that was stopped, with its options: the run of this file, or the newest unfinished one in results/. An
-    /// address with a password must be given again with `--url`.
+    /// Continue a run that was stopped, with its options: the run of this file, or the newest unfinished one
+    /// in results/. An address with a password must be given again with `--url`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "peers", "contrast", "parties"])]
     #[expect(clippy::option_option, reason = "as clap has options whose value may be left out")]
     pub(crate) resume: Option<Option<PathBuf>>,
@@ -192,7 +200,8 @@ impl RunArgs {
         Ok(Self { url, resume: self.resume, ..before })
     }
 
-    /// Whether other libraries and faulty recipes are measured on this backend. The full run has them on the usual backends.
+    /// Whether other libraries and faulty recipes are measured on this backend. The full run has them on the
+    /// usual backends.
     pub(crate) fn has_others(&self, kind: Option<Kind>) -> bool {
         !self.backend.is_empty() || kind.is_none_or(|kind| Kind::USUAL.contains(&kind))
     }

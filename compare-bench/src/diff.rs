@@ -44,8 +44,8 @@ struct Change {
     backend: String,
     workload: String,
     case: String,
-    /// Ratios to the raw statements of the same run, which a quicker or slower machine does not change; the figures themselves
-    /// where there are none.
+    /// Ratios to the raw statements of the same run, which a quicker or slower machine does not change; the
+    /// figures themselves where there are none.
     before: Option<Interval>,
     after: Option<Interval>,
     /// How much worse it became: 1.1 is 10 % slower, or 10 % fewer.

@@ -27,10 +27,11 @@ use crate::target::kind::Kind;
 /// The status after a lock did not exclude.
 const VIOLATION: u8 = 2;
 
-/// The whole program: it reads the arguments of this process, does what they say, and returns the exit status.
+/// The whole program: it reads the arguments of this process, does what they say, and returns the exit
+/// status.
 ///
-/// It starts the same program again for the processes that contend for locks, with arguments of their own. So it must be the first thing
-/// that `main` does, on a runtime with several threads.
+/// It starts the same program again for the processes that contend for locks, with arguments of their own. So
+/// it must be the first thing that `main` does, on a runtime with several threads.
 pub async fn run() -> ExitCode {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
@@ -62,8 +63,8 @@ pub async fn run() -> ExitCode {
     })
 }
 
-/// Whether this command line, which begins with the name of the program, is understood; the error says why not. For the commands in
-/// documentation.
+/// Whether this command line, which begins with the name of the program, is understood; the error says why
+/// not. For the commands in documentation.
 pub fn understands(words: impl IntoIterator<Item = String>) -> std::result::Result<(), String> {
     Args::try_parse_from(words).map(drop).map_err(|error| error.to_string())
 }

@@ -35,7 +35,8 @@ pub(crate) fn run(args: &RenderArgs) -> Result<()> {
     }
 }
 
-/// Comparisons, and runs of faults: a file says what it is. What was measured on a disk and without a delay comes first.
+/// Comparisons, and runs of faults: a file says what it is. What was measured on a disk and without a delay
+/// comes first.
 fn files(paths: &[PathBuf]) -> Result<(Vec<Report>, Vec<Results>)> {
     let (mut runs, mut faults) = (Vec::new(), Vec::new());
     for path in paths {

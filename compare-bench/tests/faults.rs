@@ -1,4 +1,5 @@
-//! `compare-bench faults` on the backends that are always there, with worker processes that are really killed.
+//! `compare-bench faults` on the backends that are always there, with worker processes that are really
+//! killed.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,5 @@
-//! A program that can be observed: metrics for Prometheus, a dashboard for Grafana, events, and spans in the log.
+//! A program that can be observed: metrics for Prometheus, a dashboard for Grafana, events, and spans in the
+//! log.
 //!
 //! ```text
 //! RUST_LOG=lockwell=debug cargo run --example observed --features metrics -- memory:// 127.0.0.1:9187

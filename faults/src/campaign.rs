@@ -17,7 +17,8 @@ pub(super) fn open(json: &Path) -> Result<Results> {
     Results::read(json)
 }
 
-/// Plays one run, with all of its faults or `only` some. Keeps its histories if that is wanted, or if it came otherwise.
+/// Plays one run, with all of its faults or `only` some. Keeps its histories if that is wanted, or if it came
+/// otherwise.
 pub(super) async fn played(
     scenario: &Scenario,
     kind: Kind,

@@ -1,5 +1,5 @@
-//! A piece of the history of one lock around the faults, small enough for the file of the results: what a timeline is
-//! drawn from.
+//! A piece of the history of one lock around the faults, small enough for the file of the results: what a
+//! timeline is drawn from.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -134,7 +134,8 @@ fn overlaps(history: &History) -> Vec<(u32, u64, u64)> {
     found
 }
 
-/// The lock that was held when the first fault began and whose holders noticed it; that was held for long; and by few.
+/// The lock that was held when the first fault began and whose holders noticed it; that was held for long;
+/// and by few.
 fn best(history: &History, happened: &[Happened], (from, until): (u64, u64)) -> Option<u32> {
     let struck = |hold: &Hold| {
         happened.iter().any(|one| {

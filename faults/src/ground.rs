@@ -88,8 +88,8 @@ const HOSTILE_MARIADB: &str = "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZAB
         sql_select_limit = 0, sql_safe_updates = 1, sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'";
 
 impl Ground {
-    /// Starts the servers. Their data is in memory where that is possible: the scenarios are about locks, not about
-    /// disks.
+    /// Starts the servers. Their data is in memory where that is possible: the scenarios are about locks, not
+    /// about disks.
     pub(crate) async fn start(kind: Kind, memory: Memory, setup: Setup) -> Result<Self> {
         let shm = Path::new("/dev/shm");
         let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
@@ -113,7 +113,8 @@ impl Ground {
         };
         let durability = match (memory, kind) {
             (Memory::Forgets, _) => Durability::Fast,
-            // A node of Redlock that answers before its change is on the disk has no vote for a while after its start.
+            // A node of Redlock that answers before its change is on the disk has no vote for a while after
+            // its start.
             (Memory::Keeps, Kind::Redlock3) => Durability::Disk,
             (Memory::Keeps, _) => Durability::OsCache,
         };

@@ -22,8 +22,8 @@ impl Drop for Disturbance {
     }
 }
 
-/// Begins the habit of this worker on its runtime, if it is one of the runtime. [`strangers`](super::strangers) has those
-/// that hold locks.
+/// Begins the habit of this worker on its runtime, if it is one of the runtime.
+/// [`strangers`](super::strangers) has those that hold locks.
 pub(super) fn begin(work: &Work) -> Disturbance {
     let disturbance = Disturbance::default();
     if work.habit == Habit::StarvesRuntime {

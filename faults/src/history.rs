@@ -1,6 +1,7 @@
 //! What workers note about the locks that they take, and the files in which they note it.
 //!
-//! One line for each event, written at once, so that the file of a process that is killed is good up to its last line:
+//! One line for each event, written at once, so that the file of a process that is killed is good up to its
+//! last line:
 //!
 //! ```text
 //! + TASK LOCK MODE ASKED FROM TOKEN             granted: the validity begins

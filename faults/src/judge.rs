@@ -17,8 +17,8 @@ use crate::plan::Habit;
 use crate::run::{Run, TTL};
 use crate::time::nanos_of;
 
-/// How long a free lock may be withheld from those who wait. Behind each notification stands a look, at the latest after
-/// 1.3 s on most backends; the rest is for a busy machine.
+/// How long a free lock may be withheld from those who wait. Behind each notification stands a look, at the
+/// latest after 1.3 s on most backends; the rest is for a busy machine.
 pub(super) const BOUND: Duration = Duration::from_secs(4);
 
 /// How many operations a run has at least to say anything.
@@ -160,7 +160,8 @@ fn without_grant(history: &History, happened: &[Happened]) -> Option<u64> {
     gaps.max().map(|nanos| nanos / 1_000_000)
 }
 
-/// How late holders were told of the end of their lease, from when they could run again: microseconds at most, and how often.
+/// How late holders were told of the end of their lease, from when they could run again: microseconds at
+/// most, and how often.
 fn lateness(habit: Habit, history: &History, happened: &[Happened]) -> Vec<(u64, u64)> {
     // Nobody knows when those processes could run.
     if matches!(habit, Habit::PausesBeforeWrite | Habit::StarvesRuntime) {

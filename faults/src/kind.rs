@@ -65,7 +65,8 @@ impl Kind {
         !matches!(self, Self::Memory | Self::Sqlite)
     }
 
-    /// Whether each worker has its own way to the servers. Behind sentinels clients are told the address of the master.
+    /// Whether each worker has its own way to the servers. Behind sentinels clients are told the address of
+    /// the master.
     pub(crate) fn has_lines(self) -> bool {
         self.has_server() && self != Self::Sentinel
     }
@@ -82,7 +83,8 @@ impl Kind {
         matches!(self, Self::Zookeeper | Self::Zookeeper3)
     }
 
-    /// How many servers there are. Behind sentinels it is the first master: the replica is no target of its own.
+    /// How many servers there are. Behind sentinels it is the first master: the replica is no target of its
+    /// own.
     pub(crate) fn nodes(self) -> u32 {
         match self {
             Self::Memory | Self::Sqlite => 0,
@@ -96,13 +98,13 @@ impl Kind {
         self.nodes() == 1 && self != Self::Sentinel
     }
 
-    /// Whoever asked so much earlier than another was the first of them in the queue. `None`: waiters are not served in
-    /// order.
+    /// Whoever asked so much earlier than another was the first of them in the queue. `None`: waiters are not
+    /// served in order.
     pub(crate) fn order(self) -> Option<Duration> {
         match self {
             Self::Redlock3 => None,
-            // Processes that write to one file at the same time wait for each other in no order, and to enter the queue
-            // is a write.
+            // Processes that write to one file at the same time wait for each other in no order, and to enter
+            // the queue is a write.
             Self::Sqlite => Some(Duration::from_secs(4)),
             _ => Some(Duration::from_millis(1500)),
         }

@@ -1,8 +1,9 @@
 //! What each backend survives, by experiment: the command `compare-bench faults`.
 //!
-//! A [`scenario`] has workers, which are processes that take locks and note until when they considered themselves the holders, and a
-//! [`schedule`] of faults, drawn from a seed. The [`checker`] reads the histories afterwards, and two [`witness`]es outside
-//! the library say what was lost. The [`result`] is compared with what is expected of the backend.
+//! A [`scenario`] has workers, which are processes that take locks and note until when they considered
+//! themselves the holders, and a [`schedule`] of faults, drawn from a seed. The [`checker`] reads the
+//! histories afterwards, and two [`witness`]es outside the library say what was lost. The [`result`] is
+//! compared with what is expected of the backend.
 
 #[cfg(test)]
 mod broken;
@@ -63,11 +64,13 @@ pub struct FaultsArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     backend: Vec<Kind>,
 
-    /// Run only a short list of scenarios, at most eight minutes, on one backend of each kind if `--backend` is not given.
+    /// Run only a short list of scenarios, at most eight minutes, on one backend of each kind if `--backend`
+    /// is not given.
     #[arg(long, conflicts_with = "scenarios")]
     quick: bool,
 
-    /// The seed of the random times of the faults. The same seed gives the same schedule, but not always the same outcome.
+    /// The seed of the random times of the faults. The same seed gives the same schedule, but not always the
+    /// same outcome.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
@@ -83,8 +86,8 @@ pub struct FaultsArgs {
     #[arg(long, value_name = "FILE", default_value = "results/faults.json")]
     json: PathBuf,
 
-    /// Keep the records of all runs in this folder. The records of runs with an unexpected outcome are always kept, next to the
-    /// file for the results.
+    /// Keep the records of all runs in this folder. The records of runs with an unexpected outcome are always
+    /// kept, next to the file for the results.
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
 

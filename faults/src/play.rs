@@ -227,7 +227,8 @@ async fn operator(ground: &Ground) -> Result<Locks> {
     Ok(lockwell::connect_with(LockConfig::new(ground.direct()).ttl(TTL)).await?)
 }
 
-/// Waits until the locks are free and nobody waits for them, for as long as it may take. Returns what is left behind.
+/// Waits until the locks are free and nobody waits for them, for as long as it may take. Returns what is left
+/// behind.
 async fn quiet(stage: &Stage) -> Result<Vec<String>> {
     let locks = operator(&stage.ground).await?;
     let end = tokio::time::Instant::now() + TTL + judge::BOUND * 2;

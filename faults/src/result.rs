@@ -67,8 +67,8 @@ pub struct Counts {
     pub told: u64,
     /// How late at most.
     pub told_late_us: Option<u64>,
-    /// How late they were told, from when their process could run again: microseconds at most, and how often. Not of
-    /// processes of which that is not known.
+    /// How late they were told, from when their process could run again: microseconds at most, and how often.
+    /// Not of processes of which that is not known.
     #[serde(default)]
     pub lateness: Vec<(u64, u64)>,
 }
@@ -212,7 +212,8 @@ impl Results {
         )
     }
 
-    /// The table of scenarios and backends, as in the documentation: what is expected, and how often it came so.
+    /// The table of scenarios and backends, as in the documentation: what is expected, and how often it came
+    /// so.
     pub fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::ASCII_MARKDOWN);

@@ -15,7 +15,8 @@ pub enum Expected {
     Safe,
     /// Two may consider themselves the holder for a while. The guarded witness loses nothing.
     MayOverlap,
-    /// As safe; and while the server cannot be reached, nobody considers itself the holder for more than a lease.
+    /// As safe; and while the server cannot be reached, nobody considers itself the holder for more than a
+    /// lease.
     Unavailable,
 }
 

@@ -1,9 +1,10 @@
-//! Two witnesses outside the library: counters that workers raise while they hold a lock, in the process of the runner.
+//! Two witnesses outside the library: counters that workers raise while they hold a lock, in the process of
+//! the runner.
 //!
-//! For each lock there is one that nothing guards, and one that checks the fencing token, atomically with what it does.
-//! Each raise is a read, and a write of one more: two who hold the lock at once read the same and one raise is lost. The
-//! guarded counter takes note of the token of a read, too: otherwise the next holder could read before a stale
-//! write, and lose it.
+//! For each lock there is one that nothing guards, and one that checks the fencing token, atomically with
+//! what it does. Each raise is a read, and a write of one more: two who hold the lock at once read the same
+//! and one raise is lost. The guarded counter takes note of the token of a read, too: otherwise the next
+//! holder could read before a stale write, and lose it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -105,8 +106,8 @@ pub(crate) struct Witness {
     accepting: JoinHandle<()>,
 }
 
-/// A request: what (0 read, 1 write), the holder, and for a write both values; and an answer: two numbers and whether the guard
-/// let the holder pass.
+/// A request: what (0 read, 1 write), the holder, and for a write both values; and an answer: two numbers and
+/// whether the guard let the holder pass.
 const REQUEST: usize = 6;
 const ANSWER: usize = 3;
 const READ: u64 = 0;

@@ -13,8 +13,9 @@ static RUNTIME: SharedRuntime = SharedRuntime::new("lockwell-blocking");
 /// Waits on the calling thread for a request, or for any other future of the library.
 ///
 /// # Errors
-/// Those of the future. [`Unsupported`](ErrorKind::Unsupported) within an async runtime, whose thread a blocking call would
-/// stop; the future is dropped then. [`Internal`](ErrorKind::Internal) if the operating system refuses a thread.
+/// Those of the future. [`Unsupported`](ErrorKind::Unsupported) within an async runtime, whose thread a
+/// blocking call would stop; the future is dropped then. [`Internal`](ErrorKind::Internal) if the operating
+/// system refuses a thread.
 pub fn block_on<T, E: From<Error>>(future: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
     if Handle::try_current().is_ok() {
         let text = "lockwell::blocking was called within an async runtime, whose thread it would stop: await the future there, \
@@ -26,9 +27,9 @@ pub fn block_on<T, E: From<Error>>(future: impl IntoFuture<Output = Result<T, E>
 
 /// Waits for the lock, runs `work` while it is held, and releases it, also if `work` panics.
 ///
-/// Blocking work cannot be stopped when the lock is lost: let it call [`LockHandle::check`] between its steps. If the lock was
-/// lost, this fails with [`Lost`](ErrorKind::Lost) at the end of the work, and the error contains its
-/// [value](ErrorWith::into_left).
+/// Blocking work cannot be stopped when the lock is lost: let it call [`LockHandle::check`] between its
+/// steps. If the lock was lost, this fails with [`Lost`](ErrorKind::Lost) at the end of the work, and the
+/// error contains its [value](ErrorWith::into_left).
 ///
 /// # Errors
 /// Those of the request, and of [`block_on`].

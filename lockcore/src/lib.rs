@@ -3,36 +3,39 @@
 //! * [`Locks`] is what applications use: `locks.lock("orders/42").await?` yields a [`LockGuard`].
 //! * [`DistributedLock`] is what backends implement: small, object safe, without policy.
 //!
-//! This crate implements everything between the two: waiting, lease renewal on a [separate thread](#the-keeper), loss,
-//! cancellation, clean-up. So a backend needs no policy. Code that several backends need is in [`backend`].
+//! This crate implements everything between the two: waiting, lease renewal on a [separate
+//! thread](#the-keeper), loss, cancellation, clean-up. So a backend needs no policy. Code that several
+//! backends need is in [`backend`].
 //!
 //! # When not to use a distributed lock
 //!
-//! * **To protect data that one database can protect by itself.** A transaction, a unique key or a conditional update
-//!   does that without a lease, a clock or a second system.
-//! * **For correctness without fencing.** Any lock with a lease can have two holders for a moment: a holder that was
-//!   paused does not notice the end of its lease until it runs again. Let the resource compare the [`FencingToken`], or
-//!   keep the lock in the database of the data (`verify_in` of the SQL backends).
+//! * **To protect data that one database can protect by itself.** A transaction, a unique key or a
+//!   conditional update does that without a lease, a clock or a second system.
+//! * **For correctness without fencing.** Any lock with a lease can have two holders for a moment: a holder
+//!   that was paused does not notice the end of its lease until it runs again. Let the resource compare the
+//!   [`FencingToken`], or keep the lock in the database of the data (`verify_in` of the SQL backends).
 //! * **Within one process.** [`tokio::sync::Mutex`] is a thousand times cheaper.
-//! * **As a job queue.** Workers that wait for one lock run one at a time; the workers of a job queue run in parallel.
+//! * **As a job queue.** Workers that wait for one lock run one at a time; the workers of a job queue run in
+//!   parallel.
 //!
 //! # The keeper
 //!
-//! One thread of the process, `lockwell-keeper`, renews all leases, on its own connections. So an application keeps its
-//! locks even if it blocks its runtime, or shuts it down while guards exist. A forked child does not inherit the
-//! thread. A client that is made in the child gets a new thread; guards of the parent are not renewed in the child.
+//! One thread of the process, `lockwell-keeper`, renews all leases, on its own connections. So an application
+//! keeps its locks even if it blocks its runtime, or shuts it down while guards exist. A forked child does
+//! not inherit the thread. A client that is made in the child gets a new thread; guards of the parent are not
+//! renewed in the child.
 //!
 //! # The end of a program
 //!
-//! Dropping a guard releases its lock in the background. A program calls [`Locks::close`] last, which waits until all
-//! such releases have their answers.
+//! Dropping a guard releases its lock in the background. A program calls [`Locks::close`] last, which waits
+//! until all such releases have their answers.
 //!
 //! # How long is a lock valid?
 //!
-//! The validity of a lock ends before its lease: at the start of the last successful request plus the ttl, minus 1 %
-//! and 2 ms, on a clock that continues during suspend ([`Moment`]). The lease at the server ends later than that. A
-//! failed renewal does not mean that the lock is lost: the guard becomes [`Suspect`](LeaseState::Suspect), the deadline
-//! stays, and the keeper tries again.
+//! The validity of a lock ends before its lease: at the start of the last successful request plus the ttl,
+//! minus 1 % and 2 ms, on a clock that continues during suspend ([`Moment`]). The lease at the server ends
+//! later than that. A failed renewal does not mean that the lock is lost: the guard becomes
+//! [`Suspect`](LeaseState::Suspect), the deadline stays, and the keeper tries again.
 
 pub mod backend;
 mod background;

@@ -1,5 +1,5 @@
-//! A `tracing` subscriber that blocks is the application's trouble, not that of its locks. A program of its own, since a
-//! process has one subscriber.
+//! A `tracing` subscriber that blocks is the application's trouble, not that of its locks. A program of its
+//! own, since a process has one subscriber.
 
 mod support;
 

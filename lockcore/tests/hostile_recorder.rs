@@ -1,5 +1,5 @@
-//! A recorder of metrics that panics or blocks is the application's trouble, not that of its locks. A program of its own,
-//! since a process has one recorder.
+//! A recorder of metrics that panics or blocks is the application's trouble, not that of its locks. A program
+//! of its own, since a process has one recorder.
 #![cfg(feature = "metrics")]
 
 mod support;

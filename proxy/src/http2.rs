@@ -1,7 +1,8 @@
 //! Which bytes of an HTTP/2 connection are requests, and which are the reply to one of them.
 //!
-//! There a server may send bytes at any time, on any stream or on none, so the direction of the last bytes says nothing. Each
-//! stream is a conversation by itself. Only the headers of frames are read, which are never compressed.
+//! There a server may send bytes at any time, on any stream or on none, so the direction of the last bytes
+//! says nothing. Each stream is a conversation by itself. Only the headers of frames are read, which are
+//! never compressed.
 
 use std::collections::HashSet;
 
@@ -35,9 +36,9 @@ impl Http2 {
         })
     }
 
-    /// The client has sent something. `begins` is called for each request in it, and says whether its reply is to be
-    /// dropped. A request is a turn of a stream: the end of its header if it has no body, or the first data since the
-    /// server's last ones.
+    /// The client has sent something. `begins` is called for each request in it, and says whether its reply
+    /// is to be dropped. A request is a turn of a stream: the end of its header if it has no body, or the
+    /// first data since the server's last ones.
     pub(super) fn on_request_bytes(&mut self, bytes: &[u8], mut begins: impl FnMut() -> bool) {
         let Self { from_client, client_spoke_last, drop_reply, .. } = self;
         from_client.read(bytes, |frame| {

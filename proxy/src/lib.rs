@@ -45,9 +45,9 @@ impl Direction {
 
 /// A TCP proxy in front of one server, with faults that can be switched on and off.
 ///
-/// It runs on a thread and a runtime of its own, so it goes on while a test blocks its runtime, and its methods
-/// can be called from anywhere. A fault applies to the connections that exist and to new ones. Once the call
-/// has returned, no byte passes in spite of it.
+/// It runs on a thread and a runtime of its own, so it goes on while a test blocks its runtime, and its
+/// methods can be called from anywhere. A fault applies to the connections that exist and to new ones. Once
+/// the call has returned, no byte passes in spite of it.
 ///
 /// Dropping it closes all connections.
 #[derive(Debug)]
@@ -120,8 +120,8 @@ impl Proxy {
         self.settle();
     }
 
-    /// Swallows all bytes that go this way, the end of a connection too. Connections stay open, and new ones are
-    /// taken and hang. The other way, and a fault put on it before, stays as it is.
+    /// Swallows all bytes that go this way, the end of a connection too. Connections stay open, and new ones
+    /// are taken and hang. The other way, and a fault put on it before, stays as it is.
     ///
     /// On [`Proxy::heal`] every connection that has lost something is reset: its stream would have a hole.
     pub fn blackhole(&self, direction: Direction) {
@@ -134,9 +134,9 @@ impl Proxy {
         self.flow(direction, Flow::Hold);
     }
 
-    /// Keeps from now on what comes on the connections that are open now, both ways. New connections work as usual:
-    /// a client that repeats a request on a new connection gets an answer, and its first request can still arrive, with
-    /// [`Proxy::deliver`]. What is kept outlives its client.
+    /// Keeps from now on what comes on the connections that are open now, both ways. New connections work as
+    /// usual: a client that repeats a request on a new connection gets an answer, and its first request can
+    /// still arrive, with [`Proxy::deliver`]. What is kept outlives its client.
     pub fn hold_back(&self) {
         self.hold_back_only(Direction::Both);
     }
@@ -151,11 +151,11 @@ impl Proxy {
         });
     }
 
-    /// Delivers what [`Proxy::hold_back`] has kept, and ends holding back. Returns how many bytes the servers have
-    /// got by that.
+    /// Delivers what [`Proxy::hold_back`] has kept, and ends holding back. Returns how many bytes the servers
+    /// have got by that.
     ///
-    /// If the client has closed a connection meanwhile, the server sees a normal end of the connection a moment later, and its
-    /// answers are lost. Where the client is still there, the connection goes on.
+    /// If the client has closed a connection meanwhile, the server sees a normal end of the connection a
+    /// moment later, and its answers are lost. Where the client is still there, the connection goes on.
     pub fn deliver(&self) -> u64 {
         let kept = self.shared.held_back();
         self.shared.switch(|mode| mode.holding_back = false);
@@ -173,16 +173,16 @@ impl Proxy {
     /// Swallows the reply to the `k`-th request from now on, counted over all connections, and resets the
     /// connection: the request was carried out, and the client cannot know. 0 disarms it.
     ///
-    /// A request is a turn of the conversation: the client's first bytes after the server's last ones. Where the client
-    /// speaks HTTP/2, which is recognised without TLS only, each of its streams is a conversation of its own: a unary call
-    /// of gRPC is one request, and so is each message of a stream that has been answered. To find out which turn is
-    /// which, run the same steps once and look at [`Proxy::turns`].
+    /// A request is a turn of the conversation: the client's first bytes after the server's last ones. Where
+    /// the client speaks HTTP/2, which is recognised without TLS only, each of its streams is a conversation
+    /// of its own: a unary call of gRPC is one request, and so is each message of a stream that has been
+    /// answered. To find out which turn is which, run the same steps once and look at [`Proxy::turns`].
     pub fn drop_reply(&self, k: u64) {
         self.shared.arm(k);
     }
 
-    /// Back to normal: no delay, no fault, nothing armed. What was held, or held back, is delivered; connections
-    /// that have lost bytes are reset.
+    /// Back to normal: no delay, no fault, nothing armed. What was held, or held back, is delivered;
+    /// connections that have lost bytes are reset.
     pub fn heal(&self) {
         self.shared.arm(0);
         self.shared.switch(|mode| {
@@ -219,8 +219,8 @@ impl Proxy {
         self.shared.dropped_replies.load(Ordering::SeqCst)
     }
 
-    /// Waits until connections that are to be reset have been reset. They deliver nothing in any case; this is for the
-    /// counters, and for tests that check at once.
+    /// Waits until connections that are to be reset have been reset. They deliver nothing in any case; this
+    /// is for the counters, and for tests that check at once.
     fn settle(&self) {
         wait_while(|| self.shared.must_reset());
     }

@@ -90,8 +90,8 @@ async fn relay(entry: &Entry, client: &mut TcpStream, server: &mut Option<TcpStr
 async fn passable(entry: &Entry) {
     let mut mode = entry.shared.mode();
     let open = mode.wait_for(|mode| {
-        // In a black hole the client would never have got its connection, so what it sends now must not arrive
-        // later. Held connections go on.
+        // In a black hole the client would never have got its connection, so what it sends now must not
+        // arrive later. Held connections go on.
         for (way, flow) in mode.flow.iter().enumerate() {
             if *flow == Flow::Swallow {
                 entry.connection.lose(way);

@@ -18,7 +18,8 @@ const CHUNK: u16 = 16 * 1024;
 /// The most bytes that may be under way. Beyond that the sender is slowed down, as by a real network.
 const UNDER_WAY: usize = 8 * 1024 * 1024;
 
-/// How long a server has to process what came late, before the client's end of the connection is closed; and then to close its own.
+/// How long a server has to process what came late, before the client's end of the connection is closed; and
+/// then to close its own.
 const LATE_CLOSE_PAUSE: Duration = Duration::from_millis(300);
 
 /// The connection has to end abruptly.
@@ -157,8 +158,8 @@ impl<'a> Way<'a> {
         shared.with_mode(|mode| connection.is_late(mode))
     }
 
-    /// Closes a connection whose client has left while it was held back. The server has just received what the client had
-    /// sent: a reset, or an early end, could prevent that it is processed.
+    /// Closes a connection whose client has left while it was held back. The server has just received what
+    /// the client had sent: a reset, or an early end, could prevent that it is processed.
     async fn close_late(&self, sink: &mut WriteHalf<'_>) -> Result<(), Reset> {
         sleep(LATE_CLOSE_PAUSE).await;
         sink.shutdown().await.map_err(|_| Reset)?;

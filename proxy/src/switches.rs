@@ -72,8 +72,8 @@ impl Connection {
         }
     }
 
-    /// True if the connection is held back, or has been: the client may have closed it, and the server must not notice
-    /// that before it has received what the client had sent.
+    /// True if the connection is held back, or has been: the client may have closed it, and the server must
+    /// not notice that before it has received what the client had sent.
     pub(super) fn is_late(&self, mode: &Mode) -> bool {
         self.id < mode.late_below
     }
@@ -163,14 +163,15 @@ impl ProxyState {
         act(&self.mode.borrow())
     }
 
-    /// How many bytes have been delivered this way. Waits for writes that are under way: who has received a byte
-    /// finds it counted.
+    /// How many bytes have been delivered this way. Waits for writes that are under way: who has received a
+    /// byte finds it counted.
     pub(super) fn bytes(&self, way: usize) -> u64 {
         self.mode.send_if_modified(|_| false);
         self.bytes[way].load(Ordering::SeqCst)
     }
 
-    /// Counts what has been delivered. To be called inside [`ProxyState::with_mode`], together with the write.
+    /// Counts what has been delivered. To be called inside [`ProxyState::with_mode`], together with the
+    /// write.
     pub(super) fn count(&self, connection: &Connection, way: usize, length: usize) {
         self.bytes[way].fetch_add(length as u64, Ordering::SeqCst);
         if way == TO_SERVER {

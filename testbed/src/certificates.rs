@@ -14,9 +14,10 @@ use crate::{
     programs::{Nobody, find},
 };
 
-/// A folder of certificates, all signed by one authority: `ca`, `server` for the name `localhost`, `member` for the
-/// address 127.0.0.1, by which the members of groups know each other, `expired` for the same address, which was over long
-/// ago, and `ours` for a client. Each is a file with the ending `.pem`, and its key one with `.key`.
+/// A folder of certificates, all signed by one authority: `ca`, `server` for the name `localhost`, `member`
+/// for the address 127.0.0.1, by which the members of groups know each other, `expired` for the same address,
+/// which was over long ago, and `ours` for a client. Each is a file with the ending `.pem`, and its key one
+/// with `.key`.
 #[derive(Debug)]
 pub struct Certificates(TempDir);
 

@@ -38,7 +38,8 @@ pub(crate) trait Kind: Debug + Send + Sync + 'static {
     }
 
     /// Shell functions `before_kill` and `after_kill` that clear away what a killed server leaves outside its
-    /// folder. `$dir` is the folder, `$tree` the ids of all processes, which are stopped before they are killed.
+    /// folder. `$dir` is the folder, `$tree` the ids of all processes, which are stopped before they are
+    /// killed.
     fn hooks(&self) -> &'static str {
         ""
     }

@@ -1,8 +1,8 @@
 //! Throwaway real servers and fault injection for the tests of lockwell.
 //!
-//! Each server runs on a free loopback port in a temporary folder. It takes connections when `start` returns, and
-//! is gone, with its folder, when its last handle is dropped or this process ends in whatever way, SIGKILL
-//! included. As root and as an ordinary user, without containers.
+//! Each server runs on a free loopback port in a temporary folder. It takes connections when `start` returns,
+//! and is gone, with its folder, when its last handle is dropped or this process ends in whatever way,
+//! SIGKILL included. As root and as an ordinary user, without containers.
 //!
 //! ```no_run
 //! use std::time::Duration;

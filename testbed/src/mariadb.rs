@@ -16,8 +16,9 @@ use crate::{
     server::blocking,
 };
 
-/// A throwaway `MariaDB`, or MySQL if its [release](Options::release) is one, with the administrator `root`, who needs no password, and an empty database
-/// `lockwell`. It does not resolve host names: accounts are for `'127.0.0.1'` or `'%'`.
+/// A throwaway `MariaDB`, or MySQL if its [release](Options::release) is one, with the administrator `root`,
+/// who needs no password, and an empty database `lockwell`. It does not resolve host names: accounts are for
+/// `'127.0.0.1'` or `'%'`.
 ///
 /// It is a [`Server`], which see for killing, pausing and restarting.
 #[derive(Debug, Clone)]
@@ -60,8 +61,8 @@ impl MariaDb {
         format!("mysql://root@{addr}/lockwell")
     }
 
-    /// Runs SQL as `root` in the database `lockwell` with the `mariadb` program, up to the first statement that
-    /// fails. Returns the rows, one a line, columns separated by tabs.
+    /// Runs SQL as `root` in the database `lockwell` with the `mariadb` program, up to the first statement
+    /// that fails. Returns the rows, one a line, columns separated by tabs.
     pub async fn admin_sql(&self, sql: &str) -> Result<String, Error> {
         let (client, port, sql) = (self.client.clone(), self.addr().port().to_string(), sql.to_owned());
         blocking(move || {

@@ -15,7 +15,8 @@ pub enum Durability {
     /// A commit is handed to the operating system, which is not asked to write it out. It survives `kill -9`
     /// of the server, and would not survive a power cut. The right one for tests that kill servers.
     OsCache,
-    /// A commit may still be in the server's own memory when it is reported: **`kill -9` loses the last ones**.
+    /// A commit may still be in the server's own memory when it is reported: **`kill -9` loses the last
+    /// ones**.
     Fast,
 }
 
@@ -53,7 +54,8 @@ impl Options {
         self
     }
 
-    /// One more variable in the environment of the server, which has few otherwise: a library to load, for one.
+    /// One more variable in the environment of the server, which has few otherwise: a library to load, for
+    /// one.
     #[must_use]
     pub fn environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.environment.push((name.into(), value.into()));
@@ -67,16 +69,17 @@ impl Options {
         self
     }
 
-    /// Which release of the server to start. The default is what `LOCKWELL_RELEASES` names, or what is installed.
+    /// Which release of the server to start. The default is what `LOCKWELL_RELEASES` names, or what is
+    /// installed.
     #[must_use]
     pub fn release(mut self, release: &'static Release) -> Self {
         self.release = Some(release);
         self
     }
 
-    /// Redis takes TLS connections, too, on a port of its own and from those who show a certificate. The members of a
-    /// Sentinel group or a cluster use nothing else among themselves, and tell clients these ports. The files are not
-    /// copied.
+    /// Redis takes TLS connections, too, on a port of its own and from those who show a certificate. The
+    /// members of a Sentinel group or a cluster use nothing else among themselves, and tell clients these
+    /// ports. The files are not copied.
     #[must_use]
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.tls = Some(["ca.pem", "member.pem", "member.key"].map(|file| certificates.path(file)));

@@ -9,7 +9,8 @@ use crate::{
     release::Family,
 };
 
-/// A throwaway `PgBouncer` in transaction mode: each transaction is carried out on any of its few connections.
+/// A throwaway `PgBouncer` in transaction mode: each transaction is carried out on any of its few
+/// connections.
 ///
 /// It is a [`Server`], which see for killing, pausing and restarting. The Postgres behind it is another.
 #[derive(Debug, Clone)]

@@ -10,8 +10,8 @@ use std::{
     sync::{LazyLock, Mutex, PoisonError},
 };
 
-/// Two servers never get the same port, even if the first is down at the moment. Each port of this process has a file that
-/// is locked as long as this process lives, since test programs run side by side.
+/// Two servers never get the same port, even if the first is down at the moment. Each port of this process
+/// has a file that is locked as long as this process lives, since test programs run side by side.
 static GIVEN: LazyLock<Mutex<HashMap<u16, Option<File>>>> = LazyLock::new(Mutex::default);
 
 const LOWEST: u16 = 10_000;
@@ -20,7 +20,8 @@ const LOWEST: u16 = 10_000;
 /// who answers, and comes back for another.
 ///
 /// It lies below the range from which the kernel hands out source ports. A port from inside that range can be
-/// taken by any outgoing connection while the server is down, and the server could not be started again on it.
+/// taken by any outgoing connection while the server is down, and the server could not be started again on
+/// it.
 pub(crate) fn free() -> io::Result<SocketAddr> {
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let highest = lowest_source_port();
@@ -46,7 +47,8 @@ pub(crate) fn free() -> io::Result<SocketAddr> {
     }
 }
 
-/// Claims a port among all processes; an error if another one has it. Where no such file can be made, nobody is asked.
+/// Claims a port among all processes; an error if another one has it. Where no such file can be made, nobody
+/// is asked.
 fn claim(port: u16) -> Result<Option<File>, TryLockError> {
     let folder = env::temp_dir().join("lockwell-ports");
     let open = || fs::create_dir_all(&folder).and_then(|()| File::create(folder.join(port.to_string())));

@@ -56,8 +56,8 @@ impl Postgres {
         format!("postgres://postgres@{addr}/postgres")
     }
 
-    /// Runs SQL as the superuser with `psql`, each statement in a transaction of its own, up to the first that
-    /// fails. Returns the rows, one a line, columns separated by `|`.
+    /// Runs SQL as the superuser with `psql`, each statement in a transaction of its own, up to the first
+    /// that fails. Returns the rows, one a line, columns separated by `|`.
     pub async fn admin_sql(&self, sql: &str) -> Result<String, Error> {
         let (psql, port, sql) = (self.psql.clone(), self.addr().port().to_string(), sql.to_owned());
         blocking(move || {
@@ -144,7 +144,8 @@ impl Kind for Programs {
         let data = site.path("data")?;
         fs::create_dir(&data).map_err(Error::io(&data))?;
         if let Some(Nobody { uid, gid }) = self.nobody {
-            // The user nobody may enter our folder and owns the data, but cannot change the scripts that we run.
+            // The user nobody may enter our folder and owns the data, but cannot change the scripts that we
+            // run.
             let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
             fs::set_permissions(site.folder, open).map_err(Error::io(&data))?;
             chown(&data, Some(uid), Some(gid)).map_err(Error::io(&data))?;

@@ -16,7 +16,8 @@ pub fn servers_required() -> bool {
     env::var_os("LOCKWELL_REQUIRE_SERVERS").is_some_and(|value| value == "1")
 }
 
-/// Whether a server can be started, by what its `installed` answered. If not, this says why, and the test is to be skipped.
+/// Whether a server can be started, by what its `installed` answered. If not, this says why, and the test is
+/// to be skipped.
 ///
 /// # Panics
 /// If it cannot and [servers are required](servers_required).
@@ -27,8 +28,8 @@ pub fn is_installed(answer: Result<(), Error>) -> bool {
     false
 }
 
-/// Says that something is not tested here, and why: on the standard error, and for `cargo xtask test`, which says it again at
-/// the end, in the file that `LOCKWELL_NOT_RUN` names.
+/// Says that something is not tested here, and why: on the standard error, and for `cargo xtask test`, which
+/// says it again at the end, in the file that `LOCKWELL_NOT_RUN` names.
 pub fn not_run(what: &str, why: &str) {
     eprintln!("not run: {what} ({why})");
     let Some(path) = env::var_os("LOCKWELL_NOT_RUN") else { return };

@@ -14,8 +14,8 @@ use crate::{
     wire::{LONG, SHORT},
 };
 
-/// A throwaway Redis, a single node. With [`Durability::Fast`](crate::Durability::Fast) it keeps all in memory and
-/// forgets it when it ends in whatever way.
+/// A throwaway Redis, a single node. With [`Durability::Fast`](crate::Durability::Fast) it keeps all in
+/// memory and forgets it when it ends in whatever way.
 ///
 /// It is a [`Server`], which see for killing, pausing and restarting.
 #[derive(Debug, Clone)]
@@ -35,14 +35,14 @@ impl Redis {
     }
 
     /// Starts one. Settings are those of `redis.conf`; a value of several words is one text, as in
-    /// `.setting("client-output-buffer-limit", "normal 0 0 0")`. With `requirepass` or `aclfile` the answer to
-    /// strangers does not show who it is, so leave the `loglevel` as it is then.
+    /// `.setting("client-output-buffer-limit", "normal 0 0 0")`. With `requirepass` or `aclfile` the answer
+    /// to strangers does not show who it is, so leave the `loglevel` as it is then.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
         Self::launch(Program::find(Role::Single, options)?, options).await
     }
 
-    /// Starts a replica of the Redis at `master`, which can be a [`Proxy`](crate::Proxy) in front of it, and waits
-    /// until it has its data. A `requirepass` is taken to be the master's password too.
+    /// Starts a replica of the Redis at `master`, which can be a [`Proxy`](crate::Proxy) in front of it, and
+    /// waits until it has its data. A `requirepass` is taken to be the master's password too.
     ///
     /// What it is later, it remembers over a restart only if somebody has told it `CONFIG REWRITE`.
     pub async fn start_replica(master: SocketAddr, options: &Options) -> Result<Self, Error> {
@@ -80,7 +80,8 @@ impl Redis {
         format!("redis://{addr}")
     }
 
-    /// The address on which others of its group, and clients with TLS, find it: its port for TLS, if it has one.
+    /// The address on which others of its group, and clients with TLS, find it: its port for TLS, if it has
+    /// one.
     pub fn peer_addr(&self) -> SocketAddr {
         let mut addr = self.addr();
         if let (Some(_), Some(port)) = (&self.server.options().tls, self.more_ports().first()) {
@@ -98,8 +99,8 @@ impl Redis {
     /// Sends one command on a connection of its own and returns the answer as it comes over the wire, such as
     /// `"+OK\r\n"`. An error that the server answers is an answer too: `"-ERR ..."`.
     ///
-    /// If there is a setting `requirepass`, it logs in with it. `DEBUG` needs the setting `enable-debug-command`.
-    /// Blocks, at most for half a minute.
+    /// If there is a setting `requirepass`, it logs in with it. `DEBUG` needs the setting
+    /// `enable-debug-command`. Blocks, at most for half a minute.
     pub fn command(&self, words: &[&str]) -> Result<String, Error> {
         self.send(words, LONG)
     }

@@ -1,7 +1,7 @@
 //! The releases of servers that the tests know, and where their programs are.
 //!
-//! What the machine's package system has installed is used as it is. Newer releases lie in folders of their own, from
-//! which they run with the libraries that belong to them; [`Release::fetch`] puts them there.
+//! What the machine's package system has installed is used as it is. Newer releases lie in folders of their
+//! own, from which they run with the libraries that belong to them; [`Release::fetch`] puts them there.
 
 mod apt;
 mod recipes;
@@ -110,7 +110,8 @@ impl Release {
         self.name
     }
 
-    /// Its name in the documentation: `Redis 8.0`. What the machine has may be another version, see [`Release::surprise`].
+    /// Its name in the documentation: `Redis 8.0`. What the machine has may be another version, see
+    /// [`Release::surprise`].
     pub fn title(&self) -> String {
         format!("{} {}", self.product, self.version)
     }
@@ -125,8 +126,8 @@ impl Release {
         self.recipe.is_some()
     }
 
-    /// Whether one server of it belongs to every run of the tests although it is fetched: MySQL, which is another program
-    /// than the machine has.
+    /// Whether one server of it belongs to every run of the tests although it is fetched: MySQL, which is
+    /// another program than the machine has.
     pub fn is_usual(&self) -> bool {
         !self.is_newer() || self.name == "mysql9"
     }
@@ -139,8 +140,8 @@ impl Release {
             .then(|| format!("{} is {version} here; the documentation names {}", self.product, self.version))
     }
 
-    /// The release for a server of this family: the one that was asked for, one that the environment names, or what is
-    /// installed.
+    /// The release for a server of this family: the one that was asked for, one that the environment names,
+    /// or what is installed.
     pub(crate) fn choose(family: Family, asked: Option<&'static Self>) -> Result<&'static Self, Error> {
         let named = env::var(CHOSEN).unwrap_or_default();
         let named: Vec<_> = named.split(',').filter(|name| !name.is_empty()).map(Self::named).collect();
@@ -150,7 +151,8 @@ impl Release {
         fits.ok_or_else(|| Error::State(format!("{asked:?} is not of the family {family:?}")))
     }
 
-    /// The folder of a newer release, which stands for the root of its file system. An error if it was not fetched.
+    /// The folder of a newer release, which stands for the root of its file system. An error if it was not
+    /// fetched.
     pub(crate) fn root(&self) -> Result<Option<PathBuf>, Error> {
         let Some(recipe) = &self.recipe else { return Ok(None) };
         let root = newer_folder().join(self.name);

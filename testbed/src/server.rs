@@ -109,8 +109,8 @@ impl Server {
         }
     }
 
-    /// Stops all processes of the server with SIGSTOP. Connections stay open, and the kernel goes on taking new
-    /// ones: they hang.
+    /// Stops all processes of the server with SIGSTOP. Connections stay open, and the kernel goes on taking
+    /// new ones: they hang.
     pub fn pause(&self) -> Result<(), Error> {
         let run = self.inner.run();
         proctree::stop(run.live_pid().ok_or_else(|| self.inner.down())?).map(drop)

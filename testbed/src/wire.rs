@@ -12,7 +12,8 @@ pub(crate) const SHORT: Duration = Duration::from_secs(1);
 /// Generous: it only ends the wait for a server that is paused.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// Sends a question and reads until the server closes the connection. `timeout` is for each piece of the answer.
+/// Sends a question and reads until the server closes the connection. `timeout` is for each piece of the
+/// answer.
 pub(crate) fn exchange(addr: SocketAddr, question: &[u8], timeout: Duration) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&addr, timeout)?;
     stream.set_read_timeout(Some(timeout))?;

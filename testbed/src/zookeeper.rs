@@ -14,8 +14,8 @@ use crate::{
     wire::{LONG, exchange},
 };
 
-/// A throwaway `ZooKeeper`, a single one or a member of a [`ZooKeeperEnsemble`](crate::ZooKeeperEnsemble). It never
-/// holds a write in its own memory, so [`Durability::Fast`](crate::Durability::Fast) is the same as
+/// A throwaway `ZooKeeper`, a single one or a member of a [`ZooKeeperEnsemble`](crate::ZooKeeperEnsemble). It
+/// never holds a write in its own memory, so [`Durability::Fast`](crate::Durability::Fast) is the same as
 /// [`Durability::OsCache`](crate::Durability::OsCache).
 ///
 /// It is a [`Server`], which see for killing, pausing and restarting.
@@ -45,7 +45,8 @@ impl ZooKeeper {
         Self::start_with(&Options::new()).await
     }
 
-    /// Starts one. Settings are those of `zoo.cfg`, and properties of its Java machine where they begin with `-D`.
+    /// Starts one. Settings are those of `zoo.cfg`, and properties of its Java machine where they begin with
+    /// `-D`.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
         Self::launch(Java::find(None, options)?, options).await
     }
@@ -72,8 +73,8 @@ impl ZooKeeper {
             .map_err(Error::io(file.display().to_string()))
     }
 
-    /// The answer to one of the commands of four letters: `mntr`, `srvr`, `wchs`, `cons` and so on. Blocks, at most
-    /// for half a minute.
+    /// The answer to one of the commands of four letters: `mntr`, `srvr`, `wchs`, `cons` and so on. Blocks,
+    /// at most for half a minute.
     pub fn four_letter(&self, word: &str) -> Result<String, Error> {
         exchange(self.addr(), word.as_bytes(), LONG)
             .map_err(Error::io(format!("{word} to zookeeper on {}", self.addr())))

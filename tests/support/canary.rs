@@ -16,8 +16,8 @@ use tracing_log::{LogTracer, NormalizeEvent};
 /// Those who know nothing of locks, and log much.
 const DEAF: [&str; 5] = ["tokio", "mio", "polling", "async_io", "rustls"];
 
-/// Crates that log owners below INFO, which cannot be switched off: the client of `ZooKeeper` logs the paths of nodes. Anybody who
-/// can reach the server can list these names, so they are reported but are no failure.
+/// Crates that log owners below INFO, which cannot be switched off: the client of `ZooKeeper` logs the paths
+/// of nodes. Anybody who can reach the server can list these names, so they are reported but are no failure.
 const BLABS: [&str; 1] = ["zookeeper_client"];
 
 /// Takes part in all logging, and keeps what shows an owner: one text for each place in the code.

@@ -54,8 +54,8 @@ pub(crate) async fn postgres(release: &'static Release) -> Started {
     Ok(Arc::new(OneServer::new(offers(), door, server, url, lockwell::connect).purged_by(purge_postgres)))
 }
 
-/// PostgreSQL behind a pooler in transaction mode, which the address tells of with `options_of_url` or not. What is
-/// stopped and started again is the server, not the pooler.
+/// PostgreSQL behind a pooler in transaction mode, which the address tells of with `options_of_url` or not.
+/// What is stopped and started again is the server, not the pooler.
 #[cfg(feature = "postgres")]
 pub(crate) async fn pooled(release: &'static Release, options_of_url: &'static str) -> Started {
     let mut pooler = Release::named("pgbouncer1.18");

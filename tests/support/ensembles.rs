@@ -24,8 +24,8 @@ pub(crate) fn offers_of_three() -> Vec<Need> {
     offers
 }
 
-/// The suite works with leases from a second to a minute, and measures how soon they end: so a short tick, which is the
-/// grain of the server's time, and no upper bound in the way.
+/// The suite works with leases from a second to a minute, and measures how soon they end: so a short tick,
+/// which is the grain of the server's time, and no upper bound in the way.
 fn options() -> Options {
     super::servers::options().setting("tickTime", "200").setting("maxSessionTimeout", "90000")
 }
@@ -38,9 +38,9 @@ pub(crate) async fn one(release: &'static Release) -> Started {
     Ok(Arc::new(OneServer::new(offers(), door, server, url, lockwell::connect)))
 }
 
-/// Three servers. They may be silent to each other for a while, since the machine may be busy. A session that another server
-/// has taken over counts as the shortest until the servers are asked, and three Java machines that have just been started
-/// together on two cores answer late.
+/// Three servers. They may be silent to each other for a while, since the machine may be busy. A session that
+/// another server has taken over counts as the shortest until the servers are asked, and three Java machines
+/// that have just been started together on two cores answer late.
 pub(crate) async fn three(release: &'static Release) -> Started {
     let options = options().release(release).setting("syncLimit", "10").setting("initLimit", "50");
     let options = options.setting("minSessionTimeout", "2000");

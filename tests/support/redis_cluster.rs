@@ -15,8 +15,8 @@ pub(crate) async fn start(release: &'static Release) -> Started {
     three(release, options().setting("cluster-node-timeout", "60000"), false).await
 }
 
-/// One for a case with a link. Nodes tell all clients with TLS the same addresses: those of the link's proxies. So the others
-/// come without TLS.
+/// One for a case with a link. Nodes tell all clients with TLS the same addresses: those of the link's
+/// proxies. So the others come without TLS.
 pub(crate) async fn start_linked(release: &'static Release) -> Started {
     three(release, options(), true).await
 }
@@ -85,7 +85,8 @@ impl Harness for Three {
         Some(self)
     }
 
-    /// If no other test uses the nodes, they announce the addresses of these proxies to clients with TLS from now on.
+    /// If no other test uses the nodes, they announce the addresses of these proxies to clients with TLS from
+    /// now on.
     async fn link(&self) -> Option<Box<dyn Link>> {
         let (mut proxies, mut addresses) = (Vec::new(), Vec::new());
         for node in self.cluster.nodes() {

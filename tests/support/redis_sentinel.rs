@@ -10,7 +10,8 @@ use testbed::{Certificates, Proxy, RedisSentinel, Release};
 use super::servers::{credentials, options};
 use super::targets::Started;
 
-/// The master is not stopped: another would take its place, and not all locks with it. Failover has tests of its own.
+/// The master is not stopped: another would take its place, and not all locks with it. Failover has tests of
+/// its own.
 pub(crate) fn offers() -> Vec<Need> {
     let mut offers = super::redis::offers();
     offers.retain(|need| *need != Need::Server);

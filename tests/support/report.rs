@@ -1,4 +1,5 @@
-//! What ran where, for `cargo xtask test`, which asks for it by the variable `LOCKWELL_REPORT`: the path of a file.
+//! What ran where, for `cargo xtask test`, which asks for it by the variable `LOCKWELL_REPORT`: the path of a
+//! file.
 
 use std::collections::BTreeMap;
 

@@ -14,8 +14,8 @@ use super::redlock::Trouble;
 /// A harness, or why there is none.
 pub(crate) type Started = Result<Arc<dyn Harness>, Missing>;
 
-/// Cases of these subjects test lockcore alone: what they do is the same on every backend. So every run has them on the
-/// backends without a server and on one with a server, and `LOCKWELL_SERVERS=all` on all.
+/// Cases of these subjects test lockcore alone: what they do is the same on every backend. So every run has
+/// them on the backends without a server and on one with a server, and `LOCKWELL_SERVERS=all` on all.
 const POLICY: [&str; 7] = ["local", "running", "reentrancy", "leading", "limits", "many", "input"];
 
 /// One backend that the suite runs on.

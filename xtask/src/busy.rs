@@ -9,8 +9,8 @@ use crate::shell::Result;
 /// The hidden command that is one busy loop.
 pub(crate) const COMMAND: &str = "busy-loop";
 
-/// Running loops. They end when this is dropped, and when this process ends in any way: each of them reads from a pipe
-/// whose other end only this process has.
+/// Running loops. They end when this is dropped, and when this process ends in any way: each of them reads
+/// from a pipe whose other end only this process has.
 #[derive(Debug)]
 pub(crate) struct Busy(Vec<Child>);
 

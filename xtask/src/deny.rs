@@ -1,8 +1,8 @@
-//! `cargo xtask deny`: licences and sources of all dependencies, by the rules of `deny.toml`; and the databases of known defects, where
-//! their tools and data are at hand.
+//! `cargo xtask deny`: licences and sources of all dependencies, by the rules of `deny.toml`; and the
+//! databases of known defects, where their tools and data are at hand.
 //!
-//! `cargo deny` checks more, but takes minutes to build and wants a network. So the two rules that a change breaks most
-//! easily are checked here, from what Cargo knows, and `cargo deny` runs where it is installed.
+//! `cargo deny` checks more, but takes minutes to build and wants a network. So the two rules that a change
+//! breaks most easily are checked here, from what Cargo knows, and `cargo deny` runs where it is installed.
 
 use std::process::{Command, ExitCode};
 

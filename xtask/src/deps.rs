@@ -1,7 +1,8 @@
 //! `cargo xtask deps`: how many packages each feature brings, as a table in the documentation.
 //!
-//! With `--check` it writes nothing, and fails where the table says something else, so that a new dependency is seen in the change
-//! that brings it. Either way it fails where one backend brings what only another needs.
+//! With `--check` it writes nothing, and fails where the table says something else, so that a new dependency
+//! is seen in the change that brings it. Either way it fails where one backend brings what only another
+//! needs.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -79,7 +80,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The packages that `lockwell` needs with these features and no others on this system, or `all`: those that build it included.
+/// The packages that `lockwell` needs with these features and no others on this system, or `all`: those that
+/// build it included.
 pub(crate) fn tree(features: &str, system: &str) -> Result<BTreeSet<String>> {
     let mut command = cargo();
     command.current_dir(root()).args(["tree", "--locked", "--package", "lockwell", "--no-default-features"]);

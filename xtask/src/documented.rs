@@ -28,14 +28,16 @@ const PROGRAMS: [&str; 14] = [
     "docker ",
 ];
 
-/// What checks the commands that begin so. `lockwell` is parsed by a test of the command, which also runs the blocks of `sh`.
+/// What checks the commands that begin so. `lockwell` is parsed by a test of the command, which also runs the
+/// blocks of `sh`.
 const CHECKED: [&str; 6] =
     ["cargo xtask ", "cargo run ", "cargo test ", "cargo install --path ", "compare-bench ", "lockwell "];
 
 /// Steps of `.ci/run`, as they are told.
 const STEPS: [&str; 2] = ["cargo fmt --all", "cargo clippy --workspace --all-targets --all-features"];
 
-/// What no test runs: it changes the machine, or takes a program that is not there; and the beginnings of commands.
+/// What no test runs: it changes the machine, or takes a program that is not there; and the beginnings of
+/// commands.
 const TOLD_ONLY: [&str; 6] = [
     ".ci/run",
     "cargo new --lib table-lock",
@@ -45,7 +47,8 @@ const TOLD_ONLY: [&str; 6] = [
     "prometheus --config.file=examples/observed/prometheus.yml",
 ];
 
-/// The commands of all pages with this beginning: lines of blocks, up to two spaces, and code within the text.
+/// The commands of all pages with this beginning: lines of blocks, up to two spaces, and code within the
+/// text.
 fn told(beginning: &str) -> Vec<Told> {
     let mut git = Process::new("git");
     let pages =

@@ -67,7 +67,8 @@ fn corpus(target: &str) -> PathBuf {
 
 fn command(target: &str, seconds: u64) -> Command {
     let mut command = nightly("cargo");
-    // The sanitizer looks for what unsafe code does wrong, and there is none. Without it there are more runs in a second.
+    // The sanitizer looks for what unsafe code does wrong, and there is none. Without it there are more runs
+    // in a second.
     command.current_dir(root()).args(["fuzz", "run", "--sanitizer", "none", target]);
     // What is new goes into the first folder.
     command.args([corpus(target), root().join("fuzz/seeds").join(target)]).arg("--");

@@ -1,4 +1,5 @@
-//! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, servers to experiment with, and checks.
+//! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, servers to experiment with,
+//! and checks.
 
 mod busy;
 mod circles;
@@ -33,29 +34,31 @@ use crate::handed_on::HandedOn;
 #[derive(Debug, Parser)]
 #[command(about = "Tests, checks and tools for those who work on lockwell.")]
 enum Command {
-    /// Measure the backends: build compare-bench for release and run it. `cargo xtask compare -- --help` lists its
-    /// options, which can be given here.
+    /// Measure the backends: build compare-bench for release and run it. `cargo xtask compare -- --help`
+    /// lists its options, which can be given here.
     ///
     /// Missing servers are installed with apt where that is possible.
     Compare(HandedOn),
     /// Run all tests. Arguments after the options listed here go to `cargo test`.
     ///
-    /// The tests use servers that are installed, and newer releases, which are downloaded. Those that cannot be downloaded are
-    /// listed at the end.
+    /// The tests use servers that are installed, and newer releases, which are downloaded. Those that cannot
+    /// be downloaded are listed at the end.
     ///
-    /// Missing servers, and the tools for other lock clients, are installed with apt where that is possible. Tests that miss a
-    /// server are ignored. With the environment variable `LOCKWELL_REQUIRE_SERVERS=1` they fail.
+    /// Missing servers, and the tools for other lock clients, are installed with apt where that is possible.
+    /// Tests that miss a server are ignored. With the environment variable `LOCKWELL_REQUIRE_SERVERS=1` they
+    /// fail.
     Test(test::Options),
-    /// Check licences and sources of all dependencies by deny.toml. If cargo-deny and cargo-audit are installed, run them as well.
+    /// Check licences and sources of all dependencies by deny.toml. If cargo-deny and cargo-audit are
+    /// installed, run them as well.
     Deny,
-    /// Count the dependencies of each feature and write them into the documentation. Fails if the feature of one backend
-    /// brings dependencies of another.
+    /// Count the dependencies of each feature and write them into the documentation. Fails if the feature of
+    /// one backend brings dependencies of another.
     Deps(deps::Options),
-    /// Build the command `lockwell` for release, with manual pages and completions; a Debian package and a static program if the
-    /// tools for them are installed. Each is tried in an empty folder.
+    /// Build the command `lockwell` for release, with manual pages and completions; a Debian package and a
+    /// static program if the tools for them are installed. Each is tried in an empty folder.
     Package(package::Options),
-    /// Give arbitrary input to every parser of foreign data: each target of fuzz/ for a minute. It needs a nightly compiler and
-    /// cargo-fuzz.
+    /// Give arbitrary input to every parser of foreign data: each target of fuzz/ for a minute. It needs a
+    /// nightly compiler and cargo-fuzz.
     Fuzz(fuzz::Options),
     /// Check that no feature needs a newer Rust than the `rust-version` of the packages that it compiles.
     Msrv(msrv::Options),

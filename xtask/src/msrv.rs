@@ -1,8 +1,9 @@
 //! `cargo xtask msrv`: the Rust version that our packages promise is enough for every dependency.
 //!
-//! Cargo's resolver keeps that where it can and only warns where it cannot. Here it is an error. An application that switches a
-//! backend off does not need the Rust version of that backend: so each feature is checked alone as well, against what those of our
-//! packages promise that it needs. With `--compile` the promised versions check our packages, where they are installed.
+//! Cargo's resolver keeps that where it can and only warns where it cannot. Here it is an error. An
+//! application that switches a backend off does not need the Rust version of that backend: so each feature is
+//! checked alone as well, against what those of our packages promise that it needs. With `--compile` the
+//! promised versions check our packages, where they are installed.
 
 use std::collections::BTreeSet;
 use std::process::{Command, ExitCode};

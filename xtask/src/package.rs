@@ -1,5 +1,5 @@
-//! `cargo xtask package`: the command as others install it: its manual pages and completions, a Debian package, and a program that
-//! needs no library of the system. Each is tried in an empty folder.
+//! `cargo xtask package`: the command as others install it: its manual pages and completions, a Debian
+//! package, and a program that needs no library of the system. Each is tried in an empty folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -31,8 +31,8 @@ pub(crate) const SERVERS: [Package; 4] = [
     Package { gives: "zookeeper", name: "zookeeper", sign: Sign::File("/usr/share/java/zookeeper.jar") },
 ];
 
-/// What else the tests use: a pooler, certificates, a browser, and what the lock clients of others need, which ours are tested with. Those of
-/// Python and Node come from their indexes.
+/// What else the tests use: a pooler, certificates, a browser, and what the lock clients of others need,
+/// which ours are tested with. Those of Python and Node come from their indexes.
 pub(crate) const TOOLS: [Package; 10] = [
     Package { gives: "the pooler before PostgreSQL", name: "pgbouncer", sign: Sign::File("pgbouncer") },
     Package { gives: "certificates for TLS", name: "openssl", sign: Sign::File("openssl") },

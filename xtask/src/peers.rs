@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::msrv::parse;
 use crate::shell::{Result, cargo, root, text};
 
-/// Where the peers are: each in a folder of its own, and those in Rust in a workspace. Curator comes with the system.
+/// Where the peers are: each in a folder of its own, and those in Rust in a workspace. Curator comes with the
+/// system.
 const PEERS: &str = "compare-bench/peers";
 
 /// A library that is measured in one version.
@@ -128,8 +129,8 @@ fn in_brackets(versions: &str) -> Option<String> {
     Some(version.to_owned())
 }
 
-/// What `cargo info` says: `version: 1.8.1`, or `version: 1.8.1 (latest 2.0.0-rc.2)`. It chooses one that this Rust can
-/// build; the latest may be one that is not released yet.
+/// What `cargo info` says: `version: 1.8.1`, or `version: 1.8.1 (latest 2.0.0-rc.2)`. It chooses one that
+/// this Rust can build; the latest may be one that is not released yet.
 fn released(info: &str) -> Option<String> {
     let line = info.lines().find_map(|line| line.strip_prefix("version: "))?;
     let chosen = line.split(' ').next()?;

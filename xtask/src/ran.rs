@@ -52,7 +52,8 @@ fn read(path: &Path) -> Result<Vec<Record>> {
     }
 }
 
-/// The file that the tests are to write, without one of an earlier run, and the file for what they did not run.
+/// The file that the tests are to write, without one of an earlier run, and the file for what they did not
+/// run.
 pub(crate) fn fresh() -> Result<(PathBuf, PathBuf)> {
     let folder = root().join("target/xtask");
     let files = (folder.join("ran.json"), folder.join("not-run.txt"));

@@ -1,4 +1,5 @@
-//! `cargo xtask semver`: what the next version of each published package may be called, by `cargo semver-checks`.
+//! `cargo xtask semver`: what the next version of each published package may be called, by `cargo
+//! semver-checks`.
 
 use std::process::{Command, ExitCode};
 

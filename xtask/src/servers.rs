@@ -10,8 +10,9 @@ use crate::shell::Result;
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
-    /// Start these servers, print their addresses, and stop them on Ctrl-C: redis, redlock, sentinel, cluster, postgres, mariadb,
-    /// zookeeper, zookeeper3, or a release such as redis8. Their data is deleted when they stop. Without names, list the releases.
+    /// Start these servers, print their addresses, and stop them on Ctrl-C: redis, redlock, sentinel,
+    /// cluster, postgres, mariadb, zookeeper, zookeeper3, or a release such as redis8. Their data is deleted
+    /// when they stop. Without names, list the releases.
     #[arg(value_name = "NAME")]
     start: Vec<String>,
 
@@ -21,8 +22,8 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Download newer releases: those that are named, or all. They are unpacked in the folder `LOCKWELL_SERVERS_FOLDER`, or in
-    /// `servers` in the target folder. Nothing is installed.
+    /// Download newer releases: those that are named, or all. They are unpacked in the folder
+    /// `LOCKWELL_SERVERS_FOLDER`, or in `servers` in the target folder. Nothing is installed.
     Fetch {
         #[arg(value_name = "NAME")]
         names: Vec<String>,
@@ -62,8 +63,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     }
 }
 
-/// Downloads these releases and prints the results. Returns remarks for the end: releases that cannot be downloaded, and versions
-/// that the documentation does not name.
+/// Downloads these releases and prints the results. Returns remarks for the end: releases that cannot be
+/// downloaded, and versions that the documentation does not name.
 pub(crate) fn fetch<'a>(releases: impl IntoIterator<Item = &'a Release>) -> Vec<String> {
     let mut remarks = Vec::new();
     for release in releases {

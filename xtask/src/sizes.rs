@@ -1,5 +1,5 @@
-//! `cargo xtask sizes`: source files that may be too long to be read in one go. It is advice: whether a file has one purpose is
-//! a question of `cargo xtask circles`.
+//! `cargo xtask sizes`: source files that may be too long to be read in one go. It is advice: whether a file
+//! has one purpose is a question of `cargo xtask circles`.
 
 use std::fs;
 use std::process::{Command, ExitCode};

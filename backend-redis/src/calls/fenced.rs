@@ -13,9 +13,9 @@ use crate::words::script::FENCED_WRITE;
 
 /// A write to Redis that is refused when a later holder of the lock has written already.
 ///
-/// A lease alone cannot stop a holder that was paused between its last check of the lock and its write. This can: beside
-/// the data it stores the highest token that has written, and compares in the same step. It works with the lock of any
-/// backend, on any Redis, on the application's own connection.
+/// A lease alone cannot stop a holder that was paused between its last check of the lock and its write. This
+/// can: beside the data it stores the highest token that has written, and compares in the same step. It works
+/// with the lock of any backend, on any Redis, on the application's own connection.
 ///
 /// The rule: a token above the highest is accepted, or the highest itself from the holder that it came from.
 ///
@@ -48,8 +48,8 @@ impl FencedWrite {
         self
     }
 
-    /// The key that stores the highest token, instead of one beside the data. Several data keys can share one. In a
-    /// cluster both must be in one slot.
+    /// The key that stores the highest token, instead of one beside the data. Several data keys can share
+    /// one. In a cluster both must be in one slot.
     pub fn fence_key(mut self, fence: impl Into<String>) -> Self {
         self.fence = fence.into();
         self
@@ -58,8 +58,8 @@ impl FencedWrite {
     /// Writes, if the token of the grant is acceptable.
     ///
     /// # Errors
-    /// `Lost` if a later holder has written; nothing was changed then. `UnknownOutcome` if the connection failed: the
-    /// same write can be repeated.
+    /// `Lost` if a later holder has written; nothing was changed then. `UnknownOutcome` if the connection
+    /// failed: the same write can be repeated.
     ///
     /// # Cancel safety
     /// When this future is dropped, the write may or may not be done; it can be repeated.

@@ -27,7 +27,8 @@ pub(crate) fn is_exclusive(claim: &Claim) -> bool {
     claim.mode() == Mode::Exclusive
 }
 
-/// How long to wait for a notification. The first waiter watches the holder's lease, since a dead holder sends none.
+/// How long to wait for a notification. The first waiter watches the holder's lease, since a dead holder
+/// sends none.
 pub(crate) fn recheck(busy: &Busy) -> Duration {
     if !busy.first {
         return KEEP_EVERY;
@@ -46,8 +47,8 @@ pub(crate) fn inspection(keys: &Keys, name: &LockName) -> Item {
     Item { script: &INSPECT, slot, keys: keys.into(), args: Arc::default(), takes: None }
 }
 
-/// Divides leases into those of one call each, which takes no longer than about half a millisecond of the server's time: a
-/// member of a group costs as much as twelve exclusive locks.
+/// Divides leases into those of one call each, which takes no longer than about half a millisecond of the
+/// server's time: a member of a group costs as much as twelve exclusive locks.
 pub(crate) fn renewal_calls(grants: &[Grant]) -> impl Iterator<Item = &[Grant]> {
     let mut cost = 0_usize;
     grants.chunk_by(move |_, next| {

@@ -1,10 +1,11 @@
 //! Calls of scripts.
 //!
-//! Every script is idempotent for its owner, so calls are repeated after a failure. All calls for a slot are sent over
-//! one connection, and a call that is made when another has ended is carried out after it: a release comes after the
-//! acquire that it cleans up. Calls that are under way at the same time keep no order. An acquire that was repeated on
-//! a second connection may still be carried out a second time, from the first connection, after its release: such a
-//! claim is noted as [in doubt](Claim::note_in_doubt), and is released again.
+//! Every script is idempotent for its owner, so calls are repeated after a failure. All calls for a slot are
+//! sent over one connection, and a call that is made when another has ended is carried out after it: a
+//! release comes after the acquire that it cleans up. Calls that are under way at the same time keep no
+//! order. An acquire that was repeated on a second connection may still be carried out a second time, from
+//! the first connection, after its release: such a claim is noted as [in doubt](Claim::note_in_doubt), and is
+//! released again.
 
 pub(crate) mod fenced;
 pub(crate) mod item;
@@ -31,8 +32,8 @@ use crate::words::script::{RENEW, Script};
 /// How often a call is sent to another node of a cluster before it pauses.
 const REDIRECTS: usize = 5;
 
-/// How many calls of a script are under way at a time: enough to fill the time of a round trip, few enough that
-/// requests share calls. The most items in one call: see [`Sharing`](crate::words::script::Sharing).
+/// How many calls of a script are under way at a time: enough to fill the time of a round trip, few enough
+/// that requests share calls. The most items in one call: see [`Sharing`](crate::words::script::Sharing).
 const BOUNDS: Bounds = Bounds::new().under_way(2);
 
 #[derive(Clone, Debug)]
@@ -56,8 +57,8 @@ impl Calls {
         self.call_within(item, self.timeout)
     }
 
-    /// Calls a script, with an answer within `limit`. The item is in the queue when this returns: items that are put
-    /// there before the first of them is polled share a call.
+    /// Calls a script, with an answer within `limit`. The item is in the queue when this returns: items that
+    /// are put there before the first of them is polled share a call.
     pub(crate) fn call_within(
         &self,
         item: Item,

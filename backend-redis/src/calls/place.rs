@@ -35,8 +35,8 @@ impl Place {
         *kept = place.map(|place| Kept { place, sent });
     }
 
-    /// Where the place is or was, for a server that does not have it any more. A waiter that was silent for as long as a
-    /// place is kept begins again at the end.
+    /// Where the place is or was, for a server that does not have it any more. A waiter that was silent for
+    /// as long as a place is kept begins again at the end.
     pub(crate) fn last(&self) -> Option<u64> {
         self.kept().filter(|kept| !kept.sent.after(PLACE_TTL).has_passed()).map(|kept| kept.place)
     }

@@ -12,9 +12,9 @@ use crate::calls::place::Place;
 use crate::words::keys::{Keys, LockKeys};
 use crate::words::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, RELEASE, RELEASE_CLAIM, Script};
 
-/// The longest provisional lease: that of a waiter to which a release has granted the lock. A waiter that is gone
-/// delays the others by this time. It counts from the waiter's last heartbeat, so it is longer than the time between
-/// two of them.
+/// The longest provisional lease: that of a waiter to which a release has granted the lock. A waiter that is
+/// gone delays the others by this time. It counts from the waiter's last heartbeat, so it is longer than the
+/// time between two of them.
 const PROVISIONAL: Duration = Duration::from_secs(3);
 
 /// The requests of one client. At a node of Redlock, a request names its round; `""` is none, or all of them.
@@ -58,10 +58,11 @@ impl Requests<'_> {
         Item { script: &ACQUIRE, slot, keys: keys.into(), args: args.into(), takes }
     }
 
-    /// Takes a lock in any mode. With a place the claim queues, and gives a heartbeat of this number. `listens`: whether its
-    /// client receives notifications.
+    /// Takes a lock in any mode. With a place the claim queues, and gives a heartbeat of this number.
+    /// `listens`: whether its client receives notifications.
     pub(crate) fn claim(&self, claim: &Claim, place: Option<(&Place, u64)>, listens: bool) -> Item {
-        // Waiters of this client that are granted the lock along with the claim are notified by messages, as others are.
+        // Waiters of this client that are granted the lock along with the claim are notified by messages, as
+        // others are.
         let mut args = self.lead("");
         args.extend(wanted(claim));
         if let Some((place, sign)) = place {

@@ -15,7 +15,8 @@ use crate::wire::slots::redirect;
 use crate::words::error::{ErrorClass, classify, no_answer, no_link};
 use crate::words::script::Script;
 
-/// How long to wait for a connection to a node of a cluster before checking whether another node serves the slot now.
+/// How long to wait for a connection to a node of a cluster before checking whether another node serves the
+/// slot now.
 const RECHECK: Duration = Duration::from_millis(250);
 
 /// The connection that a call is sent over.
@@ -41,8 +42,8 @@ pub(crate) enum CallOutcome {
     Unknown(Option<RedisError>),
 }
 
-/// A call that has not been answered yet. If dropped before an answer, it counts the call as unanswered: also when the
-/// callers' time limit ends before ours, and the call is dropped with them.
+/// A call that has not been answered yet. If dropped before an answer, it counts the call as unanswered: also
+/// when the callers' time limit ends before ours, and the call is dropped with them.
 struct Silence<'a> {
     route: &'a Route,
     wire: &'a Wire,
@@ -154,8 +155,8 @@ impl Scripts {
         Some(CallPath { wire, link, generation, asking })
     }
 
-    /// Calls a script by its hash; with its text if the server does not know it, as after a restart. That is sent only
-    /// for those who still want it.
+    /// Calls a script by its hash; with its text if the server does not know it, as after a restart. That is
+    /// sent only for those who still want it.
     async fn invoke(&self, path: &mut CallPath, items: &[&Item]) -> RedisResult<Value> {
         let script = items[0].script;
         match path.query(&command(script, false, items)).await {

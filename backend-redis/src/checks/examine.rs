@@ -78,7 +78,8 @@ pub(crate) async fn examine(wire: &Arc<Wire>, demands: Demands, timeout: Duratio
     Ok(findings)
 }
 
-/// The findings of one node among several: what it forgets in a restart it has no vote about until all leases have ended.
+/// The findings of one node among several: what it forgets in a restart it has no vote about until all leases
+/// have ended.
 pub(crate) fn of_node(mut findings: Vec<Finding>) -> Vec<Finding> {
     for finding in &mut findings {
         if finding.subject == "persistence" && finding.severity == Severity::Bad {

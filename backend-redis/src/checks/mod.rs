@@ -87,8 +87,8 @@ async fn masters(
     }
 }
 
-/// Reaches the server, and warns of one that may lose locks. With `strict=true` such a server has been refused when the
-/// connection was made.
+/// Reaches the server, and warns of one that may lose locks. With `strict=true` such a server has been
+/// refused when the connection was made.
 pub(crate) async fn server(
     wire: &Arc<Wire>,
     in_cluster: bool,
@@ -119,8 +119,8 @@ pub(crate) async fn server(
     Ok(())
 }
 
-/// Checks that the user has every right that will be needed: a right that is missing at a release would leave a lock
-/// behind.
+/// Checks that the user has every right that will be needed: a right that is missing at a release would leave
+/// a lock behind.
 pub(crate) async fn rights(wire: &Arc<Wire>, keys: &Keys, more: &[&str], timeout: Duration) -> Result<()> {
     // By its text, so that the check leaves no script at the server.
     let mut command = RIGHTS.call(true, 0, (0, 0));
@@ -156,8 +156,8 @@ pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
     }
 }
 
-/// Asks again while the server is loading, busy or just restarting. The inner error is the server's final word. A
-/// connection that stays silent is discarded, like one that does not answer calls.
+/// Asks again while the server is loading, busy or just restarting. The inner error is the server's final
+/// word. A connection that stays silent is discarded, like one that does not answer calls.
 pub(crate) async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> Result<RedisResult<Value>> {
     let end = Moment::now().after(timeout);
     let mut last = None;

@@ -24,6 +24,7 @@ pub(super) struct NodesContext {
     pub(super) channel: Arc<str>,
     pub(super) tickets: AtomicI64,
     pub(super) hot: Hot,
-    /// Bounds the rounds that are under way: more of them would only wait for each other, within their time limits.
+    /// Bounds the rounds that are under way: more of them would only wait for each other, within their time
+    /// limits.
     pub(super) rounds: Semaphore,
 }

@@ -14,8 +14,8 @@ use crate::calls::requests::{Requests, polls, wanted};
 use crate::words::keys::LockKeys;
 use crate::words::script::{CLAIM_VOTE, INSTALL, REINSTATE, VOTE};
 
-/// One round of a claim. A record at a node belongs to claim *and* round: a request of an earlier round may come late, and
-/// must not change the record of a later one.
+/// One round of a claim. A record at a node belongs to claim *and* round: a request of an earlier round may
+/// come late, and must not change the record of a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round(u64);
 
@@ -23,7 +23,8 @@ impl Round {
     /// A round that does not exist.
     pub(super) const NONE: Self = Self(0);
 
-    /// The next one. They rise over all claims of the process: a claim may be asked for again, by another client, too.
+    /// The next one. They rise over all claims of the process: a claim may be asked for again, by another
+    /// client, too.
     pub(super) fn next() -> Self {
         static ROUNDS: AtomicU64 = AtomicU64::new(1);
         Self(ROUNDS.fetch_add(1, Ordering::Relaxed))
@@ -40,8 +41,8 @@ impl Round {
     }
 }
 
-/// How far claims for several tokens may bring the counters ahead of the client's clock, in microseconds. If all nodes lose
-/// their counters, tokens go on from the clock.
+/// How far claims for several tokens may bring the counters ahead of the client's clock, in microseconds. If
+/// all nodes lose their counters, tokens go on from the clock.
 const AHEAD: u64 = 100_000;
 
 /// The numbers that a round asks all nodes for.
@@ -148,13 +149,14 @@ pub(super) struct Ballot {
 }
 
 impl Ballot {
-    /// The request that serves a lock that is free, the same for all nodes. None for a claim that it does not serve.
+    /// The request that serves a lock that is free, the same for all nodes. None for a claim that it does not
+    /// serve.
     pub(super) fn short(&self) -> Option<Item> {
         self.short.clone()
     }
 
-    /// The request that serves all claims, of the node with this number: each node notifies a waiter apart. `listens`:
-    /// whether the client receives the node's notifications.
+    /// The request that serves all claims, of the node with this number: each node notifies a waiter apart.
+    /// `listens`: whether the client receives the node's notifications.
     pub(super) fn full(&self, node: usize, listens: bool) -> Item {
         let (claim, keys) = (&self.claim, &self.shared.common.keys);
         let LockKeys { lock, queue, waiters, .. } = keys.of(claim.name());

@@ -1,7 +1,7 @@
 //! Redlock: a majority of independent nodes.
 //!
-//! Source: the "Distributed Locks with Redis" page of the Redis documentation, with what its critics asked for: a
-//! fencing token (see [`tally`]), and a validity that is counted from before the first request.
+//! Source: the "Distributed Locks with Redis" page of the Redis documentation, with what its critics asked
+//! for: a fencing token (see [`tally`]), and a validity that is counted from before the first request.
 
 mod context;
 mod items;
@@ -40,9 +40,10 @@ const NO_PERMITS: &str = "Redlock has no semaphores, since no majority can count
 
 /// Locks held at a majority of independent Redis nodes.
 ///
-/// Exclusive locks, and those of readers and writers: a writer needs a majority of nodes without a holder, a reader one
-/// without a writer, and two majorities share a node. A semaphore does not work like this: with two permits at each of
-/// the nodes A, B and C, one holder can have A and B, a second B and C, a third A and C.
+/// Exclusive locks, and those of readers and writers: a writer needs a majority of nodes without a holder, a
+/// reader one without a writer, and two majorities share a node. A semaphore does not work like this: with
+/// two permits at each of the nodes A, B and C, one holder can have A and B, a second B and C, a third A and
+/// C.
 ///
 /// Each runtime that uses it has one connection to each node; the keeper thread is one of them. Made by
 /// [`connect`](Self::connect).
@@ -121,8 +122,8 @@ impl DistributedLock for Redlock {
         self.quorum()?.force_release(name).await
     }
 
-    /// A held lock is set at a majority of the nodes, so asking a majority of the nodes is enough; nodes that cannot be
-    /// reached are left out.
+    /// A held lock is set at a majority of the nodes, so asking a majority of the nodes is enough; nodes that
+    /// cannot be reached are left out.
     async fn names(&self) -> Result<Vec<LockName>> {
         let (quorum, limit) = (self.quorum()?, self.common.settings.options.timeout);
         let asked =

@@ -63,8 +63,8 @@ pub(crate) enum Vote {
     Unknown(Error),
     /// It was not asked, so that it has nothing of this round.
     NotAsked(Error),
-    /// It was not asked either: it may have forgotten locks, and has no vote until this moment, and until its counters
-    /// are repaired.
+    /// It was not asked either: it may have forgotten locks, and has no vote until this moment, and until its
+    /// counters are repaired.
     NotYet(Moment),
 }
 
@@ -137,11 +137,12 @@ impl Node {
 
     /// Asks for a vote, if the node has one.
     ///
-    /// The delayed restart of the Redlock description, kept by the client: a node that came back a short while ago and
-    /// does not write every change to its disk has forgotten locks that are still held. It has no vote until the longest
-    /// lease that it can have granted is over, and its counters are repaired. A restart ends the connection, so asking
-    /// once for each is enough. It is asked *before* the vote, which counts only if it came over the same connection. A
-    /// vote that did not count leaves a record of its round there, which no later round counts.
+    /// The delayed restart of the Redlock description, kept by the client: a node that came back a short
+    /// while ago and does not write every change to its disk has forgotten locks that are still held. It has
+    /// no vote until the longest lease that it can have granted is over, and its counters are repaired. A
+    /// restart ends the connection, so asking once for each is enough. It is asked *before* the vote, which
+    /// counts only if it came over the same connection. A vote that did not count leaves a record of its
+    /// round there, which no later round counts.
     pub(super) async fn vote(
         self: &Arc<Self>,
         ballot: &Ballot,
@@ -153,8 +154,8 @@ impl Node {
             let generation = self.generation(limit).await?;
             Ok((generation, self.state_on(generation, limit, longest_ttl).await?))
         };
-        // The connection and three requests, each within the limit. A silent node would delay all rounds that ask it,
-        // one after another.
+        // The connection and three requests, each within the limit. A silent node would delay all rounds that
+        // ask it, one after another.
         let generation = match tokio::time::timeout(4 * limit, state).await {
             Ok(Ok((generation, state))) if state.has_vote() => generation,
             Ok(Ok((_, state))) => return Vote::NotYet(state.votes_from),
@@ -200,7 +201,8 @@ impl Node {
         }
     }
 
-    /// Whether the node's answer about a lease that it has counts: for that, it need not have its token counters.
+    /// Whether the node's answer about a lease that it has counts: for that, it need not have its token
+    /// counters.
     pub(crate) async fn may_extend(
         self: &Arc<Self>,
         generation: u64,
@@ -276,8 +278,8 @@ impl Node {
         let run_id: Arc<str> = info.get("run_id").into();
         let keeps = self.keeps_every_change(&info, limit).await?;
         let remembers = keeps && !has_rewritten(&info);
-        // Without INFO it counts as just started. The figure is the difference of two times that were rounded down,
-        // so it can be a second too high.
+        // Without INFO it counts as just started. The figure is the difference of two times that were rounded
+        // down, so it can be a second too high.
         let uptime: u64 = info.get("uptime_in_seconds").parse().unwrap_or(0);
         let uptime = Duration::from_secs(uptime.saturating_sub(1));
         let votes_from = if remembers { Moment::now() } else { asked_at.before(uptime).after(longest_ttl) };
@@ -309,8 +311,9 @@ impl Node {
         !run_id.is_empty() && self.noted_run(limit).await.is_some_and(|run| *run == *run_id)
     }
 
-    /// Notes that this run of the server has its counters. Later in the run that cannot be told from its settings any more,
-    /// see [`has_rewritten`]. Nobody waits for it: votes and renewals do not depend on it now.
+    /// Notes that this run of the server has its counters. Later in the run that cannot be told from its
+    /// settings any more, see [`has_rewritten`]. Nobody waits for it: votes and renewals do not depend on it
+    /// now.
     fn note(self: &Arc<Self>, run_id: Arc<str>) {
         let node = Arc::clone(self);
         drop(tokio::spawn(async move {
@@ -361,8 +364,9 @@ impl Node {
     }
 }
 
-/// Whether the append-only file was written anew in this run. Switching it on does that, and a file that was switched
-/// on after the start holds nothing of what was lost at the start. Other reasons cannot be told from this one.
+/// Whether the append-only file was written anew in this run. Switching it on does that, and a file that was
+/// switched on after the start holds nothing of what was lost at the start. Other reasons cannot be told from
+/// this one.
 fn has_rewritten(info: &Info) -> bool {
     info.get("aof_last_rewrite_time_sec") != "-1"
         || info.get("aof_rewrite_in_progress") != "0"

@@ -115,7 +115,8 @@ impl Quorum {
         Ok(())
     }
 
-    /// Asks all nodes with the same item, and returns the answers of those that answer in time, at least a majority.
+    /// Asks all nodes with the same item, and returns the answers of those that answer in time, at least a
+    /// majority.
     pub(super) async fn ask_all(&self, item: impl Fn() -> Item) -> Result<Vec<redis::Value>> {
         let limit = self.shared.common.settings.options.timeout.min(Duration::from_secs(1));
         let calls = self.nodes.iter().map(|node| node.calls.call_within(item(), limit));

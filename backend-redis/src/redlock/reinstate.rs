@@ -1,13 +1,17 @@
-//! Sets locks again at nodes that have lost them, so that the majority does not shrink with each node that restarts.
+//! Sets locks again at nodes that have lost them, so that the majority does not shrink with each node that
+//! restarts.
 //!
-//! It is done only for locks that a majority has just confirmed, in the background, and does not count in the renewal that
-//! found them missing. It must not undo a release. A release cancels the claim before it sends anything, and:
+//! It is done only for locks that a majority has just confirmed, in the background, and does not count in the
+//! renewal that found them missing. It must not undo a release. A release cancels the claim before it sends
+//! anything, and:
 //!
 //! * A request that was not sent by then is not sent any more ([`Item::takes`](crate::calls::Item)).
-//! * A request that was sent may be carried out after the release, which can travel over another runtime's connection. So
-//!   this task waits for the answer, and if the claim is cancelled by then, it releases what this round has at the node.
-//! * A copy that comes still later, over a connection that was replaced, puts the claim
-//!   [in doubt](lockcore::Claim::note_in_doubt): lockcore repeats its release until the lease of such a copy has ended.
+//! * A request that was sent may be carried out after the release, which can travel over another runtime's
+//!   connection. So this task waits for the answer, and if the claim is cancelled by then, it releases what
+//!   this round has at the node.
+//! * A copy that comes still later, over a connection that was replaced, puts the claim [in
+//!   doubt](lockcore::Claim::note_in_doubt): lockcore repeats its release until the lease of such a copy has
+//!   ended.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,7 +16,8 @@ use crate::gather::next_until;
 use crate::words::answers::{self, ReleaseAnswer};
 
 impl NodesContext {
-    /// Calls a script that releases something at one node, and notifies the waiter of this client that is next.
+    /// Calls a script that releases something at one node, and notifies the waiter of this client that is
+    /// next.
     fn free(&self, node: &Arc<Node>, item: Item) -> impl Future<Output = Result<Released>> + use<> {
         let (node, waiters) = (Arc::clone(node), Arc::clone(&self.waiters));
         async move {
@@ -29,8 +30,8 @@ impl NodesContext {
         }
     }
 
-    /// Releases at one node what the claim has there by this round, or by all rounds for `None`, and its place if it may
-    /// have one. The request `short` is sent first, if there is one.
+    /// Releases at one node what the claim has there by this round, or by all rounds for `None`, and its
+    /// place if it may have one. The request `short` is sent first, if there is one.
     pub(super) fn release_at(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -62,12 +63,14 @@ impl NodesContext {
 }
 
 impl Quorum {
-    /// Sends a release to all nodes. Returns when a majority has released something, or had nothing to release.
+    /// Sends a release to all nodes. Returns when a majority has released something, or had nothing to
+    /// release.
     ///
-    /// When a majority has answered, the claim has no majority any more. If the answers differ (some rounds of the claim
-    /// had a few votes), it waits for the other nodes, but only for `GRACE`. A missing answer does not prove that the lock was
-    /// lost: that node may have held it. Nor do nodes prove that it was released where an earlier copy of the request, whose
-    /// answer was lost, may have released it: if they decide, the outcome is in doubt.
+    /// When a majority has answered, the claim has no majority any more. If the answers differ (some rounds
+    /// of the claim had a few votes), it waits for the other nodes, but only for `GRACE`. A missing answer
+    /// does not prove that the lock was lost: that node may have held it. Nor do nodes prove that it was
+    /// released where an earlier copy of the request, whose answer was lost, may have released it: if they
+    /// decide, the outcome is in doubt.
     async fn free_everywhere<F>(&self, free: impl FnMut(&Arc<Node>) -> F) -> Result<Released>
     where
         F: Future<Output = Result<Released>> + Send + 'static,
@@ -110,12 +113,12 @@ impl Quorum {
         self.free_everywhere(|node| self.shared.release_at(node, claim, queued, None, short.clone())).await
     }
 
-    /// Turns the writer into a reader at all nodes; returns when a majority has done it, or has answered and does not say
-    /// that the lock is gone.
+    /// Turns the writer into a reader at all nodes; returns when a majority has done it, or has answered and
+    /// does not say that the lock is gone.
     ///
-    /// The majority matters only for other readers, which need one. At a node that has not received the request, the lock
-    /// stays until its lease ends, as a writer's or as a reader's: both exclude other writers. So the validity stays as it
-    /// was.
+    /// The majority matters only for other readers, which need one. At a node that has not received the
+    /// request, the lock stays until its lease ends, as a writer's or as a reader's: both exclude other
+    /// writers. So the validity stays as it was.
     pub(super) async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         let writer = grant.claim();
         // From now on the writer's lock is not set again at a node that lost it, and late votes are released.

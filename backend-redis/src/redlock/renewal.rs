@@ -39,7 +39,8 @@ pub(super) async fn renew(
     join_all(calls).await.into_iter().flatten().collect()
 }
 
-/// Extends leases by one call at each node. Each counts as extended only if a majority of nodes that have a vote says so within the validity.
+/// Extends leases by one call at each node. Each counts as extended only if a majority of nodes that have a
+/// vote says so within the validity.
 async fn renew_together(
     shared: &Arc<NodesContext>,
     nodes: &[Arc<Node>],
@@ -53,7 +54,8 @@ async fn renew_together(
     };
     let began = Moment::now();
     let majority = majority(nodes.len());
-    // It returns at the majority, so a slow node does not delay it; but a keeper that has just connected may take a while.
+    // It returns at the majority, so a slow node does not delay it; but a keeper that has just connected may
+    // take a while.
     let limit = until.since(began) / 4 * 3;
     let longest = shared.common.settings.longest_ttl;
     let mut answers: FuturesUnordered<_> = nodes

@@ -1,15 +1,15 @@
 //! Restores the token counters of nodes that have lost them.
 //!
-//! Delayed restart keeps the *lock* safe: a node that forgot votes again only when every lease that it can have granted is
-//! over. It does not keep the *tokens* rising: the node's counter is gone, too, and with its low vote the next claim can
-//! get a token below one that was granted (`tests/redlock_model` finds it in 11 steps). So after the delay, and before its
-//! first vote, the counters are raised to the highest of a majority of nodes that have not forgotten. Every token that was
-//! ever granted is stored at one of those. The model finds no violation with this rule, and finds one with each part of
-//! it left out.
+//! Delayed restart keeps the *lock* safe: a node that forgot votes again only when every lease that it can
+//! have granted is over. It does not keep the *tokens* rising: the node's counter is gone, too, and with its
+//! low vote the next claim can get a token below one that was granted (`tests/redlock_model` finds it in 11
+//! steps). So after the delay, and before its first vote, the counters are raised to the highest of a
+//! majority of nodes that have not forgotten. Every token that was ever granted is stored at one of those.
+//! The model finds no violation with this rule, and finds one with each part of it left out.
 //!
-//! A node that has its counters is known by a note that names the server's run. In a new installation, and when a majority
-//! has forgotten, there are too few notes: then all nodes are read, none may be missing, and tokens depend on the clock's
-//! floor.
+//! A node that has its counters is known by a note that names the server's run. In a new installation, and
+//! when a majority has forgotten, there are too few notes: then all nodes are read, none may be missing, and
+//! tokens depend on the clock's floor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,8 @@ pub(super) async fn repair(shared: &Arc<NodesContext>, nodes: &[Arc<Node>], inde
     keys.extend(counters);
     let item = Item { script: &RESTORE_COUNTERS, slot: 0, keys: keys.into(), args: args.into(), takes: None };
     let (_, generation) = broken.numbers(item, LIMIT).await?;
-    // On another connection it may have been another run, which has forgotten again. Then the note names the wrong run.
+    // On another connection it may have been another run, which has forgotten again. Then the note names the
+    // wrong run.
     if generation == run.generation {
         broken.note_whole(generation);
         tracing::info!("a Redlock node has its token counters back and votes again");

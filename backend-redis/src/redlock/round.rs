@@ -56,8 +56,8 @@ struct Round<'a> {
     last_error: Option<Error>,
 }
 
-/// Carries out one round, in which each node may take `limit` to answer. `ticket` names the waiter to notify at each
-/// node; with it, a claim that is refused queues there.
+/// Carries out one round, in which each node may take `limit` to answer. `ticket` names the waiter to notify
+/// at each node; with it, a claim that is refused queues there.
 pub(crate) async fn run(
     shared: &Arc<NodesContext>,
     nodes: &[Arc<Node>],
@@ -101,7 +101,8 @@ impl Round<'_> {
             match &step {
                 Step::Wait => (),
                 Step::Install { token, nodes } => self.ask_to_install(*token, nodes, &replies),
-                // The round is lost. Whether another holds the lock depends on the nodes that have not answered yet.
+                // The round is lost. Whether another holds the lock depends on the nodes that have not
+                // answered yet.
                 Step::Failed(Why::Held) if self.tally.held() < self.tally.majority() => (),
                 Step::Granted(_) | Step::Failed(_) => break,
             }
@@ -211,8 +212,8 @@ impl Round<'_> {
         }
     }
 
-    /// Lets the requests to slow nodes finish in the background: the more of them have the lock, the better. Places in
-    /// queues are removed; a vote has removed its own.
+    /// Lets the requests to slow nodes finish in the background: the more of them have the lock, the better.
+    /// Places in queues are removed; a vote has removed its own.
     fn finish(&self, mut replies: Replies, queued: bool) {
         let held: Vec<_> =
             if queued { self.busy.iter().map(|(node, _)| *node).collect() } else { Vec::new() };
@@ -228,10 +229,12 @@ impl Round<'_> {
             while let Some(reply) = replies.next().await {
                 let Reply::Vote(node, vote) = reply else { continue };
                 if vote.may_hold() && claim.is_cancelled() {
-                    // The release did not wait for this node, and its request may have overtaken the vote. It cancels
-                    // the claim before it sends anything, so a vote that ends before that is followed by it.
+                    // The release did not wait for this node, and its request may have overtaken the vote. It
+                    // cancels the claim before it sends anything, so a vote that ends before that is followed
+                    // by it.
                     let late = shared.withdraw_vote(&all[node], &claim, number);
-                    // Not before the release: the release itself must be the call that frees the lock, for its answer.
+                    // Not before the release: the release itself must be the call that frees the lock, for
+                    // its answer.
                     withdrawals.push(async move {
                         tokio::time::sleep(limit).await;
                         late.await;
@@ -248,7 +251,8 @@ impl Round<'_> {
         }));
     }
 
-    /// Releases the votes, also those that come late. Waits for the nodes that have voted, but not for the slow ones.
+    /// Releases the votes, also those that come late. Waits for the nodes that have voted, but not for the
+    /// slow ones.
     async fn withdraw(&mut self, mut replies: Replies) {
         let mut withdrawals: FuturesUnordered<_> = self
             .voted
@@ -282,7 +286,8 @@ impl Round<'_> {
         let enough = self.nodes.len() - self.tally.majority();
         let mut left: Vec<_> = self.busy.iter().filter_map(|(_, busy)| busy.left).collect();
         left.sort_unstable();
-        // Of the nodes where another holds the lock, enough must become free; those without an answer may never.
+        // Of the nodes where another holds the lock, enough must become free; those without an answer may
+        // never.
         let needed = self.busy.len().saturating_sub(enough).max(1);
         Busy {
             left: left.get(needed - 1).copied(),

@@ -19,7 +19,8 @@ pub(crate) struct Settings {
     node_timeout: Option<Duration>,
     /// The longest lease. A node that may have forgotten its locks has no vote for as long after its start.
     pub(crate) longest_ttl: Duration,
-    /// Whether to note at a node, on connecting, that it has its token counters, and to restore them where it has not.
+    /// Whether to note at a node, on connecting, that it has its token counters, and to restore them where it
+    /// has not.
     pub(crate) create: bool,
 }
 
@@ -66,8 +67,8 @@ impl Settings {
         Ok(Self { options, nodes, node_timeout, longest_ttl, create })
     }
 
-    /// How long one node may take to answer a request of a claim with this lease: a small part of it, since the time of
-    /// the slowest node is missing from the validity.
+    /// How long one node may take to answer a request of a claim with this lease: a small part of it, since
+    /// the time of the slowest node is missing from the validity.
     pub(crate) fn node_timeout(&self, ttl: Duration) -> Duration {
         let usual = (ttl / 20).clamp(Duration::from_millis(100), Duration::from_millis(250)).min(ttl / 4);
         self.node_timeout.unwrap_or(usual)

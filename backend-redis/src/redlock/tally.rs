@@ -1,33 +1,37 @@
 //! The tally: a pure state machine that decides one round of a Redlock claim.
 //!
-//! It never reads a clock and does no I/O: answers go in, the next step comes out. `tests/redlock_model` runs this very
-//! code through every order of messages.
+//! It never reads a clock and does no I/O: answers go in, the next step comes out. `tests/redlock_model` runs
+//! this very code through every order of messages.
 //!
-//! A claim asks every node in phase 1. A node that votes has set the lock to the claim and has *raised* its counter, by
-//! that claim, to exactly the number that it answers. When the votes reach a majority, the token is fixed: the highest
-//! vote seen by then. A node has *installed* the token when its own raise gave exactly that number, or when phase 2
-//! ("if the lock is still ours and the counter is lower, raise it to the token") says so. The claim is granted when a
-//! majority has installed its token. When all answers agree there is no phase 2.
+//! A claim asks every node in phase 1. A node that votes has set the lock to the claim and has *raised* its
+//! counter, by that claim, to exactly the number that it answers. When the votes reach a majority, the token
+//! is fixed: the highest vote seen by then. A node has *installed* the token when its own raise gave exactly
+//! that number, or when phase 2 ("if the lock is still ours and the counter is lower, raise it to the token")
+//! says so. The claim is granted when a majority has installed its token. When all answers agree there is no
+//! phase 2.
 //!
-//! Why tokens rise, without any assumption about time, as long as no node forgets its counter (what must be done before
-//! one that did may vote again is shown by `tests/redlock_model/forgetful.rs`):
+//! Why tokens rise, without any assumption about time, as long as no node forgets its counter (what must be
+//! done before one that did may vote again is shown by `tests/redlock_model/forgetful.rs`):
 //!
-//! * Every granted token is installed at a majority, each time by an event that strictly raises that node's counter to
-//!   that very value. This is why a counter that is *already* as high as the token does not count.
-//! * Two majorities share a node, and two strict raises of one counter never end at the same value. So the tokens of two
-//!   grants differ.
-//! * A claim that begins after another was granted raises the counter of the shared node later, so its token is higher.
+//! * Every granted token is installed at a majority, each time by an event that strictly raises that node's
+//!   counter to that very value. This is why a counter that is *already* as high as the token does not count.
+//! * Two majorities share a node, and two strict raises of one counter never end at the same value. So the
+//!   tokens of two grants differ.
+//! * A claim that begins after another was granted raises the counter of the shared node later, so its token
+//!   is higher.
 //!
-//! A claim that wants several tokens raises every counter by as many at least, in both phases: the tokens below its own are
-//! its own, too. Readers who hold the lock together raise the counters like anybody else. But a vote that a reader has
-//! from an earlier round is no raise of this round, and it gets another: see `scripts/redlock/claim.lua`.
+//! A claim that wants several tokens raises every counter by as many at least, in both phases: the tokens
+//! below its own are its own, too. Readers who hold the lock together raise the counters like anybody else.
+//! But a vote that a reader has from an earlier round is no raise of this round, and it gets another: see
+//! `scripts/redlock/claim.lua`.
 
 use std::cmp::Ordering;
 
 /// What a node answered in phase 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Answer {
-    /// The lock was free or ours already. It is ours now, and our claim raised the counter to exactly this number.
+    /// The lock was free or ours already. It is ours now, and our claim raised the counter to exactly this
+    /// number.
     Vote(u64),
     /// Another holds the lock.
     Held,
@@ -55,8 +59,8 @@ pub(crate) enum Why {
     Held,
     /// Too few nodes can vote, whoever holds the lock.
     TooFewAnswers { silent: usize, nodes: usize },
-    /// A majority voted, but too few of them installed the token: another claim raised a counter in between, a lease
-    /// ran out, or an answer was lost. Try again after a random pause.
+    /// A majority voted, but too few of them installed the token: another claim raised a counter in between,
+    /// a lease ran out, or an answer was lost. Try again after a random pause.
     NotInstalled,
 }
 
@@ -89,8 +93,8 @@ pub(crate) fn majority(nodes: usize) -> usize {
 }
 
 impl Tally {
-    /// A claim that asks this many nodes: an odd number, since an even one survives no more failures than the odd one
-    /// below it.
+    /// A claim that asks this many nodes: an odd number, since an even one survives no more failures than the
+    /// odd one below it.
     pub(crate) fn new(nodes: usize) -> Self {
         Self { nodes: vec![Node::Asked; nodes], token: None }
     }
@@ -105,8 +109,8 @@ impl Tally {
         self.count(|node| node == Node::Held)
     }
 
-    /// Takes an answer to phase 1. The first answer of a node counts, also when it was `Silent`: what failed stays
-    /// failed, and a vote that comes late is released like any other.
+    /// Takes an answer to phase 1. The first answer of a node counts, also when it was `Silent`: what failed
+    /// stays failed, and a vote that comes late is released like any other.
     pub(crate) fn vote(&mut self, node: usize, answer: Answer) -> Step {
         if self.nodes[node] == Node::Asked {
             self.nodes[node] = match answer {
@@ -118,7 +122,8 @@ impl Tally {
         self.step()
     }
 
-    /// Takes an answer to phase 2: `ok` only if the node said that it raised its counter to the token just now.
+    /// Takes an answer to phase 2: `ok` only if the node said that it raised its counter to the token just
+    /// now.
     pub(crate) fn installed(&mut self, node: usize, ok: bool) -> Step {
         if self.nodes[node] == Node::Raising {
             self.nodes[node] = if ok { Node::Installed } else { Node::Missed };
@@ -145,7 +150,8 @@ impl Tally {
         }
     }
 
-    /// The token, once a majority has voted. It never changes afterwards: what was installed would be worth nothing.
+    /// The token, once a majority has voted. It never changes afterwards: what was installed would be worth
+    /// nothing.
     fn fix_token(&mut self) -> Option<u64> {
         if self.token.is_none() && self.count(|node| matches!(node, Node::Voted(_))) >= self.majority() {
             let votes = self.nodes.iter().filter_map(|node| match node {
@@ -157,7 +163,8 @@ impl Tally {
         self.token
     }
 
-    /// Decides for each new vote whether it has installed the token, and returns the nodes that phase 2 must ask.
+    /// Decides for each new vote whether it has installed the token, and returns the nodes that phase 2 must
+    /// ask.
     fn sort_votes(&mut self, token: u64) -> Vec<usize> {
         let mut ask = Vec::new();
         for (index, node) in self.nodes.iter_mut().enumerate() {
@@ -186,7 +193,8 @@ impl Tally {
         self.nodes.iter().filter(|node| test(**node)).count()
     }
 
-    /// The same tally with the nodes in another order, for the model: `order[i]` is the node that comes to place `i`.
+    /// The same tally with the nodes in another order, for the model: `order[i]` is the node that comes to
+    /// place `i`.
     #[cfg(test)]
     pub(crate) fn reordered(&self, order: &[usize]) -> Self {
         Self { nodes: order.iter().map(|&from| self.nodes[from]).collect(), token: self.token }

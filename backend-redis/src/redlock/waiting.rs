@@ -22,14 +22,15 @@ const UNREACHABLE_TRIES: u32 = 2;
 /// How long to wait for the notifications of the other nodes when the first has come.
 const TOGETHER: Duration = Duration::from_millis(3);
 
-/// A random pause that grows with the number of tries: contenders that split the votes must not try again at the same time.
+/// A random pause that grows with the number of tries: contenders that split the votes must not try again at
+/// the same time.
 pub(super) fn split_pause(tries: u32) -> Duration {
     let longest = Duration::from_millis(2 << tries.min(5));
     longest.mul_f64(rand::random::<f64>())
 }
 
-/// How long a node may take in the next round, when too few answered in this one: the network may be slow rather than
-/// down.
+/// How long a node may take in the next round, when too few answered in this one: the network may be slow
+/// rather than down.
 pub(super) fn longer(limit: Duration, ttl: Duration) -> Duration {
     (limit * 2).min((ttl / 2).max(limit))
 }
@@ -87,11 +88,13 @@ impl Quorum {
 
     /// Tries, queues and waits for its turn.
     ///
-    /// A claim queues at every node that refuses it, and each node notifies the first of its own queue. Where the nodes
-    /// agree about who is first, a majority notifies one waiter, which tries alone. Where they do not, several waiters are
-    /// notified: they wait a moment for the other nodes, and a random pause after a split vote lets one of them win.
+    /// A claim queues at every node that refuses it, and each node notifies the first of its own queue. Where
+    /// the nodes agree about who is first, a majority notifies one waiter, which tries alone. Where they do
+    /// not, several waiters are notified: they wait a moment for the other nodes, and a random pause after a
+    /// split vote lets one of them win.
     pub(super) async fn wait_for_turn(&self, claim: &Claim) -> Result<Option<Grant>> {
-        // If the lock was contended a moment ago, the claim is likely to wait, too, and queues with its first call.
+        // If the lock was contended a moment ago, the claim is likely to wait, too, and queues with its first
+        // call.
         let hot = self.shared.hot.is_hot(claim.name()) && self.listening() >= self.majority();
         let places = hot.then(|| {
             claim.note_queued();
@@ -130,8 +133,8 @@ impl Waiting<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether to go on although too few nodes answer: as long as the claim waits. One that waits without an end goes
-    /// on for as long as nodes that restart one after another, and forget, may need.
+    /// Whether to go on although too few nodes answer: as long as the claim waits. One that waits without an
+    /// end goes on for as long as nodes that restart one after another, and forget, may need.
     fn tolerate(&self, error: &Error, claim: &Claim, since: Moment) -> Result<()> {
         let settings = &self.quorum.shared.common.settings;
         let most = settings.longest_ttl.saturating_add(settings.options.timeout);

@@ -112,7 +112,8 @@ impl Client {
         Requests { keys: &self.common.keys, channel: &self.subscriber.channel, exact }
     }
 
-    /// Asks for a lock once, and leaves no trace if it is refused. The item is in the queue when this returns.
+    /// Asks for a lock once, and leaves no trace if it is refused. The item is in the queue when this
+    /// returns.
     pub(crate) fn acquire(&self, claim: &Claim) -> impl Future<Output = Result<(ClaimAnswer, Answered)>> {
         let simple = is_simple(claim) && !self.hot.is_hot(claim.name());
         let first = simple.then(|| self.calls.call(self.requests().acquire(claim)));
@@ -133,8 +134,8 @@ impl Client {
         }
     }
 
-    /// One call of the script that knows all cases: with a place it queues, and gives a heartbeat. The item is in the
-    /// queue when this returns.
+    /// One call of the script that knows all cases: with a place it queues, and gives a heartbeat. The item
+    /// is in the queue when this returns.
     pub(crate) fn claim(
         &self,
         claim: &Claim,
@@ -184,8 +185,8 @@ impl Client {
         }
     }
 
-    /// Calls a script for one lock that frees something. Returns how many holders were freed; an earlier try may have
-    /// done it.
+    /// Calls a script for one lock that frees something. Returns how many holders were freed; an earlier try
+    /// may have done it.
     pub(crate) async fn free(&self, item: Item) -> Result<(usize, Answer)> {
         let answer = self.calls.call(item).await?;
         let (freed, notifications) = answers::freed_all(&answer.value, answer.generation)?;

@@ -26,16 +26,17 @@ use crate::words::options::Options;
 
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
 ///
-/// Each runtime that uses it has one connection to each server that its calls go to, for calls and notifications; the
-/// keeper thread is one of them. That is one server, or the masters of a cluster. The number of locks and waiters does not
-/// matter. Made by [`connect`](Self::connect).
+/// Each runtime that uses it has one connection to each server that its calls go to, for calls and
+/// notifications; the keeper thread is one of them. That is one server, or the masters of a cluster. The
+/// number of locks and waiters does not matter. Made by [`connect`](Self::connect).
 pub struct RedisLock {
     common: Arc<Common>,
     clients: PerRuntime<Client>,
 }
 
 impl RedisLock {
-    /// Connects to the server, the sentinels or the cluster at this address, and checks whether it can keep locks.
+    /// Connects to the server, the sentinels or the cluster at this address, and checks whether it can keep
+    /// locks.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
@@ -68,7 +69,8 @@ impl RedisLock {
 #[async_trait]
 impl DistributedLock for RedisLock {
     fn capabilities(&self) -> Capabilities {
-        // Not `FailoverSafe`: replication is asynchronous, and a replica that takes over may not have the lock.
+        // Not `FailoverSafe`: replication is asynchronous, and a replica that takes over may not have the
+        // lock.
         Capabilities::minimal("redis").promising([
             Requirement::Shared,
             Requirement::Permits,
@@ -86,7 +88,8 @@ impl DistributedLock for RedisLock {
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         let client = self.client()?;
-        // If the lock was contended a moment ago, the claim is likely to wait, too, and queues with its first call.
+        // If the lock was contended a moment ago, the claim is likely to wait, too, and queues with its first
+        // call.
         let hot = client.hot.is_hot(claim.name()) && client.calls.route().is_listening(client.slot(claim));
         let place = if hot && claim.wait() != Wait::No {
             claim.note_queued();

@@ -11,9 +11,9 @@ use crate::words::answers;
 impl Client {
     /// Extends leases, each of which is answered for by `until`.
     ///
-    /// The calls for different slots share nothing: a node that hangs leaves its own leases unknown, and those on the
-    /// others are extended. It waits for all answers, so a hung node delays them, but until `until` at most; a
-    /// lease counts from the sending of its own call.
+    /// The calls for different slots share nothing: a node that hangs leaves its own leases unknown, and
+    /// those on the others are extended. It waits for all answers, so a hung node delays them, but until
+    /// `until` at most; a lease counts from the sending of its own call.
     pub(crate) async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
         let calls = items::renewal_calls(grants).map(|grants| self.renew_by_slot(grants, until));
         join_all(calls).await.into_iter().flatten().collect()
@@ -39,8 +39,8 @@ impl Client {
         sorted.into_iter().map(|(_, renewal)| renewal).collect()
     }
 
-    /// Extends leases of one slot: in one call, or each by itself while the slot is being moved. The one key of an
-    /// exclusive lock is at one node at any time, though the keys of two locks may not be.
+    /// Extends leases of one slot: in one call, or each by itself while the slot is being moved. The one key
+    /// of an exclusive lock is at one node at any time, though the keys of two locks may not be.
     async fn renew_group(&self, group: &[&Grant], slot: u16, until: Moment) -> Vec<Renewal> {
         let unknown = |error: Error| group.iter().map(|_| Renewal::Unknown(error.duplicate())).collect();
         let route = self.calls.route();

@@ -13,7 +13,8 @@ use crate::words::answers::{ClaimAnswer, Tokens};
 use crate::words::error::unexpected;
 use crate::words::error::{ErrorClass, classify, fatal};
 
-/// How often a claim is repeated whose connection is replaced again and again before replicas have confirmed the grant.
+/// How often a claim is repeated whose connection is replaced again and again before replicas have confirmed
+/// the grant.
 const CONFIRMATIONS: u32 = 5;
 
 /// Whether replicas have confirmed a write.
@@ -26,15 +27,16 @@ enum Confirmed {
 
 /// Waits until `wanted` replicas have acknowledged what was written on the wire's connection of this number.
 ///
-/// `WAIT` is about the writes of its own connection, and so it goes over the very connection of the write, to that server
-/// only. On another one, which has written nothing, it would promise nothing. If that connection was replaced, the caller
-/// has to write again on the new one, and to wait there: it calls the idempotent script again. If the lock
-/// still stands, the script writes (it extends the lease), and so whatever the server is by now, it has the lock, and its
-/// replicas have the lock when they have that write, which comes later in the order of the server's writes. If the lock
-/// is gone, the script says so.
+/// `WAIT` is about the writes of its own connection, and so it goes over the very connection of the write, to
+/// that server only. On another one, which has written nothing, it would promise nothing. If that connection
+/// was replaced, the caller has to write again on the new one, and to wait there: it calls the idempotent
+/// script again. If the lock still stands, the script writes (it extends the lease), and so whatever the
+/// server is by now, it has the lock, and its replicas have the lock when they have that write, which comes
+/// later in the order of the server's writes. If the lock is gone, the script says so.
 ///
-/// A shortfall is an unknown outcome, not a refusal: the lock stands at the master, and may or may not survive a
-/// failover. The caller releases it. The server answers other calls of this connection only afterwards.
+/// A shortfall is an unknown outcome, not a refusal: the lock stands at the master, and may or may not
+/// survive a failover. The caller releases it. The server answers other calls of this connection only
+/// afterwards.
 async fn confirm(wire: &Arc<Wire>, generation: u64, wanted: u32, limit: Duration) -> Result<Confirmed> {
     let unknown = |text: &str| Error::new(ErrorKind::UnknownOutcome, text);
     let Some((mut link, present)) = wire.ready() else { return Ok(Confirmed::Replaced) };
@@ -78,8 +80,8 @@ impl Client {
         }
     }
 
-    /// Waits until a grant is confirmed. If its connection has been replaced since, the claim is repeated (see
-    /// [`confirm`]).
+    /// Waits until a grant is confirmed. If its connection has been replaced since, the claim is repeated
+    /// (see [`confirm`]).
     async fn confirmed(
         &self,
         claim: &Claim,

@@ -1,8 +1,8 @@
 //! The masters of a cluster: a connection to each, and which of them serves which slot.
 //!
-//! The unit of failure is one node. Each master has a connection of its own, which is made when a call first needs it,
-//! and replaced by itself. Nothing that all nodes share waits for one of them: who serves which slot is asked in the
-//! background, of several nodes at once.
+//! The unit of failure is one node. Each master has a connection of its own, which is made when a call first
+//! needs it, and replaced by itself. Nothing that all nodes share waits for one of them: who serves which
+//! slot is asked in the background, of several nodes at once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -129,8 +129,8 @@ impl Cluster {
         }
         drop(state);
         if lost {
-            // Notifications to its subscribers may be lost. When a slot moves between two masters, they are not:
-            // those of the new one arrive over the old one, too.
+            // Notifications to its subscribers may be lost. When a slot moves between two masters, they are
+            // not: those of the new one arrive over the old one, too.
             self.subscriber.waiters.notify_all();
         }
     }

@@ -7,8 +7,8 @@ use super::link::{Link, Subscriber};
 use super::sentinel;
 use crate::words::address::{Address, Topology};
 
-/// Makes a connection to the server at this address, or to the master that its sentinels name. What the server pushes
-/// goes to the subscriber.
+/// Makes a connection to the server at this address, or to the master that its sentinels name. What the
+/// server pushes goes to the subscriber.
 pub(crate) async fn connect(address: &Address, subscriber: Option<Subscriber>) -> RedisResult<Link> {
     match &address.topology {
         Topology::Node(addr) => connect_to(address, addr, subscriber).await,

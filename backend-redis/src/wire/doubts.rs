@@ -7,7 +7,8 @@ use crate::wire::link::Link;
 use crate::words::error::{STRICT, UNCHECKED};
 use crate::words::info::{Info, one_text};
 
-/// What a server that keeps locks must fulfil: with `strict=true` on every connection, otherwise for a warning.
+/// What a server that keeps locks must fulfil: with `strict=true` on every connection, otherwise for a
+/// warning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demands {
     /// How many replicas must have a grant before it counts.
@@ -17,8 +18,8 @@ pub(crate) struct Demands {
 }
 
 impl Demands {
-    /// Why locks may be lost on this server. `every_change`: whether the server answers only after its change is on
-    /// the disk; `None` if it does not say.
+    /// Why locks may be lost on this server. `every_change`: whether the server answers only after its change
+    /// is on the disk; `None` if it does not say.
     pub(crate) fn doubts(self, info: &Info, every_change: Option<bool>) -> Vec<String> {
         let findings = self.findings(info, every_change).into_iter();
         let wrong = findings.filter(|finding| finding.severity > Severity::Good);

@@ -17,8 +17,8 @@ impl Link {
         self.0.req_packed_command(command).await?.extract_error()
     }
 
-    /// A command for a slot that its node is receiving. The permission holds for the next command of the connection, so
-    /// that both are sent in one piece.
+    /// A command for a slot that its node is receiving. The permission holds for the next command of the
+    /// connection, so that both are sent in one piece.
     pub(crate) async fn query_asking(&mut self, command: &Cmd) -> RedisResult<Value> {
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(command.clone());

@@ -26,8 +26,8 @@ use crate::wire::doubts::Demands;
 use crate::wire::link::{Link, Subscriber};
 use crate::words::address::{Address, Topology};
 
-/// A connection is replaced when this number of calls in a row had no answer in time and the first of them was sent
-/// this long ago, or when one call has waited for half of that.
+/// A connection is replaced when this number of calls in a row had no answer in time and the first of them
+/// was sent this long ago, or when one call has waited for half of that.
 const SILENCES: u32 = 2;
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -57,8 +57,8 @@ struct Slot {
     generation: u64,
     /// The connection that has subscribed.
     listening: u64,
-    /// When the last answer came, how many calls have had none in time since, and since when: not from before the first of
-    /// them was sent.
+    /// When the last answer came, how many calls have had none in time since, and since when: not from before
+    /// the first of them was sent.
     last_answer: Moment,
     silences: u32,
     silent_since: Moment,
@@ -92,8 +92,8 @@ impl Wire {
         Self { address, subscriber, demands: None, backend: "redis", slot: Mutex::new(slot) }
     }
 
-    /// Refuses servers that do not meet these demands, on every connection: another server can answer at the same
-    /// address, and the same one with other settings.
+    /// Refuses servers that do not meet these demands, on every connection: another server can answer at the
+    /// same address, and the same one with other settings.
     pub(crate) fn demanding(self, demands: Option<Demands>) -> Self {
         Self { demands, ..self }
     }
@@ -178,8 +178,8 @@ impl Wire {
         (slot.last_answer, slot.silences) = (Moment::now(), 0);
     }
 
-    /// Notes that a call had no answer in time, and discards the connection after several such calls. What an earlier
-    /// connection did not answer does not count for this one.
+    /// Notes that a call had no answer in time, and discards the connection after several such calls. What an
+    /// earlier connection did not answer does not count for this one.
     pub(crate) fn note_silence(&self, generation: u64, waited: Duration) {
         let mut slot = self.slot();
         if slot.generation != generation {
@@ -195,8 +195,8 @@ impl Wire {
         }
     }
 
-    /// Whether the server looks dead: the last connection could not be made, or the next is taking long, or several calls
-    /// in a row had no answer, for a while.
+    /// Whether the server looks dead: the last connection could not be made, or the next is taking long, or
+    /// several calls in a row had no answer, for a while.
     pub(crate) fn looks_dead(&self) -> bool {
         let slot = self.slot();
         let slow = slot.dialled_at.after(SLOW_DIAL).has_passed();
@@ -228,8 +228,9 @@ impl Wire {
         slot.link.is_some() && slot.listening == slot.generation
     }
 
-    /// Subscribes on the present connection, unless that has been done. A waiter calls this before it queues, so that
-    /// no notification is sent before somebody listens. Without a subscription the waiter depends on its own timer.
+    /// Subscribes on the present connection, unless that has been done. A waiter calls this before it queues,
+    /// so that no notification is sent before somebody listens. Without a subscription the waiter depends on
+    /// its own timer.
     pub(crate) async fn listen(self: &Arc<Self>) {
         let Some(subscriber) = &self.subscriber else { return };
         if self.is_listening() {
@@ -270,8 +271,8 @@ impl Wire {
     }
 }
 
-/// The number of a new connection. All connections of a process have different numbers, since times from different
-/// connections may come from different clocks.
+/// The number of a new connection. All connections of a process have different numbers, since times from
+/// different connections may come from different clocks.
 fn next_generation() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1

@@ -78,7 +78,8 @@ impl Cluster {
         Some(asking)
     }
 
-    /// Asks some nodes at once, and takes the answer of most of those that answer soon. Those that hang are not waited for.
+    /// Asks some nodes at once, and takes the answer of most of those that answer soon. Those that hang are
+    /// not waited for.
     async fn read_slots(&self) -> RedisResult<View> {
         let mut connected: Vec<_> =
             self.masters().into_iter().filter_map(|wire| Some((wire.ready()?.0, wire))).collect();

@@ -50,8 +50,8 @@ impl Route {
 
     /// Whether notifications about the locks of a slot are received.
     ///
-    /// In a cluster a notification is sent at the node of its lock, and reaches the subscribers of all nodes. A waiter's
-    /// client subscribes at that very node: so it depends on no other.
+    /// In a cluster a notification is sent at the node of its lock, and reaches the subscribers of all nodes.
+    /// A waiter's client subscribes at that very node: so it depends on no other.
     pub(crate) fn is_listening(&self, slot: u16) -> bool {
         self.wire(slot).is_some_and(|wire| wire.is_listening())
     }

@@ -32,8 +32,9 @@ enum SentinelAnswer {
 
 /// Makes a connection to the master.
 ///
-/// All sentinels are asked at once, so that those that hang or are down do not delay it. The first connection to a server
-/// that says by itself that it is a master wins: a sentinel that is cut off may name the former master.
+/// All sentinels are asked at once, so that those that hang or are down do not delay it. The first connection
+/// to a server that says by itself that it is a master wins: a sentinel that is cut off may name the former
+/// master.
 pub(crate) async fn connect(
     address: &Address,
     sentinels: &[ConnectionAddr],
@@ -108,9 +109,9 @@ fn is_master(role: Option<&Value>) -> bool {
 
 /// The address of the master according to the sentinel; `None` if it knows none of this name.
 ///
-/// It is asked without a login first, and with a login only when it requires one. So no password is sent to a sentinel
-/// that needs none. If the address has none for the sentinels, the master's is tried: it is no secret to a sentinel,
-/// which is trusted to name the server that gets the master's password.
+/// It is asked without a login first, and with a login only when it requires one. So no password is sent to a
+/// sentinel that needs none. If the address has none for the sentinels, the master's is tried: it is no
+/// secret to a sentinel, which is trusted to name the server that gets the master's password.
 async fn master_of(
     address: &Address,
     sentinel: &ConnectionAddr,

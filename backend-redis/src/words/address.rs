@@ -46,8 +46,8 @@ pub(crate) struct Address {
     sentinel_user: Option<String>,
     sentinel_password: Option<Secret>,
     pub(crate) db: i64,
-    /// With TLS: the certificates to trust, and our own. Without a file, the certificate authorities of Mozilla are
-    /// trusted.
+    /// With TLS: the certificates to trust, and our own. Without a file, the certificate authorities of
+    /// Mozilla are trusted.
     pub(crate) tls: Option<TlsFiles>,
 }
 

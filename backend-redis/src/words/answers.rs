@@ -69,7 +69,8 @@ pub(crate) struct Notification {
 }
 
 impl Notification {
-    /// The message with this text, which came over this connection: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`.
+    /// The message with this text, which came over this connection: `TICKET`, or
+    /// `TICKET:TOKEN:ENDS:LEASE:SIGN`.
     pub(crate) fn parse(text: &str, generation: u64) -> Option<Self> {
         let mut parts = text.split(':').map(|part| part.parse::<u64>().ok());
         let ticket = i64::try_from(parts.next()??).ok()?;
@@ -85,7 +86,8 @@ impl Notification {
 pub(crate) struct Busy {
     /// The time left of the holder's lease, if it ends.
     pub(crate) left: Option<Duration>,
-    /// Whether the claim is the first in the queue, or is to ask again soon, since it is not known yet who is.
+    /// Whether the claim is the first in the queue, or is to ask again soon, since it is not known yet who
+    /// is.
     pub(crate) first: bool,
     /// Whether the holder is another program, which notifies nobody of its release.
     pub(crate) foreign: bool,
@@ -110,7 +112,8 @@ pub(crate) fn released(value: &Value) -> Result<ReleaseAnswer> {
     }
 }
 
-/// The answer to a claim in any mode; of one that waits also the server's clock. `asked` is how the lock was to be held.
+/// The answer to a claim in any mode; of one that waits also the server's clock. `asked` is how the lock was
+/// to be held.
 pub(crate) fn claimed(value: &Value, asked: Mode) -> Result<(ClaimAnswer, u64)> {
     let parts = parts(value)?;
     match (int(parts.first())?, parts.get(1)) {
@@ -135,7 +138,8 @@ pub(crate) fn claimed(value: &Value, asked: Mode) -> Result<(ClaimAnswer, u64)> 
     }
 }
 
-/// The answer to `release_claim.lua`: whether the claim had anything, and the notifications for waiters of our own process.
+/// The answer to `release_claim.lua`: whether the claim had anything, and the notifications for waiters of
+/// our own process.
 pub(crate) fn claim_released(value: &Value, generation: u64) -> Result<(bool, Vec<Notification>)> {
     let (freed, notifications) = freed_for(parts(value)?, generation)?;
     Ok((freed == 1, notifications))
@@ -234,7 +238,8 @@ pub(crate) fn lock_view(value: &Value) -> Result<LockView> {
     let Value::Array(parts) = value else { return Err(unexpected()) };
     let now = u64::try_from(int(parts.first())?).unwrap_or_default();
     let waiters = usize::try_from(int(parts.get(1))?).map_err(|_| unexpected())?;
-    // A place may be in the future: each is later than the one before it, and the clock may have been set back.
+    // A place may be in the future: each is later than the one before it, and the clock may have been set
+    // back.
     let since = u64::try_from(int(parts.get(2))?).ok();
     let longest_wait = since.map(|since| Duration::from_micros(now.saturating_sub(since)));
     let mode = mode(int(parts.get(3))?)?;

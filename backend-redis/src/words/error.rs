@@ -41,7 +41,8 @@ pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
         ) => ErrorClass::Retry,
         Kind::Server(ServerErrorKind::TryAgain) => ErrorClass::Torn,
         Kind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => ErrorClass::Elsewhere,
-        // After a failover the old connection leads to a replica. A client that can find the new master reconnects.
+        // After a failover the old connection leads to a replica. A client that can find the new master
+        // reconnects.
         Kind::Server(ServerErrorKind::ReadOnly) if elsewhere => ErrorClass::Broken,
         // It will be refused again.
         Kind::Io if is_untrusted(error) => ErrorClass::Fatal,

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use lockcore::{Error, ErrorKind, LockName, Result};
 
-/// Separates the parts of our own keys. Lock names have no control characters, so no lock can have such a key.
+/// Separates the parts of our own keys. Lock names have no control characters, so no lock can have such a
+/// key.
 pub(crate) const SEPARATOR: &str = "\u{1f}";
 
 /// How many slots a cluster has.
@@ -64,8 +65,8 @@ impl Keys {
         }
     }
 
-    /// What is kept of a group that holds a lock: a sorted set of its members by the end of their leases, and a hash of
-    /// their details.
+    /// What is kept of a group that holds a lock: a sorted set of its members by the end of their leases, and
+    /// a hash of their details.
     pub(crate) fn group(&self, name: &LockName) -> [String; 2] {
         let slot = self.slot(name);
         [self.beside(slot, "members", name), self.beside(slot, "details", name)]
@@ -80,8 +81,9 @@ impl Keys {
         }
     }
 
-    /// In a cluster, the tag that puts a key into this slot. The lock's own key is left as it is, for other clients;
-    /// the others follow it by a tag in front. The name itself cannot serve as the tag, since it may hold braces.
+    /// In a cluster, the tag that puts a key into this slot. The lock's own key is left as it is, for other
+    /// clients; the others follow it by a tag in front. The name itself cannot serve as the tag, since it may
+    /// hold braces.
     fn tag(&self, slot: u16) -> Option<&str> {
         self.cluster.then(|| TAGS[usize::from(slot)].as_str())
     }
@@ -107,8 +109,8 @@ impl Keys {
 
     /// The token counter of one of the buckets that names fall into.
     pub(crate) fn token_of_bucket(&self, name: &LockName) -> String {
-        // Names share counters, so that their number is bounded although none is ever deleted; not all names share one,
-        // so that claims for different names seldom cross on their way to the nodes.
+        // Names share counters, so that their number is bounded although none is ever deleted; not all names
+        // share one, so that claims for different names seldom cross on their way to the nodes.
         self.bucket(crc16::State::<crc16::XMODEM>::calculate(name.as_str().as_bytes()) % BUCKETS)
     }
 
@@ -139,9 +141,9 @@ impl Keys {
 
 /// Refuses a namespace that would keep the keys of a lock from being in one slot of a cluster.
 ///
-/// The first opening brace of a key, with the next closing one, says in which slot it is. One that the namespace opens
-/// must be closed there, around something: otherwise the name of the lock decides where the tag ends, and the tags of
-/// the keys beside the lock do not work.
+/// The first opening brace of a key, with the next closing one, says in which slot it is. One that the
+/// namespace opens must be closed there, around something: otherwise the name of the lock decides where the
+/// tag ends, and the tags of the keys beside the lock do not work.
 pub(crate) fn check_for_cluster(namespace: &str) -> Result<()> {
     let Some((_, rest)) = namespace.split_once('{') else { return Ok(()) };
     if rest.split_once('}').is_some_and(|(tag, _)| !tag.is_empty()) {
@@ -152,7 +154,8 @@ pub(crate) fn check_for_cluster(namespace: &str) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidInput, text))
 }
 
-/// The slot of a key in a cluster: that of the text between the first brace and the next closing one, if there is any.
+/// The slot of a key in a cluster: that of the text between the first brace and the next closing one, if
+/// there is any.
 pub(crate) fn slot(key: &str) -> u16 {
     let tag = key
         .split_once('{')

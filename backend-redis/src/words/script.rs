@@ -40,8 +40,8 @@ impl Script {
         Self { hash: redis::Script::new(&source).get_hash().to_owned(), source, sharing }
     }
 
-    /// The command that runs it: by its hash, or with its text when the server does not know it, as after a restart.
-    /// It reserves room for this number of keys and arguments, and their bytes.
+    /// The command that runs it: by its hash, or with its text when the server does not know it, as after a
+    /// restart. It reserves room for this number of keys and arguments, and their bytes.
     pub(crate) fn call(&self, by_text: bool, keys: usize, room: (usize, usize)) -> Cmd {
         let (name, script) = if by_text { ("EVAL", &self.source) } else { ("EVALSHA", &self.hash) };
         let mut command = Cmd::with_capacity(room.0 + 3, room.1 + name.len() + script.len() + 20);

@@ -48,7 +48,8 @@ pub(crate) fn calls(server: &Redis, command: &str) -> usize {
     line.map_or(0, |rest| rest.split(',').next().and_then(|number| number.parse().ok()).expect("a number"))
 }
 
-/// How many commands a server has carried out since then, those of scripts included, and those without meaning here left out.
+/// How many commands a server has carried out since then, those of scripts included, and those without
+/// meaning here left out.
 pub(crate) fn all_calls(server: &Redis) -> usize {
     let stats = tell(server, &["INFO", "commandstats"]);
     let counted = |line: &&str| {

@@ -99,7 +99,8 @@ async fn a_master_that_becomes_a_replica() {
 
 /// A server that takes three seconds to load its data.
 async fn slow_loader() -> Option<Redis> {
-    // For the tests of Redis itself: a pause at each key in microseconds, and after how many bytes it looks at its clients.
+    // For the tests of Redis itself: a pause at each key in microseconds, and after how many bytes it looks
+    // at its clients.
     let options = in_memory()
         .setting("key-load-delay", "3000")
         .setting("loading-process-events-interval-bytes", "1024")

@@ -121,7 +121,8 @@ async fn a_lease_ends_for_the_other(mut pair: Pair) {
         let start = Instant::now();
         let guard = pair.locks.lock("a").await.expect("its turn");
         times.push(start.elapsed());
-        // node-redlock keeps the votes of a failed try, which then stand in its own way until their lease ends.
+        // node-redlock keeps the votes of a failed try, which then stand in its own way until their lease
+        // ends.
         pair.other.send("wait a 2000");
         tokio::time::sleep(Duration::from_millis(50)).await;
         guard.release().await.expect("held");

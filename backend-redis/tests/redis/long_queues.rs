@@ -21,7 +21,8 @@ const QUEUE: &str = "lockwell:\u{1f}queue\u{1f}a";
 const WAITERS: &str = "lockwell:\u{1f}waiters\u{1f}a";
 const CHANNEL: &str = "lockwell:\u{1f}wake\u{1f}00000000000000000000000000000abc";
 
-/// Puts places into the queue, in this mode, of one client. Each is kept for this time, in microseconds, unless it is over.
+/// Puts places into the queue, in this mode, of one client. Each is kept for this time, in microseconds,
+/// unless it is over.
 fn seed(server: &Redis, many: usize, mode: Mode, left: i64) {
     let script = "local t = redis.call('TIME') local now = t[1] * 1000000 + t[2] \
                   local function int(number) return string.format('%.0f', number) end \
@@ -73,8 +74,8 @@ fn counted(server: &Redis) -> Cost {
     Cost { commands: (all - scripts) / scripts, longest: longest.unwrap_or(0) }
 }
 
-/// Repeats a scenario on a fresh queue, and counts the commands. The time that a script takes is printed only: it is the
-/// machine's as well.
+/// Repeats a scenario on a fresh queue, and counts the commands. The time that a script takes is printed
+/// only: it is the machine's as well.
 async fn bounded(server: &Redis, what: &str, mut scenario: impl AsyncFnMut()) {
     for _ in 0..5 {
         tell(server, &["FLUSHALL"]);
@@ -153,7 +154,8 @@ async fn a_release_grants_to_few_of_many_readers() {
     .await;
 }
 
-/// Takes a place, gives it up, is handed a lock over, and looks who waits: as many commands as in a short queue.
+/// Takes a place, gives it up, is handed a lock over, and looks who waits: as many commands as in a short
+/// queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_a_heartbeat_a_hand_over_and_a_question_cost_the_same_in_every_queue() {
     let Some(server) = redis().await else { return };

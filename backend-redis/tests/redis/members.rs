@@ -1,4 +1,5 @@
-//! Those who hold a lock together: each has a lease of its own, and the lock's key lasts as long as the last of them.
+//! Those who hold a lock together: each has a lease of its own, and the lock's key lasts as long as the last
+//! of them.
 
 use std::time::Duration;
 

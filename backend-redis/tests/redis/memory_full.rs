@@ -1,4 +1,5 @@
-//! A server that has reached its `maxmemory`, with `noeviction`: it refuses what needs memory, and keeps what it has.
+//! A server that has reached its `maxmemory`, with `noeviction`: it refuses what needs memory, and keeps what
+//! it has.
 
 use std::time::Duration;
 

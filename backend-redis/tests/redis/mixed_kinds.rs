@@ -125,8 +125,8 @@ async fn writers_and_readers_do_not_hold_a_lock_of_redlock_together() {
     mixed(&nodes, "redlock", &[Mode::Exclusive, Mode::Shared]).await;
 }
 
-/// A permit whose answer is lost, an exclusive lock, and another permit: whoever is first, the others wait or learn that
-/// the name is in use as something else.
+/// A permit whose answer is lost, an exclusive lock, and another permit: whoever is first, the others wait or
+/// learn that the name is in use as something else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permit_whose_answer_is_lost_and_a_lock() {
     let Some(server) = redis().await else { return };

@@ -27,8 +27,9 @@ async fn turn(waiting: Waiting) -> LockGuard {
     guard.expect("no panic").expect("its turn comes")
 }
 
-/// Many readers of two clients wait behind a writer, another writer behind them, and more readers behind that one. Each
-/// reader of a group waits for all others before it leaves: so they can only pass if they are in together.
+/// Many readers of two clients wait behind a writer, another writer behind them, and more readers behind that
+/// one. Each reader of a group waits for all others before it leaves: so they can only pass if they are in
+/// together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_readers_and_writers_keeps_its_order() {
     const CROWD: usize = 150;

@@ -1,4 +1,5 @@
-//! Lock clients that cannot be run here, by the commands that they send: redsync and bsm/redislock of Go, and Redisson.
+//! Lock clients that cannot be run here, by the commands that they send: redsync and bsm/redislock of Go, and
+//! Redisson.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,8 @@ const REDSYNC: Other = Other {
     take: |server, key, value| tell(server, &["SET", key, value, "NX", "PX", "20000"]) == "+OK\r\n",
 };
 
-/// A token of 22 characters and a text of the user behind it; `MSETNX`, and a value with the same token is taken over.
+/// A token of 22 characters and a text of the user behind it; `MSETNX`, and a value with the same token is
+/// taken over.
 const REDISLOCK: Other = Other {
     value: "Xq3mVt0aRk9sLw2ZbN8yJgmetadata",
     take: |server, key, value| {

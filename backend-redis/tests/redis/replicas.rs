@@ -67,7 +67,8 @@ async fn without_a_replica_the_outcome_is_unknown_and_the_lock_is_given_up() {
     locks.lock("a").await.expect("confirmed").release().await.expect("held");
 }
 
-/// A release grants to the waiter in the same call, and the waiter's guard must not come before a replica has that.
+/// A release grants to the waiter in the same call, and the waiter's guard must not come before a replica has
+/// that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_handed_over_is_confirmed_before_it_is_held() {
     let Some((_master, replica, url)) = pair().await else { return };

@@ -52,7 +52,8 @@ async fn three() -> Option<[Redis; 3]> {
     Some([redis_with(&options).await?, redis_with(&options).await?, redis_with(&options).await?])
 }
 
-/// Every operation that there is, with a wait that must be ended by a wake-up. Says how long the hand-over took.
+/// Every operation that there is, with a wait that must be ended by a wake-up. Says how long the hand-over
+/// took.
 async fn everything(url: &str) -> Result<Duration> {
     let backend = backend(url).await?;
     let (one, two) = (Locks::new(Arc::clone(&backend)).expect("a keeper"), client(url).await);
@@ -226,8 +227,8 @@ async fn listing_needs_scan() {
     }
 }
 
-/// A right that is taken away later is missed by the operation that needs it, which names it where the server does, and
-/// what it did is taken back as far as the rights go.
+/// A right that is taken away later is missed by the operation that needs it, which names it where the server
+/// does, and what it did is taken back as far as the rights go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_right_that_is_taken_away_later_is_named() {
     let Some(server) = redis().await else { return };

@@ -97,7 +97,8 @@ async fn release(guards: impl IntoIterator<Item = LockGuard>) {
     }
 }
 
-/// A writer, readers, permits and a block of tokens, by two clients. Returns the tokens in the order of the grants.
+/// A writer, readers, permits and a block of tokens, by two clients. Returns the tokens in the order of the
+/// grants.
 async fn all_modes(one: &Locks, two: &Locks) -> Vec<FencingToken> {
     let writer = at_once(one.write("book")).await.expect("a free lock");
     let token = writer.token();

@@ -25,7 +25,8 @@ pub(crate) fn in_memory() -> Options {
     Options::new().durability(Durability::Fast).parent(parent())
 }
 
-/// Options of a server that writes every change to its files before it answers: one that may vote from its start.
+/// Options of a server that writes every change to its files before it answers: one that may vote from its
+/// start.
 pub(crate) fn on_disk() -> Options {
     Options::new().durability(Durability::Disk).parent(parent())
 }
@@ -96,8 +97,8 @@ pub(crate) fn keys(server: &Redis) -> Vec<String> {
     keys
 }
 
-/// Waits until this is so, or fails after half a minute, which is long enough for a busy machine. The clean-up after a failed
-/// call goes on in the background.
+/// Waits until this is so, or fails after half a minute, which is long enough for a busy machine. The
+/// clean-up after a failed call goes on in the background.
 pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while Instant::now() < end {

@@ -1,4 +1,5 @@
-//! What `strict` and `wait_replicas` demand of a master and its sentinels, and sentinels that ask for a password.
+//! What `strict` and `wait_replicas` demand of a master and its sentinels, and sentinels that ask for a
+//! password.
 
 use std::time::Duration;
 

@@ -103,7 +103,8 @@ async fn a_counter_that_is_ahead_of_the_clock_goes_on() {
     }
 }
 
-/// A block of tokens for another name of the same counter, which is released at once. Its first and its last token.
+/// A block of tokens for another name of the same counter, which is released at once. Its first and its last
+/// token.
 async fn block(locks: &Locks, many: u32) -> (FencingToken, FencingToken) {
     let mine = claim("b", Duration::from_secs(10)).reserving(NonZeroU32::new(many).expect("not 0"));
     let grant = locks.backend().acquire(&mine).await.expect("an answer").expect("a free lock");

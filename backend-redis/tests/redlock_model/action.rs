@@ -145,7 +145,8 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// The event in words, with the names that claims and nodes had at the start: `claims[i]` is the name of claim `i`.
+    /// The event in words, with the names that claims and nodes had at the start: `claims[i]` is the name of
+    /// claim `i`.
     pub(crate) fn describe(self, before: &State, claims: &[usize], nodes: &[usize]) -> String {
         let name = |claim: usize| ["A", "B", "C", "D"][claims[claim]];
         let number = |node: usize| nodes[node] + 1;

@@ -1,7 +1,7 @@
 //! States that differ only in the names of claims and nodes have the same future: one of them stands for all.
 //!
-//! It need not always find the same one. What it finds is the same state under other names, so nothing is overlooked;
-//! a tie that is broken badly only costs a second look.
+//! It need not always find the same one. What it finds is the same state under other names, so nothing is
+//! overlooked; a tie that is broken badly only costs a second look.
 
 use crate::state::{Claim, Holder, Line, Memory, Node, Phase, Repair, State};
 

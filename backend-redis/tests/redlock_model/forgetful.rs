@@ -22,8 +22,8 @@ fn delayed_restart_does_not_keep_the_tokens_rising() {
     finds(&any_floor, FENCED);
 }
 
-/// A claim that is under way with the vote that was forgotten may install its token at the other nodes after they were
-/// read.
+/// A claim that is under way with the vote that was forgotten may install its token at the other nodes after
+/// they were read.
 #[test]
 fn a_repair_without_delay_is_not_enough() {
     let rule = Forgetting { delay: false, ..Forgetting::repaired(3) };

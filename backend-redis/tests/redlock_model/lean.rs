@@ -1,12 +1,14 @@
-//! A leaner world that reaches the same grants, for the bigger searches: wrong clocks, no duplicates, no timeouts.
+//! A leaner world that reaches the same grants, for the bigger searches: wrong clocks, no duplicates, no
+//! timeouts.
 //!
-//! What is left out can be seen by nobody but the claim itself, or is the same as a message that never arrives:
+//! What is left out can be seen by nobody but the claim itself, or is the same as a message that never
+//! arrives:
 //!
-//! * The answers `Held` and `Refused` bring no grant nearer, so they are lost. A request that would be answered so is
-//!   lost too. What remains of a lease that runs out is that somebody else may take the lock: a node votes for whoever
-//!   asks, and the lock is the last one's.
-//! * A vote that makes no majority changes nothing outside the claim. So the claim receives a majority of votes in one
-//!   step, and later ones one by one, since they may lead to a request of phase 2.
+//! * The answers `Held` and `Refused` bring no grant nearer, so they are lost. A request that would be
+//!   answered so is lost too. What remains of a lease that runs out is that somebody else may take the lock:
+//!   a node votes for whoever asks, and the lock is the last one's.
+//! * A vote that makes no majority changes nothing outside the claim. So the claim receives a majority of
+//!   votes in one step, and later ones one by one, since they may lead to a request of phase 2.
 //! * In the same way it receives the answers to phase 2 in one step, when they decide.
 //!
 //! `tokens::the_lean_world_reaches_the_same_grants` compares both.

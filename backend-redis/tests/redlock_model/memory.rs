@@ -175,8 +175,8 @@ impl State {
         }
     }
 
-    /// A holder that has extended its leases at a majority no longer depends on a node that forgot it: it may stay valid
-    /// for longer than that node waits.
+    /// A holder that has extended its leases at a majority no longer depends on a node that forgot it: it may
+    /// stay valid for longer than that node waits.
     fn can_extend(&self, claim: usize) -> bool {
         let lost = |node: &Node| matches!(node.memory, Memory::Lost { waits_for } if waits_for.has(claim));
         let held = self.nodes.iter().filter(|node| node.holds(claim)).count();

@@ -35,8 +35,8 @@ pub(crate) struct Redlock {
     /// How many renewals are sent, and how many times an operator frees a lock by force.
     pub(crate) renewals: u8,
     pub(crate) forces: u8,
-    /// How many times all nodes lose their counters at once. The floor of a claim is then the clock, which is not below what
-    /// was granted.
+    /// How many times all nodes lose their counters at once. The floor of a claim is then the clock, which is
+    /// not below what was granted.
     pub(crate) restarts: u8,
     /// Whether a claim may stop waiting for a node.
     pub(crate) timeouts: bool,
@@ -164,8 +164,8 @@ impl Redlock {
         self.clocks == Clocks::Honest || self.forgetting.is_some()
     }
 
-    /// Whether the votes of an earlier round are given back by requests of their own, which may come late. Where clocks
-    /// are wrong, they may be gone at any moment anyway.
+    /// Whether the votes of an earlier round are given back by requests of their own, which may come late.
+    /// Where clocks are wrong, they may be gone at any moment anyway.
     pub(crate) fn gives_back(&self) -> bool {
         self.clocks == Clocks::Honest && self.rounds > 0
     }

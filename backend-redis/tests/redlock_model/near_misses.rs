@@ -49,8 +49,8 @@ fn a_vote_is_given_back_with_the_number_of_its_round() {
     assert_eq!(finds(&two_rounds(Twist::GiveBackAnyRound), EXCLUSIVE).len(), 13);
 }
 
-/// The answer to the first round's vote did not count, since the connection was replaced: the node had forgotten, and has its
-/// counters back since.
+/// The answer to the first round's vote did not count, since the connection was replaced: the node had
+/// forgotten, and has its counters back since.
 #[test]
 #[ignore = "10 seconds with optimisation, minutes without: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
 fn a_record_of_an_earlier_round_is_too_old_for_a_writer_of_nodes_that_forget() {
@@ -59,7 +59,8 @@ fn a_record_of_an_earlier_round_is_too_old_for_a_writer_of_nodes_that_forget() {
     finds(&Redlock { forgetting: Some(rule), floors: &[0], ..world }, RISING);
 }
 
-/// The second round gets the vote; then comes the first round's request for it, and then what gives that one back.
+/// The second round gets the vote; then comes the first round's request for it, and then what gives that one
+/// back.
 #[test]
 #[ignore = "10 seconds with optimisation, more than a minute without: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
 fn a_late_request_must_not_bring_its_round_back() {

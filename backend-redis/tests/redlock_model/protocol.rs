@@ -141,8 +141,8 @@ impl State {
         }
     }
 
-    /// All nodes restart without what they had. Requests and answers that were under way ended with their connections, and
-    /// no node votes before the leases that were held are over.
+    /// All nodes restart without what they had. Requests and answers that were under way ended with their
+    /// connections, and no node votes before the leases that were held are over.
     pub(crate) fn restart(&mut self) {
         self.restarts -= 1;
         self.nodes.fill(Node::default());
@@ -184,8 +184,8 @@ impl State {
         self.begin(claim, floor);
     }
 
-    /// The script of phase 1 at a node. Asked again, it answers with the number of the first time, or of phase 2. The
-    /// claim's next round gets a new one.
+    /// The script of phase 1 at a node. Asked again, it answers with the number of the first time, or of
+    /// phase 2. The claim's next round gets a new one.
     fn vote(&mut self, claim: usize, node: usize, round: u8, world: &Redlock) -> Answer {
         let twist = world.twist;
         let (it, &Claim { reads, block, floor, .. }) = (&mut self.nodes[node], &self.claims[claim]);

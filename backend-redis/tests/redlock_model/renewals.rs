@@ -6,8 +6,8 @@ use crate::search::{finds, holds};
 use crate::state::{Holder, Phase, Set, State};
 
 impl State {
-    /// With right clocks: whether a lease may have ended within the validity of its owner. One from before the
-    /// last renewal that was confirmed, and one of an earlier round.
+    /// With right clocks: whether a lease may have ended within the validity of its owner. One from before
+    /// the last renewal that was confirmed, and one of an earlier round.
     pub(crate) fn may_be_gone(&self, holder: &Holder) -> bool {
         let owner = &self.claims[holder.claim];
         owner.is_over() || owner.forced || holder.round < owner.round || holder.lease < owner.renewed

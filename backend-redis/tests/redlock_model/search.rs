@@ -27,10 +27,12 @@ fn search(world: Redlock) -> impl Checker<Redlock> {
     checker
 }
 
-/// Searches until a property is violated, or "sometimes" has come. Returns the shortest way there, step by step.
+/// Searches until a property is violated, or "sometimes" has come. Returns the shortest way there, step by
+/// step.
 pub(crate) fn finds(world: &Redlock, property: &'static str) -> Vec<String> {
     let mut path = look(world, property, usize::MAX).unwrap_or_else(|| panic!("never \"{property}\""));
-    // The search stops at the end of a block, not at the first find: a longer way may have replaced a shorter one.
+    // The search stops at the end of a block, not at the first find: a longer way may have replaced a shorter
+    // one.
     while let Some(shorter) = look(world, property, path.len()) {
         path = shorter;
     }
@@ -49,8 +51,8 @@ fn look(world: &Redlock, property: &'static str, below: usize) -> Option<Vec<(St
     checker.discovery(property).map(Path::into_vec)
 }
 
-/// The path in words. Where states were merged, claims and nodes changed their places on the way: here they keep the
-/// names that they had at the start.
+/// The path in words. Where states were merged, claims and nodes changed their places on the way: here they
+/// keep the names that they had at the start.
 fn retell(world: &Redlock, path: Vec<(State, Option<Action>)>) -> Vec<String> {
     let plain = Redlock { merge: false, ..world.clone() };
     let mut claims: Vec<usize> = (0..world.claims).collect();
@@ -69,8 +71,8 @@ fn retell(world: &Redlock, path: Vec<(State, Option<Action>)>) -> Vec<String> {
     steps
 }
 
-/// What became of the claims, without names: of each granted claim its token, its floor, and the tokens of those that
-/// had been granted before it began.
+/// What became of the claims, without names: of each granted claim its token, its floor, and the tokens of
+/// those that had been granted before it began.
 pub(crate) type Grants = Vec<(u64, u64, Vec<u64>)>;
 
 /// All that can become of the claims.

@@ -141,8 +141,8 @@ pub(crate) struct Line {
     pub(crate) reinstate: Option<u8>,
 }
 
-/// Requests of an earlier round that are still under way: those of both phases, and what gives its vote back. Nobody
-/// waits for their answers.
+/// Requests of an earlier round that are still under way: those of both phases, and what gives its vote back.
+/// Nobody waits for their answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Late {
     /// The rounds whose request for a vote is under way.
@@ -169,7 +169,8 @@ pub(crate) struct Claim {
     pub(crate) after: Set,
     /// The resource has accepted a write of this claim.
     pub(crate) wrote: bool,
-    /// How many renewals a majority has confirmed: until the leases from the last of them end, the claim is valid.
+    /// How many renewals a majority has confirmed: until the leases from the last of them end, the claim is
+    /// valid.
     pub(crate) renewed: u8,
     /// The nodes that have confirmed the one under way, and those that said that they have lost the lock.
     pub(crate) extended: Set,
@@ -232,7 +233,8 @@ pub(crate) struct State {
     pub(crate) repairs: Vec<Repair>,
     /// The highest token that the resource has accepted, and its owner.
     pub(crate) resource: Option<(u64, usize)>,
-    /// How many requests may still be duplicated, counters raised by others, rounds begun anew, and memories lost.
+    /// How many requests may still be duplicated, counters raised by others, rounds begun anew, and memories
+    /// lost.
     pub(crate) duplicates: u8,
     pub(crate) strangers: u8,
     pub(crate) rounds: u8,

@@ -1,5 +1,5 @@
-//! Carries out a batch of requests. It sends claims that want a lock alone and claims that join a group to different
-//! statements.
+//! Carries out a batch of requests. It sends claims that want a lock alone and claims that join a group to
+//! different statements.
 
 use std::cmp::Ordering;
 
@@ -11,8 +11,8 @@ use crate::words::{Extension, Hold, JOINS, QueuedClaim, Sign, TakeRequest, TryAc
 
 /// Takes each lock that is free for its claim.
 ///
-/// Members whose leases have ended are removed from their groups first. A claim that is already a member repeats a request
-/// whose answer was lost: its lease is renewed, and its validity starts again.
+/// Members whose leases have ended are removed from their groups first. A claim that is already a member
+/// repeats a request whose answer was lost: its lease is renewed, and its validity starts again.
 pub(crate) async fn take<D: Dialect>(
     dialect: &D,
     waiters: &Waiters,
@@ -30,8 +30,8 @@ pub(crate) async fn take<D: Dialect>(
     Ok(answers)
 }
 
-/// The same for claims with places in the queue, on databases where a release grants the lock to a waiter. Returns the
-/// server's clock as well if the request was a heartbeat.
+/// The same for claims with places in the queue, on databases where a release grants the lock to a waiter.
+/// Returns the server's clock as well if the request was a heartbeat.
 pub(crate) async fn claim<D: Dialect>(
     dialect: &D,
     waiters: &Waiters,
@@ -71,7 +71,8 @@ async fn reap_stale<D: Dialect>(
     Ok(stale)
 }
 
-/// Replaces answers by those of the second try. If a group still has dead members, a transaction has locked their rows.
+/// Replaces answers by those of the second try. If a group still has dead members, a transaction has locked
+/// their rows.
 fn replace(answers: &mut [TryAcquire], places: Vec<usize>, again: Vec<TryAcquire>) {
     for (at, answer) in places.into_iter().zip(again) {
         answers[at] = if answer == TryAcquire::Stale { TryAcquire::Busy(None) } else { answer };
@@ -120,8 +121,8 @@ async fn take_or_join<D: Dialect>(
         order.into_iter().partition(|&at| Hold::of(&requests[at].claim) == Hold::Alone);
     let mut answers = vec![TryAcquire::Busy(None); requests.len()];
 
-    // Of several claims that want one lock alone, only the first in the queue asks. If it is refused, the others are
-    // refused for the same reason; if it is granted, it refuses the others.
+    // Of several claims that want one lock alone, only the first in the queue asks. If it is refused, the
+    // others are refused for the same reason; if it is granted, it refuses the others.
     let by_name: Vec<_> =
         alone.chunk_by(|&a, &b| requests[a].claim.name() == requests[b].claim.name()).collect();
     let firsts: Vec<_> = by_name.iter().map(|same_name| same_name[0]).collect();

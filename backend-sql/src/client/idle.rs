@@ -1,10 +1,11 @@
 //! The connections that are idle between two batches of requests.
 //!
-//! SQLite shares the memory of a file among all connections of a process. If that memory or the log is removed, a
-//! connection in use notices it with its next statement. An idle connection does not, and a new connection would get the
-//! removed memory as long as the old ones are open, so it is refused: one idle connection would lock the whole process out.
-//! So when a file cannot be opened, all idle connections of the process are checked, and those whose files are gone are
-//! closed. A connection in use is checked after its statement. Only local files are registered here.
+//! SQLite shares the memory of a file among all connections of a process. If that memory or the log is
+//! removed, a connection in use notices it with its next statement. An idle connection does not, and a new
+//! connection would get the removed memory as long as the old ones are open, so it is refused: one idle
+//! connection would lock the whole process out. So when a file cannot be opened, all idle connections of the
+//! process are checked, and those whose files are gone are closed. A connection in use is checked after its
+//! statement. Only local files are registered here.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -67,8 +68,8 @@ impl<D: Dialect> Check for Idle<D> {
     }
 }
 
-/// Closes the idle connections of this process whose files were removed or replaced. Their answers would not have been
-/// used.
+/// Closes the idle connections of this process whose files were removed or replaced. Their answers would not
+/// have been used.
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub(crate) fn close_lost() {
     let all: Vec<_> = {

@@ -1,4 +1,5 @@
-//! The part of a lock that belongs to one runtime: a connection, its requests, its waiters and their notifications.
+//! The part of a lock that belongs to one runtime: a connection, its requests, its waiters and their
+//! notifications.
 
 pub(crate) mod batch;
 pub(crate) mod idle;
@@ -21,8 +22,8 @@ use crate::dialect::Dialect;
 use crate::ids::AsUuid;
 use crate::words::{Extension, Freed, QueuedClaim, TakeRequest, TryAcquire};
 
-/// The connection, requests and waiters of one runtime. Requests that arrive together share a statement. Every statement is
-/// idempotent for its owner, so it can be repeated after a lost reply.
+/// The connection, requests and waiters of one runtime. Requests that arrive together share a statement.
+/// Every statement is idempotent for its owner, so it can be repeated after a lost reply.
 pub(crate) struct Client<D: Dialect> {
     pub(crate) dialect: Arc<D>,
     batcher: Batcher<Statements<D>>,
@@ -45,7 +46,8 @@ impl<D: Dialect> Client<D> {
         self.batcher.call(route, request, self.timeout)
     }
 
-    /// Takes a lock if it is free, and says when the statement was sent. The request is in the queue when this returns.
+    /// Takes a lock if it is free, and says when the statement was sent. The request is in the queue when
+    /// this returns.
     pub(crate) fn take(
         &self,
         request: TakeRequest,
@@ -67,7 +69,8 @@ impl<D: Dialect> Client<D> {
         }
     }
 
-    /// Asks whose turn it is, and gives a heartbeat. A poll that another waiter has sent since this time serves as well.
+    /// Asks whose turn it is, and gives a heartbeat. A poll that another waiter has sent since this time
+    /// serves as well.
     pub(crate) async fn poll_waiters(&self, since: Moment) -> Result<Arc<PolledQueue>> {
         if let Some(polled) = self.places.last(since) {
             return Ok(polled);
@@ -122,7 +125,8 @@ impl<D: Dialect> Client<D> {
         self.job(route, None, work).await
     }
 
-    /// The same for work by which a claim enters the queue. Once the claim is cancelled, the work is not started any more.
+    /// The same for work by which a claim enters the queue. Once the claim is cancelled, the work is not
+    /// started any more.
     pub(crate) async fn queue<T: Send + 'static>(
         &self,
         claim: &Claim,

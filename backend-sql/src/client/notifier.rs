@@ -1,12 +1,13 @@
 //! How the waiters of this process learn that it is their turn.
 //!
-//! There is one task per runtime and database, whatever the number of locks and waiters. Where the database can push, the
-//! task subscribes. Where it cannot, the task polls for all names at once, often while locks change hands and rarely while
-//! nothing happens. Each waiter also has a timer, so a lost notification delays the lock and does not lose it.
+//! There is one task per runtime and database, whatever the number of locks and waiters. Where the database
+//! can push, the task subscribes. Where it cannot, the task polls for all names at once, often while locks
+//! change hands and rarely while nothing happens. Each waiter also has a timer, so a lost notification delays
+//! the lock and does not lose it.
 //!
-//! A subscription that was accepted may still not work: a pooler may have given it to another connection, and the network may
-//! have dropped ours. So the task sends a probe to itself over the connection for requests, at first and every few seconds. While
-//! the probes do not arrive, the task polls, and subscribes again.
+//! A subscription that was accepted may still not work: a pooler may have given it to another connection, and
+//! the network may have dropped ours. So the task sends a probe to itself over the connection for requests,
+//! at first and every few seconds. While the probes do not arrive, the task polls, and subscribes again.
 
 use std::future::Future;
 use std::pin::pin;
@@ -86,8 +87,8 @@ impl<D: Dialect> Notifier<D> {
         self.state.receives.load(Ordering::Relaxed)
     }
 
-    /// Makes sure that the task runs, and waits until it has subscribed. A waiter calls this before it enters the queue, so
-    /// that no notification is sent before the subscription.
+    /// Makes sure that the task runs, and waits until it has subscribed. A waiter calls this before it enters
+    /// the queue, so that no notification is sent before the subscription.
     pub(crate) async fn ready(&self) {
         let (began, mut subscribed) = {
             let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,8 +103,8 @@ impl<D: Dialect> Notifier<D> {
                 }
             }
         };
-        // Without a subscription the waiter depends on its timer. It waits once, not before each request: others that come
-        // later and need not wait would enter the queue before it.
+        // Without a subscription the waiter depends on its timer. It waits once, not before each request:
+        // others that come later and need not wait would enter the queue before it.
         let left = began.after(SUBSCRIBE_TIMEOUT).remaining();
         drop(timeout(left, subscribed.wait_for(|ready| *ready)).await);
     }
@@ -140,7 +141,8 @@ impl<D: Dialect> Clone for NotifierTask<D> {
 }
 
 impl<D: Dialect> NotifierTask<D> {
-    /// Runs until nobody waits any more. A waiter that comes at that moment starts the task again with its next request.
+    /// Runs until nobody waits any more. A waiter that comes at that moment starts the task again with its
+    /// next request.
     async fn run(&self, ready: &watch::Sender<bool>) {
         let (delivery, received) = watch::channel(Delivery::Unverified);
         let _stop = StopReceiving(&self.receives);
@@ -245,7 +247,8 @@ impl<D: Dialect> NotifierTask<D> {
         }
     }
 
-    /// Deletes places of waiters that are gone, over the connection for requests. See [`sweep`](crate::dialect::sweep).
+    /// Deletes places of waiters that are gone, over the connection for requests. See
+    /// [`sweep`](crate::dialect::sweep).
     async fn sweep_while_waiting(&self) {
         let mut look = Ok(Swept::default());
         loop {
@@ -352,7 +355,8 @@ impl<D: Dialect> NotifierTask<D> {
         Ok(())
     }
 
-    /// Waits for a waiter. It does not keep a connection to a file that was removed meanwhile: see [`idle`](crate::client::idle).
+    /// Waits for a waiter. It does not keep a connection to a file that was removed meanwhile: see
+    /// [`idle`](crate::client::idle).
     async fn arrival(&self, conn: &mut D::Conn) -> sqlx::Result<()> {
         loop {
             if D::IS_REMOTE {

@@ -1,8 +1,8 @@
 //! The queue entries of the waiters of one client, on databases where a release grants the lock to a waiter.
 //!
-//! The database keeps an entry as long as its client gives heartbeats. One sign counts for all entries. The same request
-//! asks the database whose turn it is, and all waiters use its answer for a moment. So ten thousand waiters send as many
-//! statements as ten.
+//! The database keeps an entry as long as its client gives heartbeats. One sign counts for all entries. The
+//! same request asks the database whose turn it is, and all waiters use its answer for a moment. So ten
+//! thousand waiters send as many statements as ten.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -16,9 +16,9 @@ use uuid::Uuid;
 use crate::ids::AsUuid;
 use crate::words::{QueueRow, WaiterPoll};
 
-/// The longest provisional lease, which a waiter gets when a release grants the lock to it. If the waiter is gone, the others
-/// wait for this time. The lease counts from the client's last heartbeat, so it is longer than the time between two of
-/// them.
+/// The longest provisional lease, which a waiter gets when a release grants the lock to it. If the waiter is
+/// gone, the others wait for this time. The lease counts from the client's last heartbeat, so it is longer
+/// than the time between two of them.
 const PROVISIONAL: Duration = Duration::from_secs(3);
 
 /// For how long other waiters use the answer to a poll.
@@ -31,8 +31,9 @@ pub(crate) enum WaiterStatus {
     Unchanged(Duration),
     /// The waiter should ask for its lock.
     MayAsk,
-    /// The entry is gone: the waiter was granted the lock, or the database has lost its queue. Or the lock's row does not say
-    /// that somebody waits: while this client was stopped for longer than a heartbeat lasts, a release saw no waiter that is alive.
+    /// The entry is gone: the waiter was granted the lock, or the database has lost its queue. Or the lock's
+    /// row does not say that somebody waits: while this client was stopped for longer than a heartbeat lasts,
+    /// a release saw no waiter that is alive.
     Missing,
 }
 

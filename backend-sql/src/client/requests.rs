@@ -16,7 +16,8 @@ use crate::words::{Extension, Freed, Hold, QueuedClaim, TakeRequest, TryAcquire}
 pub(crate) enum Request<D: Dialect> {
     /// Takes a lock if it is free.
     Take(TakeRequest),
-    /// The same for a claim with a place in the queue, on databases where a release grants the lock to a waiter.
+    /// The same for a claim with a place in the queue, on databases where a release grants the lock to a
+    /// waiter.
     Claim(QueuedClaim),
     /// Gives a heartbeat for all waiters of the client, and asks whose turn it is.
     PollWaiters(Arc<HandOverEntries>),
@@ -24,8 +25,8 @@ pub(crate) enum Request<D: Dialect> {
     Leave(Claim),
     /// Frees a lock that is held exclusively.
     Release(Claim),
-    /// Leaves a group. It does not share a statement with releases, since a batch that is repeated must not have been applied
-    /// in part.
+    /// Leaves a group. It does not share a statement with releases, since a batch that is repeated must not
+    /// have been applied in part.
     LeaveGroup(Claim),
     /// Extends leases. It shares no statement with other requests.
     Renew(Vec<Grant>),
@@ -91,15 +92,16 @@ pub(crate) enum Answer {
 pub(crate) enum Route {
     /// The one for all usual requests.
     Main,
-    /// The one for requests that wait for a row which a transaction has locked: they must not delay the others. It is opened
-    /// when it is first needed, which is rare.
+    /// The one for requests that wait for a row which a transaction has locked: they must not delay the
+    /// others. It is opened when it is first needed, which is rare.
     BlockedRows,
     /// The one of the purge. It is closed after each purge.
     Purge,
 }
 
 impl<D: Dialect> Request<D> {
-    /// Whether the request alone is a single statement, which the database carries out even if this process stops.
+    /// Whether the request alone is a single statement, which the database carries out even if this process
+    /// stops.
     pub(crate) fn is_one_statement(&self) -> bool {
         match self {
             Self::Take(request) => Hold::of(&request.claim) == Hold::Alone,
@@ -142,8 +144,8 @@ impl<D: Dialect> Request<D> {
         }
     }
 
-    /// Whether to repeat the request for a while when a row is locked, instead of answering `Blocked`. Claims that join or
-    /// leave a group lock its row for a moment, and that must not refuse others.
+    /// Whether to repeat the request for a while when a row is locked, instead of answering `Blocked`. Claims
+    /// that join or leave a group lock its row for a moment, and that must not refuse others.
     pub(crate) fn retries_while_blocked(&self) -> bool {
         self.taker().is_some_and(|claim| Hold::of(claim) == Hold::Together)
     }
@@ -166,7 +168,8 @@ impl Answer {
     }
 }
 
-/// The row of a lock was locked: it was skipped, or the database did not get it in time. Who had locked it is not known.
+/// The row of a lock was locked: it was skipped, or the database did not get it in time. Who had locked it is
+/// not known.
 pub(crate) fn blocked(cause: Option<&sqlx::Error>) -> Error {
     let text = "the row of this lock, or its table, stayed locked: a transaction that has verified the lock is still open, an \
                 administrator has locked the table, or the database is slow";

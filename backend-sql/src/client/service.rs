@@ -19,10 +19,12 @@ use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::ids::AsUuid;
 use crate::words::{ErrorClass, Sign};
 
-/// How long a claim for a group repeats its request while the row is locked. Other claims lock it only for a moment.
+/// How long a claim for a group repeats its request while the row is locked. Other claims lock it only for a
+/// moment.
 const BLOCKED_RETRY_LIMIT: Duration = Duration::from_millis(500);
 
-/// The shortest time after which a connection without an answer is replaced. A statement may wait for a row for a second.
+/// The shortest time after which a connection without an answer is replaced. A statement may wait for a row
+/// for a second.
 const SHORTEST_TRY: Duration = Duration::from_secs(2);
 
 type Outcomes = Vec<Outcome<(Answer, Moment)>>;
@@ -32,8 +34,8 @@ fn of_all<D: Dialect>(batch: &[&Request<D>], outcome: impl Fn() -> Outcome<(Answ
     batch.iter().map(|_| outcome()).collect()
 }
 
-/// The runtime for requests of several statements on a file. On a runtime that is not driven, a transaction could stay open
-/// and block all other users of the file, including other processes.
+/// The runtime for requests of several statements on a file. On a runtime that is not driven, a transaction
+/// could stay open and block all other users of the file, including other processes.
 static FILES: SharedRuntime = SharedRuntime::new("lockwell-files");
 
 /// Carries requests out, on one connection for each route.
@@ -84,9 +86,9 @@ impl<D: Dialect> Statements<D> {
 
     /// The outcome of an error for the whole batch, and whether the connection can be used again.
     ///
-    /// A server that has become a replica goes on answering on old connections, and on new ones until the address leads to
-    /// another server. So a connection to a read-only server is never kept. Only a connection that was opened for this batch
-    /// shows where the address leads now.
+    /// A server that has become a replica goes on answering on old connections, and on new ones until the
+    /// address leads to another server. So a connection to a read-only server is never kept. Only a
+    /// connection that was opened for this batch shows where the address leads now.
     fn failed(
         &self,
         error: &sqlx::Error,
@@ -199,8 +201,9 @@ impl<D: Dialect> Service for Statements<D> {
         is_about_one(first, other)
     }
 
-    /// Requests of different kinds may overtake each other, since a claim has only one request at a time. Renewals go first,
-    /// because their leases are running out; then the requests that free locks; then those that take them.
+    /// Requests of different kinds may overtake each other, since a claim has only one request at a time.
+    /// Renewals go first, because their leases are running out; then the requests that free locks; then those
+    /// that take them.
     fn urgency(&self, request: &Request<D>) -> u8 {
         match request {
             Request::Renew(_) => 0,
@@ -253,8 +256,8 @@ impl<D: Dialect> Service for Statements<D> {
             return of_all(batch, || Outcome::Unavailable(no_answer(None)));
         };
         let sent = Moment::now();
-        // This future owns the connection until it has answered. If the future is dropped, or has no answer in time, the
-        // connection is closed, since its state is unknown.
+        // This future owns the connection until it has answered. If the future is dropped, or has no answer
+        // in time, the connection is closed, since its state is unknown.
         let is_long = matches!(batch[0], Request::Job(Job { queues: None, .. }));
         let limit = if is_long { attempt.until().remaining() } else { time_for_one_try::<D>(attempt) };
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
@@ -281,15 +284,15 @@ impl<D: Dialect> Service for Statements<D> {
     }
 }
 
-/// The time limit of one try. A connection over a network that does not answer is replaced while there is time for another
-/// try.
+/// The time limit of one try. A connection over a network that does not answer is replaced while there is
+/// time for another try.
 fn time_for_one_try<D: Dialect>(attempt: Attempt) -> Duration {
     let left = attempt.until().remaining();
     if D::IS_REMOTE { left.min((left / 2).max(SHORTEST_TRY)) } else { left }
 }
 
-/// Runs some work on the connection for requests. The work is repeated until it has an answer. `queues` is the claim that
-/// enters the queue by it: once it is cancelled, the work is not started any more.
+/// Runs some work on the connection for requests. The work is repeated until it has an answer. `queues` is
+/// the claim that enters the queue by it: once it is cancelled, the work is not started any more.
 pub(crate) async fn job<D: Dialect, T: Send + 'static>(
     requests: &Batcher<Statements<D>>,
     route: Route,

@@ -18,8 +18,8 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// The bounds of a client's batcher.
     const BOUNDS: Bounds = Bounds::new();
 
-    /// A connection. It carries one statement at a time, so that the answer to a statement whose caller has gone is not taken
-    /// for the answer to another one.
+    /// A connection. It carries one statement at a time, so that the answer to a statement whose caller has
+    /// gone is not taken for the answer to another one.
     type Conn: Send + 'static;
 
     fn capabilities(&self) -> Capabilities;
@@ -31,8 +31,8 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
         async move { drop(conn) }
     }
 
-    /// Checks that the connection still leads to the database that other processes use. It is called after each batch and
-    /// before the answers are used. An error replaces the connection and repeats the batch.
+    /// Checks that the connection still leads to the database that other processes use. It is called after
+    /// each batch and before the answers are used. An error replaces the connection and repeats the batch.
     fn intact(&self, _: &Self::Conn) -> Answer<()> {
         Ok(())
     }
@@ -52,7 +52,8 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// A number that changes with every change of the database, where it is cheaper to read than the queue.
     fn version(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Option<i64>>> + Send;
 
-    /// Waits before the next poll: for `pause`, or until the database has changed, where that can be observed.
+    /// Waits before the next poll: for `pause`, or until the database has changed, where that can be
+    /// observed.
     fn pause(&self, _: &mut Self::Conn, pause: Duration) -> impl Future<Output = Answer<()>> + Send {
         async move {
             tokio::time::sleep(pause).await;
@@ -67,8 +68,9 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// An open subscription.
     type Subscription: Send + 'static;
 
-    /// Sends a probe to the subscription of this client, over another connection. It arrives as a notification with this
-    /// number as its ticket. False: a subscription of this database needs no probe, and nothing was sent.
+    /// Sends a probe to the subscription of this client, over another connection. It arrives as a
+    /// notification with this number as its ticket. False: a subscription of this database needs no probe,
+    /// and nothing was sent.
     fn probe(
         &self,
         _: &mut Self::Conn,
@@ -78,8 +80,8 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
         std::future::ready(Ok(false))
     }
 
-    /// The next waiter whose turn it is, or to which a release has granted the lock. `None`: the connection was lost, so some
-    /// notifications may be missing.
+    /// The next waiter whose turn it is, or to which a release has granted the lock. `None`: the connection
+    /// was lost, so some notifications may be missing.
     fn notification(
         subscription: &mut Self::Subscription,
     ) -> impl Future<Output = Answer<Option<Notification>>> + Send;

@@ -45,8 +45,8 @@ pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
     }
 }
 
-/// The result of a transaction after it was ended. If ending it failed, the connection must not be used again; the error
-/// contains the first error as well.
+/// The result of a transaction after it was ended. If ending it failed, the connection must not be used
+/// again; the error contains the first error as well.
 pub(crate) fn ended<T>(outcome: sqlx::Result<T>, ending: sqlx::Result<()>) -> sqlx::Result<T> {
     match (outcome, ending) {
         (outcome, Ok(())) => outcome,

@@ -9,18 +9,19 @@ const TRIES: u32 = 3;
 
 /// The tries of a statement that follows a release.
 ///
-/// The release was a transaction of its own, and is done. Without this, an error of the next statement that says "not done"
-/// would be taken for the outcome of the release: it would be repeated, would find the lock no longer held, and its
-/// holder would be told that another had taken it. It need not be rare: on PostgreSQL, transactions that notify commit one
-/// after the other, so on a busy server each of them can wait for longer than the lock timeout of our sessions.
+/// The release was a transaction of its own, and is done. Without this, an error of the next statement that
+/// says "not done" would be taken for the outcome of the release: it would be repeated, would find the lock
+/// no longer held, and its holder would be told that another had taken it. It need not be rare: on
+/// PostgreSQL, transactions that notify commit one after the other, so on a busy server each of them can wait
+/// for longer than the lock timeout of our sessions.
 #[derive(Debug, Default)]
 pub(crate) struct FollowUp(u32);
 
 impl FollowUp {
     /// What to answer for this outcome; `None`: try the statement again.
     ///
-    /// After the last try nobody was notified, and the waiters ask when their timers end. An error of another kind becomes
-    /// one of the connection, so that the release is repeated in doubt.
+    /// After the last try nobody was notified, and the waiters ask when their timers end. An error of another
+    /// kind becomes one of the connection, so that the release is repeated in doubt.
     pub(crate) fn settle<T: Default>(
         &mut self,
         database: &impl Database,
@@ -49,7 +50,8 @@ impl FollowUp {
     }
 }
 
-/// The error of a statement that follows a release, as one of the connection: so the release is repeated in doubt.
+/// The error of a statement that follows a release, as one of the connection: so the release is repeated in
+/// doubt.
 pub(crate) fn in_doubt(error: sqlx::Error) -> sqlx::Error {
     match error {
         sqlx::Error::Database(error) => sqlx::Error::Protocol(format!("after a release: {error}")),

@@ -1,14 +1,15 @@
 //! Locks that several claims hold at once: readers, and the permits of a semaphore.
 //!
-//! While a group holds a lock, the lock's row has the `mode` of the group, the number of its `members`, an owner that is
-//! no claim, and a lease without an end. So a statement for exclusive locks sees a lock that is held, and needs no case for
-//! groups. Each member has its own row with owner, token and lease.
+//! While a group holds a lock, the lock's row has the `mode` of the group, the number of its `members`, an
+//! owner that is no claim, and a lease without an end. So a statement for exclusive locks sees a lock that is
+//! held, and needs no case for groups. Each member has its own row with owner, token and lease.
 //!
-//! * A statement that adds or removes members locks the lock's row first, then the members' rows. So the count is right,
-//!   two such statements cannot deadlock, and none decides by a count that was read before the lock's row was locked.
+//! * A statement that adds or removes members locks the lock's row first, then the members' rows. So the
+//!   count is right, two such statements cannot deadlock, and none decides by a count that was read before
+//!   the lock's row was locked.
 //! * A renewal and `verify_in` lock only the member's row, so they do not delay claims that join or leave.
-//! * A member whose lease has ended still counts. A claim that is refused for that reason removes such members
-//!   ([`reap`](Groups::reap)) and asks again. A member whose row is locked by a transaction stays.
+//! * A member whose lease has ended still counts. A claim that is refused for that reason removes such
+//!   members ([`reap`](Groups::reap)) and asks again. A member whose row is locked by a transaction stays.
 
 use std::future::Future;
 use std::time::Duration;
@@ -23,8 +24,8 @@ use crate::words::{Freed, SEVERAL, TakeRequest, TryAcquire};
 
 /// The requests about locks that groups hold. All of them are idempotent for a given owner.
 pub trait Groups: Database {
-    /// Adds each claim to the group that holds its lock, or makes it the first member. All claims have this mode, and are
-    /// sorted by name and ticket. A claim that becomes a member leaves the queue.
+    /// Adds each claim to the group that holds its lock, or makes it the first member. All claims have this
+    /// mode, and are sorted by name and ticket. A claim that becomes a member leaves the queue.
     fn join(
         &self,
         conn: &mut Self::Conn,
@@ -58,8 +59,9 @@ pub trait Groups: Database {
     /// Turns the one holder into the first of a group of readers. False: it holds nothing.
     fn downgrade(&self, conn: &mut Self::Conn, claim: &Claim) -> impl Future<Output = Answer<bool>> + Send;
 
-    /// The head of the queue, if it can have the lock: its ticket if it waits in this process, or [`SEVERAL`] if other waiters
-    /// may be next as well. A head of another process is notified, where the database can do that.
+    /// The head of the queue, if it can have the lock: its ticket if it waits in this process, or [`SEVERAL`]
+    /// if other waiters may be next as well. A head of another process is notified, where the database can do
+    /// that.
     fn head(
         &self,
         conn: &mut Self::Conn,
@@ -67,8 +69,8 @@ pub trait Groups: Database {
         waiters: &Waiters,
     ) -> impl Future<Output = Answer<Option<i64>>> + Send;
 
-    /// All waiters whose turn it is: returns the tickets of those of this process. The others are notified, where the
-    /// database can do that.
+    /// All waiters whose turn it is: returns the tickets of those of this process. The others are notified,
+    /// where the database can do that.
     fn due_waiters(
         &self,
         conn: &mut Self::Conn,

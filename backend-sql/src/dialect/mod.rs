@@ -23,8 +23,8 @@ use crate::dialect::groups::Groups;
 use crate::dialect::sweep::Swept;
 use crate::words::{Extension, Freed, Hold, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll};
 
-/// The requests about exclusive locks, about the queue, and about all kinds of locks. All of them are idempotent for a given
-/// owner, so each may be repeated after a lost reply.
+/// The requests about exclusive locks, about the queue, and about all kinds of locks. All of them are
+/// idempotent for a given owner, so each may be repeated after a lost reply.
 pub trait Dialect: Groups + Examine {
     /// Takes each lock that is free for its claim, exclusively. The names differ from each other.
     fn take(
@@ -33,16 +33,17 @@ pub trait Dialect: Groups + Examine {
         requests: &[TakeRequest],
     ) -> impl Future<Output = Answer<Vec<TryAcquire>>> + Send;
 
-    /// The locks that somebody has waited for lately, on databases where a release grants the lock to the first waiter. There,
-    /// claims with places use [`claim`](Self::claim), one heartbeat counts for all waiters of a client
-    /// ([`poll_waiters`](Self::poll_waiters)), and `enqueue`, `keep` and `forget_places` are not used. `None`: a release notifies the
-    /// first waiter, which asks again.
+    /// The locks that somebody has waited for lately, on databases where a release grants the lock to the
+    /// first waiter. There, claims with places use [`claim`](Self::claim), one heartbeat counts for all
+    /// waiters of a client ([`poll_waiters`](Self::poll_waiters)), and `enqueue`, `keep` and `forget_places`
+    /// are not used. `None`: a release notifies the first waiter, which asks again.
     fn hot(&self) -> Option<&Hot> {
         None
     }
 
-    /// Takes each lock that is free for its claim, or a place in its queue. A claim that has a place keeps it. If the request
-    /// was a heartbeat of the client, it returns the server's clock as well, in microseconds.
+    /// Takes each lock that is free for its claim, or a place in its queue. A claim that has a place keeps
+    /// it. If the request was a heartbeat of the client, it returns the server's clock as well, in
+    /// microseconds.
     fn claim(
         &self,
         _: &mut Self::Conn,
@@ -52,8 +53,9 @@ pub trait Dialect: Groups + Examine {
         std::future::ready(Err(other_queue()))
     }
 
-    /// Gives a heartbeat for all waiters of the client, and asks about those with these numbers and owners: which of them
-    /// have no place any more (for example after a grant whose notification was lost), and which find their lock free.
+    /// Gives a heartbeat for all waiters of the client, and asks about those with these numbers and owners:
+    /// which of them have no place any more (for example after a grant whose notification was lost), and
+    /// which find their lock free.
     fn poll_waiters(
         &self,
         _: &mut Self::Conn,
@@ -89,8 +91,8 @@ pub trait Dialect: Groups + Examine {
         std::future::ready(Err(other_queue()))
     }
 
-    /// Gives a heartbeat for the waiters with these tickets and owners. Returns for each whether it still has its place.
-    /// Where a ticket can be given twice, the owner says whose it is.
+    /// Gives a heartbeat for the waiters with these tickets and owners. Returns for each whether it still has
+    /// its place. Where a ticket can be given twice, the owner says whose it is.
     fn keep(&self, _: &mut Self::Conn, _: &[(i64, Uuid)]) -> impl Future<Output = Answer<Vec<bool>>> + Send {
         std::future::ready(Err(other_queue()))
     }

@@ -1,5 +1,5 @@
-//! Claims with places in the queue, on databases where a release grants the lock to a waiter: the claims first take their
-//! places, then those that can get their locks ask for them.
+//! Claims with places in the queue, on databases where a release grants the lock to a waiter: the claims
+//! first take their places, then those that can get their locks ask for them.
 
 use std::future::Future;
 
@@ -29,7 +29,8 @@ pub(crate) struct Entered {
 
 /// The requests about places. All of them are idempotent for a given owner.
 pub(crate) trait Places: Groups {
-    /// Takes places at the end of the queue. A claim that has a place keeps it. It is a heartbeat of the client.
+    /// Takes places at the end of the queue. A claim that has a place keeps it. It is a heartbeat of the
+    /// client.
     fn enter(
         &self,
         conn: &mut Self::Conn,
@@ -37,8 +38,8 @@ pub(crate) trait Places: Groups {
         sign: Sign,
     ) -> impl Future<Output = Answer<Vec<Entered>>> + Send;
 
-    /// Takes exclusive locks that are free for these claims, and gives their places up. No two claims want the same lock. The
-    /// number of round trips does not depend on the number of claims.
+    /// Takes exclusive locks that are free for these claims, and gives their places up. No two claims want
+    /// the same lock. The number of round trips does not depend on the number of claims.
     fn take_with_places(
         &self,
         conn: &mut Self::Conn,
@@ -47,8 +48,8 @@ pub(crate) trait Places: Groups {
     ) -> impl Future<Output = Answer<Vec<TryAcquire>>> + Send;
 }
 
-/// Takes locks in any mode. Of several claims that want one lock exclusively, only the first asks for it. Returns the server's
-/// clock as well, if it was a heartbeat.
+/// Takes locks in any mode. Of several claims that want one lock exclusively, only the first asks for it.
+/// Returns the server's clock as well, if it was a heartbeat.
 pub(crate) async fn claim_each<D: Places>(
     dialect: &D,
     conn: &mut D::Conn,
@@ -110,9 +111,10 @@ pub(crate) async fn claim_each<D: Places>(
     Ok((answers, clock))
 }
 
-/// The order of the claims of one client in a queue, as far as the client knows it: those with places first, in the order of
-/// their numbers. Threads may send their claims in another order than they number them. If a claim asked that is not the first,
-/// it would be refused for the sake of one that does not ask, and a lock that is free would stay free until the next poll.
+/// The order of the claims of one client in a queue, as far as the client knows it: those with places first,
+/// in the order of their numbers. Threads may send their claims in another order than they number them. If a
+/// claim asked that is not the first, it would be refused for the sake of one that does not ask, and a lock
+/// that is free would stay free until the next poll.
 fn turn(row: QueueRow) -> (bool, i64) {
     (!row.is_stored, row.number)
 }

@@ -1,7 +1,8 @@
 //! Places of waiters that are gone.
 //!
-//! Such a place does not count, but each hand-over of its lock reads it. So while anybody waits, the clients look for them, and
-//! delete them in small portions. The more clients there are, the more rarely each of them looks.
+//! Such a place does not count, but each hand-over of its lock reads it. So while anybody waits, the clients
+//! look for them, and delete them in small portions. The more clients there are, the more rarely each of them
+//! looks.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use lockcore::Result;
 
 /// How often a client looks if it is the only one.
 const EVERY: Duration = Duration::from_secs(2);
-/// How much more rarely it looks for each client that waits: so all of them together look four times in a second.
+/// How much more rarely it looks for each client that waits: so all of them together look four times in a
+/// second.
 const FOR_EACH_CLIENT: Duration = Duration::from_millis(250);
 /// The longest time between two looks of a client.
 const RARELY: Duration = Duration::from_mins(2);

@@ -31,7 +31,8 @@ pub(crate) fn outcome(found: sqlx::Result<bool>, grant: &Grant, backend: &'stati
         Ok(false) => Error::new(ErrorKind::Lost, "the lock is not held any more; roll the transaction back"),
         Ok(true) => return Ok(()),
         Err(error) => match fatal(&error) {
-            // A transaction with its own snapshot cannot lock a row that was changed since, for example by a renewal.
+            // A transaction with its own snapshot cannot lock a row that was changed since, for example by a
+            // renewal.
             error if error.kind() == ErrorKind::Conflict => Error::new(
                 ErrorKind::Conflict,
                 "the lock's row was changed since the transaction began, by a renewal for one: roll back and run it \
@@ -56,14 +57,15 @@ macro_rules! verify_trait {
                                             " database as the lock, without any assumption about time."
                                         )]
         pub trait $name {
-            /// Checks, inside `transaction`, that the lock is still held, and keeps it from changing hands until the
-            /// transaction ends. After `Ok`, what the transaction writes is written under the lock or not at all.
+            /// Checks, inside `transaction`, that the lock is still held, and keeps it from changing hands
+            /// until the transaction ends. After `Ok`, what the transaction writes is written under the lock
+            /// or not at all.
             ///
-            /// A reader, or the holder of a permit, keeps its own place in the group: others come and go meanwhile, but
-            /// no writer gets in, and no one gets this permit.
+            /// A reader, or the holder of a permit, keeps its own place in the group: others come and go
+            /// meanwhile, but no writer gets in, and no one gets this permit.
             ///
-            /// Commit before releasing the lock: a release waits for the transaction. The keeper cannot renew the
-            /// lease either while the transaction is open, so it should be shorter than half of the ttl.
+            /// Commit before releasing the lock: a release waits for the transaction. The keeper cannot renew
+            /// the lease either while the transaction is open, so it should be shorter than half of the ttl.
             ///
             /// # Cancel safety
             /// Cancel safe as far as the transaction is: roll it back.

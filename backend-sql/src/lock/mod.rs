@@ -25,8 +25,8 @@ use crate::words::{Extension, Freed, Hold, NO_TICKET, TakeRequest};
 
 /// Locks in a table of a database.
 ///
-/// Each runtime that uses it has one connection for its requests and, while anybody waits, one for notifications;
-/// the keeper thread is one of them. The number of locks does not matter. Made by `connect`.
+/// Each runtime that uses it has one connection for its requests and, while anybody waits, one for
+/// notifications; the keeper thread is one of them. The number of locks does not matter. Made by `connect`.
 pub struct SqlLock<D: Dialect>(Arc<Inner<D>>);
 
 struct Inner<D: Dialect> {
@@ -100,7 +100,8 @@ impl<D: Dialect> SqlLock<D> {
         self.0.dialect.ddl()
     }
 
-    /// Creates the tables where they are missing. Connecting does it, too, unless the option `create=false` is set.
+    /// Creates the tables where they are missing. Connecting does it, too, unless the option `create=false`
+    /// is set.
     ///
     /// # Cancel safety
     /// The statements may be executed even if this future is dropped.
@@ -108,8 +109,9 @@ impl<D: Dialect> SqlLock<D> {
         self.check(true).await.map_err(|error| error.during(Operation::CreateSchema))
     }
 
-    /// Deletes the rows of locks that have been free for `idle`, and says how many. It is done in the background as
-    /// well, by the option `purge_after`. Tokens go on rising: a new row starts at the time in microseconds.
+    /// Deletes the rows of locks that have been free for `idle`, and says how many. It is done in the
+    /// background as well, by the option `purge_after`. Tokens go on rising: a new row starts at the time in
+    /// microseconds.
     ///
     /// # Cancel safety
     /// The rows may be deleted even if this future is dropped.
@@ -146,8 +148,8 @@ impl<D: Dialect> SqlLock<D> {
     }
 }
 
-/// Repeats a request until no transaction has locked the lock's row. It does so on a connection of its own, so that other
-/// requests do not wait.
+/// Repeats a request until no transaction has locked the lock's row. It does so on a connection of its own,
+/// so that other requests do not wait.
 async fn until_unblocked<T, F: Future<Output = Result<T>>>(request: impl Fn(Route) -> F) -> Result<T> {
     let (mut route, mut pause) = (Route::Main, Duration::from_millis(5));
     loop {

@@ -1,8 +1,9 @@
 //! The purge of rows that nobody has used for long.
 //!
-//! It has a connection of its own and works in small portions, so no request waits for it. After each portion it pauses for
-//! as long as the portion took, so it never takes more than half of the database's time. It skips rows that a transaction
-//! has locked, where the database can do that. A purge in the background stops when the database is slow.
+//! It has a connection of its own and works in small portions, so no request waits for it. After each portion
+//! it pauses for as long as the portion took, so it never takes more than half of the database's time. It
+//! skips rows that a transaction has locked, where the database can do that. A purge in the background stops
+//! when the database is slow.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,8 @@ const SWEEPS: usize = 1000;
 /// If a portion takes longer than this, the database is busy.
 const BEHIND: Duration = Duration::from_millis(250);
 
-/// Deletes the rows that nobody has used for `idle`, and members whose leases ended that long ago. With `stops` it ends
-/// early when the database is slow.
+/// Deletes the rows that nobody has used for `idle`, and members whose leases ended that long ago. With
+/// `stops` it ends early when the database is slow.
 pub(crate) async fn purge<D: Dialect>(client: &Client<D>, idle: Duration, stops: bool) -> Result<u64> {
     let purged = portions(client, idle, stops).await;
     // The next purge is much later.

@@ -15,8 +15,8 @@ use crate::dialect::Dialect;
 use crate::ids::AsUuid;
 use crate::words::{Hold, NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
 
-/// A release that had started when a claim entered the queue may not have seen its place. These rechecks, at growing
-/// distances, find such a release.
+/// A release that had started when a claim entered the queue may not have seen its place. These rechecks, at
+/// growing distances, find such a release.
 const EARLY_RECHECKS: [Duration; 3] =
     [Duration::from_millis(4), Duration::from_millis(25), Duration::from_millis(150)];
 
@@ -80,8 +80,8 @@ impl<D: Dialect> LockQueue<'_, D> {
         Ok(Answer::Refused { recheck: recheck.min(lease_end(free_in)) })
     }
 
-    /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The claim enters the
-    /// queue with its first request.
+    /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The
+    /// claim enters the queue with its first request.
     pub(crate) fn place_at_once(&self, claim: &Claim) -> Option<QueueEntry> {
         let is_hot = self.client.dialect.hot()?.is_hot(claim.name());
         let queues = is_hot && claim.wait() != Wait::No && self.client.notifier.receives();
@@ -95,8 +95,8 @@ impl<D: Dialect> LockQueue<'_, D> {
         QueueEntry::HandOver(self.client.places.take(claim, &self.client.waiters))
     }
 
-    /// Asks for a lock on databases where a release grants it to a waiter. A claim that has asked before, and was not notified
-    /// since, asks only if a poll says so. One poll serves all waiters.
+    /// Asks for a lock on databases where a release grants it to a waiter. A claim that has asked before, and
+    /// was not notified since, asks only if a poll says so. One poll serves all waiters.
     async fn ask_for_hand_over(
         &self,
         claim: &Claim,
@@ -106,7 +106,8 @@ impl<D: Dialect> LockQueue<'_, D> {
         if let Some(asked) = entry.last_asked_unnotified() {
             let poll = match self.client.poll_waiters(asked).await {
                 Ok(poll) => poll,
-                // A transaction has locked rows or tables of the queue: nothing was found out, and nothing is lost.
+                // A transaction has locked rows or tables of the queue: nothing was found out, and nothing is
+                // lost.
                 Err(error) if error.kind() == ErrorKind::Held => {
                     return Ok(Answer::Unavailable { error, pause: BLOCKED });
                 }
@@ -206,7 +207,8 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
     }
 }
 
-/// A little after the end of the holder's lease, at a random time, so that waiters of several processes do not ask together.
+/// A little after the end of the holder's lease, at a random time, so that waiters of several processes do
+/// not ask together.
 fn lease_end(free_in: Option<Duration>) -> Duration {
     let jitter = Duration::from_millis(1).mul_f64(1.0 + 9.0 * rand::random::<f64>());
     free_in.map_or(KEEP_EVERY, |left| left.saturating_add(jitter))

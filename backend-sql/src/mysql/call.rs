@@ -1,8 +1,8 @@
 //! Statements with their arguments: bound to a prepared statement, or written into the text of a packet.
 //!
-//! A statement names its arguments `$1`, `$2` and so on, each as often as it likes. What is one statement is prepared, once for
-//! each connection. Several in one message, a *packet*, can only be sent as text; then every argument is written in
-//! hexadecimal, which no mode of the server changes.
+//! A statement names its arguments `$1`, `$2` and so on, each as often as it likes. What is one statement is
+//! prepared, once for each connection. Several in one message, a *packet*, can only be sent as text; then
+//! every argument is written in hexadecimal, which no mode of the server changes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -167,8 +167,8 @@ pub(super) struct Answers {
     pub(super) done: Vec<MySqlQueryResult>,
 }
 
-/// Sends statements in one message. After an error the answers are those of the statements before it, and a transaction that
-/// they have begun is open: [`undo`] ends it.
+/// Sends statements in one message. After an error the answers are those of the statements before it, and a
+/// transaction that they have begun is open: [`undo`] ends it.
 pub(super) async fn send(conn: &mut MySqlConnection, packet: String) -> (Answers, sqlx::Result<()>) {
     let mut answers = Answers::default();
     let mut stream = sqlx::raw_sql(AssertSqlSafe(packet)).fetch_many(conn);

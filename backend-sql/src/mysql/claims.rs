@@ -94,7 +94,8 @@ impl Places for MySql {
         }
     }
 
-    /// Each claim has a transaction of its own, so none waits for the row of another. All transactions are one message.
+    /// Each claim has a transaction of its own, so none waits for the row of another. All transactions are
+    /// one message.
     async fn take_with_places(
         &self,
         conn: &mut Conn,

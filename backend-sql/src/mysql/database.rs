@@ -17,10 +17,10 @@ use crate::sql::table::Sql;
 use crate::words::{ErrorClass, Notification};
 
 impl Database for MySql {
-    /// A message of claims or releases fits into a record of TLS, which has 16 KiB, unless names are long. sqlx does not set `TCP_NODELAY`, so what
-    /// does not fit waits until the server acknowledges the first record, which takes some 40 ms. With 128 requests and TLS
-    /// a batch took about 90 ms, without TLS about 5 ms. Without TLS, batches of 500 would be better: 1.4 times the throughput
-    /// of 256 tasks.
+    /// A message of claims or releases fits into a record of TLS, which has 16 KiB, unless names are long.
+    /// sqlx does not set `TCP_NODELAY`, so what does not fit waits until the server acknowledges the first
+    /// record, which takes some 40 ms. With 128 requests and TLS a batch took about 90 ms, without TLS about
+    /// 5 ms. Without TLS, batches of 500 would be better: 1.4 times the throughput of 256 tasks.
     const BOUNDS: Bounds = Bounds::new().batch(64);
 
     type Conn = Conn;

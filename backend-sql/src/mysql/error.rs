@@ -15,8 +15,8 @@ pub(super) fn class_of(error: &dyn DatabaseError) -> ErrorClass {
         1213 | 1020 | 1062 => ErrorClass::Again,
         // Lock wait timeout; a row lock that a statement does not wait for.
         1205 | 3572 => ErrorClass::Blocked,
-        // Too many connections, for all or for this user; shutting down; connection killed; without the other nodes of
-        // its cluster.
+        // Too many connections, for all or for this user; shutting down; connection killed; without the other
+        // nodes of its cluster.
         1040 | 1047 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1226 | 1317 | 1927 => ErrorClass::Broken,
         // The server writes no more: it was demoted, by `read_only`, `super_read_only` or of InnoDB.
         1036 | 1290 | 1792 | 1836 => ErrorClass::ReadOnly,

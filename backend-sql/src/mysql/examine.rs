@@ -75,8 +75,8 @@ fn replication(replicas: i64, waits: bool) -> Finding {
     }
 }
 
-/// A server that has lost the end of its binary log in a crash has other grants than its replicas. `sync`: after how many commits
-/// it is on the disk; 0: when the operating system likes.
+/// A server that has lost the end of its binary log in a crash has other grants than its replicas. `sync`:
+/// after how many commits it is on the disk; 0: when the operating system likes.
 fn binary_log(logs: bool, sync: i64, format: &str) -> Option<Finding> {
     match (logs, sync) {
         (false, _) => None,

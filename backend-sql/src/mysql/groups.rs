@@ -27,7 +27,8 @@ type Head = (Option<i64>, Option<Uuid>);
 type Member = (Vec<u8>, Uuid);
 
 impl MySql {
-    /// Adds claims to groups. `None`: the reason of the refusal is gone. `overdue`: also takes a lock whose lease has ended.
+    /// Adds claims to groups. `None`: the reason of the refusal is gone. `overdue`: also takes a lock whose
+    /// lease has ended.
     async fn join_rows(
         &self,
         conn: &mut Conn,
@@ -240,8 +241,8 @@ impl Groups for MySql {
         let gone: HashSet<Uuid> = gone.into_iter().map(|(_, owner)| owner).collect();
         let released: Vec<bool> =
             claims.iter().map(|claim| gone.contains(&claim.owner().as_uuid())).collect();
-        // A late copy of the request of a claim that is no member any more may have taken a place. For an exclusive claim,
-        // the release of its lock has deleted that.
+        // A late copy of the request of a claim that is no member any more may have taken a place. For an
+        // exclusive claim, the release of its lock has deleted that.
         let lost: Vec<Member> = claims
             .iter()
             .zip(&released)

@@ -64,16 +64,16 @@ impl MySql {
         if !self.hot.is_hot(claim.name()) && self.release_short(conn, claim).await? {
             return Ok(Freed::new(true, Vec::new()));
         }
-        // The first one of a connection asks before it releases, not after: then its message can wake the waiter, which need
-        // not wait until another connection is open (with TLS, 50 ms on one machine).
+        // The first one of a connection asks before it releases, not after: then its message can wake the
+        // waiter, which need not wait until another connection is open (with TLS, 50 ms on one machine).
         self.learn_to_kill(conn).await;
         let mut freed = Freed::default();
         self.hand_over(conn, claim, waiters, &mut freed).await?;
         Ok(freed)
     }
 
-    /// Frees one lock, or grants it to its first waiter. Again, if that one has left meanwhile: the lock is free then, and
-    /// another may take it, so what the first try has released stays released.
+    /// Frees one lock, or grants it to its first waiter. Again, if that one has left meanwhile: the lock is
+    /// free then, and another may take it, so what the first try has released stays released.
     async fn hand_over(
         &self,
         conn: &mut Conn,
@@ -143,8 +143,9 @@ impl MySql {
         Ok(())
     }
 
-    /// Frees many locks, or grants them to their first waiters. The rows of others are not locked: a claim that was refused is
-    /// released as well, and must not wait for a transaction that has verified another's hold.
+    /// Frees many locks, or grants them to their first waiters. The rows of others are not locked: a claim
+    /// that was refused is released as well, and must not wait for a transaction that has verified another's
+    /// hold.
     pub(super) async fn release_many(
         &self,
         conn: &mut Conn,
@@ -171,8 +172,8 @@ impl MySql {
                 answers[at].released = true;
             }
         }
-        // Of the others it is unknown which are free: one was lost, or somebody has begun to wait for one. To free one again does
-        // no harm, but it may be another's by now.
+        // Of the others it is unknown which are free: one was lost, or somebody has begun to wait for one. To
+        // free one again does no harm, but it may be another's by now.
         rest.extend(&quiet);
         let handed = self.hand_over_each(conn, claims, &rest, waiters, &mut answers).await;
         handed.map_err(|error| if quiet.is_empty() { error } else { in_doubt(error) })?;
@@ -212,7 +213,8 @@ impl MySql {
             if sent.rows.is_empty() && answers.iter().all(|freed| !freed.released) {
                 return Err(error);
             }
-            // What is done must not be repeated: it would be called lost. The rest is tried again, each by itself.
+            // What is done must not be repeated: it would be called lost. The rest is tried again, each by
+            // itself.
             outcome = FollowUp::without_another_try(self, error);
         }
         let mut rows = sent.rows.iter();

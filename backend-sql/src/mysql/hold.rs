@@ -1,10 +1,10 @@
 //! What the parked connection of a client waits for on MariaDB: a name that another connection of ours holds.
 //!
-//! All `SLEEP`s of a MariaDB server share one mutex, and each of them takes it when it begins and when it ends. A `KILL` that finds
-//! it taken waits for 50 ms and tries again, up to forty times. Meanwhile it keeps what other kills of that connection
-//! wait for; they keep the list of connections, and so nobody can connect. Whoever waits in `GET_LOCK` does so by a
-//! mutex of its own. MySQL's `KILL` just waits for the mutex, and its `GET_LOCK` knows whole seconds alone: there the
-//! parked connection sleeps.
+//! All `SLEEP`s of a MariaDB server share one mutex, and each of them takes it when it begins and when it
+//! ends. A `KILL` that finds it taken waits for 50 ms and tries again, up to forty times. Meanwhile it keeps
+//! what other kills of that connection wait for; they keep the list of connections, and so nobody can
+//! connect. Whoever waits in `GET_LOCK` does so by a mutex of its own. MySQL's `KILL` just waits for the
+//! mutex, and its `GET_LOCK` knows whole seconds alone: there the parked connection sleeps.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use super::session::{self, ANSWER_TIMEOUT};
 /// How often the server is told that we are still there.
 const SPEAK_EVERY: Duration = Duration::from_secs(5);
 
-/// The connection that holds the name. It has nothing else to do, so that the name is held for as long as it lives.
+/// The connection that holds the name. It has nothing else to do, so that the name is held for as long as it
+/// lives.
 #[derive(Debug)]
 pub(super) struct Holder {
     conn: MySqlConnection,
@@ -31,7 +32,8 @@ impl Holder {
     /// `None`: the name is not found at the connection that took it.
     pub(super) async fn open(connect: &MySqlConnectOptions) -> sqlx::Result<Option<Self>> {
         let mut conn = session::open(connect).await?;
-        // One that we have lost without a word is to end soon. Unlike a parked one, it says nothing by itself.
+        // One that we have lost without a word is to end soon. Unlike a parked one, it says nothing by
+        // itself.
         ask_number(&mut conn, "SET SESSION wait_timeout = 20; SELECT 0".to_owned()).await?;
         let name = format!("lockwell_hold_{}", Uuid::from_u128(unique_bits()).simple());
         let found = takes_name(&mut conn, &name).await?;
@@ -54,8 +56,8 @@ impl Holder {
     }
 }
 
-/// Takes a name, and says whether the connection that answers is the one that has it. Each question is a statement of
-/// its own, as a proxy would carry it out.
+/// Takes a name, and says whether the connection that answers is the one that has it. Each question is a
+/// statement of its own, as a proxy would carry it out.
 pub(super) async fn takes_name(conn: &mut MySqlConnection, name: &str) -> sqlx::Result<bool> {
     let mut numbers = [None; 3];
     let questions = [

@@ -41,8 +41,8 @@ impl MySql {
 }
 
 impl MySql {
-    /// The waiters whose turn it is at each of these locks. If the locks have just been freed, the waiters of other processes
-    /// are notified.
+    /// The waiters whose turn it is at each of these locks. If the locks have just been freed, the waiters of
+    /// other processes are notified.
     async fn turns_at(
         &self,
         conn: &mut Conn,

@@ -42,15 +42,17 @@ pub type MySqlLock = SqlLock<MySql>;
 impl MySqlLock {
     /// Connects to the database of this address, `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
     ///
-    /// It needs MariaDB 10.6 or MySQL 8.0.19, for `JSON_TABLE` and `SKIP LOCKED`. An acquire of a free lock is one round
-    /// trip on both; one of a lock that is new or contended takes a second one. A release that finds a waiter grants the lock to
-    /// it in its own message. It is tested with MariaDB 10.11 and MySQL 9.7.
+    /// It needs MariaDB 10.6 or MySQL 8.0.19, for `JSON_TABLE` and `SKIP LOCKED`. An acquire of a free lock
+    /// is one round trip on both; one of a lock that is new or contended takes a second one. A release that
+    /// finds a waiter grants the lock to it in its own message. It is tested with MariaDB 10.11 and MySQL
+    /// 9.7.
     ///
-    /// Every connection is set to the modes, time zone, isolation level and time-outs that it needs, whatever the server
-    /// has by default. A server that was started with `sysdate-is-now` is refused as misconfigured.
+    /// Every connection is set to the modes, time zone, isolation level and time-outs that it needs, whatever
+    /// the server has by default. A server that was started with `sysdate-is-now` is refused as
+    /// misconfigured.
     ///
-    /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode` (`disabled`, `preferred`,
-    /// `required`, `verify_ca`, `verify_identity`) with `sslca`, `sslcert` and `sslkey`.
+    /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode` (`disabled`,
+    /// `preferred`, `required`, `verify_ca`, `verify_identity`) with `sslca`, `sslcert` and `sslkey`.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.

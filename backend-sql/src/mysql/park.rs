@@ -21,13 +21,14 @@ use crate::words::Notification;
 const LONG: Duration = Duration::from_secs(1);
 /// How long it sleeps when they may not arrive, or when a waiter that was told may not have asked yet.
 const SHORT: Duration = Duration::from_millis(20);
-/// How much later than it should a statement of a message may be answered. A kill that comes just between two of them makes the
-/// server leave the rest out without a word.
+/// How much later than it should a statement of a message may be answered. A kill that comes just between two
+/// of them makes the server leave the rest out without a word.
 const MAX_LATENESS: Duration = Duration::from_millis(500);
 /// For how long a grant that was told is not told again. Its lease has ended by then.
 const TOLD: Duration = Duration::from_secs(5);
 
-/// Opens a connection that has the name of this client, instead of the one that had it. `false`: the name is not found at it.
+/// Opens a connection that has the name of this client, instead of the one that had it. `false`: the name is
+/// not found at it.
 async fn named(
     connect: &MySqlConnectOptions,
     client: Uuid,
@@ -132,7 +133,8 @@ impl Spot {
                 holder.keep().await?;
             }
             notified.grants.retain(|(until, _)| !until.has_passed());
-            // Until the second connection is open, the message only looks: the server takes no mutex for a sleep of no time.
+            // Until the second connection is open, the message only looks: the server takes no mutex for a
+            // sleep of no time.
             let sleep = match self.opening {
                 Some(_) => Duration::ZERO,
                 None if notified.turns.is_empty() && trust.needed == 0 => LONG,
@@ -161,7 +163,8 @@ impl Spot {
                 if has_blocked {
                     return Err(protocol("the connection that a parked one waits for was lost"));
                 }
-                // The two connections may lead to different servers. It sleeps for good then. The name goes with the connection.
+                // The two connections may lead to different servers. It sleeps for good then. The name goes
+                // with the connection.
                 holder = None;
                 self.replace().await?;
             } else {

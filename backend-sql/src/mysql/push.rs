@@ -1,20 +1,24 @@
 //! How a release wakes a waiter of another process, and tells it what it has granted.
 //!
-//! A client that waits parks a connection: it holds `GET_LOCK('lockwell_CLIENT')`, by which its connection id can be found,
-//! and runs one message of statements again and again (`park`), which looks for grants and turns, otherwise sleeps, and looks
-//! again. A release that finds a waiter of that client sends `KILL QUERY` for this id, once its own change is committed: in the
-//! message of the release itself, so it takes one way to the server and one from there until the waiter has its grant.
+//! A client that waits parks a connection: it holds `GET_LOCK('lockwell_CLIENT')`, by which its connection id
+//! can be found, and runs one message of statements again and again (`park`), which looks for grants and
+//! turns, otherwise sleeps, and looks again. A release that finds a waiter of that client sends `KILL QUERY`
+//! for this id, once its own change is committed: in the message of the release itself, so it takes one way
+//! to the server and one from there until the waiter has its grant.
 //!
-//! * A `KILL QUERY` that meets a connection between two messages is dropped without a word. The next message begins
-//!   after the release was committed, and looks before it sleeps: so it sees what the release has written. One that meets the
-//!   first look is an error, and the message is sent again. One that comes while it sleeps, or is about to, ends the sleep; the
-//!   last look sees what was committed before the kill. A grant stays in the table until the lease that it names has ended,
-//!   or its lock is released: a message that is lost with its connection is sent again over the next one.
-//! * Nothing else runs on the parked connection, and its id is looked up in the statement that kills. So nobody else's
-//!   statement is hit. A proxy may carry out each statement on another connection: then the one that has the name is not
-//!   the one that answers. Whoever finds that out parks nothing, or kills nothing, and the waiters ask every 20 ms.
-//! * The server ends a sleep by itself, since `KILL` can fail (another account may not do it) and the dead wake nobody.
-//!   When a sleep that ended so turns out to have missed something, the sleeps are short until enough kills have been heard.
+//! * A `KILL QUERY` that meets a connection between two messages is dropped without a word. The next message
+//!   begins after the release was committed, and looks before it sleeps: so it sees what the release has
+//!   written. One that meets the first look is an error, and the message is sent again. One that comes while
+//!   it sleeps, or is about to, ends the sleep; the last look sees what was committed before the kill. A
+//!   grant stays in the table until the lease that it names has ended, or its lock is released: a message
+//!   that is lost with its connection is sent again over the next one.
+//! * Nothing else runs on the parked connection, and its id is looked up in the statement that kills. So
+//!   nobody else's statement is hit. A proxy may carry out each statement on another connection: then the one
+//!   that has the name is not the one that answers. Whoever finds that out parks nothing, or kills nothing,
+//!   and the waiters ask every 20 ms.
+//! * The server ends a sleep by itself, since `KILL` can fail (another account may not do it) and the dead
+//!   wake nobody. When a sleep that ended so turns out to have missed something, the sleeps are short until
+//!   enough kills have been heard.
 //! * When the client is gone, its connection ends, and with it the name.
 
 use std::sync::Arc;
@@ -33,7 +37,8 @@ use super::park::{Spot, take_name};
 use super::session;
 use crate::words::{ErrorClass, Notification};
 
-/// A parked connection. What it hears goes through a channel, since a statement of sqlx must not be dropped half-way.
+/// A parked connection. What it hears goes through a channel, since a statement of sqlx must not be dropped
+/// half-way.
 #[derive(Debug)]
 pub struct Parked {
     heard: mpsc::Receiver<sqlx::Result<Notification>>,
@@ -119,8 +124,8 @@ impl MySql {
         }));
     }
 
-    /// Wakes these clients, which wait for what has been committed. Another connection does it: nobody who releases should
-    /// wait for the kills, of which there can be one for each client that waits.
+    /// Wakes these clients, which wait for what has been committed. Another connection does it: nobody who
+    /// releases should wait for the kills, of which there can be one for each client that waits.
     pub(super) fn wake(&self, conn: &mut Conn, clients: impl IntoIterator<Item = Uuid>) {
         for client in clients {
             let killer = conn.killer.get_or_insert_with(|| {

@@ -8,8 +8,8 @@ use super::call::hex;
 use crate::ids::AsUuid;
 use crate::words::{QueuedClaim, TakeRequest, block, micros};
 
-/// Rows sorted by name, so that two batches lock the rows of the table in the same order, and the order in which they were
-/// asked for.
+/// Rows sorted by name, so that two batches lock the rows of the table in the same order, and the order in
+/// which they were asked for.
 #[derive(Debug)]
 pub(super) struct Rows {
     json: String,
@@ -17,9 +17,10 @@ pub(super) struct Rows {
     places: Vec<usize>,
 }
 
-/// One row. An array in JSON, whose columns are those of `want` in the statements: name and owner in hexadecimal, which JSON and
-/// every collation carry unchanged; the ttl; the number of the place; the label; the number of tokens; the mode; the token that
-/// was granted; the provisional lease with which a release may grant the lock, or 0; and the index in the request.
+/// One row. An array in JSON, whose columns are those of `want` in the statements: name and owner in
+/// hexadecimal, which JSON and every collation carry unchanged; the ttl; the number of the place; the label;
+/// the number of tokens; the mode; the token that was granted; the provisional lease with which a release may
+/// grant the lock, or 0; and the index in the request.
 #[derive(Debug, Default, Serialize)]
 struct Row<'a>(String, String, i64, i64, &'a str, i64, i64, i64, i64, usize);
 

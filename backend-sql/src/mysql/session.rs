@@ -10,9 +10,9 @@ use super::error::number;
 use crate::dialect::error::misconfigured;
 
 /// The modes are set as a whole: those that a server has by default may change what a statement means
-/// (`SIMULTANEOUS_ASSIGNMENT`, `HIGH_NOT_PRECEDENCE`, `PAD_CHAR_TO_FULL_LENGTH`). A metadata lock, which an `ALTER
-/// TABLE` holds, is waited for longer than a row, since it is rarer and takes longer. What stands behind `!50708` is for
-/// MySQL alone, behind `M!` for MariaDB alone.
+/// (`SIMULTANEOUS_ASSIGNMENT`, `HIGH_NOT_PRECEDENCE`, `PAD_CHAR_TO_FULL_LENGTH`). A metadata lock, which an
+/// `ALTER TABLE` holds, is waited for longer than a row, since it is rarer and takes longer. What stands
+/// behind `!50708` is for MySQL alone, behind `M!` for MariaDB alone.
 const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00',
     autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, lock_wait_timeout = 3, sql_safe_updates = 0,
     sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_auto_is_null = 0, unique_checks = 1,
@@ -21,21 +21,21 @@ const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBS
 /// How long a statement waits for a table: `lock_wait_timeout` of the settings.
 pub(super) const TABLE_TIMEOUT: &str = "3s";
 
-/// In one message, since each way to the server and back delays whoever connects. It ends with a question: `SYSDATE` goes on
-/// while a statement runs, unless the server makes it the time at which the statement began. The statement counts a little,
-/// for some hundred microseconds. It does not sleep: all sleepers of a MariaDB server share one mutex, and a `KILL` that meets
-/// one of them can hold that for two seconds.
+/// In one message, since each way to the server and back delays whoever connects. It ends with a question:
+/// `SYSDATE` goes on while a statement runs, unless the server makes it the time at which the statement
+/// began. The statement counts a little, for some hundred microseconds. It does not sleep: all sleepers of a
+/// MariaDB server share one mutex, and a `KILL` that meets one of them can hold that for two seconds.
 ///
-/// `ROLLBACK` comes first: `init_connect` may have begun a transaction. There are no gap locks at this isolation level, and
-/// each statement sees what is committed when it begins.
+/// `ROLLBACK` comes first: `init_connect` may have begun a transaction. There are no gap locks at this
+/// isolation level, and each statement sees what is committed when it begins.
 const FIRST: &str = "ROLLBACK; {settings}; SET NAMES utf8mb4 COLLATE utf8mb4_general_ci;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     SELECT BENCHMARK(10000, CRC32('lockwell')), TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6));
     {snapshot}";
 
-/// Newer versions of MariaDB have it, and it is on by default. A statement that has read a row and then waited for it
-/// would fail, although all our statements look at a row again once they have locked it. It comes last: where the
-/// server does not know it, all else is done.
+/// Newer versions of MariaDB have it, and it is on by default. A statement that has read a row and then
+/// waited for it would fail, although all our statements look at a row again once they have locked it. It
+/// comes last: where the server does not know it, all else is done.
 const SNAPSHOT: &str = "SET SESSION innodb_snapshot_isolation = 0";
 
 /// How long a kill may take, or a new parked connection.

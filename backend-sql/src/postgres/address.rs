@@ -49,7 +49,8 @@ pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
     Ok(options)
 }
 
-/// The folder of a socket, and the port that its name ends with. A path without such a name is that of the folder.
+/// The folder of a socket, and the port that its name ends with. A path without such a name is that of the
+/// folder.
 fn socket(path: &str) -> Result<(&str, u16)> {
     let Some((folder, name)) = path.rsplit_once('/').filter(|(_, name)| name.starts_with(".s.")) else {
         return Ok((path, PORT));

@@ -1,8 +1,8 @@
 //! Statements with their arguments: bound to a prepared statement or, behind a pooler, written into the text.
 //!
-//! A pooler in transaction mode gives each transaction to any of its connections. A prepared statement stays on the one
-//! where it was prepared, and on another one its name may stand for another client's: the wrong one would be executed,
-//! without an error. A text that has everything in it means the same on all of them.
+//! A pooler in transaction mode gives each transaction to any of its connections. A prepared statement stays
+//! on the one where it was prepared, and on another one its name may stand for another client's: the wrong
+//! one would be executed, without an error. A text that has everything in it means the same on all of them.
 
 use sqlx::postgres::{PgArguments, PgConnection, PgQueryResult, PgRow};
 use sqlx::{Arguments as _, AssertSqlSafe, Encode, FromRow, Type};
@@ -138,7 +138,8 @@ impl<'a> BoundStatement<'a> {
     }
 }
 
-/// A value that can be written into a statement. All values are quoted, including numbers, so that a minus is no operator.
+/// A value that can be written into a statement. All values are quoted, including numbers, so that a minus is
+/// no operator.
 pub(super) trait Literal {
     /// The type's name in SQL.
     fn kind() -> String;
@@ -151,8 +152,8 @@ impl Literal for &str {
         "text".to_owned()
     }
 
-    /// Writes the form in which a backslash means the same with any settings of the server. A NUL would end the statement: the
-    /// server then finds no closing quote, and refuses it.
+    /// Writes the form in which a backslash means the same with any settings of the server. A NUL would end
+    /// the statement: the server then finds no closing quote, and refuses it.
     fn write(&self, out: &mut String) {
         out.push_str("E'");
         for part in self.chars() {

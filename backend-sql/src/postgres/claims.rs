@@ -9,8 +9,8 @@ use crate::dialect::queued::{Entered, Places, TRIES};
 use crate::ids::AsUuid;
 use crate::words::{QueueRow, QueuedClaim, Sign, TryAcquire, block, micros, token};
 
-/// The token; the mode of the lock, and the time left; whether it has no row; whether to ask again; the server's clock; and
-/// whether the answer is durable.
+/// The token; the mode of the lock, and the time left; whether it has no row; whether to ask again; the
+/// server's clock; and whether the answer is durable.
 type Claimed = (Option<i64>, Option<i64>, Option<i64>, bool, bool, i64, bool);
 
 /// The same for a claim that only takes a place.
@@ -20,8 +20,8 @@ type EnteredRow = (Option<i64>, Option<i64>, bool, bool, i64);
 type TakenRow = (Option<i64>, Option<i64>, Option<i64>);
 
 impl Postgres {
-    /// Takes one exclusive lock, for a claim with or without a place. Returns the server's clock if the request was a sign of
-    /// life.
+    /// Takes one exclusive lock, for a claim with or without a place. Returns the server's clock if the
+    /// request was a sign of life.
     pub(super) async fn claim_one(
         &self,
         conn: &mut PgConnection,

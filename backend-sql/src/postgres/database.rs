@@ -64,13 +64,13 @@ impl Database for Postgres {
                 self.session.note_shared();
                 ErrorClass::Broken
             }
-            // Serialization failure, deadlock; a claim that was asked for twice at the same time; a statement that took
-            // longer than the server allows.
+            // Serialization failure, deadlock; a claim that was asked for twice at the same time; a statement
+            // that took longer than the server allows.
             "40001" | "40P01" | "23505" | "57014" => ErrorClass::Again,
             // Lock not available: the lock timeout.
             "55P03" => ErrorClass::Blocked,
-            // The server is shutting down, starting, or full; the connection failed; a pooler has lost the server; a
-            // transaction was left open.
+            // The server is shutting down, starting, or full; the connection failed; a pooler has lost the
+            // server; a transaction was left open.
             "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08000" | "08003" | "08006" | "08P01"
             | "25P02" | "25P03" | "25P04" => ErrorClass::Broken,
             // A write on a replica; a replica's refusal to look at an unlogged table.
@@ -121,7 +121,8 @@ impl Database for Postgres {
     }
 
     async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<PgListener>> {
-        // A connection that a pooler shares would stay subscribed, and deliver notifications to its next user.
+        // A connection that a pooler shares would stay subscribed, and deliver notifications to its next
+        // user.
         if self.pooled || self.session.is_shared() {
             return Ok(None);
         }

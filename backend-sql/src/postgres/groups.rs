@@ -13,7 +13,8 @@ use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
 use crate::words::{Freed, TakeRequest, TryAcquire, block, micros, token};
 
-/// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time left.
+/// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time
+/// left.
 type Joined = (bool, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 impl Postgres {
@@ -125,7 +126,8 @@ impl Groups for Postgres {
                 return Ok(vec![TryAcquire::Granted(token(number))]);
             }
         }
-        // There are several claims, or one that was refused, is already a member, or has a lock without a row.
+        // There are several claims, or one that was refused, is already a member, or has a lock without a
+        // row.
         let mut rows = self.join_rows(conn, mode, requests).await?;
         if rows.iter().any(|(missing, ..)| *missing) {
             let new = requests.iter().zip(&rows).filter(|(_, (missing, ..))| *missing);

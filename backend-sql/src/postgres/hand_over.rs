@@ -1,12 +1,13 @@
 //! Statements that grant a freed lock to its first waiter: how they are sent.
 //!
-//! Such a statement waits for the disk, and while a transaction that notifies does so, no other one of the whole server can
-//! commit. So the notifications are a second transaction, which waits for nothing, in the same message: the way to the waiter is as
-//! short as before. Only the simple protocol carries two transactions in one message. A session of our own has
-//! the statement prepared under a name, so that it is not planned anew each time.
+//! Such a statement waits for the disk, and while a transaction that notifies does so, no other one of the
+//! whole server can commit. So the notifications are a second transaction, which waits for nothing, in the
+//! same message: the way to the waiter is as short as before. Only the simple protocol carries two
+//! transactions in one message. A session of our own has the statement prepared under a name, so that it is
+//! not planned anew each time.
 //!
-//! If the server fails between the two, nobody is notified, and its queue is lost anyway. If the connection fails, the server
-//! carries out the whole message all the same, since it has read it.
+//! If the server fails between the two, nobody is notified, and its queue is lost anyway. If the connection
+//! fails, the server carries out the whole message all the same, since it has read it.
 
 use futures_util::StreamExt;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -60,7 +61,8 @@ impl Postgres {
         format!("EXECUTE {}_notes", named.name)
     }
 
-    /// Carries the statement out and commits it, and then sends the notifications that it has left. `bound` are its arguments.
+    /// Carries the statement out and commits it, and then sends the notifications that it has left. `bound`
+    /// are its arguments.
     pub(super) async fn commit_and_notify<T>(
         &self,
         conn: &mut PgConnection,

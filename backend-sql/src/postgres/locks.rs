@@ -27,7 +27,8 @@ type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);
 /// Whether the claim held the lock, whether a transaction has locked its row, then [`Handed`].
 type HandedOne = (bool, bool, Option<bool>, Option<String>, bool, bool);
 
-/// Whether all waiters must be notified, the notification for a waiter of this client, and whether to look again.
+/// Whether all waiters must be notified, the notification for a waiter of this client, and whether to look
+/// again.
 type Handed = (Option<bool>, Option<String>, bool, bool);
 
 impl Postgres {
@@ -60,7 +61,8 @@ impl Postgres {
         self.taking(&self.sql.take_many, claims).rows(conn).await
     }
 
-    /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement decides.
+    /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement
+    /// decides.
     async fn answer(&self, conn: &mut PgConnection, claim: &Claim, taken: Taken) -> sqlx::Result<TryAcquire> {
         Ok(match taken {
             (Some(number), ..) => TryAcquire::Granted(token(number)),
@@ -92,7 +94,8 @@ impl Postgres {
     ) -> sqlx::Result<Freed> {
         if let (.., true, _) = handed {
             let mut follow_up = FollowUp::default();
-            // This statement sees each waiter that entered before the lock was free. One that entered later has seen that.
+            // This statement sees each waiter that entered before the lock was free. One that entered later
+            // has seen that.
             handed = loop {
                 let looked = self.hand(conn, &self.sql.hand_on, claim, waiters).await;
                 if let Some(looked) = follow_up.settle(self, looked) {
@@ -305,7 +308,8 @@ impl Dialect for Postgres {
         if let Some(client) = dead {
             let forget = self.statement(&self.sql.forget_places).bind(client).bind(PORTION);
             if forget.execute(&mut *conn).await?.rows_affected() < PORTION.unsigned_abs() {
-                // A separate statement: it sees a place that the client has taken meanwhile, by which it is alive again.
+                // A separate statement: it sees a place that the client has taken meanwhile, by which it is
+                // alive again.
                 self.statement(&self.sql.forget_client).bind(client).bind(dead_for).execute(conn).await?;
             }
         }

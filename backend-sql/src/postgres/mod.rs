@@ -38,9 +38,10 @@ pub type PostgresLock = SqlLock<Postgres>;
 impl PostgresLock {
     /// Connects to the database of this address, `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
     ///
-    /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode`, `sslrootcert`, `sslcert` and
-    /// `sslkey` as for libpq; `pooled=true` for a pooler in transaction mode, which carries no notifications, and may
-    /// carry no prepared statements: every statement then has its arguments in its text, and waiters ask.
+    /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode`, `sslrootcert`,
+    /// `sslcert` and `sslkey` as for libpq; `pooled=true` for a pooler in transaction mode, which carries no
+    /// notifications, and may carry no prepared statements: every statement then has its arguments in its
+    /// text, and waiters ask.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.

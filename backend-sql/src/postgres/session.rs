@@ -1,11 +1,13 @@
-//! A session inherits settings from its role, its database, the server's configuration or a pooler. This module keeps them from
-//! changing the meaning of our statements.
+//! A session inherits settings from its role, its database, the server's configuration or a pooler. This
+//! module keeps them from changing the meaning of our statements.
 //!
-//! * Tables are written with their schema. Where the address names none, it is looked up once, in the schemas that the user's
-//!   own search path names; two tables of that name are an error, since another user may find the other one.
-//! * Everything else, including functions and operators, is found in `pg_catalog` only, whatever the search path says.
-//! * A connection gets these settings when it is opened. Where a pooler does not pass them on, each statement sets them
-//!   itself, with its arguments written into it. Then nothing depends on the session.
+//! * Tables are written with their schema. Where the address names none, it is looked up once, in the schemas
+//!   that the user's own search path names; two tables of that name are an error, since another user may find
+//!   the other one.
+//! * Everything else, including functions and operators, is found in `pg_catalog` only, whatever the search
+//!   path says.
+//! * A connection gets these settings when it is opened. Where a pooler does not pass them on, each statement
+//!   sets them itself, with its arguments written into it. Then nothing depends on the session.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,9 +17,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 use crate::dialect::error::misconfigured;
 use crate::sql::table::Table;
 
-/// The settings of a session of our own. Lockwell has its own time limits; setting them in each statement would cost more than
-/// most statements. `default_transaction_read_only` is not set: an administrator who sets it, for example before a switchover,
-/// wants no new grants. `synchronous_commit` is not set either: see `durable` in the statements.
+/// The settings of a session of our own. Lockwell has its own time limits; setting them in each statement
+/// would cost more than most statements. `default_transaction_read_only` is not set: an administrator who
+/// sets it, for example before a switchover, wants no new grants. `synchronous_commit` is not set either: see
+/// `durable` in the statements.
 const OURS: [(&str, &str); 8] = [
     ("search_path", "pg_catalog,pg_temp"),
     ("default_transaction_isolation", "read committed"),
@@ -37,7 +40,8 @@ pub(super) const FOR_ONE: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED
      SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '50ms'; \
      SET LOCAL row_security = off; ";
 
-/// Whether the session is ours, and whether another client has used it before. It also sets what not all versions have.
+/// Whether the session is ours, and whether another client has used it before. It also sets what not all
+/// versions have.
 const INSPECT: &str = "SELECT coalesce(current_setting('lockwell.session', true), '') = 'ours',
     EXISTS (SELECT 1 FROM pg_prepared_statements WHERE left(name, 7) = 'sqlx_s_'),
     CASE WHEN current_setting('lockwell.session', true) = 'ours'
@@ -50,7 +54,8 @@ const INSPECT: &str = "SELECT coalesce(current_setting('lockwell.session', true)
 pub(super) struct Session {
     plain: PgConnectOptions,
     ours: PgConnectOptions,
-    /// Whether sessions are shared with other clients, so that each statement must set everything. It never becomes false again.
+    /// Whether sessions are shared with other clients, so that each statement must set everything. It never
+    /// becomes false again.
     shared: AtomicBool,
 }
 

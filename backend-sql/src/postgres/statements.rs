@@ -8,7 +8,8 @@ use crate::words::SEVERAL;
 const FILES: [&str; 3] =
     [include_str!("statements.sql"), include_str!("groups.sql"), include_str!("tables.sql")];
 
-/// Stands for a head of a queue for which nothing is left to do: it waits in another process and was notified, or has to wait.
+/// Stands for a head of a queue for which nothing is left to do: it waits in another process and was
+/// notified, or has to wait.
 pub(super) const ELSEWHERE: i64 = -2;
 /// Stands for a head that the statement may not have seen.
 pub(super) const UNSEEN: i64 = -3;

@@ -1,7 +1,7 @@
 //! Files of named SQL.
 //!
-//! A file has sections: `-- name: NAME` before a statement, `-- part: NAME` before a piece that others use by its name in
-//! braces. Other comments are for the reader.
+//! A file has sections: `-- name: NAME` before a statement, `-- part: NAME` before a piece that others use by
+//! its name in braces. Other comments are for the reader.
 
 use crate::sql::table::{HeldSql, Sql, Table};
 
@@ -56,8 +56,8 @@ impl Library {
         }
     }
 
-    /// Checks that each part is used, and that nothing but the names of tables is left in the statements once `fill` has
-    /// seen them.
+    /// Checks that each part is used, and that nothing but the names of tables is left in the statements once
+    /// `fill` has seen them.
     #[cfg(test)]
     pub(crate) fn check(&self, fill: impl Fn(&str, &str) -> String) {
         for Section { is_part, name, text } in &self.0 {

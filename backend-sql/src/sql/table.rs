@@ -5,22 +5,23 @@ use std::fmt;
 use crate::words::Hold;
 use lockcore::{Error, ErrorKind, Result};
 
-/// The table of locks; the others have the same name with `_members` behind it, for the members of groups, and `_queue`, or
-/// `_waiters` and `_clients`, for those who wait.
+/// The table of locks; the others have the same name with `_members` behind it, for the members of groups,
+/// and `_queue`, or `_waiters` and `_clients`, for those who wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     name: String,
     /// The schema to write before the name; the name contains none then.
     schema: Option<String>,
-    /// The quote around identifiers, so that a name may be a reserved word. Empty for databases on which quotes would change
-    /// how capital letters are read.
+    /// The quote around identifiers, so that a name may be a reserved word. Empty for databases on which
+    /// quotes would change how capital letters are read.
     quote: &'static str,
 }
 
 impl Table {
     pub(crate) const DEFAULT: &'static str = "lockwell_locks";
 
-    /// The name is written into statements unchanged, so it must be a plain identifier, with or without a schema.
+    /// The name is written into statements unchanged, so it must be a plain identifier, with or without a
+    /// schema.
     pub(crate) fn new(name: &str) -> Result<Self> {
         let plain = |part: &str| {
             part.len() <= 48
@@ -69,7 +70,8 @@ impl Table {
         self.base().to_ascii_lowercase()
     }
 
-    /// The name of one of the tables in a statement. Names in addresses contain no quotes, so nothing has to be escaped.
+    /// The name of one of the tables in a statement. Names in addresses contain no quotes, so nothing has to
+    /// be escaped.
     fn with(&self, suffix: &str) -> String {
         let Self { name, schema, quote } = self;
         let schema = match (schema, name.split_once('.')) {
@@ -80,7 +82,8 @@ impl Table {
         format!("{before}{quote}{}{suffix}{quote}", self.base())
     }
 
-    /// Puts the names into a statement: `{locks}`, `{members}` and so on, and `{base}` (the first without its schema).
+    /// Puts the names into a statement: `{locks}`, `{members}` and so on, and `{base}` (the first without its
+    /// schema).
     pub(crate) fn fill(&self, sql: &str) -> String {
         sql.replace("{locks}", &self.with(""))
             .replace("{queue}", &self.with("_queue"))

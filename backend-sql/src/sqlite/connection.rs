@@ -68,8 +68,8 @@ impl Connection {
             let sqlite = match connect(&opening.connect).await {
                 Err(error) => {
                     idle::close_lost();
-                    // If the file existed before, it is probably being replaced at this moment. A new log does not match
-                    // removed memory.
+                    // If the file existed before, it is probably being replaced at this moment. A new log
+                    // does not match removed memory.
                     let is_known = opening.known.load(Ordering::Relaxed);
                     let is_between = is_known && (is_missing(&error) || Files::are_lost(&path));
                     if is_between {
@@ -114,8 +114,8 @@ impl Connection {
         &mut self.sqlite
     }
 
-    /// Runs a statement that writes, alone or in a transaction. A change of the mode is sent in the same message, since each
-    /// message to the thread of the connection costs as much as a short statement.
+    /// Runs a statement that writes, alone or in a transaction. A change of the mode is sent in the same
+    /// message, since each message to the thread of the connection costs as much as a short statement.
     pub(super) async fn write<'q, const SYNCED: bool>(
         &mut self,
         sql: &Write<SYNCED>,
@@ -133,8 +133,8 @@ impl Connection {
         Ok(done)
     }
 
-    /// Begins a transaction of several statements. It is a writer from its start, so it cannot fail later because of an old
-    /// snapshot.
+    /// Begins a transaction of several statements. It is a writer from its start, so it cannot fail later
+    /// because of an old snapshot.
     pub(super) async fn begin(&mut self, commits: Commits) -> sqlx::Result<&mut SqliteConnection> {
         let switches = self.switches_to(commits);
         let pragma = if switches { commits.pragma() } else { "" };
@@ -158,7 +158,8 @@ impl Connection {
         version(&mut self.sqlite).await
     }
 
-    /// Waits until the database may have changed: for a write to the log, or for `pause` where it cannot be watched.
+    /// Waits until the database may have changed: for a write to the log, or for `pause` where it cannot be
+    /// watched.
     pub(super) async fn pause(&mut self, pause: Duration) -> sqlx::Result<()> {
         match &mut self.watch {
             Watching::Yes(watch) if watch.works() => {
@@ -172,7 +173,8 @@ impl Connection {
             Watching::No => tokio::time::sleep(pause).await,
             Watching::NotYet => match Watch::on(self.files.log()) {
                 Ok(watch) => {
-                    // The name still leads to the log that this connection reads, so the watch is on the right file.
+                    // The name still leads to the log that this connection reads, so the watch is on the
+                    // right file.
                     self.check()?;
                     // Earlier writes cause no event, so the caller polls at once.
                     self.watch = Watching::Yes(Box::new(watch));
@@ -204,7 +206,8 @@ async fn connect(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnectio
     Ok(sqlite)
 }
 
-/// Checks the journal mode. Connecting asks for it, but SQLite does not fail if it is not possible: it answers with another.
+/// Checks the journal mode. Connecting asks for it, but SQLite does not fail if it is not possible: it
+/// answers with another.
 async fn check_mode(sqlite: &mut SqliteConnection) -> sqlx::Result<()> {
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(sqlite).await?;
     if mode.eq_ignore_ascii_case("wal") {
@@ -221,8 +224,8 @@ fn is_missing(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "14"))
 }
 
-/// Refuses a database without lock tables if they must not be created. Opening a database for locks switches it to a
-/// write-ahead log, and that must not happen to a file of another program, or to an empty one.
+/// Refuses a database without lock tables if they must not be created. Opening a database for locks switches
+/// it to a write-ahead log, and that must not happen to a file of another program, or to an empty one.
 pub(super) async fn refuse_without_tables(file: &Path, table: &Table) -> lockcore::Result<()> {
     let look = async {
         let options = SqliteConnectOptions::new().filename(file).create_if_missing(false).read_only(true);
@@ -261,7 +264,8 @@ mod tests {
         Opening { connect, any_filesystem: false, known: AtomicBool::new(false) }
     }
 
-    /// Locks of this kind have no shared memory, so there is no write-ahead log either, and SQLite does not say so.
+    /// Locks of this kind have no shared memory, so there is no write-ahead log either, and SQLite does not
+    /// say so.
     #[tokio::test]
     async fn without_a_write_ahead_log_the_file_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");

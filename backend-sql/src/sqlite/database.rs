@@ -40,8 +40,8 @@ impl Database for Sqlite {
     async fn connect(&self) -> sqlx::Result<Connection> {
         let is_first = !self.opening.known.load(Ordering::Relaxed);
         let mut conn = Connection::open(&self.opening).await?;
-        // The first connection reports what is wrong with the tables. A later one that finds none has a new file: one that
-        // replaced the old file, or that was created just now.
+        // The first connection reports what is wrong with the tables. A later one that finds none has a new
+        // file: one that replaced the old file, or that was created just now.
         if self.create && !is_first && self.check(&mut conn).await.is_err_and(|error| is_empty(&error)) {
             self.create(&mut conn).await?;
         }

@@ -1,21 +1,22 @@
 //! Checks that the files which a connection has opened still have their names.
 //!
-//! SQLite opens files by name once, and never looks at the names again. If the database file is removed or replaced, or
-//! one of the two files beside it, then other processes open the new files and get the locks at once, while an old
-//! connection goes on in files that nobody else can see.
+//! SQLite opens files by name once, and never looks at the names again. If the database file is removed or
+//! replaced, or one of the two files beside it, then other processes open the new files and get the locks at
+//! once, while an old connection goes on in files that nobody else can see.
 //!
-//! A file is known by device and inode. An inode that is open is not given to another file, so as long as the connection
-//! is open the comparison is exact. It is made *after* each statement, and before its answer is given to anybody. If the
-//! names lead to the opened files then, they did so when the statement was carried out (but for somebody who moves a file
-//! away and back meanwhile), so whoever had opened the names before was in the same files, and is excluded. A look before
-//! the statement would prove nothing about its effect. A replacement after the look is noticed by the next one, which is
-//! that of the renewal at the latest.
+//! A file is known by device and inode. An inode that is open is not given to another file, so as long as the
+//! connection is open the comparison is exact. It is made *after* each statement, and before its answer is
+//! given to anybody. If the names lead to the opened files then, they did so when the statement was carried
+//! out (but for somebody who moves a file away and back meanwhile), so whoever had opened the names before
+//! was in the same files, and is excluded. A look before the statement would prove nothing about its effect.
+//! A replacement after the look is noticed by the next one, which is that of the renewal at the latest.
 //!
-//! The three names are in one folder, as a rule, and no name in it changes without the folder's time of change. So as long as
-//! that is what it was, the folder alone is looked up. Each lookup costs as much as a tenth of a short statement.
+//! The three names are in one folder, as a rule, and no name in it changes without the folder's time of
+//! change. So as long as that is what it was, the folder alone is looked up. Each lookup costs as much as a
+//! tenth of a short statement.
 //!
-//! The files must not be opened to look at them: when a process closes any handle of a file, POSIX takes all its locks on
-//! that file away, those of SQLite as well.
+//! The files must not be opened to look at them: when a process closes any handle of a file, POSIX takes all
+//! its locks on that file away, those of SQLite as well.
 
 use std::cell::Cell;
 use std::io;
@@ -25,12 +26,12 @@ use std::time::{Duration, Instant};
 /// Device and inode. On systems without them, files that are open cannot be removed.
 type Id = Option<(u64, u64)>;
 
-/// Device, inode, and the time of the last change in seconds and nanoseconds. Nobody can set that time, as the
-/// time of modification can be set.
+/// Device, inode, and the time of the last change in seconds and nanoseconds. Nobody can set that time, as
+/// the time of modification can be set.
 type Stamp = (u64, u64, i64, i64);
 
-/// How long a stamp must be unchanged before it counts: the clock of a file system goes in steps of 1 to 10 ms, so a change
-/// in the same step leaves the same stamp.
+/// How long a stamp must be unchanged before it counts: the clock of a file system goes in steps of 1 to 10
+/// ms, so a change in the same step leaves the same stamp.
 const SETTLED: Duration = Duration::from_millis(50);
 /// How long an unchanged folder is enough to trust the files. A mount over a file does not change the folder.
 const TRUST: Duration = Duration::from_millis(200);
@@ -68,13 +69,13 @@ impl Files {
         id(path).ok()
     }
 
-    /// The files of a connection that has just been opened, and has read something. The database file was opened after
-    /// `before` was looked up, so if the name leads to the same file still, that is the one. `None`: it is not, or one of
-    /// the others is missing already.
+    /// The files of a connection that has just been opened, and has read something. The database file was
+    /// opened after `before` was looked up, so if the name leads to the same file still, that is the one.
+    /// `None`: it is not, or one of the others is missing already.
     ///
-    /// The log and the shared memory beside it are made by opening, so there is nothing to compare them with. One that is
-    /// removed and made anew between the opening and this look, less than a millisecond, is not noticed by the
-    /// comparison. On Linux [`has_lost`] notices it.
+    /// The log and the shared memory beside it are made by opening, so there is nothing to compare them with.
+    /// One that is removed and made anew between the opening and this look, less than a millisecond, is not
+    /// noticed by the comparison. On Linux [`has_lost`] notices it.
     pub(super) fn of(path: &Path, before: Option<Id>) -> Option<Self> {
         // SQLite follows symbolic links, and puts the other files beside the real one.
         let real = path.canonicalize().ok()?;
@@ -152,9 +153,9 @@ fn id(path: &Path) -> io::Result<Id> {
     std::fs::metadata(path).map(|_| None)
 }
 
-/// Whether this process has the shared memory or the log of this database open, and they have been removed. SQLite shares
-/// the memory among all connections of a process, so a new connection would get the removed one. Where the database
-/// file itself has been removed as well, they belong to that.
+/// Whether this process has the shared memory or the log of this database open, and they have been removed.
+/// SQLite shares the memory among all connections of a process, so a new connection would get the removed
+/// one. Where the database file itself has been removed as well, they belong to that.
 #[cfg(target_os = "linux")]
 fn has_lost(real: &Path) -> bool {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return false };

@@ -1,5 +1,6 @@
-//! Which file systems a database may be on. SQLite's locks and its shared memory need one kernel that has both: over a
-//! network, two hosts can consider themselves the holder of one lock, and each of them reads another clock.
+//! Which file systems a database may be on. SQLite's locks and its shared memory need one kernel that has
+//! both: over a network, two hosts can consider themselves the holder of one lock, and each of them reads
+//! another clock.
 
 use std::path::Path;
 
@@ -107,7 +108,8 @@ pub(super) fn is_in_memory(_: &Path) -> bool {
     false
 }
 
-/// Whether this user lacks a right to the file, or to its folder. SQLite has one error for that and for a missing folder.
+/// Whether this user lacks a right to the file, or to its folder. SQLite has one error for that and for a
+/// missing folder.
 ///
 /// The file is not opened: closing it again would end the locks that this process has on it.
 #[cfg(unix)]

@@ -1,7 +1,8 @@
 //! Refuses SQLite in a forked child whose parent had files open.
 //!
-//! SQLite notes for the whole process which file it has locked. A forked child inherits these notes, but not the locks, so
-//! it would take part in no exclusion: "How To Corrupt An SQLite Database File", section 2.6, forbids it.
+//! SQLite notes for the whole process which file it has locked. A forked child inherits these notes, but not
+//! the locks, so it would take part in no exclusion: "How To Corrupt An SQLite Database File", section 2.6,
+//! forbids it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -37,8 +37,8 @@ impl LockState {
 impl Sqlite {
     async fn take_one(&self, conn: &mut Connection, request: &TakeRequest) -> sqlx::Result<TryAcquire> {
         let claim = &request.claim;
-        // A lock that was found held lately is read first, unless the claim has been waiting for its turn. One statement is
-        // then enough to refuse it, and it does not block other writers.
+        // A lock that was found held lately is read first, unless the claim has been waiting for its turn.
+        // One statement is then enough to refuse it, and it does not block other writers.
         if request.ticket == NO_TICKET && self.hot.is_hot(claim.name()) {
             let state = self.lock_state(conn.get(), request).await?;
             if !state.is_mine && state.answer(request) != TryAcquire::Busy(None) {

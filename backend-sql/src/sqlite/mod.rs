@@ -39,9 +39,9 @@ pub type SqliteLock = SqlLock<Sqlite>;
 impl SqliteLock {
     /// Opens the file of this address, `sqlite://FILE`, and creates it if it is missing.
     ///
-    /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases, and `busy_timeout`: how long to wait
-    /// for another process that is writing. `any_filesystem=true` takes a file on a network file system, which is
-    /// otherwise refused.
+    /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases, and `busy_timeout`: how
+    /// long to wait for another process that is writing. `any_filesystem=true` takes a file on a network file
+    /// system, which is otherwise refused.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
@@ -66,8 +66,8 @@ impl SqliteLock {
             return Err(invalid(complaint));
         }
         let table = plain_table(&options.table)?;
-        // The name must mean the same file when it is opened again, wherever the process has gone meanwhile. It does not
-        // begin with "file:" either, which SQLite takes for an address.
+        // The name must mean the same file when it is opened again, wherever the process has gone meanwhile.
+        // It does not begin with "file:" either, which SQLite takes for an address.
         let file = absolute(file)
             .map_err(|error| invalid("the path of the file is not usable").with_source(error))?;
         if !options.create {

@@ -40,8 +40,8 @@ pub(super) fn invalid(complaint: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, complaint).on_backend("sqlite")
 }
 
-/// The table without its schema, quoted, since its name may be a word of SQL. A temporary table would be another one for
-/// each connection.
+/// The table without its schema, quoted, since its name may be a word of SQL. A temporary table would be
+/// another one for each connection.
 pub(super) fn plain_table(table: &Table) -> Result<Table> {
     let whole = table.to_string();
     let schema = whole.strip_suffix(table.base()).unwrap_or_default();

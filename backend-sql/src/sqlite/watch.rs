@@ -1,13 +1,14 @@
 //! Notices at once that another process has written to the database.
 //!
-//! Each commit writes to the log, and the operating system reports it. The event comes before the commit is visible:
-//! `PRAGMA data_version` changes last, after an fsync if there is one. So the version is read repeatedly after each event, at
-//! short intervals first, then at longer ones.
+//! Each commit writes to the log, and the operating system reports it. The event comes before the commit is
+//! visible: `PRAGMA data_version` changes last, after an fsync if there is one. So the version is read
+//! repeatedly after each event, at short intervals first, then at longer ones.
 //!
-//! The watch is on the file, not on its name. While a connection is open, SQLite neither removes the log nor makes it
-//! anew: a checkpoint overwrites it in place or cuts it off, and only the last connection to close removes it. If somebody
-//! else removes it, [`Connection::check`](super::connection::Connection::check) notices, and a new connection gets a new watch.
-//! Even if the watch fails, the database is polled every tenth of a second.
+//! The watch is on the file, not on its name. While a connection is open, SQLite neither removes the log nor
+//! makes it anew: a checkpoint overwrites it in place or cuts it off, and only the last connection to close
+//! removes it. If somebody else removes it, [`Connection::check`](super::connection::Connection::check)
+//! notices, and a new connection gets a new watch. Even if the watch fails, the database is polled every
+//! tenth of a second.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// How long the version is read without a pause after an event.
 const SPIN: Duration = Duration::from_micros(300);
-/// The shortest average time between two polls, when others write all the time and the polls find nothing. A few polls may
-/// come closer together.
+/// The shortest average time between two polls, when others write all the time and the polls find nothing. A
+/// few polls may come closer together.
 const MIN_INTERVAL: Duration = Duration::from_micros(500);
 const BURST: u32 = 20;
 

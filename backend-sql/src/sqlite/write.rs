@@ -10,17 +10,19 @@ use crate::sql::table::{Sql, Table};
 
 /// When a commit is on the disk. In both modes it survives the death of the process.
 ///
-/// `Synced` (`synchronous=FULL`): before anybody sees it, or has an answer. So whatever a grant or a renewal says survives a
-/// crash of the host. `Written` (`NORMAL`): with the next commit that is synced, or with the next checkpoint. A release,
-/// a place in the queue and a purge need no more: one that is forgotten lets a lease, a place or a row run out.
+/// `Synced` (`synchronous=FULL`): before anybody sees it, or has an answer. So whatever a grant or a renewal
+/// says survives a crash of the host. `Written` (`NORMAL`): with the next commit that is synced, or with the
+/// next checkpoint. A release, a place in the queue and a purge need no more: one that is forgotten lets a
+/// lease, a place or a row run out.
 ///
-/// A synced commit cannot be lost for the sake of one before it that is only written, although the checksum of each frame
-/// in the log covers all frames before it: they are in the same file, and an fsync syncs all of the file that was written
-/// before, by this connection or another, in this process or another. So the frames that were only written are a tail
-/// behind the last synced commit, and a crash cuts from that tail. Frames in it may be torn or missing; the checksums end the log
-/// at the first of them, at a commit. When the log begins anew, all of it has been moved into the database file before, in
-/// both modes: a checkpoint syncs the log, writes and syncs the database, and only then is the new header written, and
-/// synced by itself. If that header is torn, there is no log, and the database has everything. (With `OFF` none of this is so.)
+/// A synced commit cannot be lost for the sake of one before it that is only written, although the checksum
+/// of each frame in the log covers all frames before it: they are in the same file, and an fsync syncs all of
+/// the file that was written before, by this connection or another, in this process or another. So the frames
+/// that were only written are a tail behind the last synced commit, and a crash cuts from that tail. Frames
+/// in it may be torn or missing; the checksums end the log at the first of them, at a commit. When the log
+/// begins anew, all of it has been moved into the database file before, in both modes: a checkpoint syncs the
+/// log, writes and syncs the database, and only then is the new header written, and synced by itself. If that
+/// header is torn, there is no log, and the database has everything. (With `OFF` none of this is so.)
 ///
 /// No transaction mixes the two, and a transaction with any grant or renewal in it is synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +81,10 @@ pub(super) struct Done {
 
 /// Runs a query up to the end of its `statements`-th statement.
 ///
-/// It does not stop at the first row, which comes before the commit. SQLite moves its log into the database file only after a
-/// statement that runs to its end; otherwise the log grows without bound, and each commit gets slower. It does not wait for the
-/// end of the query either: that is one more message of the connection's thread, and receiving a message costs as much as the
-/// statement.
+/// It does not stop at the first row, which comes before the commit. SQLite moves its log into the database
+/// file only after a statement that runs to its end; otherwise the log grows without bound, and each commit
+/// gets slower. It does not wait for the end of the query either: that is one more message of the
+/// connection's thread, and receiving a message costs as much as the statement.
 pub(super) async fn run(
     conn: &mut SqliteConnection,
     query: Query<'_, sqlx::Sqlite, SqliteArguments>,

@@ -110,7 +110,8 @@ async fn a_grant_by_a_release_survives() {
     }
 }
 
-/// Waiters lose their places, and enter again; holders hold; a release that is forgotten costs no more than the lease.
+/// Waiters lose their places, and enter again; holders hold; a release that is forgotten costs no more than
+/// the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_go_on() {
     let Some((server, url)) = careless().await else { return };

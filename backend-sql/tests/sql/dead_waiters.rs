@@ -39,7 +39,8 @@ fn fill(kind: Kind) -> String {
     }
 }
 
-/// They go within seconds while anybody waits for any lock, although nothing is ever purged. Those of the living stay.
+/// They go within seconds while anybody waits for any lock, although nothing is ever purged. Those of the
+/// living stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn they_go_within_seconds() {
     for kind in ALL {

@@ -23,8 +23,9 @@ async fn a_lock_that_was_lost_is_not_called_released() {
         let released = far.release(&ours).await.expect("an answer");
         assert!(matches!(released, Released::Released | Released::InDoubt), "{kind:?}: {released:?}");
         assert!(proxy.dropped_replies() > 0, "{kind:?}");
-        // Lost before: the lease ends, another takes it, and the first answer to the release does not come. The proxy may
-        // hold back another answer in its place, such as one to a background connection: then the next round shows it.
+        // Lost before: the lease ends, another takes it, and the first answer to the release does not come.
+        // The proxy may hold back another answer in its place, such as one to a background connection: then
+        // the next round shows it.
         let theirs = client(kind, &url).await;
         let mut in_doubt = false;
         for round in 0..10 {
@@ -66,8 +67,8 @@ async fn a_guard_whose_lease_has_ended_says_lost() {
     }
 }
 
-/// On PostgreSQL the readers that wait are notified by a statement of its own, after the release. It fails here: others keep
-/// a table locked for longer than our sessions wait. The release is done all the same.
+/// On PostgreSQL the readers that wait are notified by a statement of its own, after the release. It fails
+/// here: others keep a table locked for longer than our sessions wait. The release is done all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_is_done_though_nobody_could_be_notified() {
     let kind = Kind::Postgres;

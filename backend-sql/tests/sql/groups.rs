@@ -136,7 +136,8 @@ async fn blocks_of_tokens_do_not_overlap() {
     }
 }
 
-/// Asked again after a lost answer, a member has the same token, and its lease begins anew as its validity does.
+/// Asked again after a lost answer, a member has the same token, and its lease begins anew as its validity
+/// does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_asks_again_stays_one_member() {
     for kind in ALL {
@@ -166,8 +167,8 @@ async fn a_claim_that_asks_again_stays_one_member() {
     }
 }
 
-/// A name that somebody has waited for: the claim asks together with a place in the queue. A member that asks so again gets no
-/// place, which nothing would delete, and behind which all others would wait.
+/// A name that somebody has waited for: the claim asks together with a place in the queue. A member that asks
+/// so again gets no place, which nothing would delete, and behind which all others would wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_asks_again_stands_in_nobodys_way() {
     for kind in ALL {

@@ -25,7 +25,8 @@ async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
     }
 }
 
-/// From the beginning of the release until the other has the lock: there with the release, and back with the notification.
+/// From the beginning of the release until the other has the lock: there with the release, and back with the
+/// notification.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_takes_one_round_trip() {
     let (Some((near, one)), Some((far, two))) = (far("far").await, far("far").await) else { return };

@@ -1,5 +1,5 @@
-//! Many locks that were contended a moment ago and are free now. Their claims enter the queues first and ask then, and together
-//! they take few round trips.
+//! Many locks that were contended a moment ago and are free now. Their claims enter the queues first and ask
+//! then, and together they take few round trips.
 
 use std::time::Duration;
 

@@ -67,7 +67,8 @@ async fn live(locks: Locks, seed: u64, room: Arc<Room>, end: Instant) -> u64 {
     held
 }
 
-/// One that is killed, while it holds the lock or waits for it. Its runtime stops without a word to the server.
+/// One that is killed, while it holds the lock or waits for it. Its runtime stops without a word to the
+/// server.
 fn kill(kind: Kind, url: &str, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mode = modes()[random.random_range(0..4)];

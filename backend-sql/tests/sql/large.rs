@@ -65,7 +65,8 @@ async fn pass(one: &Locks, two: &Locks, name: &str) {
     waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
 }
 
-/// What the tests of this file count: requests of each kind, so often that their plans are the ones that the server keeps.
+/// What the tests of this file count: requests of each kind, so often that their plans are the ones that the
+/// server keeps.
 async fn use_all(kind: Kind, url: &str) {
     let lock = backend(kind, url).await.expect("connects");
     for turn in 0..TIMES {
@@ -177,7 +178,8 @@ async fn nothing_scans_a_large_table_of_mariadb() {
     assert!(purged < u64::from(IDLE + OTHERS * 4), "{purged} rows read by the purge");
 }
 
-/// What a hand-over leaves behind: versions of rows that are in the page of the row, so that the next use of the page removes them.
+/// What a hand-over leaves behind: versions of rows that are in the page of the row, so that the next use of
+/// the page removes them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_leaves_few_versions_of_rows() {
     const PASSES: u64 = 200;

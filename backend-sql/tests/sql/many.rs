@@ -31,7 +31,8 @@ async fn hold_many(kind: Kind) {
     let (renewals, calls) = (stats.renewals - start.renewals, stats.renewal_calls - start.renewal_calls);
     println!("{kind:?}: {renewals} renewals in {calls} calls");
     assert!(renewals >= LOCKS as u64, "every lease was renewed: {stats:?}");
-    // A batch has up to 500. How full it is depends on how many locks fall due together, thus on the speed of the machine.
+    // A batch has up to 500. How full it is depends on how many locks fall due together, thus on the speed of
+    // the machine.
     assert!(renewals / calls >= 100, "{renewals} renewals took {calls} calls");
     assert!(each < 1024, "a held lock costs {each} bytes");
     while !guards.is_empty() {

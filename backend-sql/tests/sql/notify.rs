@@ -9,8 +9,9 @@ use crate::servers::{Kind, backend, claim, client, missing, options, postgres, s
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// Transactions that notify commit one after the other, for the whole server. A hand-over waits for the disk or for a replica,
-/// and others must be able to notify meanwhile. Here it waits for a replica that does not exist, until that is not asked for.
+/// Transactions that notify commit one after the other, for the whole server. A hand-over waits for the disk
+/// or for a replica, and others must be able to notify meanwhile. Here it waits for a replica that does not
+/// exist, until that is not asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_that_waits_for_its_commit_holds_up_no_notification() {
     if missing(Postgres::installed()) {

@@ -19,7 +19,8 @@ async fn a_waiter_that_got_its_lock_gives_its_place_up() {
             }
             guard.release().await.expect("held");
             let guard = waiting.await.expect("no panic").expect("its turn comes");
-            // The release does it, on SQLite another statement at once. On MySQL its row stays as the message to it.
+            // The release does it, on SQLite another statement at once. On MySQL its row stays as the message
+            // to it.
             let places = match kind {
                 Kind::MariaDb => waiters(kind, "places") + " WHERE granted IS NULL",
                 _ => waiters(kind, "places"),

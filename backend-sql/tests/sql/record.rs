@@ -26,7 +26,8 @@ impl Op {
     }
 }
 
-/// Runs the process, and answers with all that it did to `file`, its log and its marks. `None`: this cannot be tested here.
+/// Runs the process, and answers with all that it did to `file`, its log and its marks. `None`: this cannot
+/// be tested here.
 pub(crate) async fn record(file: &str, process: impl FnOnce() -> Command) -> Option<Vec<Op>> {
     let folder = tempfile::tempdir().expect("a folder");
     let (library, to) = (folder.path().join("record.so"), folder.path().join("record"));

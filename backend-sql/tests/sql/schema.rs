@@ -51,7 +51,8 @@ async fn the_queue_is_unlogged_and_nothing_else() {
     assert_eq!(found.trim(), "queued p, queued_clients u, queued_members p, queued_waiters u");
 }
 
-/// Somebody changes a table and does not end: connecting stops waiting before all others wait for that, and says so.
+/// Somebody changes a table and does not end: connecting stops waiting before all others wait for that, and
+/// says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connecting_does_not_wait_for_long() {
     let (kind, table) = (Kind::Postgres, "changed");

@@ -8,7 +8,8 @@ use testbed::{MariaDb, Postgres};
 
 use crate::servers::{Kind, client, missing, options};
 
-/// A folder for a socket, which the user of any server may write to. Its path is short, as that of a socket must be.
+/// A folder for a socket, which the user of any server may write to. Its path is short, as that of a socket
+/// must be.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir_in("/tmp").expect("a folder");
     set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("our folder");

@@ -171,8 +171,8 @@ async fn a_log_that_is_removed_is_noticed() {
     }
 }
 
-/// SQLite shares the memory among all connections of a process, so an idle one that has the removed file keeps the others
-/// from the new one. It is looked at when they fail.
+/// SQLite shares the memory among all connections of a process, so an idle one that has the removed file
+/// keeps the others from the new one. It is looked at when they fail.
 #[tokio::test]
 async fn idle_connections_do_not_keep_a_removed_log() {
     let (url, path) = new_file().await;
@@ -231,7 +231,8 @@ async fn a_missing_folder_is_an_error_at_once() {
     assert_eq!(one.kind(), ErrorKind::Misconfigured, "{one:#}");
 }
 
-/// A purge commits small portions, so that others can write between them: one that fails late has deleted what came before.
+/// A purge commits small portions, so that others can write between them: one that fails late has deleted
+/// what came before.
 #[tokio::test]
 async fn a_purge_goes_in_portions() {
     let (url, path) = new_file().await;

@@ -1,6 +1,7 @@
-//! What a power cut leaves of an SQLite file. A process that is killed loses nothing, so that would show nothing: here all
-//! writes of a process are recorded, and files are made of them as a disk may have them at any moment. What was written
-//! after the last fsync of a file is there or not, in any order, and the last sectors may be torn.
+//! What a power cut leaves of an SQLite file. A process that is killed loses nothing, so that would show
+//! nothing: here all writes of a process are recorded, and files are made of them as a disk may have them at
+//! any moment. What was written after the last fsync of a file is there or not, in any order, and the last
+//! sectors may be torn.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -126,7 +127,8 @@ async fn renew(one: &std::sync::Arc<dyn lockcore::DistributedLock>, grants: &[&G
     }
 }
 
-/// What must be there: by name and owner, the token, the earliest end of the lease, and the mode; and the highest token of each name.
+/// What must be there: by name and owner, the token, the earliest end of the lease, and the mode; and the
+/// highest token of each name.
 #[derive(Default)]
 struct Promises {
     held: HashMap<(String, String), (i64, i64, i64)>,
@@ -197,7 +199,8 @@ impl Disk<'_> {
         files
     }
 
-    /// The ways in which a cut may end, for this many pending writes: all of them for a few, and a choice for many.
+    /// The ways in which a cut may end, for this many pending writes: all of them for a few, and a choice for
+    /// many.
     fn endings(&self) -> Vec<Vec<WriteOutcome>> {
         let count = self.pending.len();
         let mut endings = vec![vec![WriteOutcome::Lost; count], vec![WriteOutcome::There; count]];

@@ -1,5 +1,6 @@
-//! How fast a lock goes from process to process in an SQLite file, and what it costs to wait. Measurements, to be run by
-//! hand: `cargo test -p lockwell-sql --all-features --test sql -- --ignored --nocapture sqlite_push`.
+//! How fast a lock goes from process to process in an SQLite file, and what it costs to wait. Measurements,
+//! to be run by hand: `cargo test -p lockwell-sql --all-features --test sql -- --ignored --nocapture
+//! sqlite_push`.
 
 use crate::servers::{Kind, client, url};
 use crate::sqlite_child::ask;

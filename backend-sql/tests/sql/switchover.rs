@@ -26,7 +26,8 @@ fn unless_missing(started: Result<Postgres, testbed::Error>) -> Option<Postgres>
     }
 }
 
-/// The client connects to the old primary, which is a replica by then, before the address leads to the new one.
+/// The client connects to the old primary, which is a replica by then, before the address leads to the new
+/// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn to_a_replica_of_postgres() {
     if missing(Postgres::installed()) {

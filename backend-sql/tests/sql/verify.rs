@@ -16,8 +16,8 @@ async fn stolen(locks: &Locks, thief: &Locks, name: &str) -> (LockGuard, LockGua
     (guard, thief.lock(name).await.expect("a freed lock"))
 }
 
-/// While a transaction has verified a lock, it does not change hands, even when its lease has ended; and other locks are
-/// not held up for long. Returns the longest time that another lock took.
+/// While a transaction has verified a lock, it does not change hands, even when its lease has ended; and
+/// other locks are not held up for long. Returns the longest time that another lock took.
 async fn others_go_on(locks: &Locks, other: &Locks, name: &str, until: Instant) -> Duration {
     let mut longest = Duration::ZERO;
     while Instant::now() < until {
@@ -79,8 +79,8 @@ verify_test!(on_postgres, Kind::Postgres, PgConnection, PostgresVerify, Duration
 verify_test!(on_mariadb, Kind::MariaDb, MySqlConnection, MySqlVerify, Duration::from_secs(1));
 verify_test!(on_sqlite, Kind::Sqlite, SqliteConnection, SqliteVerify, Duration::from_secs(1));
 
-/// While a transaction has verified a reader, no writer gets in, even when the reader's lease has ended; other readers
-/// come, go and stay meanwhile. The same for permits.
+/// While a transaction has verified a reader, no writer gets in, even when the reader's lease has ended;
+/// other readers come, go and stay meanwhile. The same for permits.
 async fn others_come_and_go(locks: &Locks, other: &Locks, until: Instant) {
     while Instant::now() < until {
         for client in [locks, other] {
@@ -147,7 +147,8 @@ macro_rules! verify_members_test {
             assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
             transaction.rollback().await.expect("rolled back");
 
-            // What was a writer's is verified as the reader's that it is now; a block of tokens by its last one.
+            // What was a writer's is verified as the reader's that it is now; a block of tokens by its last
+            // one.
             let reader = writer.downgrade().await.expect("held");
             let mine = claim("blocks", Mode::Exclusive, Duration::from_secs(20)).reserving(THREE);
             let block = backend.acquire(&mine).await.expect("an answer").expect("a free lock");
@@ -168,7 +169,8 @@ verify_members_test!(members_on_postgres, Kind::Postgres, PgConnection, Postgres
 verify_members_test!(members_on_mariadb, Kind::MariaDb, MySqlConnection, MySqlVerify);
 verify_members_test!(members_on_sqlite, Kind::Sqlite, SqliteConnection, SqliteVerify);
 
-/// A transaction with a snapshot from before a renewal cannot lock the row: it is told to begin again, and then it can.
+/// A transaction with a snapshot from before a renewal cannot lock the row: it is told to begin again, and
+/// then it can.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_meets_a_repeatable_read() {
     let Some(url) = url(Kind::Postgres, "repeated").await else { return };

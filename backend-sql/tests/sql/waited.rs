@@ -20,8 +20,9 @@ async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
     }
 }
 
-/// A process that was stopped for longer than its heartbeat lasts goes on waiting: releases hand the lock to it, and newcomers do
-/// not get it first for ever. Here its heartbeat is made old between two of them, and others use the lock at that moment.
+/// A process that was stopped for longer than its heartbeat lasts goes on waiting: releases hand the lock to
+/// it, and newcomers do not get it first for ever. Here its heartbeat is made old between two of them, and
+/// others use the lock at that moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_was_stopped_is_found_again() {
     for kind in [Kind::Postgres, Kind::MariaDb] {
@@ -95,8 +96,8 @@ async fn a_group_clears_the_mark() {
     );
 }
 
-/// The first waiter leaves while a release waits for the lock's row: the next one is notified, and the release does not notify
-/// the one that has left. The waiters are rows of clients that this test plays.
+/// The first waiter leaves while a release waits for the lock's row: the next one is notified, and the
+/// release does not notify the one that has left. The waiters are rows of clients that this test plays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_has_just_left_is_not_notified() {
     let Some(url) = url(Kind::Postgres, "leaving").await else { return };

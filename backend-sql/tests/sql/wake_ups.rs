@@ -1,6 +1,7 @@
 //! Waiters on PostgreSQL are woken soon, whatever lies between them and the server.
 //!
-//! A waiter that nobody wakes looks again 1.3 s after its last look, so a hand-over that takes far less was announced.
+//! A waiter that nobody wakes looks again 1.3 s after its last look, so a hand-over that takes far less was
+//! announced.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -107,7 +108,8 @@ async fn over_a_connection_that_hung_while_it_was_made() {
     assert!(took < SOON, "{took:?}");
 }
 
-/// Who cannot subscribe waits for that once, and not before each request: others would come before it in the queue.
+/// Who cannot subscribe waits for that once, and not before each request: others would come before it in the
+/// queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_without_a_subscription_enters_the_queue() {
     let Some(server) = postgres().await else { return };

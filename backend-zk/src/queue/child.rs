@@ -1,4 +1,5 @@
-//! The names and the data of the nodes in a lock's queue: nodes of lockwell, Curator, kazoo and other programs.
+//! The names and the data of the nodes in a lock's queue: nodes of lockwell, Curator, kazoo and other
+//! programs.
 
 use std::time::Duration;
 
@@ -70,8 +71,8 @@ pub(crate) fn prefix(owner: OwnerId, kind: Kind, form: Form) -> String {
         (Kind::Exclusive, Form::Mutex) => format!("_c_{owner}-lock-"),
         (Kind::Exclusive, Form::Writer) => format!("_c_{owner}-__WRIT__"),
         (Kind::Shared, _) => format!("_c_{owner}-__READ__"),
-        // Only lockwell has this form. The names of Curator's semaphore have no limit, so a clash could not be
-        // detected.
+        // Only lockwell has this form. The names of Curator's semaphore have no limit, so a clash could not
+        // be detected.
         (Kind::Permit(limit), _) => format!("_c_{owner}-permit-{limit}-"),
     }
 }
@@ -101,8 +102,8 @@ fn split_sequence(name: &str) -> Option<(&str, i64)> {
         return None;
     }
     let mut sequence: i64 = digits.parse().ok()?;
-    // After an overflow the server writes a minus sign. Every form ends in `-` or `_`, so a `-` before the digits is a
-    // minus sign only if there are two.
+    // After an overflow the server writes a minus sign. Every form ends in `-` or `_`, so a `-` before the
+    // digits is a minus sign only if there are two.
     if let Some(shorter) = head.strip_suffix('-').filter(|shorter| shorter.ends_with(['-', '_'])) {
         (head, sequence) = (shorter, -sequence);
     }
@@ -120,8 +121,8 @@ fn kind_of(head: &str) -> Option<Kind> {
     limit.parse().ok().filter(|&limit| limit > 0).map(Kind::Permit)
 }
 
-/// The data of a node: a human-readable label, and after a line break the lease and the state of the claim. Labels have
-/// no line breaks. Other programs can write any data; its first line counts as a label.
+/// The data of a node: a human-readable label, and after a line break the lease and the state of the claim.
+/// Labels have no line breaks. Other programs can write any data; its first line counts as a label.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Data {
     pub(crate) label: String,

@@ -12,15 +12,17 @@ use crate::queue::release::release;
 use crate::queue::stop::Stop;
 use crate::queue::waiter::Waiter;
 
-/// The server's counter is a signed 32-bit number. An overflow would destroy the order of the queue, so claims are refused a million
-/// numbers earlier. That leaves time for the queue to become empty, which starts the numbers again.
+/// The server's counter is a signed 32-bit number. An overflow would destroy the order of the queue, so
+/// claims are refused a million numbers earlier. That leaves time for the queue to become empty, which starts
+/// the numbers again.
 const LAST_SEQUENCE: i64 = (1 << 31) - 1_000_000;
 
 impl Waiter<'_> {
     /// The queue.
     ///
-    /// A server never shows a session an older state than before. If the create of a node has been answered, the list has all nodes before
-    /// it. It may still have a deleted node; the watch on that node fires as soon as the server learns of the deletion.
+    /// A server never shows a session an older state than before. If the create of a node has been answered,
+    /// the list has all nodes before it. It may still have a deleted node; the watch on that node fires as
+    /// soon as the server learns of the deletion.
     pub(crate) async fn list(&self) -> Result<Vec<Child>, Stop> {
         let names = self.ask(self.session.client.list_children(&self.folder)).await?;
         Ok(Child::queue(names.unwrap_or_default()))
@@ -28,8 +30,9 @@ impl Waiter<'_> {
 
     /// Creates the node, and lists the queue.
     ///
-    /// The requests of a session are executed in order, so all are sent before the first answer. The folder is created with the node only
-    /// if it is known to be missing: a request for it each time would be an unnecessary write.
+    /// The requests of a session are executed in order, so all are sent before the first answer. The folder
+    /// is created with the node only if it is known to be missing: a request for it each time would be an
+    /// unnecessary write.
     pub(crate) async fn enter(&mut self) -> Result<Arc<Node>, Stop> {
         if self.in_doubt
             && let Some(node) = self.find().await?
@@ -59,8 +62,8 @@ impl Waiter<'_> {
                 session.wrote(sent);
                 self.inner.clock.saw(stat.ctime, sent);
                 let node = self.settle(format!("{head}{sequence}"), sequence.into_i64(), stat.czxid).await?;
-                // The list request was sent after the create on the same session, so it has all nodes before ours. If it failed, it is
-                // repeated.
+                // The list request was sent after the create on the same session, so it has all nodes before
+                // ours. If it failed, it is repeated.
                 self.listed = listed.ok().map(Child::queue);
                 self.waited = self.listed.is_none();
                 return Ok(node);
@@ -72,8 +75,8 @@ impl Waiter<'_> {
         }
     }
 
-    /// The node could not be created because its folder is missing, although a request for the folder was sent just before. Returns the
-    /// reason, or creates the base path if that is missing.
+    /// The node could not be created because its folder is missing, although a request for the folder was
+    /// sent just before. Returns the reason, or creates the base path if that is missing.
     async fn folder_made(&self, error: Option<zk::Error>) -> Result<(), Stop> {
         let options = &self.inner.options;
         match error {
@@ -93,8 +96,8 @@ impl Waiter<'_> {
 
     /// After a lost answer: looks for the node.
     ///
-    /// The list comes after all requests that the leader had accepted from the old connection; it refuses the others, since the session has
-    /// moved. So a node that does not exist now will not be created later.
+    /// The list comes after all requests that the leader had accepted from the old connection; it refuses the
+    /// others, since the session has moved. So a node that does not exist now will not be created later.
     async fn find(&mut self) -> Result<Option<Arc<Node>>, Stop> {
         let client = &self.session.client;
         let names = self.ask(self.session.list_now(&self.folder)).await?.unwrap_or_default();

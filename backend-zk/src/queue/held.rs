@@ -22,13 +22,14 @@ fn of_another_client() -> Error {
 
 /// Proves that grants are still valid.
 ///
-/// One heartbeat of a session proves all of its grants. It also makes the server apply all earlier changes, so their
-/// events arrive before its answer: if no event about a watched node has arrived by then, the node exists. Only nodes
-/// without a watch are requested by name. A session sends heartbeats all the time, and the last one proves each grant
-/// that was proven by an older one. Then no request is needed, however many locks there are.
+/// One heartbeat of a session proves all of its grants. It also makes the server apply all earlier changes,
+/// so their events arrive before its answer: if no event about a watched node has arrived by then, the node
+/// exists. Only nodes without a watch are requested by name. A session sends heartbeats all the time, and the
+/// last one proves each grant that was proven by an older one. Then no request is needed, however many locks
+/// there are.
 ///
-/// This waits for all sessions at the same time. It does not wait until `until` for a silent session: the answers for
-/// the other sessions would be so late that their locks would be in doubt, too.
+/// This waits for all sessions at the same time. It does not wait until `until` for a silent session: the
+/// answers for the other sessions would be so late that their locks would be in doubt, too.
 pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -> Vec<Renewal> {
     // The last answered heartbeat of each session.
     let mut recent: HashMap<i64, Option<Moment>> = HashMap::new();
@@ -41,8 +42,8 @@ pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -
         let silent = |sent| now.since(sent) > session.timeout() / 4;
         if several && recent[&session.id()].is_none_or(silent) { soon } else { until }
     };
-    // A grant that is newer than the last heartbeat needs a new one; the other grants do not wait for it. All new
-    // heartbeats are sent before the wait for the first answer.
+    // A grant that is newer than the last heartbeat needs a new one; the other grants do not wait for it. All
+    // new heartbeats are sent before the wait for the first answer.
     let mut signs = HashMap::new();
     let served: Vec<_> = grants
         .iter()
@@ -112,8 +113,8 @@ fn is_end(event: &zk::WatchedEvent) -> bool {
 
 /// Resolves when the server reports that the node is gone.
 ///
-/// If no watch was set while the claim waited, it is set only after some time, so that locks which are held for a short
-/// time do not need it.
+/// If no watch was set while the claim waited, it is set only after some time, so that locks which are held
+/// for a short time do not need it.
 pub(crate) async fn gone(node: &Node) {
     let pause = (node.session.timeout() / 8).min(Duration::from_millis(250));
     loop {
@@ -135,10 +136,11 @@ pub(crate) async fn gone(node: &Node) {
 
 /// Turns a writer into a reader.
 ///
-/// The node stays, and with it the token, the session and the place in the queue. Only its data change. A writer that
-/// holds the lock is the first in the queue. So if the last writer before a reader has become a reader, no other writer
-/// is before that reader, and it holds the lock, too. A writer waits for all nodes before it, as usual. Clients of
-/// other libraries do not know the meaning of the data, so they wait longer than necessary.
+/// The node stays, and with it the token, the session and the place in the queue. Only its data change. A
+/// writer that holds the lock is the first in the queue. So if the last writer before a reader has become a
+/// reader, no other writer is before that reader, and it holds the lock, too. A writer waits for all nodes
+/// before it, as usual. Clients of other libraries do not know the meaning of the data, so they wait longer
+/// than necessary.
 ///
 /// The downgrade is idempotent, so it is repeated until there is an answer.
 pub(crate) async fn downgrade(inner: &Inner, grant: &Grant) -> Result<Grant> {

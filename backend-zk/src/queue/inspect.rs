@@ -43,8 +43,8 @@ async fn list(session: &Session, path: &str) -> Result<Vec<Child>> {
     }
 }
 
-/// How many of the first nodes hold the lock, if the first node is a writer that has become a reader according to its
-/// data.
+/// How many of the first nodes hold the lock, if the first node is a writer that has become a reader
+/// according to its data.
 fn may_hold(queue: &[Child]) -> usize {
     match queue.split_first() {
         Some((first, rest)) if first.kind == Kind::Exclusive => {
@@ -83,7 +83,8 @@ async fn read(
             (mode, holding, joined) = (Mode::Shared, may_hold(queue), true);
         }
         entries.push(Some(QueueEntry {
-            // Readers of other libraries do not hold the lock yet: they wait for the end of the former writer's node.
+            // Readers of other libraries do not hold the lock yet: they wait for the end of the former
+            // writer's node.
             holds: at < holding && (!joined || ttl.is_some()),
             czxid: FencingToken::new(stat.czxid.cast_unsigned()),
             label,
@@ -125,8 +126,8 @@ pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus>
         let found = entries.into_iter().flatten().filter(|entry| entry.holds).map(|entry| {
             // The heartbeats of a live process renew the session, so the whole lease is always left.
             let left = entry.ttl.unwrap_or_else(|| session.timeout());
-            // It includes the time in the queue: recording the moment of the grant would need a request for each
-            // hand-over.
+            // It includes the time in the queue: recording the moment of the grant would need a request for
+            // each hand-over.
             Holder::new(entry.czxid, entry.label, entry.mode, left).held_for(entry.waited)
         });
         return Ok(LockStatus::new(name.clone(), found.collect(), waiting).longest_wait(longest_wait));
@@ -160,7 +161,8 @@ async fn delete(session: &Session, path: String) -> Result<(), zk::Error> {
     until_served(|| session.client.delete(&path, None)).await
 }
 
-/// Learns the server's time, if it is not known. The server writes it into each new node, and reports it nowhere else.
+/// Learns the server's time, if it is not known. The server writes it into each new node, and reports it
+/// nowhere else.
 ///
 /// `false`: the client may not create nodes. It is not known then how long locks have been held.
 pub(crate) async fn learn_time(inner: &Inner, session: &Session) -> Result<bool> {

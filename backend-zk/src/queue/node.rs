@@ -126,8 +126,8 @@ impl Node {
 
     /// Keeps a watch that has been set on the node.
     ///
-    /// The watch belongs to the node and not to a waiting task: dropping a watch costs a request, and the deletion of
-    /// the node ends it without one.
+    /// The watch belongs to the node and not to a waiting task: dropping a watch costs a request, and the
+    /// deletion of the node ends it without one.
     pub(crate) fn watched_by(&self, watcher: zk::OneshotWatcher) {
         let event: Event = Box::pin(watcher.changed());
         *self.watch() = Some(event.shared());
@@ -154,8 +154,8 @@ impl Node {
         Some(event)
     }
 
-    /// Notifies the next claim that it may be the first waiter, now that this claim holds its permit. If that fails,
-    /// the waiter depends on its own timer.
+    /// Notifies the next claim that it may be the first waiter, now that this claim holds its permit. If that
+    /// fails, the waiter depends on its own timer.
     pub(crate) fn say_held(self: &Arc<Self>, claim: &Claim) {
         let (node, data) = (Arc::clone(self), Data::write(claim, true));
         // The request is sent at once, before a release.

@@ -1,5 +1,5 @@
-//! Computes from the list of a lock's nodes which node holds the lock, and for which node each waiter waits. It does no
-//! I/O.
+//! Computes from the list of a lock's nodes which node holds the lock, and for which node each waiter waits.
+//! It does no I/O.
 
 use crate::queue::child::{Child, Kind};
 
@@ -20,11 +20,11 @@ pub(crate) enum Position {
 /// The node that a claim waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    /// The node to watch: its deletion or a change of its data comes before the turn of the claim. `None`: any node
-    /// before the claim can be that node.
+    /// The node to watch: its deletion or a change of its data comes before the turn of the claim. `None`:
+    /// any node before the claim can be that node.
     pub(crate) watch: Option<String>,
-    /// The node directly before the claim, if it is not the watched one. After the deletion of the watched node it is
-    /// probably the only one left.
+    /// The node directly before the claim, if it is not the watched one. After the deletion of the watched
+    /// node it is probably the only one left.
     pub(crate) last: Option<Child>,
     /// The number of nodes before the claim.
     pub(crate) ahead: usize,
@@ -32,13 +32,13 @@ pub(crate) struct Waiting {
 
 /// The position of the node `name` in the queue.
 ///
-/// Each claim watches as few nodes as possible. A reader waits for the last writer before it. A mutex waits for the
-/// second node before it, and then for the node directly before it. While the second node exists, it cannot be the
-/// claim's turn. When it is deleted, there is time to list the queue and to learn that no other node is left. So when
-/// the last node is deleted, no request is needed. The first waiting permit waits for any of the holders. Each other
-/// waiting permit waits until the claim before it leaves, or writes that it holds a permit. So a release wakes two
-/// mutexes, or two permits one after the other, however many wait. A claim behind a node of another kind waits for that
-/// node.
+/// Each claim watches as few nodes as possible. A reader waits for the last writer before it. A mutex waits
+/// for the second node before it, and then for the node directly before it. While the second node exists, it
+/// cannot be the claim's turn. When it is deleted, there is time to list the queue and to learn that no other
+/// node is left. So when the last node is deleted, no request is needed. The first waiting permit waits for
+/// any of the holders. Each other waiting permit waits until the claim before it leaves, or writes that it
+/// holds a permit. So a release wakes two mutexes, or two permits one after the other, however many wait. A
+/// claim behind a node of another kind waits for that node.
 pub(crate) fn position(queue: &[Child], name: &str) -> Position {
     let Some(at) = queue.iter().position(|child| child.name == name) else { return Position::Gone };
     let (me, before) = (&queue[at], &queue[..at]);
@@ -49,8 +49,9 @@ pub(crate) fn position(queue: &[Child], name: &str) -> Position {
     if let Some(first) = before.first().filter(|first| !first.kind.is_akin(me.kind)) {
         return Position::Clash(first.kind);
     }
-    // The claim of a node of another kind fails. But its client may not know that yet, as after a lost answer. If the
-    // nodes before it leave first, its claim holds the lock. So it is waited for, like any other node.
+    // The claim of a node of another kind fails. But its client may not know that yet, as after a lost
+    // answer. If the nodes before it leave first, its claim holds the lock. So it is waited for, like any
+    // other node.
     if let Some(other) = before.iter().rfind(|child| !child.kind.is_akin(me.kind)) {
         let watch = Some(other.name.clone());
         return Position::Waiting(Waiting { watch, last: None, ahead: before.len() });

@@ -1,7 +1,7 @@
 //! The release of claims.
 //!
-//! A node in a live session of this process blocks the lock for as long as the process lives. So a deletion is repeated
-//! until the server confirms that the node is gone, or the session is over.
+//! A node in a live session of this process blocks the lock for as long as the process lives. So a deletion
+//! is repeated until the server confirms that the node is gone, or the session is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::queue::node::Node;
 use crate::session::Session;
 use crate::session::runtime::SESSIONS;
 
-/// From this sequence number on, the folder of an idle lock is deleted, which starts the numbers again. They end at
-/// 2^31.
+/// From this sequence number on, the folder of an idle lock is deleted, which starts the numbers again. They
+/// end at 2^31.
 const ROTATE_AT: i64 = 1_000_000_000;
 
 /// The longest pause between tries.
@@ -41,8 +41,8 @@ pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Release
         }
         Err(Error::new(ErrorKind::UnknownOutcome, "no answer in time; the node is deleted in the background"))
     });
-    // lockcore repeats a release for as long as the lease lasts, since the server then ends the lease. Here the node
-    // stays as long as its session, which can be as long as the process lives.
+    // lockcore repeats a release for as long as the lease lasts, since the server then ends the lease. Here
+    // the node stays as long as its session, which can be as long as the process lives.
     if let (Err(_), Some(node)) = (&answer, node) {
         discard(inner, owner, node);
     }
@@ -51,8 +51,8 @@ pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Release
 
 /// Deletes a node in the background, with any number of tries: until it is gone, or its session is over.
 ///
-/// This ends with the client, too. A session that no client and no lock needs any more is closed, which deletes its
-/// nodes, even if the server refuses to delete one of them by itself.
+/// This ends with the client, too. A session that no client and no lock needs any more is closed, which
+/// deletes its nodes, even if the server refuses to delete one of them by itself.
 pub(crate) fn discard(inner: &Arc<Inner>, owner: OwnerId, node: Arc<Node>) {
     if !node.begin_discard() {
         return;
@@ -91,7 +91,8 @@ async fn delete(inner: &Arc<Inner>, owner: OwnerId, node: &Arc<Node>) -> Result<
             break Released::Released;
         };
         match class_of(&error) {
-            // Either an earlier deletion succeeded and its answer was lost, or another client deleted the node.
+            // Either an earlier deletion succeeded and its answer was lost, or another client deleted the
+            // node.
             ErrorClass::Refused if error == zk::Error::NoNode => break Released::NotHeld,
             ErrorClass::Refused => return Err(explain(&error)),
             // The client crate may consider the session over before the server does.
@@ -109,8 +110,8 @@ async fn delete(inner: &Arc<Inner>, owner: OwnerId, node: &Arc<Node>) -> Result<
     Ok(if released == Released::NotHeld && node.may_be_deleted() { Released::InDoubt } else { released })
 }
 
-/// Deletes the folder of an idle lock with high sequence numbers. A claim that needs the folder at that moment creates
-/// it again.
+/// Deletes the folder of an idle lock with high sequence numbers. A claim that needs the folder at that
+/// moment creates it again.
 fn rotate(node: &Arc<Node>) {
     if node.sequence < ROTATE_AT {
         return;
@@ -127,8 +128,8 @@ fn rotate(node: &Arc<Node>) {
 
 /// Deletes all nodes with this owner id, whichever session created them.
 ///
-/// On the session of the claim the deletion comes after the create of the claim, even if no task waits for that create
-/// any more: the requests of a session are executed in order.
+/// On the session of the claim the deletion comes after the create of the claim, even if no task waits for
+/// that create any more: the requests of a session are executed in order.
 async fn delete_by_owner(
     inner: &Arc<Inner>,
     lock: &LockName,
@@ -161,8 +162,8 @@ async fn delete_by_owner(
                     return Err(explain(&error));
                 }
                 Err(error) => {
-                    // The node exists. If it is gone at the next check, this client deleted it, or it ended with its
-                    // session.
+                    // The node exists. If it is gone at the next check, this client deleted it, or it ended
+                    // with its session.
                     if class_of(&error) == ErrorClass::Unknown && released == Released::NotHeld {
                         released = Released::InDoubt;
                     }
@@ -177,8 +178,8 @@ async fn delete_by_owner(
     Ok(released)
 }
 
-/// The server refuses to delete a node of this claim. If the node belongs to this session, it would stay as long as the
-/// session, so it is deleted in the background.
+/// The server refuses to delete a node of this claim. If the node belongs to this session, it would stay as
+/// long as the session, so it is deleted in the background.
 async fn adopt(
     inner: &Arc<Inner>,
     session: &Arc<Session>,

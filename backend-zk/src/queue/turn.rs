@@ -1,8 +1,9 @@
 //! Waits for the turn of a claim.
 //!
-//! Each waiter watches one node, which [`position`] chooses. The first waiting permit watches the folder, and lists the
-//! queue when a node is added or deleted. Each other waiting permit watches the node before it, which is deleted, or
-//! says in its data that its turn has come. So a release wakes one waiter, and that waiter wakes one more.
+//! Each waiter watches one node, which [`position`] chooses. The first waiting permit watches the folder, and
+//! lists the queue when a node is added or deleted. Each other waiting permit watches the node before it,
+//! which is deleted, or says in its data that its turn has come. So a release wakes one waiter, and that
+//! waiter wakes one more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +22,8 @@ enum Others {
     Nobody,
     /// Probably none. The queue is listed as soon as the watch is set.
     Hardly,
-    /// The nodes before the watched one, which belongs to an exclusive claim of this process. When that claim has held
-    /// the lock, they are gone.
+    /// The nodes before the watched one, which belongs to an exclusive claim of this process. When that claim
+    /// has held the lock, they are gone.
     Before(Arc<Node>),
     Some,
 }
@@ -35,8 +36,9 @@ fn safety_poll() -> Duration {
 impl Waiter<'_> {
     /// Waits for the turn. `true`: it has come; `false`: the queue must be listed again.
     ///
-    /// An exclusive claim watches the second node before it, and then the node directly before it. That node may be
-    /// deleted at any moment, so the request for the watch and the request for the list are sent together.
+    /// An exclusive claim watches the second node before it, and then the node directly before it. That node
+    /// may be deleted at any moment, so the request for the watch and the request for the list are sent
+    /// together.
     pub(crate) async fn wait(&mut self, node: &Arc<Node>, waiting: &Waiting) -> Result<bool, Stop> {
         if self.session.is_over() {
             return Err(Stop::SessionOver);
@@ -62,19 +64,19 @@ impl Waiter<'_> {
         if let Some(node) = self.inner.node_of(child) {
             return Some(node);
         }
-        // If the node is new and of the same session, the answer to its create came before the answer to ours. The
-        // other claim must record its node first.
+        // If the node is new and of the same session, the answer to its create came before the answer to
+        // ours. The other claim must record its node first.
         tokio::task::yield_now().await;
         self.inner.node_of(child)
     }
 
-    /// Waits until the node `watch` is deleted, is a writer that has become a reader, or is a permit whose turn has
-    /// come.
+    /// Waits until the node `watch` is deleted, is a writer that has become a reader, or is a permit whose
+    /// turn has come.
     ///
-    /// If its deletion can begin our turn, a watch on our own node is set first. The server sends events in the order
-    /// of the changes. So if the event of that deletion comes, and no event that our own node is gone, our node existed
-    /// at that moment. No request is needed, and the hand-over takes half a round trip. These are data watches, since
-    /// an existence watch on a missing node would stay at the server.
+    /// If its deletion can begin our turn, a watch on our own node is set first. The server sends events in
+    /// the order of the changes. So if the event of that deletion comes, and no event that our own node is
+    /// gone, our node existed at that moment. No request is needed, and the hand-over takes half a round
+    /// trip. These are data watches, since an existence watch on a missing node would stay at the server.
     async fn wait_for(&mut self, node: &Arc<Node>, watch: &str, others: Others) -> Result<bool, Stop> {
         let (session, claim) = (Arc::clone(&self.session), self.claim);
         let client = &session.client;
@@ -91,8 +93,8 @@ impl Waiter<'_> {
                 _ => return Err(taken()),
             }
         }
-        // Whether the node is lockwell's, according to its data, and when it is deleted. Of a node that is gone
-        // already, this is unknown.
+        // Whether the node is lockwell's, according to its data, and when it is deleted. Of a node that is
+        // gone already, this is unknown.
         let (known, leaving) = match self.ask(other).await? {
             Some((data, _, watcher)) => match Data::read(&data) {
                 Data { reads: true, .. } if self.kind == Kind::Shared => return Ok(true),
@@ -142,17 +144,18 @@ impl Waiter<'_> {
             return Ok(false);
         }
         Ok(match others {
-            // Nodes of lockwell are added at the end of the queue only. A writer of Curator 5.5 that becomes a reader
-            // creates a second node with its own number before it deletes the first one. So only the deletion of a node
-            // that is known to be lockwell's proves that no node is left before ours.
+            // Nodes of lockwell are added at the end of the queue only. A writer of Curator 5.5 that becomes
+            // a reader creates a second node with its own number before it deletes the first one. So only the
+            // deletion of a node that is known to be lockwell's proves that no node is left before ours.
             Others::Nobody | Others::Hardly => known,
             Others::Before(node) => node.was_held(),
             Others::Some => false,
         })
     }
 
-    /// Interprets an event of our own node. If a session ends while this process is stopped, its nodes are deleted, and
-    /// the server still sends these events on the old connection. So a request checks whether someone deleted the node.
+    /// Interprets an event of our own node. If a session ends while this process is stopped, its nodes are
+    /// deleted, and the server still sends these events on the old connection. So a request checks whether
+    /// someone deleted the node.
     async fn after_own(&self, node: &Node, event: &zk::WatchedEvent) -> Result<bool, Stop> {
         match event.event_type {
             EventType::NodeDeleted => {
@@ -177,8 +180,8 @@ impl Waiter<'_> {
         Ok(true)
     }
 
-    /// Waits as the first of the waiting permits. One request lists the queue and sets the watch, so no change is
-    /// missed in between.
+    /// Waits as the first of the waiting permits. One request lists the queue and sets the watch, so no
+    /// change is missed in between.
     async fn wait_for_any(&mut self, node: &Arc<Node>) -> Result<bool, Stop> {
         loop {
             let listing = self.session.client.list_and_watch_children(&self.folder);

@@ -1,8 +1,10 @@
-//! One acquire: it creates the node of the claim, lists the queue and waits; it continues after lost answers and ended sessions.
+//! One acquire: it creates the node of the claim, lists the queue and waits; it continues after lost answers
+//! and ended sessions.
 //!
-//! A place in the queue is an ephemeral sequential node with the owner id in its name. The requests that create it and list the queue are
-//! sent together. The answer has the path of the node. Without an answer the node is found by the owner id and the session: a node of an
-//! earlier session can be deleted at any time, so it does not count.
+//! A place in the queue is an ephemeral sequential node with the owner id in its name. The requests that
+//! create it and list the queue are sent together. The answer has the path of the node. Without an answer the
+//! node is found by the owner id and the session: a node of an earlier session can be deleted at any time, so
+//! it does not count.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,7 +23,8 @@ use crate::queue::release::release;
 use crate::queue::stop::{Stop, taken};
 use crate::session::Session;
 
-/// The pause before an unanswered request is repeated. Requests wait in the client for a connection, so this is not a busy loop.
+/// The pause before an unanswered request is repeated. Requests wait in the client for a connection, so this
+/// is not a busy loop.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest pause before a request is repeated that the server refused because it has too many.
@@ -58,7 +61,8 @@ pub(crate) async fn acquire(inner: &Arc<Inner>, claim: &Claim) -> Result<Option<
         // The node is a place in the queue as soon as it exists.
         claim.note_queued();
     }
-    // One time limit for all requests of the acquire. Each request goes on in the background; lockcore releases the claim.
+    // One time limit for all requests of the acquire. Each request goes on in the background; lockcore
+    // releases the claim.
     let asked = Mutex::new(Moment::now());
     let work = async { Waiter::new(inner, claim, kind, &asked).await?.run().await };
     let granted = if claim.wait() == Wait::No {
@@ -135,7 +139,8 @@ impl<'a> Waiter<'a> {
                 Err(Stop::Unanswered) => tokio::time::sleep(PAUSE).await,
                 Err(Stop::Throttled) => {
                     let since = *throttled.get_or_insert_with(Moment::now);
-                    // Each request is answered. So the limit for answers does not end an acquire that has no wait.
+                    // Each request is answered. So the limit for answers does not end an acquire that has no
+                    // wait.
                     if self.claim.wait() == Wait::No && since.after(self.inner.options.timeout).has_passed() {
                         return Err(explain(&zk::Error::Throttled));
                     }
@@ -209,7 +214,8 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// An older node has our owner id. Returns the grant if another client holds the lock by that node. `None`: list the queue again.
+    /// An older node has our owner id. Returns the grant if another client holds the lock by that node.
+    /// `None`: list the queue again.
     async fn meet(&self, node: &Arc<Node>, older: &Child, queue: &[Child]) -> Result<Option<Grant>, Stop> {
         let (client, path) = (&self.session.client, format!("{}/{}", self.folder, older.name));
         let Some(stat) = self.ask(client.check_stat(&path)).await?.flatten() else { return Ok(None) };
@@ -225,8 +231,8 @@ impl<'a> Waiter<'a> {
             self.settle(path, older.sequence, stat.czxid).await?;
             return Ok(None);
         }
-        // Another client acquired this claim. The session of that client keeps the node for an unknown time, so the grant has no validity
-        // here.
+        // Another client acquired this claim. The session of that client keeps the node for an unknown time,
+        // so the grant has no validity here.
         if position(queue, &older.name) != Position::First {
             return Err(Stop::NotNow);
         }
@@ -234,8 +240,9 @@ impl<'a> Waiter<'a> {
         Ok(Some(Grant::new(self.claim, token, now).with_deadline(now)))
     }
 
-    /// The claim holds the lock. A grant should be valid for some time: if the last heartbeat is old, as after an election, this waits for
-    /// new ones first. An answer proves the heartbeats that are older by the lag.
+    /// The claim holds the lock. A grant should be valid for some time: if the last heartbeat is old, as
+    /// after an election, this waits for new ones first. An answer proves the heartbeats that are older by
+    /// the lag.
     async fn granted(&self, node: &Arc<Node>) -> Result<Grant, Stop> {
         if self.waited && matches!(self.kind, Kind::Permit(_)) {
             node.say_held(self.claim);
@@ -249,7 +256,8 @@ impl<'a> Waiter<'a> {
             self.ask(session.sign()).await?;
             tokio::time::sleep(session.lag() / 2).await;
         }
-        // This client ends the claim's lease, so the lease begins now, unless the claim was released meanwhile.
+        // This client ends the claim's lease, so the lease begins now, unless the claim was released
+        // meanwhile.
         self.inner.grant(self.claim, node, Moment::now()).ok_or(Stop::NotNow)
     }
 
@@ -258,7 +266,8 @@ impl<'a> Waiter<'a> {
         if self.claim.wait() != Wait::No {
             return Err(Stop::NotNow);
         }
-        // A claim that does not wait knows only the name of the writer before it. That writer may have become a reader.
+        // A claim that does not wait knows only the name of the writer before it. That writer may have become
+        // a reader.
         if let (Kind::Shared, Some(writer)) = (self.kind, &waiting.watch) {
             let reading = self.session.client.get_data(&format!("{}/{writer}", self.folder));
             if self.ask(reading).await?.is_some_and(|(data, _)| Data::read(&data).reads) {

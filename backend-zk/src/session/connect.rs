@@ -26,7 +26,8 @@ const LOOKUP: Duration = Duration::from_secs(1);
 
 /// Opens a session for long use. Also returns the time of the request.
 ///
-/// If the servers are so slow that the time is too short to try several of them, a second try gives them more time.
+/// If the servers are so slow that the time is too short to try several of them, a second try gives them more
+/// time.
 pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Result<(Moment, zk::Client)> {
     let (servers, limit) = (options.servers_for_long(), options.timeout);
     let several = options.hosts.len() > 1;
@@ -60,10 +61,11 @@ pub(crate) async fn connect_detached(options: &Options, timeout: Duration) -> Re
     connect_once(options, connector, &options.servers, timeout, options.timeout).await
 }
 
-/// Continues the session of a detached client with another timeout. A new session would cost the servers two writes.
+/// Continues the session of a detached client with another timeout. A new session would cost the servers two
+/// writes.
 ///
-/// A leader that is elected later counts the first timeout of a session until it hears of it. So such a session must not
-/// have locks.
+/// A leader that is elected later counts the first timeout of a session until it hears of it. So such a
+/// session must not have locks.
 pub(crate) async fn reattach(options: &Options, client: zk::Client, timeout: Duration) -> Result<zk::Client> {
     let connector = zk::Client::connector().with_session(client.into_session());
     connect_once(options, connector, &options.servers, timeout, options.timeout).await
@@ -152,8 +154,8 @@ async fn connect_within(
     }
 }
 
-/// Trusts only the certificates of these files. Reads the files for each session, so that renewed certificates are
-/// used.
+/// Trusts only the certificates of these files. Reads the files for each session, so that renewed
+/// certificates are used.
 #[cfg(feature = "tls")]
 fn tls_options(files: &lockcore::tls::TlsFiles) -> Result<zk::TlsOptions> {
     use lockcore::tls::{choose_provider, read_certificates, read_key, unusable};
@@ -170,10 +172,10 @@ fn tls_options(files: &lockcore::tls::TlsFiles) -> Result<zk::TlsOptions> {
 
 /// How long a connection may be silent, or the connecting may take, before the client tries the next server.
 ///
-/// With several servers there are two conditions. If a server falls silent and two more tries to reach it fail, there
-/// must be time to try another server before the session ends. If a minority is silent and each of these servers is
-/// tried twice, there must be time to try another server before the end of `limit`. A shorter time would cause more
-/// pings: the client crate pings after three eighths of it.
+/// With several servers there are two conditions. If a server falls silent and two more tries to reach it
+/// fail, there must be time to try another server before the session ends. If a minority is silent and each
+/// of these servers is tried twice, there must be time to try another server before the end of `limit`. A
+/// shorter time would cause more pings: the client crate pings after three eighths of it.
 pub(crate) fn connection_timeout(servers: usize, timeout: Duration, limit: Duration) -> Duration {
     match u32::try_from(servers) {
         Ok(0 | 1) | Err(_) => timeout / 2,

@@ -57,8 +57,8 @@ pub(crate) async fn is_alone(options: &Options) -> Option<bool> {
     }
 }
 
-/// Adds the answer of each server to the error of a client that can reach no server, since the client crate does not
-/// return the reason.
+/// Adds the answer of each server to the error of a client that can reach no server, since the client crate
+/// does not return the reason.
 ///
 /// Not with TLS: such servers may not accept plain TCP.
 pub(crate) async fn say_why(options: &Options, error: Error) -> Error {
@@ -106,7 +106,8 @@ fn mode(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::trim)
 }
 
-/// The meaning of the answer to `srvr`, as text to follow the name of the server. The answer itself is not quoted.
+/// The meaning of the answer to `srvr`, as text to follow the name of the server. The answer itself is not
+/// quoted.
 fn state(answer: &Result<String, Silence>) -> &'static str {
     let text = match answer {
         Err(Silence::UnknownHost) => return ": host name unknown",

@@ -1,7 +1,8 @@
 //! The limits of the servers, and whether they are an ensemble.
 //!
-//! Both can change while a client is connected: a server that was alone can be restarted as a member of an ensemble, or
-//! its host name can lead to another server. So each session asks again, when it opens and when it moves.
+//! Both can change while a client is connected: a server that was alone can be restarted as a member of an
+//! ensemble, or its host name can lead to another server. So each session asks again, when it opens and when
+//! it moves.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -60,8 +61,9 @@ impl Known {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the server of this session whether it is a member of an ensemble by now. If so, the limits are computed again.
-    /// An ensemble is not asked: to take a single server for one is safe. `None`: there is no answer.
+    /// Asks the server of this session whether it is a member of an ensemble by now. If so, the limits are
+    /// computed again. An ensemble is not asked: to take a single server for one is safe. `None`: there is no
+    /// answer.
     pub(crate) async fn ask(&self, options: &Options, client: &zk::Client) -> Result<Option<Limits>> {
         let known = self.get();
         if known.ensemble {
@@ -78,12 +80,12 @@ impl Known {
     }
 }
 
-/// Whether the server is a member of an ensemble, which is the safe assumption where it cannot be known. `None`: there
-/// is no answer.
+/// Whether the server is a member of an ensemble, which is the safe assumption where it cannot be known.
+/// `None`: there is no answer.
 ///
-/// The configuration names the members. But a server that was alone when its data began has an empty one, also after it
-/// has become a member. Then `srvr` says what it is. Where that is not answered, the number of a write does: its upper
-/// half is the epoch, which is zero until the first election.
+/// The configuration names the members. But a server that was alone when its data began has an empty one,
+/// also after it has become a member. Then `srvr` says what it is. Where that is not answered, the number of
+/// a write does: its upper half is the epoch, which is zero until the first election.
 pub(crate) async fn is_ensemble(options: &Options, client: &zk::Client) -> Option<bool> {
     match until_served(|| client.get_config()).await {
         Ok((config, _)) if String::from_utf8_lossy(&config).contains("server.") => return Some(true),
@@ -137,8 +139,8 @@ pub(crate) async fn limits_of(
     Ok(limits)
 }
 
-/// A server that is cut off from its leader serves its clients for `syncLimit` more ticks. The leader can end a shorter
-/// session during that time.
+/// A server that is cut off from its leader serves its clients for `syncLimit` more ticks. The leader can end
+/// a shorter session during that time.
 fn check_isolation(options: &Options, limits: &mut Limits) -> Result<()> {
     let misconfigured = |text: String| Err(Error::new(ErrorKind::Misconfigured, text));
     match (limits.isolated, options.strict) {

@@ -28,8 +28,9 @@ use self::validity::Validity;
 use crate::names::CLOCK;
 use crate::options::Options;
 
-/// The number of heartbeats in each timeout of an idle session. The client crate sends a ping after 3/8 of the
-/// [connection timeout](crate::session::connect::connection_timeout) without a request; with this number it rarely does.
+/// The number of heartbeats in each timeout of an idle session. The client crate sends a ping after 3/8 of
+/// the [connection timeout](crate::session::connect::connection_timeout) without a request; with this number
+/// it rarely does.
 const BEATS: u32 = 11;
 
 /// One session. Its heartbeats keep the nodes that it created. Dropping its last handle closes it.
@@ -58,8 +59,8 @@ impl Session {
     /// What the state of the connection says about the end of the session.
     fn validity(&self) -> MutexGuard<'_, (StateWatcher, Validity)> {
         let mut guard = self.validity.lock().unwrap_or_else(PoisonError::into_inner);
-        // The crate reports a new connection before it returns any answer from it. It can report several changes as
-        // one, with the last state.
+        // The crate reports a new connection before it returns any answer from it. It can report several
+        // changes as one, with the last state.
         while let Some(state) = guard.0.changed().now_or_never() {
             if state == SessionState::SyncConnected {
                 guard.1.moved(Moment::now());
@@ -113,8 +114,8 @@ impl Session {
         self.validity().1.deadline()
     }
 
-    /// Resolves when the session is not valid any more because the servers have granted it a shorter timeout than at
-    /// first. Without that, holders know their deadlines already.
+    /// Resolves when the session is not valid any more because the servers have granted it a shorter timeout
+    /// than at first. Without that, holders know their deadlines already.
     pub(crate) async fn cut_short(&self) {
         let mut states = self.client.state_watcher();
         loop {
@@ -132,8 +133,8 @@ impl Session {
 
     /// Whether no new lock should be taken on it.
     ///
-    /// As long as events arrive, the crate does not notice that requests are lost. So a session that has been silent
-    /// for two timeouts counts as over, too.
+    /// As long as events arrive, the crate does not notice that requests are lost. So a session that has been
+    /// silent for two timeouts counts as over, too.
     pub(crate) fn is_over(&self) -> bool {
         self.client.state().is_terminated() || self.validity().1.is_over()
     }
@@ -149,8 +150,8 @@ impl Session {
 
     /// Waits for an answer, but not for longer than the session can live without one.
     ///
-    /// Requests are answered in order. So the heartbeat is the watchdog for all of them: a request checks its own
-    /// waiting time only while no request has been answered for that time.
+    /// Requests are answered in order. So the heartbeat is the watchdog for all of them: a request checks its
+    /// own waiting time only while no request has been answered for that time.
     pub(crate) async fn bounded<T>(
         &self,
         answer: impl Future<Output = Result<T, zk::Error>>,
@@ -199,8 +200,9 @@ impl Session {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A heartbeat that counts for the [`Validity`], and makes the server apply all earlier changes: a write, which
-    /// needs a majority; on a single server any request. It is sent at once. Returns the time at which it was sent.
+    /// A heartbeat that counts for the [`Validity`], and makes the server apply all earlier changes: a write,
+    /// which needs a majority; on a single server any request. It is sent at once. Returns the time at which
+    /// it was sent.
     pub(crate) fn sign(&self) -> BoxFuture<'_, Result<Moment, zk::Error>> {
         if self.lag().is_zero() {
             return self.touch();
@@ -236,9 +238,10 @@ impl Session {
         .boxed()
     }
 
-    /// When the last heartbeat was sent, if it was answered on the present connection and is recent. The next heartbeat
-    /// comes before it is too old, and a server that is silent for that time loses its connection. A heartbeat proves
-    /// what was true when it was sent. So late answers, as on a busy machine, prove the same as quick ones.
+    /// When the last heartbeat was sent, if it was answered on the present connection and is recent. The next
+    /// heartbeat comes before it is too old, and a server that is silent for that time loses its connection.
+    /// A heartbeat proves what was true when it was sent. So late answers, as on a busy machine, prove the
+    /// same as quick ones.
     pub(crate) fn recent_sign(&self) -> Option<Moment> {
         let connected = self.client.state() == SessionState::SyncConnected;
         let validity = self.validity();
@@ -248,11 +251,11 @@ impl Session {
 
     /// The children of a node, including all changes that were answered to any client before.
     ///
-    /// In an ensemble the session's server may lag behind the others. So a transaction that changes nothing is sent
-    /// before the list request: it needs a majority, and when it is answered, the server has applied all earlier
-    /// changes. `sync` proves less, since a leader answers it at once. The state of a leader can be older than a
-    /// follower's: for a moment, because another thread of the leader applies what it has committed; and as long as the
-    /// leader does not know that it is cut off.
+    /// In an ensemble the session's server may lag behind the others. So a transaction that changes nothing
+    /// is sent before the list request: it needs a majority, and when it is answered, the server has applied
+    /// all earlier changes. `sync` proves less, since a leader answers it at once. The state of a leader can
+    /// be older than a follower's: for a moment, because another thread of the leader applies what it has
+    /// committed; and as long as the leader does not know that it is cut off.
     pub(crate) async fn list_now(&self, path: &str) -> Result<Vec<String>, zk::Error> {
         if self.lag().is_zero() {
             return self.client.list_children(path).await;
@@ -268,18 +271,18 @@ impl Session {
         }
     }
 
-    /// Creates the node for heartbeats, and returns its time of creation by the server's clock, in milliseconds. After a
-    /// lost answer there may be one more, which also ends with the session.
+    /// Creates the node for heartbeats, and returns its time of creation by the server's clock, in
+    /// milliseconds. After a lost answer there may be one more, which also ends with the session.
     pub(crate) async fn make_mark(&self) -> Result<i64, zk::Error> {
         let (stat, sequence) = make_mark(&self.options, &self.client).await?;
         *self.mark() = Some(format!("{}/{CLOCK}{sequence}", self.options.base).into());
         Ok(stat.ctime)
     }
 
-    /// A heartbeat. In an ensemble every second one is a write, as long as the session has nodes; the others are reads,
-    /// and the next write proves that they were reported. A server that has just taken the session over gets reads
-    /// only. Requests are answered in order, so a write would delay them while the servers elect a leader, and it is
-    /// not known yet how long the session lives without an answer.
+    /// A heartbeat. In an ensemble every second one is a write, as long as the session has nodes; the others
+    /// are reads, and the next write proves that they were reported. A server that has just taken the session
+    /// over gets reads only. Requests are answered in order, so a write would delay them while the servers
+    /// elect a leader, and it is not known yet how long the session lives without an answer.
     async fn beat(&self) -> Result<Moment, zk::Error> {
         let only_reads = || {
             let validity = self.validity();

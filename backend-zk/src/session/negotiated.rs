@@ -1,14 +1,14 @@
-//! What a session has to ask when it has moved: whether its new server is a member of an ensemble, and the timeout that
-//! the servers grant.
+//! What a session has to ask when it has moved: whether its new server is a member of an ensemble, and the
+//! timeout that the servers grant.
 //!
-//! A server that takes a session over may grant it less time than the one before, if its `maxSessionTimeout` is
-//! smaller. The client crate does not report that. So if there are several servers, a short session to every address
-//! requests the same timeout, some seconds after the start and after each new connection. The shortest answer is the timeout that
-//! counts. For a server that does not answer, its last answer counts. So if all servers are restarted one soon after
-//! the other, no lock with a sufficient lease is lost.
+//! A server that takes a session over may grant it less time than the one before, if its `maxSessionTimeout`
+//! is smaller. The client crate does not report that. So if there are several servers, a short session to
+//! every address requests the same timeout, some seconds after the start and after each new connection. The
+//! shortest answer is the timeout that counts. For a server that does not answer, its last answer counts. So
+//! if all servers are restarted one soon after the other, no lock with a sufficient lease is lost.
 //!
-//! One case is not covered: the settings of a server change after its last answer, it takes the session over, and it
-//! fails before the next request.
+//! One case is not covered: the settings of a server change after its last answer, it takes the session over,
+//! and it fails before the next request.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -28,8 +28,9 @@ use crate::session::limits::Limits;
 /// How long to wait for a server that has answered earlier, or after another server has answered.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// When to ask the servers for the first time, if the session does not move before. Short programs need no answer. A
-/// session that moves before it has one counts as one of the shortest timeout, until a server answers.
+/// When to ask the servers for the first time, if the session does not move before. Short programs need no
+/// answer. A session that moves before it has one counts as one of the shortest timeout, until a server
+/// answers.
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// The largest number of addresses that get a request.
@@ -105,8 +106,8 @@ async fn ask_kind(session: &Session, moves: u64) -> bool {
     true
 }
 
-/// Requests this timeout at each address. Returns the shortest timeout that was granted, if all addresses have
-/// answered, now or earlier.
+/// Requests this timeout at each address. Returns the shortest timeout that was granted, if all addresses
+/// have answered, now or earlier.
 async fn ask(
     options: &Options,
     timeout: Duration,

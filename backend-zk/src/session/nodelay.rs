@@ -1,14 +1,15 @@
 //! Sets `TCP_NODELAY` on the connections of sessions, on Linux.
 //!
-//! An acquire sends two requests together: the creation of its node, and the list of the queue. The client crate writes
-//! each of them separately and does not set `TCP_NODELAY`. So the kernel can hold the list back until the server has
-//! acknowledged the creation, which it does with its answer (Nagle's algorithm, RFC 896), and the acquire takes two
-//! round trips instead of one. The crate does not hand out its sockets. So this module finds them among the open files
-//! of this process by their peers, the servers. Another client of the same servers in the same process gets the option,
-//! too. With docs/zookeeper-client-nodelay.patch the crate would set the option itself.
+//! An acquire sends two requests together: the creation of its node, and the list of the queue. The client
+//! crate writes each of them separately and does not set `TCP_NODELAY`. So the kernel can hold the list back
+//! until the server has acknowledged the creation, which it does with its answer (Nagle's algorithm, RFC
+//! 896), and the acquire takes two round trips instead of one. The crate does not hand out its sockets. So
+//! this module finds them among the open files of this process by their peers, the servers. Another client of
+//! the same servers in the same process gets the option, too. With docs/zookeeper-client-nodelay.patch the
+//! crate would set the option itself.
 //!
-//! The option changes the speed only. Nothing else changes where it cannot be set: on other systems, before Linux 5.6,
-//! and where system calls are filtered, as with the default profile of Docker.
+//! The option changes the speed only. Nothing else changes where it cannot be set: on other systems, before
+//! Linux 5.6, and where system calls are filtered, as with the default profile of Docker.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -45,8 +46,8 @@ pub(crate) async fn set_on_connections(session: Weak<Session>, mut states: State
     }
 }
 
-/// Sets the option on the sockets of this process that are connected to one of these addresses and lack it. Returns
-/// their number.
+/// Sets the option on the sockets of this process that are connected to one of these addresses and lack it.
+/// Returns their number.
 fn set_towards(servers: &[SocketAddr]) -> io::Result<usize> {
     let mut changed = 0;
     for_each_socket(servers, |socket| {
@@ -59,8 +60,8 @@ fn set_towards(servers: &[SocketAddr]) -> io::Result<usize> {
     Ok(changed)
 }
 
-/// Calls `work` with a duplicate of each socket of this process that is connected to one of these addresses. There is one
-/// duplicate at a time: a process with many connections may have few files left.
+/// Calls `work` with a duplicate of each socket of this process that is connected to one of these addresses.
+/// There is one duplicate at a time: a process with many connections may have few files left.
 fn for_each_socket(
     servers: &[SocketAddr],
     mut work: impl FnMut(&OwnedFd) -> io::Result<()>,
@@ -82,8 +83,9 @@ fn for_each_socket(
             Err(Errno::BADF) => continue,
             answer => answer?,
         };
-        // The socket may have been closed meanwhile, and its number used for a file. Closing any descriptor of a file
-        // ends all locks of this process on that file (fcntl), such as those of SQLite. So the duplicate stays open.
+        // The socket may have been closed meanwhile, and its number used for a file. Closing any descriptor
+        // of a file ends all locks of this process on that file (fcntl), such as those of SQLite. So the
+        // duplicate stays open.
         if !fstat(&socket).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket) {
             std::mem::forget(socket);
             continue;
@@ -96,8 +98,9 @@ fn for_each_socket(
     Ok(())
 }
 
-/// Whether there is a filter of system calls (seccomp), or that is not known. A filter may kill the process for a call
-/// that is not on its list, as in a unit of systemd with `SystemCallFilter=@system-service`. So nothing is tried then.
+/// Whether there is a filter of system calls (seccomp), or that is not known. A filter may kill the process
+/// for a call that is not on its list, as in a unit of systemd with `SystemCallFilter=@system-service`. So
+/// nothing is tried then.
 fn may_be_filtered() -> bool {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     !status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "0"))

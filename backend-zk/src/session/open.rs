@@ -61,9 +61,9 @@ pub(crate) async fn open(
     Ok(session)
 }
 
-/// Sends a heartbeat whenever there was no request for a while. The client crate does so, too, but does not report the
-/// answers. A heartbeat does not wait for the answer to the last one; otherwise they would be rare on a slow network. A
-/// new connection gets one at once, since its server may have granted a shorter timeout.
+/// Sends a heartbeat whenever there was no request for a while. The client crate does so, too, but does not
+/// report the answers. A heartbeat does not wait for the answer to the last one; otherwise they would be rare
+/// on a slow network. A new connection gets one at once, since its server may have granted a shorter timeout.
 async fn beat(beating: Weak<Session>, mut states: StateWatcher) {
     let mut under_way = FuturesUnordered::new();
     // When the last heartbeat was sent. A new connection has had none.

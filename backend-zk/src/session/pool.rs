@@ -1,11 +1,12 @@
 //! The sessions of one client.
 //!
-//! In ZooKeeper a lease depends on a session, whose timeout is fixed when the session is made. A lock with a lease of a
-//! second must be free a second after a `kill -9`, and a lock with a lease of a minute must survive an outage of half a
-//! minute. So the timeout of a session follows the lease. The possible timeouts begin with the shortest that the
-//! servers allow; each is a quarter longer than the one before, up to the longest. A claim uses the longest timeout
-//! that is not above its lease. Applications usually use one lease or two. In any case the number of sessions is
-//! bounded by the logarithm of the range of timeouts. Unused sessions are closed, except the last.
+//! In ZooKeeper a lease depends on a session, whose timeout is fixed when the session is made. A lock with a
+//! lease of a second must be free a second after a `kill -9`, and a lock with a lease of a minute must
+//! survive an outage of half a minute. So the timeout of a session follows the lease. The possible timeouts
+//! begin with the shortest that the servers allow; each is a quarter longer than the one before, up to the
+//! longest. A claim uses the longest timeout that is not above its lease. Applications usually use one lease
+//! or two. In any case the number of sessions is bounded by the logarithm of the range of timeouts. Unused
+//! sessions are closed, except the last.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -142,7 +143,8 @@ impl Pool {
 
 /// The timeout for claims with this lease: the longest step that is not above it.
 ///
-/// The keeper renews when two thirds of the validity are left; with a much shorter session it would renew very often.
+/// The keeper renews when two thirds of the validity are left; with a much shorter session it would renew
+/// very often.
 fn step(limits: Limits, ttl: Duration) -> Duration {
     let ttl = ttl.clamp(limits.least, limits.most);
     let (mut step, mut next) = (limits.least, limits.least);

@@ -17,8 +17,8 @@ use crate::session::limits::{Limits, is_ensemble, limits_of, make_mark};
 /// Longer than any server allows by default.
 const LONG: Duration = Duration::from_hours(24);
 
-/// Learns the limits, creates the base path if it is missing, and checks that nodes can be created in it. With
-/// `create=false` it creates nothing.
+/// Learns the limits, creates the base path if it is missing, and checks that nodes can be created in it.
+/// With `create=false` it creates nothing.
 ///
 /// One session serves for both limits: it is continued with another timeout.
 pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limits> {

@@ -1,19 +1,20 @@
-//! Computes how long a session is valid, which means that it certainly exists at the servers. These are pure functions:
-//! time is an argument.
+//! Computes how long a session is valid, which means that it certainly exists at the servers. These are pure
+//! functions: time is an argument.
 //!
-//! On a single server the time of a session starts again at each request. So the session lives at least until the
-//! sending of an answered request plus its timeout.
+//! On a single server the time of a session starts again at each request. So the session lives at least until
+//! the sending of an answered request plus its timeout.
 //!
-//! In an ensemble only the leader ends sessions. Every half tick it pings the server of the session, and the answer
-//! reports the heartbeats of clients. But a leader may have lost its majority without noticing it, while another leader
-//! counts the time of the session from its own election. An answered *write* proves two things. A majority followed
-//! this leader when the write was sent, so no other leader had begun to count before. And the server of the session was
-//! connected to this leader, so every request that was sent more than half a tick before has been reported. These
-//! requests count. Reads and `sync`, which a leader answers by itself, prove neither.
+//! In an ensemble only the leader ends sessions. Every half tick it pings the server of the session, and the
+//! answer reports the heartbeats of clients. But a leader may have lost its majority without noticing it,
+//! while another leader counts the time of the session from its own election. An answered *write* proves two
+//! things. A majority followed this leader when the write was sent, so no other leader had begun to count
+//! before. And the server of the session was connected to this leader, so every request that was sent more
+//! than half a tick before has been reported. These requests count. Reads and `sync`, which a leader answers
+//! by itself, prove neither.
 //!
-//! A server that takes over a session may grant it a shorter timeout than the server before. The new timeout is known
-//! when all servers have answered a request for it. Until then the shortest of their last answers counts, or the
-//! shortest timeout that the servers allow, if a server has never answered.
+//! A server that takes over a session may grant it a shorter timeout than the server before. The new timeout
+//! is known when all servers have answered a request for it. Until then the shortest of their last answers
+//! counts, or the shortest timeout that the servers allow, if a server has never answered.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,7 +30,8 @@ pub(crate) struct Validity {
     timeout: Duration,
     /// The shortest timeout that a server is known to grant when it takes this session over.
     least: Duration,
-    /// How much older than an answered write a heartbeat must be to be certainly reported. Zero on a single server.
+    /// How much older than an answered write a heartbeat must be to be certainly reported. Zero on a single
+    /// server.
     lag: Duration,
     /// The same in an ensemble.
     lag_of_ensemble: Duration,
@@ -43,7 +45,8 @@ pub(crate) struct Validity {
     proof: Moment,
     /// Answered requests that are not old enough to be reported, in order.
     recent: VecDeque<Moment>,
-    /// The number of moves of the session; `asked_at` is that number at the time of the latest requests to the servers.
+    /// The number of moves of the session; `asked_at` is that number at the time of the latest requests to
+    /// the servers.
     moves: u64,
     moved_at: Moment,
     asked_at: u64,
@@ -54,8 +57,8 @@ pub(crate) struct Validity {
 impl Validity {
     /// A session that was requested at `asked` and opened at `opened`.
     ///
-    /// Its time counts from `asked`. But the client may have tried several servers in between, for longer than the
-    /// timeout. Such a session is not silent, and is valid as soon as writes are answered.
+    /// Its time counts from `asked`. But the client may have tried several servers in between, for longer
+    /// than the timeout. Such a session is not silent, and is valid as soon as writes are answered.
     pub(crate) fn new(
         timeout: Duration,
         least: Duration,
@@ -84,14 +87,14 @@ impl Validity {
         Self { lag_of_ensemble, ..self }
     }
 
-    /// How much older than an answered write a heartbeat must be to be certainly reported. The server that has taken the
-    /// session over may be a member of an ensemble, until it says what it is.
+    /// How much older than an answered write a heartbeat must be to be certainly reported. The server that
+    /// has taken the session over may be a member of an ensemble, until it says what it is.
     pub(crate) fn lag(&self) -> Duration {
         if self.kind_at == self.moves { self.lag } else { self.lag_of_ensemble }
     }
 
-    /// What the server of the session is after this number of moves: a single server, or a member of an ensemble with
-    /// this lag.
+    /// What the server of the session is after this number of moves: a single server, or a member of an
+    /// ensemble with this lag.
     pub(crate) fn served_by(&mut self, moves: u64, ensemble: bool, lag_of_ensemble: Duration) {
         self.lag_of_ensemble = lag_of_ensemble;
         if moves != self.moves {
@@ -141,7 +144,8 @@ impl Validity {
         self.moves
     }
 
-    /// The shortest timeout that the servers grant to a session like this, by their answers after this number of moves.
+    /// The shortest timeout that the servers grant to a session like this, by their answers after this number
+    /// of moves.
     pub(crate) fn granted(&mut self, moves: u64, timeout: Duration) {
         self.asked_at = self.asked_at.max(moves);
         if timeout < self.timeout {
@@ -160,10 +164,12 @@ impl Validity {
         if self.asked_at == self.moves { self.timeout } else { self.timeout.min(self.least) }
     }
 
-    /// The end of the validity of locks that were granted for a longer timeout; `None` while the first timeout holds.
+    /// The end of the validity of locks that were granted for a longer timeout; `None` while the first
+    /// timeout holds.
     ///
-    /// A server that takes a session over counts its time from that moment, and from each later request. So there is
-    /// time to request the new timeout, even if the last heartbeat before the move is older than the shortest timeout.
+    /// A server that takes a session over counts its time from that moment, and from each later request. So
+    /// there is time to request the new timeout, even if the last heartbeat before the move is older than the
+    /// shortest timeout.
     pub(crate) fn cut_short(&self) -> Option<Moment> {
         if self.asked_at == self.moves {
             return self.shortened.then(|| self.deadline());
@@ -187,8 +193,8 @@ impl Validity {
         self.heard
     }
 
-    /// When the latest answered write was sent (on a single server, the latest answered request); `None` if another
-    /// connection has taken the session over since then.
+    /// When the latest answered write was sent (on a single server, the latest answered request); `None` if
+    /// another connection has taken the session over since then.
     pub(crate) fn proof(&self) -> Option<Moment> {
         (self.moves == 0 || self.proof > self.moved_at).then_some(self.proof)
     }
@@ -198,8 +204,8 @@ impl Validity {
         valid_until(self.heard, self.timeout).has_passed()
     }
 
-    /// Whether the session has been silent for twice that time, so that it counts as over, whatever the client crate
-    /// reports.
+    /// Whether the session has been silent for twice that time, so that it counts as over, whatever the
+    /// client crate reports.
     pub(crate) fn is_over(&self) -> bool {
         valid_until(self.heard, self.timeout).after(self.timeout).has_passed()
     }

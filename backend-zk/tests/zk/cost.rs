@@ -22,8 +22,8 @@ fn usual(mut times: Vec<Duration>) -> f64 {
     times[times.len() / 4].as_secs_f64() / ROUND_TRIP
 }
 
-/// An acquire and a release take one round trip each, whoever held the lock last, and a hand-over takes one from the
-/// release to the grant. A lock that is new to the servers takes two.
+/// An acquire and a release take one round trip each, whoever held the lock last, and a hand-over takes one
+/// from the release to the grant. A lock that is new to the servers takes two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn round_trips() {
     let Some(server) = single(&options()).await else { return };
@@ -73,8 +73,9 @@ async fn round_trips() {
     assert!(fresh < 2.6, "more than two round trips");
 }
 
-/// Several processes queue for one lock. Each hand-over takes one round trip from the release to the grant, even if who
-/// gets the lock gives it back at once, so that all who wait have little time to learn who is still before them.
+/// Several processes queue for one lock. Each hand-over takes one round trip from the release to the grant,
+/// even if who gets the lock gives it back at once, so that all who wait have little time to learn who is
+/// still before them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn round_trips_between_processes() {
     const PROCESSES: u32 = 4;
@@ -138,9 +139,9 @@ async fn raw_client(addr: SocketAddr) -> Client {
     take.await.expect("a client")
 }
 
-/// Acquire and release beside create and delete of an ephemeral sequential node by the same kind of client, in turns on
-/// one server, so that a busy machine is as bad for both: without a disk, and with one. The times mean something in a
-/// release build only. What must not grow is the number of requests.
+/// Acquire and release beside create and delete of an ephemeral sequential node by the same kind of client,
+/// in turns on one server, so that a busy machine is as bad for both: without a disk, and with one. The times
+/// mean something in a release build only. What must not grow is the number of requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_raw_operations() {
     let on_disk = options().durability(Durability::Disk).parent(std::env::temp_dir());
@@ -232,7 +233,8 @@ async fn beside_other_clients() {
     }
 }
 
-/// A claim reads the whole queue when it enters it, in one request. What that costs with thousands of waiters.
+/// A claim reads the whole queue when it enters it, in one request. What that costs with thousands of
+/// waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_place_in_a_long_queue() {
     const CLAIMS: u32 = 30;
@@ -298,8 +300,8 @@ async fn sessions_left(servers: &[ZooKeeper], sessions: usize) {
     }
 }
 
-/// A short program costs an ensemble few writes: three for the session that learns the limits and tries its right to
-/// create, two for the session of the lock, and two for the lock, whose folder is there.
+/// A short program costs an ensemble few writes: three for the session that learns the limits and tries its
+/// right to create, two for the session of the lock, and two for the lock, whose folder is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_program_costs_few_writes() {
     let Some(servers) = ensemble(&options()).await else { return };

@@ -14,8 +14,9 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// The session ends and another gets the lock; then the first request of the release is lost along with its connection.
-/// The node is not there any more when the release is repeated, and that does not prove that the release deleted it.
+/// The session ends and another gets the lock; then the first request of the release is lost along with its
+/// connection. The node is not there any more when the release is repeated, and that does not prove that the
+/// release deleted it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_was_lost_is_not_called_released() {
     let Some(server) = single(&options()).await else { return };
@@ -54,8 +55,9 @@ async fn release_in_doubt(lock: &backend_zk::ZkLock, claim: &Claim, proxy: &Prox
     tokio::join!(lock.release(claim), mending).0
 }
 
-/// The first that a waiter hears of the end of its session is that its node was deleted, as it can happen to a process that was
-/// stopped for so long. It cannot ask any more on that connection. Nobody took it out of the queue, so it queues again.
+/// The first that a waiter hears of the end of its session is that its node was deleted, as it can happen to
+/// a process that was stopped for so long. It cannot ask any more on that connection. Nobody took it out of
+/// the queue, so it queues again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_hears_of_its_node_before_the_end_of_its_session() {
     let Some(server) = single(&options()).await else { return };
@@ -90,8 +92,8 @@ async fn a_waiter_hears_of_its_node_before_the_end_of_its_session() {
     guard.release().await.expect("held");
 }
 
-/// The connection of one session hangs. What a client holds by another session is renewed in the same call, and is not in doubt
-/// for that.
+/// The connection of one session hangs. What a client holds by another session is renewed in the same call,
+/// and is not in doubt for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_hangs_puts_no_other_in_doubt() {
     let Some(server) = single(&options()).await else { return };

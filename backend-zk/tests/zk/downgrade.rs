@@ -25,8 +25,8 @@ async fn give(guard: LockGuard) {
     guard.release().await.expect("held");
 }
 
-/// Readers come in at once, a writer waits for all of them, and a reader of Curator, who does not know of this, for the
-/// one who was a writer.
+/// Readers come in at once, a writer waits for all of them, and a reader of Curator, who does not know of
+/// this, for the one who was a writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_join_and_others_wait() {
     let Some(server) = single(&options()).await else { return };

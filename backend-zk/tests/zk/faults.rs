@@ -14,8 +14,9 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// The holder's server loses its leader and does not know it for longer than the session lasts. The holder must not
-/// consider itself the holder when the next one gets the lock, though its own server goes on answering.
+/// The holder's server loses its leader and does not know it for longer than the session lasts. The holder
+/// must not consider itself the holder when the next one gets the lock, though its own server goes on
+/// answering.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_on_a_cut_off_follower_stops_in_time() {
     // An island of five seconds, and sessions of two.
@@ -59,8 +60,9 @@ async fn a_holder_on_a_cut_off_follower_stops_in_time() {
     assert!(longest >= Duration::from_millis(800), "ended too soon each time");
 }
 
-/// The holder's server is the leader, is cut off, and does not know it for longer than the session lasts; the others have
-/// another leader at once, since they were restarted. The old one goes on answering all that needs no majority.
+/// The holder's server is the leader, is cut off, and does not know it for longer than the session lasts; the
+/// others have another leader at once, since they were restarted. The old one goes on answering all that
+/// needs no majority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_on_a_cut_off_leader_stops_in_time() {
     // The old leader leads for ten seconds more.
@@ -101,8 +103,8 @@ async fn a_holder_on_a_cut_off_leader_stops_in_time() {
     next.release().await.expect("held");
 }
 
-/// Servers that do not tell their tick are taken to have the usual one: a guess from their shortest session would make it too
-/// short, and half of a tick is what a heartbeat can take to reach the leader.
+/// Servers that do not tell their tick are taken to have the usual one: a guess from their shortest session
+/// would make it too short, and half of a tick is what a heartbeat can take to reach the leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unknown_tick_is_a_long_one() {
     let options = options()
@@ -116,7 +118,8 @@ async fn an_unknown_tick_is_a_long_one() {
     assert!(shortest("?tick=500ms").await <= secs(1), "{:?}", shortest("?tick=500ms").await);
 }
 
-/// One of three servers takes connections and is silent. Everybody connects, and no lock is lost when it falls silent.
+/// One of three servers takes connections and is silent. Everybody connects, and no lock is lost when it
+/// falls silent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_is_silent() {
     let Some(servers) = ensemble(&options().setting("syncLimit", "10").setting("initLimit", "50")).await
@@ -279,7 +282,8 @@ async fn the_leader_is_killed_for_long() {
     kill_leaders(secs(600)).await;
 }
 
-/// Two of three servers are gone: nobody gets a lock, who holds one is told in time, and all goes on when they are back.
+/// Two of three servers are gone: nobody gets a lock, who holds one is told in time, and all goes on when
+/// they are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_majority_is_down() {
     let Some(servers) = ensemble(&options()).await else { return };
@@ -294,7 +298,8 @@ async fn the_majority_is_down() {
     let waiting = tokio::spawn(locks.lock("free").ttl(secs(3)).wait(secs(120)).into_future());
     let error = locks.lock("other").ttl(secs(3)).wait(secs(1)).await.expect_err("no quorum");
     assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::TimedOut), "{error:#}");
-    // If the session moved to the server that is left, nobody can tell how much time it has there, and it is ended early.
+    // If the session moved to the server that is left, nobody can tell how much time it has there, and it is
+    // ended early.
     let loss = guard.lost().await;
     assert!(matches!(loss, lockcore::Loss::Expired | lockcore::Loss::Taken), "{loss:?}");
     assert!(Moment::now().since(began) < secs(4), "told late");

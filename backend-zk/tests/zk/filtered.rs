@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::servers::{client, hold, options, single};
 
-/// A hardened service can have a filter that kills it for a system call that is not on a list. It can use locks.
+/// A hardened service can have a filter that kills it for a system call that is not on a list. It can use
+/// locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filter_that_kills() {
     let Some(server) = single(&options()).await else { return };

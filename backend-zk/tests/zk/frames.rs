@@ -97,8 +97,8 @@ fn number(frame: &[u8], at: usize) -> i32 {
     i32::from_be_bytes(frame[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// Passes requests on. Instead of one that is refused, the server gets a question that changes nothing, so that answers
-/// stay in their order.
+/// Passes requests on. Instead of one that is refused, the server gets a question that changes nothing, so
+/// that answers stay in their order.
 async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,

@@ -18,8 +18,8 @@ pub(crate) fn received(server: &ZooKeeper) -> u64 {
     line.trim().parse().expect("a number")
 }
 
-/// So many wait for one lock, spread over these clients, and each takes it so often. Says requests and time for each
-/// hand-over.
+/// So many wait for one lock, spread over these clients, and each takes it so often. Says requests and time
+/// for each hand-over.
 async fn crowd(
     server: &ZooKeeper,
     clients: &[Locks],
@@ -78,7 +78,8 @@ async fn a_handover_costs_few_requests() {
     }
 }
 
-/// Who gets a permit wakes one more who waits. It is no herd at any limit: neither in one process nor between many.
+/// Who gets a permit wakes one more who waits. It is no herd at any limit: neither in one process nor between
+/// many.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permit_costs_few_requests() {
     let Some(server) = single(&options()).await else { return };
@@ -132,8 +133,8 @@ async fn a_handover_between_processes_costs_few_requests() {
     assert!(requests <= 8.0, "{requests} requests for each hand-over between processes");
 }
 
-/// Some of those who wait leave, anywhere in the queue. Nobody gets in too early for it, and nobody has to be woken by
-/// the look that everybody takes every 5 to 10 seconds.
+/// Some of those who wait leave, anywhere in the queue. Nobody gets in too early for it, and nobody has to be
+/// woken by the look that everybody takes every 5 to 10 seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_give_up_hold_up_nobody() {
     const PROCESSES: usize = 9;

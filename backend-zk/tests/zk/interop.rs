@@ -154,8 +154,9 @@ async fn the_queue_shows_the_nodes_of_all() {
     second.release().await.expect("held");
 }
 
-/// CURATOR-621: from 5.5 on, a writer of Curator that becomes a reader makes a reader's node with its own number, and then
-/// deletes its writer's node. Our writer behind it must not take the end of that node for its turn.
+/// CURATOR-621: from 5.5 on, a writer of Curator that becomes a reader makes a reader's node with its own
+/// number, and then deletes its writer's node. Our writer behind it must not take the end of that node for
+/// its turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_of_curator_becomes_a_reader() {
     let Some(server) = single(&options()).await else { return };
@@ -188,8 +189,8 @@ async fn a_writer_of_curator_becomes_a_reader() {
     }
 }
 
-/// An object of kazoo's `Lock` makes its path once. When the servers have deleted our folder, which is a container, the
-/// object fails for good; a folder that stays is good for it.
+/// An object of kazoo's `Lock` makes its path once. When the servers have deleted our folder, which is a
+/// container, the object fails for good; a folder that stays is good for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_of_kazoo_outlives_our_folder() {
     let Some(server) = single(&options().setting("-Dznode.container.checkIntervalMs", "200")).await else {

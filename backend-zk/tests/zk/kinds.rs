@@ -12,8 +12,8 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A claim of another kind whose answer is lost does not know that it must leave. When it is the first, it holds the lock.
-/// So nobody behind it may hold the lock at that time.
+/// A claim of another kind whose answer is lost does not know that it must leave. When it is the first, it
+/// holds the lock. So nobody behind it may hold the lock at that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kinds_do_not_meet_after_a_lost_answer() {
     let Some(server) = single(&options()).await else { return };

@@ -41,8 +41,9 @@ fn is_served(server: &ZooKeeper, session: i64) -> bool {
     connections.lines().any(|line| line.contains(&sid) && !line.contains("sent=0,"))
 }
 
-/// The connection to the leader breaks before a create is answered, and the session moves to a follower that lags; or it has
-/// been ended meanwhile. Says whether the follower did not know the node yet when it served the session.
+/// The connection to the leader breaks before a create is answered, and the session moves to a follower that
+/// lags; or it has been ended meanwhile. Says whether the follower did not know the node yet when it served
+/// the session.
 async fn a_session_moves(servers: &ZooKeeperEnsemble, ended: bool) -> bool {
     let (leader, follower) =
         (servers.leader().await.expect("a leader"), servers.followers().await.expect("an answer")[0]);
@@ -94,8 +95,9 @@ async fn a_session_moves(servers: &ZooKeeperEnsemble, ended: bool) -> bool {
     lagged
 }
 
-/// CURATOR-498: a node whose making was not answered, and that the next server does not show yet, must not be made again,
-/// nor be missed. If the session is over, the node is not ours, whatever a server that lags still shows.
+/// CURATOR-498: a node whose making was not answered, and that the next server does not show yet, must not be
+/// made again, nor be missed. If the session is over, the node is not ours, whatever a server that lags still
+/// shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_moves_to_a_server_that_lags() {
     let options = options().setting("syncLimit", "100").setting("initLimit", "100");
@@ -112,8 +114,8 @@ async fn a_session_moves_to_a_server_that_lags() {
     a_session_moves(&servers, true).await;
 }
 
-/// A leader that is cut off and does not know it yet answers `sync` and questions from what it has. It must not show a lock as
-/// held whose release was answered by the others.
+/// A leader that is cut off and does not know it yet answers `sync` and questions from what it has. It must
+/// not show a lock as held whose release was answered by the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_off_leader_shows_no_old_state() {
     // It goes on for a minute.
@@ -148,8 +150,9 @@ async fn a_cut_off_leader_shows_no_old_state() {
     heir.release().await.expect("held");
 }
 
-/// Whatever server a client is connected to, a lock whose release has been answered to another client is not shown as held, and
-/// one whose grant has been answered is. The leader is behind its followers for a moment after each write.
+/// Whatever server a client is connected to, a lock whose release has been answered to another client is not
+/// shown as held, and one whose grant has been answered is. The leader is behind its followers for a moment
+/// after each write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_answered_is_shown_by_every_server() {
     const ROUNDS: usize = 100;

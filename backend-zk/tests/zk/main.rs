@@ -1,4 +1,5 @@
-//! What is particular to ZooKeeper: cost, downgrades, sessions, faults of ensembles, other clients, rights, odd input.
+//! What is particular to ZooKeeper: cost, downgrades, sessions, faults of ensembles, other clients, rights,
+//! odd input.
 
 mod becoming;
 mod cost;

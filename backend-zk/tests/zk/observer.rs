@@ -14,8 +14,8 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// One whose session is at an observer excludes the others, waits in their queue, and takes its session along when the
-/// observer dies.
+/// One whose session is at an observer excludes the others, waits in their queue, and takes its session along
+/// when the observer dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_at_an_observer() {
     if missing("ZooKeeper", ZooKeeperEnsemble::installed()) {
@@ -57,8 +57,8 @@ async fn a_session_at_an_observer() {
     hold(&voter, "kept").await.release().await.expect("nothing was left behind");
 }
 
-/// The majority goes while a lock is held, and the server that is left turns read-only. Its holder is told, nobody gets a lock
-/// from it, and who waits gets its turn when the others are back.
+/// The majority goes while a lock is held, and the server that is left turns read-only. Its holder is told,
+/// nobody gets a lock from it, and who waits gets its turn when the others are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_turns_read_only() {
     let Some(servers) = ensemble(&options().setting("-Dreadonlymode.enabled", "true")).await else { return };

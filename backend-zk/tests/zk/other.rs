@@ -129,7 +129,8 @@ impl Other {
         self.tell(id);
     }
 
-    /// Takes and gives a mutex by an object that is made once for each path, and kept. Says what came of it as a word.
+    /// Takes and gives a mutex by an object that is made once for each path, and kept. Says what came of it
+    /// as a word.
     pub(crate) fn again(&mut self, path: &str) {
         self.tell(&format!("again {path}"));
     }

@@ -44,7 +44,8 @@ async fn insist(locks: &Locks, name: &str) -> lockcore::LockGuard {
     locks.lock(name).wait(Duration::from_secs(30)).await.expect("a free lock")
 }
 
-/// An idle lock's numbers start anew long before their end, tokens go on rising, and at the end comes an error.
+/// An idle lock's numbers start anew long before their end, tokens go on rising, and at the end comes an
+/// error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_numbers_start_anew() {
     let Some(server) = single(&options()).await else { return };
@@ -75,8 +76,8 @@ async fn the_numbers_start_anew() {
     guard.release().await.expect("held");
 }
 
-/// At the end of the numbers the order of the queue is lost: the lock is refused before. Once its queue is empty, the
-/// numbers start anew.
+/// At the end of the numbers the order of the queue is lost: the lock is refused before. Once its queue is
+/// empty, the numbers start anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_the_numbers_is_an_error() {
     let Some(server) = single(&options()).await else { return };

@@ -61,8 +61,8 @@ pub(crate) async fn client(url: &str) -> Locks {
     connect(url).await.0
 }
 
-/// A client that asks for sessions of at least ten seconds. A session that has moved counts for this shortest time until the
-/// servers have answered. With the default, a second, a busy machine could lose it meanwhile.
+/// A client that asks for sessions of at least ten seconds. A session that has moved counts for this shortest
+/// time until the servers have answered. With the default, a second, a busy machine could lose it meanwhile.
 pub(crate) async fn lasting(url: &str) -> Locks {
     let more = if url.contains('?') { "&" } else { "?" };
     client(&format!("{url}{more}session=10s")).await

@@ -76,7 +76,8 @@ async fn leave(guard: LockGuard, locks: &Locks) {
     hold(locks, &name).await.release().await.expect("nothing was left behind");
 }
 
-/// A broken connection makes the guard doubtful at once, a new one makes it sure again, and the deadline ends it.
+/// A broken connection makes the guard doubtful at once, a new one makes it sure again, and the deadline ends
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_knows_about_its_connection() {
     let Some(server) = single(&options()).await else { return };
@@ -134,8 +135,8 @@ async fn sessions_are_few() {
     leave(held, &locks).await;
 }
 
-/// The server comes back with a smaller `maxSessionTimeout`, and the session gets that when it is taken over. The holder must
-/// not go by the time that it was granted at first.
+/// The server comes back with a smaller `maxSessionTimeout`, and the session gets that when it is taken over.
+/// The holder must not go by the time that it was granted at first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_moves_is_granted_less() {
     let Some(server) = single(&options()).await else { return };
@@ -225,7 +226,8 @@ async fn sessions_are_ended_by_another_client() {
     hold(&two, "waiting").await.release().await.expect("nothing was left behind");
 }
 
-/// The answer to a create is lost, but the session lives: the node is found, and with it the place in the queue.
+/// The answer to a create is lost, but the session lives: the node is found, and with it the place in the
+/// queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_making_was_not_answered_is_found() {
     let Some(server) = single(&options()).await else { return };
@@ -254,9 +256,9 @@ async fn a_node_whose_making_was_not_answered_is_found() {
     }
 }
 
-/// CURATOR-498 and CURATOR-604: the answer to a create is lost, and the client gives its session up before the server
-/// does. The old node stands in the queue, has the right id, and is about to vanish. A lock that rests on it would be
-/// held by two.
+/// CURATOR-498 and CURATOR-604: the answer to a create is lost, and the client gives its session up before
+/// the server does. The old node stands in the queue, has the right id, and is about to vanish. A lock that
+/// rests on it would be held by two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_node_of_a_former_session_is_not_ours() {
     let Some(server) = single(&options()).await else { return };
@@ -290,8 +292,8 @@ async fn the_node_of_a_former_session_is_not_ours() {
     leave(guard, &two).await;
 }
 
-/// While the one who waits is away, everything before it goes, and its own node, too. The news of both comes at once
-/// when it is back, in any order: it must not take the first for its turn.
+/// While the one who waits is away, everything before it goes, and its own node, too. The news of both comes
+/// at once when it is back, in any order: it must not take the first for its turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_that_was_deleted_meanwhile_gets_no_turn() {
     let Some(server) = single(&options()).await else { return };
@@ -318,7 +320,8 @@ async fn a_place_that_was_deleted_meanwhile_gets_no_turn() {
     }
 }
 
-/// The folder of a lock is deleted whenever it is empty: between its making and the node's, and between two holders.
+/// The folder of a lock is deleted whenever it is empty: between its making and the node's, and between two
+/// holders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_folder_goes_at_any_time() {
     const ROUNDS: usize = 150;

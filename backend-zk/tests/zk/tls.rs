@@ -20,7 +20,8 @@ fn trust(files: &Certificates, ca: &str, show: bool) -> String {
     format!("ca={}{}&timeout=30s", files.path(ca), if show { &own } else { "" })
 }
 
-/// A server that also takes connections by TLS, on the second port, from clients who show a certificate, or from all.
+/// A server that also takes connections by TLS, on the second port, from clients who show a certificate, or
+/// from all.
 async fn secure(files: &Certificates, client_auth: &str) -> Option<(ZooKeeper, u16)> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 const CLOSE_SESSION: i32 = -11;
 
-/// Ends a session, as another client can that has its password: the server thinks that its owner said farewell.
+/// Ends a session, as another client can that has its password: the server thinks that its owner said
+/// farewell.
 pub(crate) async fn end_session(server: SocketAddr, session: i64) {
     let work = tokio::task::spawn_blocking(move || {
         let first = try_end_session(server, session);
@@ -14,8 +15,8 @@ pub(crate) async fn end_session(server: SocketAddr, session: i64) {
             !matches!(first, Ok(Was::Over)),
             "the server does not take us for the owner of session {session:#x}"
         );
-        // The owner, whose connection the server closes for ours, comes back at once and can be quicker. Then nobody
-        // knows what became of the request.
+        // The owner, whose connection the server closes for ours, comes back at once and can be quicker. Then
+        // nobody knows what became of the request.
         let mut known = first.is_ok();
         while !known {
             known = try_end_session(server, session).is_ok();
@@ -67,7 +68,8 @@ fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// The password that the server gives a session: `java.util.Random`, seeded with the session's id and a constant.
+/// The password that the server gives a session: `java.util.Random`, seeded with the session's id and a
+/// constant.
 fn password(session: i64) -> [u8; 16] {
     const MASK: u64 = (1 << 48) - 1;
     let mut seed = ((session ^ 0xB341_5C00).cast_unsigned() ^ 0x5_DEEC_E66D) & MASK;

@@ -14,28 +14,31 @@ use crate::say::Voice;
 
 /// Run a command while holding a lock.
 ///
-/// Waits for the lock, runs the command, keeps the lock while the command runs, and frees it when the command has
-/// ended. If the lock is lost meanwhile, for example because the server cannot be reached for longer than --ttl, the command
-/// is ended: it gets TERM, and KILL after --grace.
+/// Waits for the lock, runs the command, keeps the lock while the command runs, and frees it when the command
+/// has ended. If the lock is lost meanwhile, for example because the server cannot be reached for longer than
+/// --ttl, the command is ended: it gets TERM, and KILL after --grace.
 #[derive(Args)]
 #[command(after_help = "See --help for the exit status, signals and environment.", after_long_help = RUN_HELP)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// The longest time to wait for the lock, as in 5s or 2m; a plain number means seconds [default: no limit].
+    /// The longest time to wait for the lock, as in 5s or 2m; a plain number means seconds [default: no
+    /// limit].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) wait: Option<Duration>,
     /// Do not wait: end at once if the lock is held.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// Keep the lock for at least this time, even if the command ends earlier or lockwell is killed. A job that several
-    /// machines start at the same time, by clocks that differ by less than this, then runs once. Not on ZooKeeper.
+    /// Keep the lock for at least this time, even if the command ends earlier or lockwell is killed. A job
+    /// that several machines start at the same time, by clocks that differ by less than this, then runs once.
+    /// Not on ZooKeeper.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) at_least: Option<Duration>,
     /// Take a reader lock: several readers hold it together, but not while another holds it exclusively.
     #[arg(long, conflicts_with_all = ["permits", "also"])]
     pub(crate) read: bool,
-    /// Take one permit of a semaphore: at most N hold the lock together. All users of the lock must give the same N.
+    /// Take one permit of a semaphore: at most N hold the lock together. All users of the lock must give the
+    /// same N.
     #[arg(long, value_name = "N", conflicts_with = "also")]
     pub(crate) permits: Option<NonZeroU32>,
     /// Take this lock as well. The command runs when all locks are held. May be given several times.
@@ -76,9 +79,9 @@ impl RunArgs {
 
 /// Wait to become the leader, and run a command while leading.
 ///
-/// Of all processes that use the same name, one leads. If leadership is lost, the command is ended (TERM, and KILL after
-/// --grace), and lockwell campaigns again. When the command ends by itself, lockwell stops leading and ends with the exit
-/// status of the command.
+/// Of all processes that use the same name, one leads. If leadership is lost, the command is ended (TERM, and
+/// KILL after --grace), and lockwell campaigns again. When the command ends by itself, lockwell stops leading
+/// and ends with the exit status of the command.
 #[derive(Args)]
 #[command(after_long_help = LEAD_HELP)]
 pub(crate) struct LeadArgs {
@@ -97,13 +100,15 @@ pub(crate) struct LeadArgs {
 /// How a lock is held while a command runs.
 #[derive(Args)]
 pub(crate) struct HoldArgs {
-    /// How long others have to wait for the lock if lockwell is killed or loses its connection [default: 10s].
+    /// How long others have to wait for the lock if lockwell is killed or loses its connection [default:
+    /// 10s].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) ttl: Option<Duration>,
     /// End the command and free the lock after this time at the latest [default: no limit].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) max_hold: Option<Duration>,
-    /// If lockwell is killed or loses its connection, make others wait for this time in addition to --ttl [default: 0s].
+    /// If lockwell is killed or loses its connection, make others wait for this time in addition to --ttl
+    /// [default: 0s].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) lock_delay: Option<Duration>,
     /// The time between TERM and KILL when the command is ended.
@@ -141,10 +146,11 @@ impl HoldArgs {
 
 /// Take a lock for a fixed time and end, for scripts that cannot use lockwell run.
 ///
-/// Prints a handle for lockwell release. The lock is not renewed: it ends after the time of --for. Anybody who knows the
-/// handle can free the lock. Not on ZooKeeper, where a lock ends with the process that took it.
+/// Prints a handle for lockwell release. The lock is not renewed: it ends after the time of --for. Anybody
+/// who knows the handle can free the lock. Not on ZooKeeper, where a lock ends with the process that took it.
 ///
-/// Exit status: 0 if the lock was obtained, 75 if it was not obtained in time. See lockwell run --help for errors.
+/// Exit status: 0 if the lock was obtained, 75 if it was not obtained in time. See lockwell run --help for
+/// errors.
 #[derive(Args)]
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
@@ -161,7 +167,8 @@ pub(crate) struct AcquireArgs {
     /// Take a reader lock: several readers hold it together, but not while another holds it exclusively.
     #[arg(long, conflicts_with = "permits")]
     pub(crate) read: bool,
-    /// Take one permit of a semaphore: at most N hold the lock together. All users of the lock must give the same N.
+    /// Take one permit of a semaphore: at most N hold the lock together. All users of the lock must give the
+    /// same N.
     #[arg(long, value_name = "N")]
     pub(crate) permits: Option<NonZeroU32>,
     /// A text that `lockwell status` shows for the holder [default: host name and process id].
@@ -193,16 +200,19 @@ impl AcquireArgs {
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// Free a lock, whoever holds it. Its holder may work on until it notices. On a terminal, lockwell asks before.
+    /// Free a lock, whoever holds it. Its holder may work on until it notices. On a terminal, lockwell asks
+    /// before.
     #[arg(long)]
     pub(crate) force: bool,
     /// With --force: do not ask.
     #[arg(long, requires = "force")]
     pub(crate) yes: bool,
-    /// Print JSON: schema_version, name, released, by_force, and with --force holders. It does not ask: add --yes.
+    /// Print JSON: schema_version, name, released, by_force, and with --force holders. It does not ask: add
+    /// --yes.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The handle that lockwell acquire printed, or - to read it from standard input. With --force: the name of the lock.
+    /// The handle that lockwell acquire printed, or - to read it from standard input. With --force: the name
+    /// of the lock.
     #[arg(value_name = "HANDLE")]
     pub(crate) what: String,
 }

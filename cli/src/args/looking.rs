@@ -12,7 +12,8 @@ use super::{Server, name, time};
 
 /// Show who holds locks and how many wait for them.
 ///
-/// The answer may be out of date when it is read, so do not use it to decide whether to work. Nothing is created on the server.
+/// The answer may be out of date when it is read, so do not use it to decide whether to work. Nothing is
+/// created on the server.
 ///
 /// Exit status: 0, or that of --exit-code. See lockwell run --help for errors.
 #[derive(Args)]
@@ -21,14 +22,16 @@ pub(crate) struct StatusArgs {
     pub(crate) server: Server,
     /// Print JSON.
     ///
-    /// Times are in milliseconds. With one NAME: schema_version, name, held, holders (token, label, mode, limit, ttl_ms, held_ms), waiters,
-    /// longest_wait_ms. Otherwise schema_version and locks, a list of such objects.
+    /// Times are in milliseconds. With one NAME: schema_version, name, held, holders (token, label, mode,
+    /// limit, ttl_ms, held_ms), waiters, longest_wait_ms. Otherwise schema_version and locks, a list of such
+    /// objects.
     #[arg(long)]
     pub(crate) json: bool,
     /// Print the status again whenever it changes, until interrupted.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// End with 75 if one of the locks is held, and with 0 if all are free. Without this option, both end with 0.
+    /// End with 75 if one of the locks is held, and with 0 if all are free. Without this option, both end
+    /// with 0.
     #[arg(long, conflicts_with = "watch")]
     pub(crate) exit_code: bool,
     /// The names of the locks [default: all that are held].
@@ -38,7 +41,8 @@ pub(crate) struct StatusArgs {
 
 /// Wait until a lock is free, without taking it.
 ///
-/// Exit status: 0 when it is free, 75 if it is still held after the time of --for. See lockwell run --help for errors.
+/// Exit status: 0 when it is free, 75 if it is still held after the time of --for. See lockwell run --help
+/// for errors.
 #[derive(Args)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
@@ -56,8 +60,8 @@ pub(crate) struct WaitArgs {
 
 /// Check whether a server is set up well for locks.
 ///
-/// Connects, reads the settings of the server, and passes a test lock from one connection to another. Each finding says what
-/// to do.
+/// Connects, reads the settings of the server, and passes a test lock from one connection to another. Each
+/// finding says what to do.
 #[derive(Args)]
 #[command(after_long_help = DOCTOR_HELP)]
 pub(crate) struct DoctorArgs {
@@ -73,7 +77,8 @@ pub(crate) struct DoctorArgs {
 
 /// Print the statements that create the lock tables, for an administrator.
 ///
-/// It does not connect: the address only gives the kind of database and, by its option table=, the names of the tables.
+/// It does not connect: the address only gives the kind of database and, by its option table=, the names of
+/// the tables.
 #[derive(Args)]
 pub(crate) struct SchemaArgs {
     #[command(flatten)]

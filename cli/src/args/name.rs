@@ -3,7 +3,8 @@
 use lockwell::LockName;
 use lockwell::backend::ServerUrl;
 
-/// Parses a lock name. Refuses an address with a password, which would be stored and shown as the name of a lock.
+/// Parses a lock name. Refuses an address with a password, which would be stored and shown as the name of a
+/// lock.
 pub(super) fn parse(text: &str) -> Result<LockName, String> {
     let may_have_password = match text.parse::<ServerUrl>() {
         Ok(url) => url.password().is_some(),

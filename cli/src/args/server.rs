@@ -6,11 +6,11 @@ use clap::Args;
 
 #[derive(Args, Default)]
 pub(crate) struct Server {
-    /// The address of the lock server, as in sqlite:///var/lib/app/locks.db or postgres://user:password@host/database
-    /// [default: the environment variable LOCKWELL_URL].
+    /// The address of the lock server, as in sqlite:///var/lib/app/locks.db or
+    /// postgres://user:password@host/database [default: the environment variable LOCKWELL_URL].
     ///
-    /// Other users of the machine can see the command line: give an address with a password by --url-file, --config
-    /// or LOCKWELL_URL.
+    /// Other users of the machine can see the command line: give an address with a password by --url-file,
+    /// --config or LOCKWELL_URL.
     #[arg(long, value_name = "URL", conflicts_with_all = ["url_file", "config"])]
     pub(crate) url: Option<String>,
     /// A file whose only line is the address of the lock server, such as a mounted secret.

@@ -1,4 +1,5 @@
-//! A password is in nothing that the command prints, hands on or shows of itself, whatever it does and however much it logs.
+//! A password is in nothing that the command prints, hands on or shows of itself, whatever it does and
+//! however much it logs.
 
 use std::fs::File;
 

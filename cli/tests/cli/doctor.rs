@@ -1,4 +1,5 @@
-//! What `lockwell doctor` finds at servers that are not set up well, and the warnings that the other verbs print about them.
+//! What `lockwell doctor` finds at servers that are not set up well, and the warnings that the other verbs
+//! print about them.
 
 #[cfg(feature = "redis")]
 use std::io::{Read as _, Write as _};
@@ -212,7 +213,8 @@ fn notifications_that_do_not_arrive() {
         }
         let server = Redis::start().await.unwrap();
         let url = format!("redis://{}", without_subscriptions(server.addr()));
-        // A waiter that is not notified asks every now and then. On a busy machine that may be just after the release.
+        // A waiter that is not notified asks every now and then. On a busy machine that may be just after the
+        // release.
         let mut found = Found::at(&url);
         crate::support::wait_until("a waiter that hears nothing", || {
             let unheard = found.status == 1;

@@ -11,7 +11,8 @@ fn file(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Runs a script with `lockwell` in its path, and a folder of its own in the place of the folders that the text names.
+/// Runs a script with `lockwell` in its path, and a folder of its own in the place of the folders that the
+/// text names.
 fn script(site: &Site, text: &str) -> Finished {
     let folder = site.path("");
     let folder = folder.to_str().unwrap().trim_end_matches('/');

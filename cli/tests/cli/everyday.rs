@@ -278,8 +278,8 @@ fn everyday_use_of_zookeeper() {
     });
 }
 
-/// A waiter that is stopped for longer than its session lasts queues again. What it hears first, on its old connection, is that
-/// its node was deleted.
+/// A waiter that is stopped for longer than its session lasts queues again. What it hears first, on its old
+/// connection, is that its node was deleted.
 #[test]
 #[cfg(feature = "zk")]
 fn a_waiter_that_was_stopped_queues_again_in_zookeeper() {

@@ -13,7 +13,8 @@ fn wait_for_prompt(shell: &OnTerminal) {
     wait_until("the prompt", || shell.foreground() == shell.pid());
 }
 
-/// Starts lockwell with this script as its command, in the file `job`, as a job. Answers the command and lockwell.
+/// Starts lockwell with this script as its command, in the file `job`, as a job. Answers the command and
+/// lockwell.
 fn start(site: &Site, shell: &OnTerminal, options: &str, script: &str) -> (Pid, Pid) {
     std::fs::write(site.path("job"), format!("{script}\n")).unwrap();
     shell.types(&format!("\"$LOCKWELL\" run {options} a -- sh job\n"));

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::support::{Finished, Running, Site, finish, wait_until};
 
-/// The line of the table in the guide for a verb: the fields that its report always has, and those that it may have.
+/// The line of the table in the guide for a verb: the fields that its report always has, and those that it
+/// may have.
 fn fields(verb: &str) -> (Vec<String>, Vec<String>) {
     let guide = include_str!("../../../docs/command.md");
     let mut cells = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));

@@ -8,7 +8,8 @@ use crate::support::{Running, Site, block_on, finish, is_alive, pid_of, wait_unt
 
 const LEAST: Duration = Duration::from_secs(5);
 
-/// Kills lockwell while its command runs, or after that while it keeps the lock, and waits until another has the lock.
+/// Kills lockwell while its command runs, or after that while it keeps the lock, and waits until another has
+/// the lock.
 fn outlives_a_kill(url: &str) {
     for (name, script) in [("during", "echo $$ > pid; exec sleep 60"), ("after", "echo $$ > pid")] {
         let site = Site::new();

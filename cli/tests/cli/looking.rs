@@ -1,4 +1,5 @@
-//! The verbs that only read make nothing at a server: no table, no node, no key. For files, see the tests of `status`.
+//! The verbs that only read make nothing at a server: no table, no node, no key. For files, see the tests of
+//! `status`.
 
 use crate::support::{finish, lockwell};
 
@@ -25,7 +26,8 @@ pub(crate) enum Fresh {
     HasNoLocks,
 }
 
-/// Runs each verb on a server that has nothing of lockwell. `made`: what there is of lockwell at the server, or `0`.
+/// Runs each verb on a server that has nothing of lockwell. `made`: what there is of lockwell at the server,
+/// or `0`.
 pub(crate) async fn make_nothing(url: &str, fresh: Fresh, made: impl AsyncFn() -> String) {
     let schemes: &[&str] = match url.split_once("://").expect("an address").0 {
         "postgres" => &["postgres", "postgresql"],

@@ -28,7 +28,8 @@ impl OnTerminal {
     /// Starts a shell that controls jobs. It finds lockwell as `$LOCKWELL`.
     pub(crate) fn shell(site: &Site) -> Self {
         let shell = Self::program(site, "sh", &["-i"]);
-        // An editor of command lines would change the settings of the terminal. What is typed is shown as well, but with quotes.
+        // An editor of command lines would change the settings of the terminal. What is typed is shown as
+        // well, but with quotes.
         shell.types("set +o emacs +o vi; echo 'it is' ready\n");
         shell.shows("it is ready");
         shell

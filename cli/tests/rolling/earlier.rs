@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 const WHAT: &str = "the rolling deployment";
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// The program. `None` while nothing was released, and where it cannot be had, which is an error where all must be tested.
+/// The program. `None` while nothing was released, and where it cannot be had, which is an error where all
+/// must be tested.
 pub(crate) fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Result<Option<PathBuf>, String>> = OnceLock::new();
     match PROGRAM.get_or_init(|| last_release()?.map(|tag| build(&tag)).transpose()) {

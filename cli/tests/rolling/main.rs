@@ -1,5 +1,5 @@
-//! A rolling deployment: the command of the last release and the present one on the same servers exclude each other, whoever
-//! holds and whoever waits.
+//! A rolling deployment: the command of the last release and the present one on the same servers exclude each
+//! other, whoever holds and whoever waits.
 #![cfg(all(unix, any(feature = "redis", feature = "postgres", feature = "mysql")))]
 
 #[allow(dead_code)] // The other tests of the command use the rest.
@@ -18,15 +18,16 @@ use testbed::{Redis, RedisSentinel};
 
 use crate::support::{Running, Site, block_on, finish, wait_until};
 
-/// Reads a number from a file, thinks, and writes the next number back. Readers see no change while they read.
+/// Reads a number from a file, thinks, and writes the next number back. Readers see no change while they
+/// read.
 const WRITE: &str = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count";
 const READ: &str = "n=$(cat count); sleep 0.01; test \"$n\" = \"$(cat count)\" || echo changed >> torn";
 
 /// How often each of the processes writes.
 const TIMES: usize = 8;
 
-/// When a waiter has the lock at the latest after its holder has released it. It is the time after which a waiter that shows no
-/// heartbeat is passed over, and something for a busy machine.
+/// When a waiter has the lock at the latest after its holder has released it. It is the time after which a
+/// waiter that shows no heartbeat is passed over, and something for a busy machine.
 const SOON: Duration = Duration::from_secs(8);
 
 /// How long a holder that died keeps others out.
@@ -50,8 +51,8 @@ impl Versions<'_> {
         command
     }
 
-    /// Processes of both versions write and read under one name. No update is lost, nobody reads what is being written, and
-    /// everybody gets there.
+    /// Processes of both versions write and read under one name. No update is lost, nobody reads what is
+    /// being written, and everybody gets there.
     fn exclude_each_other(&self) {
         let site = Site::new();
         std::fs::write(site.path("count"), "0\n").unwrap();
@@ -78,8 +79,8 @@ impl Versions<'_> {
         assert_eq!(site.read("torn"), "", "a reader saw a writer");
     }
 
-    /// A waiter of one version gets the lock soon after a holder of the other has released it, and with the end of its
-    /// lease if it died.
+    /// A waiter of one version gets the lock soon after a holder of the other has released it, and with the
+    /// end of its lease if it died.
     fn wait_for_each_other(&self) {
         for (holder, waiter) in [(0, 1), (1, 0)] {
             for dies in [false, true] {

@@ -1,7 +1,8 @@
-//! The recipe that Redis's documentation once had: SETNX of the time at which the lease ends, by the clock of the client.
+//! The recipe that Redis's documentation once had: SETNX of the time at which the lease ends, by the clock of
+//! the client.
 //!
-//! It fails to exclude in two cases: if the clocks of clients differ by more than what is left of a lease, and if a holder is late:
-//! its DEL then removes the key of the next holder.
+//! It fails to exclude in two cases: if the clocks of clients differ by more than what is left of a lease,
+//! and if a holder is late: its DEL then removes the key of the next holder.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,5 @@
-//! Common but faulty recipes for locks, which are measured as well: as processes of this program that take the orders of the peers.
+//! Common but faulty recipes for locks, which are measured as well: as processes of this program that take
+//! the orders of the peers.
 //!
 //! They are written as they are usually found, without improvements.
 

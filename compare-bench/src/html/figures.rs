@@ -34,7 +34,8 @@ pub(super) fn figure(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Resu
     }))
 }
 
-/// A backend has one look in all plots. Those of one kind share a colour, and one of them is drawn in the second way.
+/// A backend has one look in all plots. Those of one kind share a colour, and one of them is drawn in the
+/// second way.
 pub(super) fn color_of(backend: &str) -> usize {
     const ORDER: [&str; 8] =
         ["redis", "zookeeper", "postgres", "redlock", "mariadb", "sqlite", "memory", "zookeeper3"];
@@ -52,7 +53,8 @@ pub(super) fn color_of(backend: &str) -> usize {
     place(backend).or_else(second).unwrap_or(ORDER.len() + 1)
 }
 
-/// The percentile curve: shares of the latencies below one, and the highest latency among that share in microseconds.
+/// The percentile curve: shares of the latencies below one, and the highest latency among that share in
+/// microseconds.
 fn curve(buckets: &Buckets) -> Vec<(f64, f64)> {
     let all = as_float(buckets.counts.iter().sum::<u64>().max(1));
     let mut below = 0;
@@ -65,8 +67,8 @@ fn curve(buckets: &Buckets) -> Vec<(f64, f64)> {
     points.filter(|(share, _)| *share <= LAST_NINE).collect()
 }
 
-/// Latency of a lock that nobody else wants. For all runs under the same conditions a plot of all locks that several processes can share, then one of each
-/// kind with the raw statements.
+/// Latency of a lock that nobody else wants. For all runs under the same conditions a plot of all locks that
+/// several processes can share, then one of each kind with the raw statements.
 pub(crate) fn percentiles(runs: &[Report]) -> Result<Vec<Markup>> {
     let x = Axis { label: "percentile", scale: Scale::Nines, shown: percent };
     let mut figures = Vec::new();
@@ -147,7 +149,8 @@ pub(crate) fn load(question: &Question) -> Result<Vec<Markup>> {
     over(question, &x, &TIME, title, |group| as_size(group.parties), |_| true)
 }
 
-/// From a release to the next grant over the time that the lock is held; fairness over the number of processes.
+/// From a release to the next grant over the time that the lock is held; fairness over the number of
+/// processes.
 pub(crate) fn hand_over(question: &Question) -> Result<Vec<Markup>> {
     let x = Axis { label: "hold time", scale: Scale::Linear, shown: |ms| format!("{ms:.0} ms") };
     let mut parties: Vec<_> = question.groups.iter().map(|group| group.parties).collect();
@@ -250,7 +253,8 @@ pub(super) fn series<'a>(
     all
 }
 
-/// Requests that the server received for each grant, over the number of waiters: tasks of one process, and processes.
+/// Requests that the server received for each grant, over the number of waiters: tasks of one process, and
+/// processes.
 pub(crate) fn herd(question: &Question) -> Result<Vec<Markup>> {
     let mut figures = Vec::new();
     for conditions in distinct(question.groups.iter().map(|group| &group.conditions)) {

@@ -1,4 +1,5 @@
-//! Drawing: lines with bands on two axes, as SVG whose text stays text. Colours are those that the style sheet knows.
+//! Drawing: lines with bands on two axes, as SVG whose text stays text. Colours are those that the style
+//! sheet knows.
 
 use std::ops::Range;
 
@@ -7,8 +8,8 @@ use plotters::prelude::*;
 
 use crate::error::{Error, Result};
 
-/// Okabe and Ito's palette, which people with colour blindness can distinguish; grey instead of its yellow, which paper swallows. The
-/// style sheet turns what is nearly black into the colour of the text.
+/// Okabe and Ito's palette, which people with colour blindness can distinguish; grey instead of its yellow,
+/// which paper swallows. The style sheet turns what is nearly black into the colour of the text.
 pub(super) const PALETTE: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),

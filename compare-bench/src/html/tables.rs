@@ -11,8 +11,8 @@ use crate::view::line::Line;
 use crate::view::unit::Unit;
 use crate::view::{Group, Question, distinct, show};
 
-/// A table for each group of a question. Those behind the first are folded; on paper all are shown. A link to a folded table
-/// opens it, since the browser does that for what is within.
+/// A table for each group of a question. Those behind the first are folded; on paper all are shown. A link to
+/// a folded table opens it, since the browser does that for what is within.
 pub(crate) fn groups(question: &Question) -> Markup {
     html! {
         @for (number, group) in question.groups.iter().enumerate() {

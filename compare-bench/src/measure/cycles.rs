@@ -30,7 +30,8 @@ where
     Ok(sample)
 }
 
-/// So many tasks at once, each with work of its own. The clock runs from their common start to the end of the last.
+/// So many tasks at once, each with work of its own. The clock runs from their common start to the end of the
+/// last.
 pub(crate) async fn together<F>(tasks: usize, work: impl Fn(usize) -> F) -> Result<Sample>
 where
     F: Future<Output = Result<Sample>> + Send + 'static,

@@ -53,7 +53,8 @@ pub(crate) struct Handing {
     pub(crate) hold_us: Spread,
     /// Validity intervals that overlapped. Anything but zero fails the whole run, unless it is a peer's.
     pub(crate) overlaps: u64,
-    /// Whether the tokens rose in the order of the turns. False fails the whole run. A peer without tokens has none.
+    /// Whether the tokens rose in the order of the turns. False fails the whole run. A peer without tokens
+    /// has none.
     pub(crate) tokens_rise: Option<bool>,
 }
 
@@ -74,8 +75,8 @@ impl History {
         Self { turns, parties, overlaps: count(overlaps), tokens: false }
     }
 
-    /// Sorts the turns, and fails with [`Error::Violation`] if two parties considered themselves the holder at once,
-    /// or if a token is not higher than that of the turn before.
+    /// Sorts the turns, and fails with [`Error::Violation`] if two parties considered themselves the holder
+    /// at once, or if a token is not higher than that of the turn before.
     pub(crate) fn check(mut turns: Vec<Turn>, parties: usize) -> Result<Self> {
         turns.sort_by_key(|turn| turn.acquired);
         for pair in turns.windows(2) {
@@ -115,8 +116,9 @@ impl History {
         sample
     }
 
-    /// The time from a release to the turn of the party that had then waited longest. Where a lock serves in order it is that of
-    /// [`handovers`](Self::handovers); where others may barge in, it shows what that costs the one in front.
+    /// The time from a release to the turn of the party that had then waited longest. Where a lock serves in
+    /// order it is that of [`handovers`](Self::handovers); where others may barge in, it shows what that
+    /// costs the one in front.
     pub(crate) fn to_the_first(&self) -> Sample {
         let mut asking: Vec<usize> = (0..self.turns.len()).collect();
         asking.sort_by_key(|&turn| self.turns[turn].asked);

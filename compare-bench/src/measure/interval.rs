@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::stats::median;
 
-/// The fewest rounds that say anything about how far their ratios lie apart. Of so few, the interval is that from the lowest
-/// to the highest, in which the truth lies less often than in 95 of 100 cases; the plans have twice as many or more.
+/// The fewest rounds that say anything about how far their ratios lie apart. Of so few, the interval is that
+/// from the lowest to the highest, in which the truth lies less often than in 95 of 100 cases; the plans have
+/// twice as many or more.
 const FEWEST: usize = 3;
 
 /// How often the rounds are drawn anew. More would change the third digit.
@@ -31,11 +32,11 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    /// The percentile bootstrap over the rounds: as many are drawn with replacement as there are, again and again, and of
-    /// the medians of all draws, 2.5 % are left out at either end. `None` of too few rounds.
+    /// The percentile bootstrap over the rounds: as many are drawn with replacement as there are, again and
+    /// again, and of the medians of all draws, 2.5 % are left out at either end. `None` of too few rounds.
     ///
-    /// What is drawn are rounds and not single latencies: those of one round have the state of the machine in common, and
-    /// would make the interval far too narrow.
+    /// What is drawn are rounds and not single latencies: those of one round have the state of the machine in
+    /// common, and would make the interval far too narrow.
     pub(crate) fn of(rounds: impl IntoIterator<Item = f64>) -> Option<Self> {
         let rounds: Vec<f64> = rounds.into_iter().collect();
         if rounds.len() < FEWEST {

@@ -28,7 +28,8 @@ impl Repeat {
         Self { rounds, time, began, done: 0, shown: Duration::ZERO, progress }
     }
 
-    /// The number of the next round, after these; `None` if these are enough. The time that was wasted does not count.
+    /// The number of the next round, after these; `None` if these are enough. The time that was wasted does
+    /// not count.
     pub(crate) fn next(&mut self, so_far: &[Round], wasted: Duration) -> Option<u32> {
         let elapsed = self.began.elapsed().saturating_sub(wasted);
         self.show(elapsed);

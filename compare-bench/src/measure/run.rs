@@ -42,7 +42,8 @@ struct Run {
     began: Instant,
 }
 
-/// Measures everything that was asked for, and writes it down case by case. Ends early if a lock does not exclude.
+/// Measures everything that was asked for, and writes it down case by case. Ends early if a lock does not
+/// exclude.
 pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
     let site = site(args)?;
     let plan = args.plan();
@@ -192,7 +193,8 @@ impl Run {
         peers
     }
 
-    /// One backend. An error means that it could not be measured at all; a case that fails is noted in the report.
+    /// One backend. An error means that it could not be measured at all; a case that fails is noted in the
+    /// report.
     async fn job(&mut self, job: &Job, peers: &[Peer], is_far: bool) -> Result<()> {
         let choice = &job.choice;
         self.progress.stage(&format!("{}: starting", choice.name()));

@@ -113,8 +113,8 @@ pub(crate) struct Spread {
     pub(crate) histogram: Buckets,
 }
 
-/// A histogram in two columns. The buckets rise, do not overlap, and empty ones are left out. A bucket is at most 1 % wide, so
-/// that any percentile of it is as near to that of the latencies themselves.
+/// A histogram in two columns. The buckets rise, do not overlap, and empty ones are left out. A bucket is at
+/// most 1 % wide, so that any percentile of it is as near to that of the latencies themselves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Buckets {
     /// The highest latency that each bucket counts, in nanoseconds.

@@ -5,7 +5,8 @@ pub(crate) mod work;
 
 use std::time::Duration;
 
-/// Rounds in which ours and the floor take turns, so that a machine that grows slower or faster does it to both.
+/// Rounds in which ours and the floor take turns, so that a machine that grows slower or faster does it to
+/// both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rounds {
     /// Fewer say nothing about how far they lie apart.

@@ -1,5 +1,5 @@
-//! The list of what a run will do, made before it begins: from it come the progress bar, the estimate, and what is left to do
-//! when a run goes on.
+//! The list of what a run will do, made before it begins: from it come the progress bar, the estimate, and
+//! what is left to do when a run goes on.
 
 use std::time::Duration;
 

@@ -63,12 +63,14 @@ pub(crate) struct PeerResult {
     pub(crate) error: Option<String>,
 }
 
-/// What was broken, and how long it took until somebody had a lock again. The rounds have the same times as `ours`.
+/// What was broken, and how long it took until somebody had a lock again. The rounds have the same times as
+/// `ours`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Recovery {
     /// What was done: "the process of the holder was killed".
     pub(crate) fault: String,
-    /// Which server it was, and what became of it: "the leader; the others elected another". Empty where it was none.
+    /// Which server it was, and what became of it: "the leader; the others elected another". Empty where it
+    /// was none.
     pub(crate) role: String,
     /// From the fault to the next grant, each time.
     pub(crate) times_us: Vec<f64>,
@@ -76,7 +78,8 @@ pub(crate) struct Recovery {
     pub(crate) bound_us: Option<f64>,
     /// How that was computed.
     pub(crate) bound_of: String,
-    /// From the fault until the holder knew that its lock was lost, each time. Empty where there was none that could know.
+    /// From the fault until the holder knew that its lock was lost, each time. Empty where there was none
+    /// that could know.
     pub(crate) told_us: Vec<f64>,
 }
 
@@ -128,7 +131,8 @@ pub(crate) struct Measurement {
     pub(crate) floor: f64,
     /// Of ours / floor, over the rounds.
     pub(crate) ratio: Option<Interval>,
-    /// Whether the interval of the ratio was still wider than 5 % to either side when the time of the case was up.
+    /// Whether the interval of the ratio was still wider than 5 % to either side when the time of the case
+    /// was up.
     pub(crate) noisy: bool,
     /// Whether the floor itself changed so much between the rounds that the ratio says little.
     pub(crate) unsteady: bool,
@@ -142,8 +146,8 @@ pub(crate) struct Measurement {
     pub(crate) per_second: f64,
     pub(crate) floor_per_second: f64,
     pub(crate) handing: Option<Handing>,
-    /// For one name and many: the requests that the server received for each acquisition, by its own count. The median over
-    /// the rounds.
+    /// For one name and many: the requests that the server received for each acquisition, by its own count.
+    /// The median over the rounds.
     pub(crate) requests_each: Option<f64>,
     pub(crate) requests_rounds: Vec<f64>,
     /// The notifications that it sent for each acquisition, where it counts them.
@@ -157,7 +161,8 @@ pub(crate) struct Measurement {
     pub(crate) trip_us: Option<f64>,
     /// For handoff with a delay: ours in such trips, over the rounds.
     pub(crate) trips: Option<Interval>,
-    /// The load of the machine at the end of the case, of the last minute: that of the measurement itself, too.
+    /// The load of the machine at the end of the case, of the last minute: that of the measurement itself,
+    /// too.
     pub(crate) load: f64,
     /// The share of the time of all cores that was spent on anything during the case, from 0 to 1.
     pub(crate) busy: f64,
@@ -178,8 +183,8 @@ pub(crate) fn requests(rounds: &[f64]) -> Option<f64> {
     (!rounds.is_empty()).then(|| round3(median(rounds.iter().copied())))
 }
 
-/// Whether the middle half of the floor's rounds lies further apart than one to one and a half: the disk, or somebody
-/// else's work on this machine, is then a larger part of the figures than what is compared.
+/// Whether the middle half of the floor's rounds lies further apart than one to one and a half: the disk, or
+/// somebody else's work on this machine, is then a larger part of the figures than what is compared.
 pub(crate) fn unsteady(rounds: &[Round]) -> bool {
     let mut floors: Vec<f64> = rounds.iter().map(|round| round.floor).collect();
     floors.sort_by(f64::total_cmp);
@@ -199,7 +204,8 @@ mod tests {
 
     #[test]
     fn the_ratio_is_the_median_of_the_rounds_ratios() {
-        // A round in which the machine was busy slows both down, and spoils neither the ratio nor the medians.
+        // A round in which the machine was busy slows both down, and spoils neither the ratio nor the
+        // medians.
         let pairs = [(2.0, 1.0), (60.0, 20.0), (2.2, 1.0), (2.1, 1.0), (2.4, 2.0)];
         let rounds = pairs.map(|(ours, floor)| Round { ours, floor });
         let (ours, floor, ratio) = compare(&rounds);

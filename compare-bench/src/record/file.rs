@@ -1,9 +1,9 @@
-//! The result file. It is written anew after each case, beside the old one, and takes its place only when it is on the disk: a
-//! crash at any byte leaves the file of the case before, complete. A single document rather than a line for each case, so that
-//! any tool for JSON and the schema work on it as it is.
+//! The result file. It is written anew after each case, beside the old one, and takes its place only when it
+//! is on the disk: a crash at any byte leaves the file of the case before, complete. A single document rather
+//! than a line for each case, so that any tool for JSON and the schema work on it as it is.
 //!
-//! The first version takes a name that is free, by an operation that fails if it is not: nothing is ever overwritten but the
-//! earlier state of the same run.
+//! The first version takes a name that is free, by an operation that fails if it is not: nothing is ever
+//! overwritten but the earlier state of the same run.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -27,7 +27,8 @@ pub(crate) struct ResultFile {
 }
 
 impl ResultFile {
-    /// A new file of this name, with what there is so far. Fails if there is one already, or if it cannot be written.
+    /// A new file of this name, with what there is so far. Fails if there is one already, or if it cannot be
+    /// written.
     pub(crate) fn create(path: &Path, report: &Report) -> Result<Self> {
         let this = Self { path: path.to_owned() };
         fs::create_dir_all(this.folder())?;
@@ -47,7 +48,8 @@ impl ResultFile {
         for number in 1.. {
             let number = if number == 1 { String::new() } else { format!("-{number}") };
             let path = folder.join(format!("{day}-{}{number}.json", plain(&report.machine.host)));
-            // Another run may take the name between the two lines, and then this one fails before it has measured anything.
+            // Another run may take the name between the two lines, and then this one fails before it has
+            // measured anything.
             if !path.exists() {
                 return Self::create(&path, report);
             }

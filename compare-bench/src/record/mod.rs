@@ -19,8 +19,9 @@ use self::disk::Disk;
 use self::machine::{Build, Machine};
 use crate::measure::stats::round3;
 
-/// The version of the form of the file. Since 2, a ratio is an object with its interval, and null of too few rounds. Since 3,
-/// the file is written after each case and can be read back; it has histograms, conditions, loads and the command.
+/// The version of the form of the file. Since 2, a ratio is an object with its interval, and null of too few
+/// rounds. Since 3, the file is written after each case and can be read back; it has histograms, conditions,
+/// loads and the command.
 pub(crate) const SCHEMA_VERSION: u32 = 3;
 
 /// What the files call themselves.
@@ -113,7 +114,8 @@ pub(crate) struct Failure {
 }
 
 impl Backend {
-    /// Whether figures of the two can stand in one file. The address of a server that we start is another each time.
+    /// Whether figures of the two can stand in one file. The address of a server that we start is another
+    /// each time.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let Self { name, version, settings, storage, floor, .. } = self;
         let theirs = (&other.name, &other.version, &other.settings, &other.storage, &other.floor);
@@ -158,8 +160,8 @@ impl Report {
         self.results.iter().any(is_it)
     }
 
-    /// Why what is measured now cannot be added to this file, if it cannot: figures of different machines, programs or
-    /// conditions in one file would be compared with each other.
+    /// Why what is measured now cannot be added to this file, if it cannot: figures of different machines,
+    /// programs or conditions in one file would be compared with each other.
     pub(crate) fn differs(&self, now: &Self) -> Option<&'static str> {
         if self.violation.is_some() {
             Some("it ended with a lock that did not exclude")
@@ -193,7 +195,8 @@ pub(crate) mod tests {
         Report::new("smoke", conditions())
     }
 
-    /// Hand-overs in so many rounds, all alike, and two other libraries: one a little quicker, one much slower.
+    /// Hand-overs in so many rounds, all alike, and two other libraries: one a little quicker, one much
+    /// slower.
     pub(crate) fn measured(backend: &str, rounds: usize) -> Measurement {
         let rounds = vec![Round { ours: 3.0, floor: 2.0 }; rounds];
         let (ours, floor, ratio) = compare(&rounds);

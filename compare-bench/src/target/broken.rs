@@ -10,15 +10,15 @@ use crate::target::Target;
 use crate::target::kind::Kind;
 use crate::target::server::{Running, failed};
 
-/// What a client may need after a server is back, or after it has gone on: its connection may have been replaced meanwhile, and is
-/// replaced again.
+/// What a client may need after a server is back, or after it has gone on: its connection may have been
+/// replaced meanwhile, and is replaced again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The settings of the sentinels of testbed: how long a master is silent, and how long a failover may take.
 const SENTINEL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
-/// The `cluster-node-timeout` of its clusters. A node asks another at the latest when half of it is over, waits for all of it, and hears from the
-/// others, for which as much is counted again.
+/// The `cluster-node-timeout` of its clusters. A node asks another at the latest when half of it is over,
+/// waits for all of it, and hears from the others, for which as much is counted again.
 const CLUSTER: Duration = Duration::from_secs(2);
 
 /// What a replica waits before it asks for votes: half a second, and half a second more at random.
@@ -120,8 +120,8 @@ impl Victim {
         Bound { time: start + AGAIN, of }
     }
 
-    /// The same of `PostgreSQL`, which answers a release before it is on the disk. A release that dies with the server leaves the lock
-    /// to its lease.
+    /// The same of `PostgreSQL`, which answers a release before it is on the disk. A release that dies with
+    /// the server leaves the lock to its lease.
     pub(crate) fn bound_of_lost_release(start: Duration, lease: Duration) -> Bound {
         let Bound { time, of } = Self::bound_of_restart(start);
         let shown = humantime::format_duration(lease);

@@ -99,7 +99,8 @@ impl Kind {
         }
     }
 
-    /// Whether its address names servers that clients ask for others: these cannot be put behind something else.
+    /// Whether its address names servers that clients ask for others: these cannot be put behind something
+    /// else.
     pub(super) fn sends_clients_on(self) -> bool {
         matches!(self, Self::Sentinel | Self::Cluster)
     }

@@ -28,15 +28,15 @@ const MASTERS: usize = 3;
 /// Of a cluster.
 const SLOTS: u16 = 16_384;
 
-/// The unit of time of ZooKeeper, in milliseconds: that of its sample configuration. With the short one of the testbed, a
-/// busy machine would end sessions.
+/// The unit of time of ZooKeeper, in milliseconds: that of its sample configuration. With the short one of
+/// the testbed, a busy machine would end sessions.
 const TICK: &str = "2000";
 
 /// How many connections databases take: herds are larger than what they allow by themselves.
 const CONNECTIONS: &str = "400";
 
-/// The log of MySQL and of MariaDB, as large as by default. The testbed makes it small, to start soon. A server whose log is full waits
-/// until its pages are on the disk.
+/// The log of MySQL and of MariaDB, as large as by default. The testbed makes it small, to start soon. A
+/// server whose log is full waits until its pages are on the disk.
 const LOG_OF_MYSQL: (&str, &str) = ("innodb_redo_log_capacity", "100M");
 const LOG_OF_MARIADB: (&str, &str) = ("innodb_log_file_size", "96M");
 
@@ -86,7 +86,8 @@ impl From<Durability> for testbed::Durability {
 /// Which members of an ensemble the address names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// One of them, always of the same role: clients pick a server at random, and the leader answers sooner than the others.
+    /// One of them, always of the same role: clients pick a server at random, and the leader answers sooner
+    /// than the others.
     One,
     All,
 }
@@ -174,8 +175,8 @@ impl Site {
         Ok((url, running))
     }
 
-    /// A node of Redlock that may have forgotten its locks has no vote for the length of the longest lease. Returns the
-    /// options that make it short, when it is over.
+    /// A node of Redlock that may have forgotten its locks has no vote for the length of the longest lease.
+    /// Returns the options that make it short, when it is over.
     async fn probation(&self) -> &'static str {
         if self.durability == Durability::Disk {
             return "";

@@ -1,7 +1,7 @@
 //! "If ... choose ... because ...": sentences made from the figures alone.
 //!
-//! A question has one sentence for all its cases under the same conditions, such as all numbers of processes. Behind it stand the
-//! sentences of the cases.
+//! A question has one sentence for all its cases under the same conditions, such as all numbers of processes.
+//! Behind it stand the sentences of the cases.
 
 use crate::view::line::Line;
 use crate::view::unit::Unit;
@@ -26,8 +26,8 @@ pub(crate) struct Sentence {
     pub(crate) figures: String,
 }
 
-/// The answers to all questions that have somebody to choose. A slow network is a question of its own, so the other questions are
-/// answered without a delay.
+/// The answers to all questions that have somebody to choose. A slow network is a question of its own, so the
+/// other questions are answered without a delay.
 pub(crate) fn answers(questions: &[Question]) -> Vec<Answer> {
     questions
         .iter()
@@ -108,7 +108,8 @@ fn summary(question: &Question, set: &[Case<'_>]) -> Sentence {
     Sentence { text, figures: example.group.id.clone() }
 }
 
-/// A group of figures with its backends in their order: other libraries stand in the figures, and options of a backend beside it.
+/// A group of figures with its backends in their order: other libraries stand in the figures, and options of
+/// a backend beside it.
 struct Case<'a> {
     group: &'a Group,
     best: Vec<Line>,

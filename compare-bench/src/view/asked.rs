@@ -152,7 +152,8 @@ fn ours(result: &Measurement) -> Option<Figure> {
     Some((result.ours, Interval::of(result.rounds.iter().map(|round| round.ours))))
 }
 
-/// Beside other libraries: from a release to the process that had waited longest, which is what is measured of them.
+/// Beside other libraries: from a release to the process that had waited longest, which is what is measured
+/// of them.
 fn fair(result: &Measurement) -> Option<Figure> {
     let Some(rounds) = fair_rounds(result) else { return ours(result) };
     let times = || rounds.iter().map(|round| round.ours);

@@ -10,8 +10,8 @@ use crate::view::unit::Figure;
 /// One lock on one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    /// The best is 1. Those whose intervals overlap that of the best among them share a rank. `None` of too few rounds, and
-    /// of a lock that is of no use beyond its process.
+    /// The best is 1. Those whose intervals overlap that of the best among them share a rank. `None` of too
+    /// few rounds, and of a lock that is of no use beyond its process.
     pub(crate) rank: Option<usize>,
     /// "redis", or "rslock 1.2 on redis".
     pub(crate) who: String,

@@ -1,5 +1,5 @@
-//! What people ask, and the figures of one run or of several that answer it: the terminal, the report and the exports show the
-//! same.
+//! What people ask, and the figures of one run or of several that answer it: the terminal, the report and the
+//! exports show the same.
 
 pub(crate) mod answer;
 mod asked;
@@ -69,7 +69,8 @@ pub(crate) fn distinct<'a>(all: impl IntoIterator<Item = &'a Conditions>) -> Vec
     distinct
 }
 
-/// A report for each of the conditions. Of several runs under the same conditions, the first that has a lock shows it.
+/// A report for each of the conditions. Of several runs under the same conditions, the first that has a lock
+/// shows it.
 pub(crate) fn by_conditions(runs: &[Report]) -> Vec<Report> {
     let mut merged: Vec<Report> = Vec::new();
     for run in runs {
@@ -125,7 +126,8 @@ fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
     groups
 }
 
-/// In `handoff`, the tasks of a backend that cannot reach beyond its process stand beside the processes of others.
+/// In `handoff`, the tasks of a backend that cannot reach beyond its process stand beside the processes of
+/// others.
 fn parties_are(result: &Measurement) -> &str {
     if result.workload == "independent" { &result.parties_are } else { "" }
 }

@@ -9,8 +9,8 @@ pub(crate) fn overlap(one: Interval, other: Interval) -> bool {
     one.low <= other.high && other.low <= one.high
 }
 
-/// Sorts them, and says who shares a rank. Whoever overlaps the best of a rank has that rank: a chain of neighbours that overlap
-/// does not make its ends equal.
+/// Sorts them, and says who shares a rank. Whoever overlaps the best of a rank has that rank: a chain of
+/// neighbours that overlap does not make its ends equal.
 pub(crate) fn rank(lines: &mut [Line], unit: Unit) {
     lines.sort_by(|one, other| {
         let best = match unit {
@@ -38,8 +38,8 @@ pub(crate) fn rank(lines: &mut [Line], unit: Unit) {
     }
 }
 
-/// Without an interval, nobody is ranked; nor is a lock within one process among those between processes, nor one that does not
-/// exclude.
+/// Without an interval, nobody is ranked; nor is a lock within one process among those between processes, nor
+/// one that does not exclude.
 fn is_out(line: &Line) -> bool {
     line.is_local || line.is_unfit || line.value.is_none() || line.median <= 0.0
 }

@@ -70,8 +70,9 @@ impl Chrome {
         self.devtools("Emulation.setEmulatedMedia", &json!({ "media": medium, "features": features }));
     }
 
-    /// Loads the page, also where it is open already. A large page that was loaded over itself was once looked at
-    /// while half of it had been read, so an empty one comes between, and the whole of it is waited for.
+    /// Loads the page, also where it is open already. A large page that was loaded over itself was once
+    /// looked at while half of it had been read, so an empty one comes between, and the whole of it is waited
+    /// for.
     pub(crate) fn open(&self, page: &Path) {
         self.command("url", &json!({ "url": "about:blank" }));
         self.command("url", &json!({ "url": format!("file://{}", page.display()) }));
@@ -86,8 +87,8 @@ impl Chrome {
         self.command("execute/sync", &json!({ "script": script, "args": args }))
     }
 
-    /// The whole page, also what is below the window. A page that is too tall for one picture gets several, whose names end in
-    /// their numbers.
+    /// The whole page, also what is below the window. A page that is too tall for one picture gets several,
+    /// whose names end in their numbers.
     pub(crate) fn screenshot(&self, file: &Path) {
         const SIZE: &str =
             "const page = document.documentElement; return [page.scrollWidth, page.scrollHeight];";

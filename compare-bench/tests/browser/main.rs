@@ -121,7 +121,8 @@ fn the_report_is_well_in_a_browser() {
     assert_eq!(chrome.complaints(), Vec::<String>::new());
 }
 
-/// All backends, on a disk and on tmpfs, beside other libraries: what readers of the repository make of its runs.
+/// All backends, on a disk and on tmpfs, beside other libraries: what readers of the repository make of its
+/// runs.
 #[test]
 fn the_committed_runs_make_a_report() {
     if is_missing() {

@@ -56,7 +56,8 @@ pub(crate) fn check(result: &Value) {
     }
 }
 
-/// Each time is positive and in the rounds; the median is not later than it should be, as far as that is known.
+/// Each time is positive and in the rounds; the median is not later than it should be, as far as that is
+/// known.
 fn check_recovery(result: &Value) {
     let recovery = &result["recovery"];
     let numbers = |field: &str| -> Vec<f64> {
@@ -98,8 +99,8 @@ pub(crate) fn check_ratio(ratio: &Value, rounds: usize) {
     assert!(figures.is_sorted() && figures[0] > 0.0, "{ratio}");
 }
 
-/// No line is too wide, and each figure in the tables has its interval behind it, or there are too few rounds for one. Whether
-/// there were some of both.
+/// No line is too wide, and each figure in the tables has its interval behind it, or there are too few rounds
+/// for one. Whether there were some of both.
 pub(crate) fn check_shown(shown: &str) -> (bool, bool) {
     let (mut with, mut without) = (false, false);
     let mut is_table = false;

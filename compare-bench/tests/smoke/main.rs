@@ -148,7 +148,8 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
         assert_eq!((&naive["name"], naive["unsafe_because"].is_string()), (&"naive-node".into(), true));
         let (queue, herd) =
             (result["requests_each"].as_f64().unwrap(), naive["requests_each"].as_f64().unwrap());
-        // At least a creation and a deletion. How large a herd is depends on how many are there, and on how long.
+        // At least a creation and a deletion. How large a herd is depends on how many are there, and on how
+        // long.
         assert!(queue >= 2.0 && herd >= 2.0, "{queue} and {herd} requests each");
     }
     assert!(shown.contains("WHAT WAITING COSTS THE SERVER"), "{shown}");

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use etcd_client::KeyValue;
 use lockwell::backend::{Claim, FencingToken, Holder, LockName, Mode, escape, unescape};
 
-/// `PREFIX/NAME/`: all claims to a lock. No name is the beginning of another here, since a slash in a name is escaped.
+/// `PREFIX/NAME/`: all claims to a lock. No name is the beginning of another here, since a slash in a name is
+/// escaped.
 pub(crate) fn folder(prefix: &str, name: &LockName) -> String {
     format!("{prefix}/{}/", escape(name.as_str(), |_, c| c != '/'))
 }
@@ -84,7 +85,8 @@ pub(crate) fn queue(keys: &[KeyValue], folder: &str) -> (Vec<Entry>, usize) {
     entries.sort_by_key(|entry| entry.token);
     let readers = entries.iter().take_while(|entry| entry.mode == Mode::Shared).count();
     let holders = if readers == 0 { entries.len().min(1) } else { readers };
-    // A reader behind a writer that waits for other readers waits, too: only the readers in front hold the lock.
+    // A reader behind a writer that waits for other readers waits, too: only the readers in front hold the
+    // lock.
     (entries, holders)
 }
 

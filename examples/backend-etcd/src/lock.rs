@@ -133,7 +133,8 @@ impl EtcdLock {
 
     /// Puts the claim into the queue, unless it is there. `None`: it does not wait, and the lock is not free.
     ///
-    /// The key belongs to the lease. So a copy of this request that arrives after the lease was revoked changes nothing.
+    /// The key belongs to the lease. So a copy of this request that arrives after the lease was revoked
+    /// changes nothing.
     async fn enter(&self, claim: &Claim) -> Result<Option<Place>> {
         let (key, rivals) = (key(&self.prefix, claim), rivals(&self.prefix, claim));
         let absent = if claim.wait() == Wait::No {
@@ -221,7 +222,8 @@ impl EtcdLock {
         SYSTEM.sleep(Duration::from_millis(300)).await;
     }
 
-    /// Waits in the queue. `None`: not worth waiting any more. `Lost`: the lease ended meanwhile, and with it the place.
+    /// Waits in the queue. `None`: not worth waiting any more. `Lost`: the lease ended meanwhile, and with it
+    /// the place.
     async fn wait(&self, claim: &Claim, mut place: Place) -> Result<Option<Grant>> {
         let recheck = (claim.ttl() / 3).min(RECHECK);
         while let Some(before) = place.before.take() {

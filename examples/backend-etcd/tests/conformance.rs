@@ -1,4 +1,5 @@
-//! The whole conformance suite of lockwell, on a real etcd: `cargo test`. It needs the program `etcd` in the path.
+//! The whole conformance suite of lockwell, on a real etcd: `cargo test`. It needs the program `etcd` in the
+//! path.
 
 use std::process::{Command, ExitCode};
 

@@ -40,7 +40,8 @@ pub(super) enum Defect {
     ForceRepeated,
     /// A waiter takes a notification for the lock.
     GrantWithoutLook,
-    /// The session was granted for a shorter time than was asked for, and the validity goes by what was asked for.
+    /// The session was granted for a shorter time than was asked for, and the validity goes by what was asked
+    /// for.
     OutlivesSession,
     /// Two are granted the lock with one token, as after a failover.
     TokenTwice,

@@ -1,7 +1,8 @@
 //! Locks that are broken on purpose: each is caught, every time, or the checker proves nothing.
 //!
-//! The same workers that the scenarios have work with them, the same witnesses watch, and the same checker reads what they
-//! noted. Each lock is right but for one thing; the same lock without the defect comes out clean.
+//! The same workers that the scenarios have work with them, the same witnesses watch, and the same checker
+//! reads what they noted. Each lock is right but for one thing; the same lock without the defect comes out
+//! clean.
 
 mod client;
 mod defect;
@@ -31,8 +32,8 @@ const TIMES: u64 = 20;
 /// The length of the leases.
 const TTL: Duration = Duration::from_millis(60);
 
-/// For how long a lock is tried, in steps: where each comes late, since the machine is busy, the workers do less, and go on
-/// for longer.
+/// For how long a lock is tried, in steps: where each comes late, since the machine is busy, the workers do
+/// less, and go on for longer.
 const LENGTH: Duration = Duration::from_millis(1200);
 const STEP: Duration = Duration::from_millis(10);
 
@@ -80,8 +81,8 @@ fn usual(defect: Defect) -> Vec<Strike> {
     (1..=number).map(free).collect()
 }
 
-/// Lets two workers work with a lock that has this defect. Of faults, those of an operator are carried out, and the others
-/// are nothing to a lock in this process.
+/// Lets two workers work with a lock that has this defect. Of faults, those of an operator are carried out,
+/// and the others are nothing to a lock in this process.
 async fn show(defect: Defect, seed: u64, strikes: Vec<Strike>) -> Shown {
     let folder = tempfile::tempdir().unwrap();
     let guard = if defect == Defect::GuardTakesEqualTokens { Guard::NotLower } else { Guard::ByOwner };

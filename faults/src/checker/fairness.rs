@@ -8,9 +8,10 @@ use super::super::history::Hold;
 use super::liveness::Disturbed;
 use crate::checker::rules::{Found, OfLock, Span};
 
-/// Finds grants to somebody who asked later, by more than `grace`, than another who was granted the lock only after that.
-/// Only of exclusive locks: readers come in together. An attempt that was not granted may have left the queue before
-/// its caller knew, and who waited while a fault was at work may have lost the place: they prove nothing.
+/// Finds grants to somebody who asked later, by more than `grace`, than another who was granted the lock only
+/// after that. Only of exclusive locks: readers come in together. An attempt that was not granted may have
+/// left the queue before its caller knew, and who waited while a fault was at work may have lost the place:
+/// they prove nothing.
 pub(super) fn out_of_order(lock: &OfLock, grace: u64, disturbed: &Disturbed, found: &mut Found) {
     let is_judged = |hold: &&Hold| {
         let waited = Span { from: hold.ask.asked, until: hold.from };

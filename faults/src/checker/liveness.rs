@@ -3,8 +3,8 @@
 use super::super::history::{End, Why};
 use crate::checker::rules::{Found, OfLock, Rules, Span};
 
-/// A clean release is answered when it is done. After anything else the lock may be taken for this long, though nobody
-/// considers itself the holder: a release under way, or a grant that is given back.
+/// A clean release is answered when it is done. After anything else the lock may be taken for this long,
+/// though nobody considers itself the holder: a release under way, or a grant that is given back.
 const UNDER_WAY: u64 = 500_000_000;
 
 /// When the lock need not be granted because of faults, joined and in order.
@@ -39,8 +39,8 @@ fn join(mut spans: Vec<Span>) -> Vec<Span> {
     joined
 }
 
-/// Finds attempts in which the lock was free for longer than the bound and was not granted. Returns the longest such time,
-/// within the bound or not.
+/// Finds attempts in which the lock was free for longer than the bound and was not granted. Returns the
+/// longest such time, within the bound or not.
 pub(super) fn withheld(lock: &OfLock, rules: &Rules, disturbed: &Disturbed, found: &mut Found) -> u64 {
     let mut taken = disturbed.0.clone();
     for hold in &lock.holds {

@@ -1,9 +1,9 @@
 //! The checker: whether what the workers noted can have happened with a lock that keeps its promises.
 //!
-//! All processes of one host share the boot clock, so no search through possible orders is needed: the validity intervals of each
-//! lock, in which a worker considered itself the holder, are sorted and swept once for each rule, which takes seconds
-//! for millions of operations. Every rule is sound: what it finds is wrong with the lock, however late an answer or a
-//! thread was.
+//! All processes of one host share the boot clock, so no search through possible orders is needed: the
+//! validity intervals of each lock, in which a worker considered itself the holder, are sorted and swept once
+//! for each rule, which takes seconds for millions of operations. Every rule is sound: what it finds is wrong
+//! with the lock, however late an answer or a thread was.
 
 mod fairness;
 mod liveness;

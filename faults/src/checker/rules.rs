@@ -30,9 +30,11 @@ pub(crate) struct Rules {
     pub(crate) ttl: u64,
     /// How long a free lock may be withheld from those who wait for it.
     pub(crate) bound: u64,
-    /// Waiters are served in order; one that asked so much earlier was surely the first to be seen by the server.
+    /// Waiters are served in order; one that asked so much earlier was surely the first to be seen by the
+    /// server.
     pub(crate) in_order: Option<u64>,
-    /// When faults were at work. A free lock need not be granted then, and not until a lease and a bound after that.
+    /// When faults were at work. A free lock need not be granted then, and not until a lease and a bound
+    /// after that.
     pub(crate) faults: Vec<Span>,
     /// When a validity must end, a lease after the beginning at the latest.
     pub(crate) outages: Vec<Outage>,

@@ -19,10 +19,11 @@ pub(super) fn twice(sorted: &[Hold], found: &mut Found) {
 
 /// Grants whose token is lower than that of a grant which surely came before.
 ///
-/// It did if it was valid, and its validity had ended before the later one was asked for. Where one of the two had to be
-/// alone, it did if it had ended when the validity of the later one began.
+/// It did if it was valid, and its validity had ended before the later one was asked for. Where one of the
+/// two had to be alone, it did if it had ended when the validity of the later one began.
 ///
-/// The news of a grant to somebody who was deprived of the lock at once may come later than that of the next one's.
+/// The news of a grant to somebody who was deprived of the lock at once may come later than that of the next
+/// one's.
 pub(super) fn fallen(sorted: &[Hold], rules: &Rules, found: &mut Found) {
     let is_deprived = |hold: &Hold| rules.deprived > 0 && hold.end == End::Taken;
     let was_valid = |hold: &&Hold| hold.until > hold.from && !is_deprived(hold);
@@ -49,7 +50,8 @@ fn sweep(
     found: &mut Found,
 ) {
     let mut ended = by_end.iter().peekable();
-    // The highest of those that were alone, and of the others: a pair may count for the one and not for the other.
+    // The highest of those that were alone, and of the others: a pair may count for the one and not for the
+    // other.
     let mut highest: [Option<&Hold>; 2] = [None; 2];
     for next in sorted {
         while let Some(before) = ended.next_if(|before| before.until <= begin(next)) {

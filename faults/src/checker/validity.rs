@@ -58,7 +58,8 @@ impl Holders {
     }
 }
 
-/// Validity intervals that began within another that they must not overlap. `sorted` is in the order of their beginnings.
+/// Validity intervals that began within another that they must not overlap. `sorted` is in the order of their
+/// beginnings.
 pub(super) fn overlaps(sorted: &[Hold], rules: &Rules, overlaps: &mut Overlaps) {
     let mut holders = Holders::default();
     for (at, next) in sorted.iter().enumerate() {
@@ -71,8 +72,8 @@ pub(super) fn overlaps(sorted: &[Hold], rules: &Rules, overlaps: &mut Overlaps) 
             let other = &sorted[other];
             let length = other.until.min(next.until) - next.from;
             overlaps.longest = overlaps.longest.max(length);
-            // Whoever was deprived of the lock is told within a lease, since no renewal succeeds after that. The news of its
-            // grant may even have come later than that of the next one's.
+            // Whoever was deprived of the lock is told within a lease, since no renewal succeeds after that.
+            // The news of its grant may even have come later than that of the next one's.
             let older = if other.token < next.token { other } else { next };
             if rules.deprived > 0 && older.end == End::Taken && length <= rules.ttl {
                 overlaps.after_force += 1;

@@ -58,8 +58,8 @@ const OF_SERVERS: [Pick; 4] = [
     |draw| Fault::KillAll { millis: length(draw) },
 ];
 
-/// What may happen to this backend. An operator is left out: whoever is deprived of a lock while it cannot be told
-/// considers itself the holder until its lease ends, and no backend can help that.
+/// What may happen to this backend. An operator is left out: whoever is deprived of a lock while it cannot be
+/// told considers itself the holder until its lease ends, and no backend can help that.
 fn menu(kind: Kind) -> Vec<Pick> {
     let mut menu: Vec<Pick> = Vec::new();
     let mut add = |is_possible: bool, some: &[Pick]| {
@@ -82,8 +82,8 @@ fn menu(kind: Kind) -> Vec<Pick> {
     menu
 }
 
-/// To whom it happens: a worker, or the servers, whose number is behind those of the workers. A node that nobody reaches is a
-/// fault of the connections of all workers.
+/// To whom it happens: a worker, or the servers, whose number is behind those of the workers. A node that
+/// nobody reaches is a fault of the connections of all workers.
 fn targets(fault: Fault, servers: usize) -> std::ops::RangeInclusive<usize> {
     match (fault, fault.struck()) {
         (Fault::LoseNode { .. }, _) => 0..=servers,
@@ -133,7 +133,8 @@ mod tests {
         }
     }
 
-    /// A connection cannot be healed from one fault while it has another, and a server that was killed cannot be paused.
+    /// A connection cannot be healed from one fault while it has another, and a server that was killed cannot
+    /// be paused.
     #[test]
     fn what_happens_to_one_target_comes_one_after_the_other() {
         let mut kinds_of_faults = std::collections::BTreeSet::new();

@@ -1,7 +1,7 @@
 //! `compare-bench faults soak`: faults drawn at random, over all backends, for a while.
 //!
-//! What comes otherwise than expected is repeated with fewer and fewer of its faults, and the command is printed that
-//! repeats what is left.
+//! What comes otherwise than expected is repeated with fewer and fewer of its faults, and the command is
+//! printed that repeats what is left.
 
 mod draw;
 pub(super) mod shrink;
@@ -47,7 +47,8 @@ pub(super) struct SoakArgs {
     #[arg(long, value_name = "ROUNDS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     at_once: u8,
 
-    /// The file for the results, to which the rounds are added. Rounds that it already contains are not repeated.
+    /// The file for the results, to which the rounds are added. Rounds that it already contains are not
+    /// repeated.
     #[arg(long, value_name = "FILE", default_value = "results/faults.json")]
     json: PathBuf,
 }
@@ -75,7 +76,8 @@ pub(super) struct ReplayArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     times: u64,
 
-    /// The records of runs with an unexpected outcome are kept next to this file. The file itself is not written.
+    /// The records of runs with an unexpected outcome are kept next to this file. The file itself is not
+    /// written.
     #[arg(long, value_name = "FILE", default_value = "results/replay.json")]
     json: PathBuf,
 }

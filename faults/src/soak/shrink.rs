@@ -1,7 +1,7 @@
 //! Delta debugging: which of many faults suffice.
 
-/// The fewest of `number` faults that it finds with which `fails` says yes, by leaving out halves, quarters and so on. It
-/// asks `most` times at most. All together are known to fail.
+/// The fewest of `number` faults that it finds with which `fails` says yes, by leaving out halves, quarters
+/// and so on. It asks `most` times at most. All together are known to fail.
 pub(crate) async fn shrink(
     number: usize,
     most: usize,

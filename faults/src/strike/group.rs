@@ -20,7 +20,8 @@ const MASTER: &str = "mymaster";
 /// For so long nodes are deleted at most.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// How long a server of an ensemble may take to say that it leads, and a replica to have all that was written.
+/// How long a server of an ensemble may take to say that it leads, and a replica to have all that was
+/// written.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Stage {

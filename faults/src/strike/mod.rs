@@ -55,7 +55,8 @@ pub(crate) struct Stage {
     /// How many holders were deprived of their locks by the operator.
     pub(crate) deprived: AtomicU64,
     pub(crate) happened: Mutex<Vec<Happened>>,
-    /// Of each server: it is stopped and started by one fault at a time, also where a start takes longer than planned.
+    /// Of each server: it is stopped and started by one fault at a time, also where a start takes longer than
+    /// planned.
     pub(crate) turns: Vec<tokio::sync::Mutex<()>>,
 }
 
@@ -79,8 +80,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The servers that must be running when this fault begins, in their order. Such faults of a server come one after the
-    /// other: on a busy machine a server takes longer to start than the schedule allows for.
+    /// The servers that must be running when this fault begins, in their order. Such faults of a server come
+    /// one after the other: on a busy machine a server takes longer to start than the schedule allows for.
     fn needs(&self, fault: Fault) -> std::ops::Range<usize> {
         match fault {
             Fault::KillServer { node, .. }

@@ -70,9 +70,9 @@ impl Stage {
         }
     }
 
-    /// Ends the connections of this type of clients, and not those of sentinels. They ping a master on one and listen on
-    /// another, and ping only while they have both: if one of them is ended again and again, the master is taken for dead,
-    /// and its replica takes over. That is another scenario.
+    /// Ends the connections of this type of clients, and not those of sentinels. They ping a master on one
+    /// and listen on another, and ping only while they have both: if one of them is ended again and again,
+    /// the master is taken for dead, and its replica takes over. That is another scenario.
     fn kill_clients(&self, node: u32, of_type: &str) -> Result<()> {
         if self.ground.sentinels.is_none() {
             return self.redis(node, &["CLIENT", "KILL", "TYPE", of_type]).map(drop);
@@ -105,8 +105,8 @@ impl Stage {
         .map(drop)
     }
 
-    /// Strangers lock the rows of two locks each, in any order, again and again. The server ends some of them, or some of
-    /// the clients' statements.
+    /// Strangers lock the rows of two locks each, in any order, again and again. The server ends some of
+    /// them, or some of the clients' statements.
     pub(super) async fn deadlocks(&self, millis: u64) -> Result<()> {
         let end = tokio::time::Instant::now() + Duration::from_millis(millis);
         let done = join_all((0..STRANGERS).map(|_| self.stranger(end))).await;

@@ -20,7 +20,8 @@ impl Stage {
         }
     }
 
-    /// The server starts again, and grants sessions of so many milliseconds at most. One that it takes over gets that, too.
+    /// The server starts again, and grants sessions of so many milliseconds at most. One that it takes over
+    /// gets that, too.
     pub(super) async fn bound_sessions(&self, node: u32, longest: u64) -> Result<()> {
         let server = self.zookeeper(node)?;
         server.stop().await.map_err(failed)?;
@@ -28,8 +29,8 @@ impl Stage {
         server.restart().await.map_err(failed)
     }
 
-    /// The server starts again with the sequence numbers of every other lock so far that idle locks begin anew, and those of
-    /// the rest a few dozen before their last one.
+    /// The server starts again with the sequence numbers of every other lock so far that idle locks begin
+    /// anew, and those of the rest a few dozen before their last one.
     pub(super) async fn renumber(&self) -> Result<()> {
         let server = self.zookeeper(0)?;
         server.stop().await.map_err(failed)?;

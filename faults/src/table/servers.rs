@@ -313,8 +313,9 @@ pub(super) const ALL: &[Scenario] = &[
     },
 ];
 
-/// Leases end by the clock of the server, but for those of `ZooKeeper`, which measures spans. A grant of Redlock may have
-/// two votes only: without the one that has ended too early, the third node makes another majority.
+/// Leases end by the clock of the server, but for those of `ZooKeeper`, which measures spans. A grant of
+/// Redlock may have two votes only: without the one that has ended too early, the third node makes another
+/// majority.
 fn clock_stepped(kind: Kind) -> Outcome {
     match kind {
         Kind::Memory | Kind::Sqlite => Err(NO_SERVER),

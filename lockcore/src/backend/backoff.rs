@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::Clock;
 
-/// Pauses that double from try to try, up to a maximum, with jitter, so that clients that collided do not collide
-/// again.
+/// Pauses that double from try to try, up to a maximum, with jitter, so that clients that collided do not
+/// collide again.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     next: Duration,

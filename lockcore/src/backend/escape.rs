@@ -3,8 +3,8 @@
 /// Escapes a name: characters that `is_plain` accepts stay as they are, all others and the percent sign are
 /// percent-encoded. The first argument of `is_plain` is the position of the character in the name, in bytes.
 ///
-/// The mapping is injective for any `is_plain`: two names never have the same key. Plain names are not changed, so
-/// operators find them.
+/// The mapping is injective for any `is_plain`: two names never have the same key. Plain names are not
+/// changed, so operators find them.
 ///
 /// ```
 /// use lockcore::backend::{escape, unescape};

@@ -1,30 +1,33 @@
 //! Computes how long a grant from a hand-over is valid, that is a grant that a release made for a waiter.
 //!
-//! A release that finds a waiter grants the lock to it in the same step, under a short *provisional* lease, and sends
-//! it a notification. That message does not say when the lease began, and may be late by any time. What counts is the
-//! last heartbeat ([`Heartbeat`]) that the server had received when it granted the lock. The grant contains its
-//! number. It was sent before the grant, so the lease does not end earlier than its whole length after `sent`.
+//! A release that finds a waiter grants the lock to it in the same step, under a short *provisional* lease,
+//! and sends it a notification. That message does not say when the lease began, and may be late by any time.
+//! What counts is the last heartbeat ([`Heartbeat`]) that the server had received when it granted the lock.
+//! The grant contains its number. It was sent before the grant, so the lease does not end earlier than its
+//! whole length after `sent`.
 //!
-//! If a release reads the clock before it reads the queue and commits, a heartbeat in between can be later than the
-//! beginning of the lease. So two readings of the server's clock count as well: `clock` in the answer to the heartbeat,
-//! and `ends`, the end of the provisional lease. The lease does not end earlier than `ends - clock` after `sent`. That
-//! difference alone is not enough, since the clock may have been set forward between the two readings. The shorter of
-//! the two times counts.
+//! If a release reads the clock before it reads the queue and commits, a heartbeat in between can be later
+//! than the beginning of the lease. So two readings of the server's clock count as well: `clock` in the
+//! answer to the heartbeat, and `ends`, the end of the provisional lease. The lease does not end earlier than
+//! `ends - clock` after `sent`. That difference alone is not enough, since the clock may have been set
+//! forward between the two readings. The shorter of the two times counts.
 //!
-//! That heartbeat need not be the last one that was answered: an earlier one proves the same about a later lease. A
-//! heartbeat with another number is not enough. A heartbeat after the end of the lease may have made a new place in the
-//! queue when an old grant arrives late; if the clock was set back meanwhile, that grant looks valid. A heartbeat
-//! without an answer is not enough either. And another connection may lead to another server, with another clock.
+//! That heartbeat need not be the last one that was answered: an earlier one proves the same about a later
+//! lease. A heartbeat with another number is not enough. A heartbeat after the end of the lease may have made
+//! a new place in the queue when an old grant arrives late; if the clock was set back meanwhile, that grant
+//! looks valid. A heartbeat without an answer is not enough either. And another connection may lead to
+//! another server, with another clock.
 //!
-//! `tests/hand_over_model` searches every order of events with this code, and finds a violation for each rule that is
-//! left out.
+//! `tests/hand_over_model` searches every order of events with this code, and finds a violation for each rule
+//! that is left out.
 
 use std::time::Duration;
 
 use crate::lease::valid_until;
 use crate::{FencingToken, Moment};
 
-/// An answered heartbeat of a waiter. Each request whose answer contains the server's time can be a heartbeat.
+/// An answered heartbeat of a waiter. Each request whose answer contains the server's time can be a
+/// heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     sent: Moment,
@@ -34,8 +37,8 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// A heartbeat with this unique number, which the server stores with the place in the queue. It was sent at `sent`,
-    /// and the answer has the time of the server's clock, in microseconds.
+    /// A heartbeat with this unique number, which the server stores with the place in the queue. It was sent
+    /// at `sent`, and the answer has the time of the server's clock, in microseconds.
     pub fn new(number: u64, sent: Moment, clock: u64) -> Self {
         Self { sent, clock, number, generation: 0 }
     }
@@ -79,9 +82,9 @@ pub struct PushedGrant {
 }
 
 impl PushedGrant {
-    /// A grant of this token, the last of the tokens that the claim wants. It has a provisional lease of this length,
-    /// which ends at `ends` by the server's clock, in microseconds. `seen` is the number of the last heartbeat that the
-    /// server had received.
+    /// A grant of this token, the last of the tokens that the claim wants. It has a provisional lease of this
+    /// length, which ends at `ends` by the server's clock, in microseconds. `seen` is the number of the last
+    /// heartbeat that the server had received.
     pub fn new(token: FencingToken, lease: Duration, ends: u64, seen: u64) -> Self {
         Self { token, ends, lease, seen, generation: 0 }
     }
@@ -118,8 +121,9 @@ impl PushedGrant {
         self.generation
     }
 
-    /// The end of the grant's validity, given the waiter's answered heartbeat. `None`: the heartbeat proves too little,
-    /// or little time is left; the waiter then sends a request to the server, which takes as long as a renewal.
+    /// The end of the grant's validity, given the waiter's answered heartbeat. `None`: the heartbeat proves
+    /// too little, or little time is left; the waiter then sends a request to the server, which takes as long
+    /// as a renewal.
     pub fn deadline(&self, heartbeat: Option<&Heartbeat>, now: Moment) -> Option<Moment> {
         let heartbeat = heartbeat
             .filter(|heartbeat| heartbeat.number == self.seen && heartbeat.generation == self.generation)?;

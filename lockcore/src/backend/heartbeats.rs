@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::Heartbeat;
 
-/// The number of heartbeats that are remembered. A grant contains the number of the last heartbeat that the server had
-/// received, and may arrive after the answer to a later one.
+/// The number of heartbeats that are remembered. A grant contains the number of the last heartbeat that the
+/// server had received, and may arrive after the answer to a later one.
 const REMEMBERED: usize = 16;
 
 /// Numbers for heartbeats, and the heartbeats that the server has answered.

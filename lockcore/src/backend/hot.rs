@@ -12,13 +12,16 @@ use crate::LockName;
 const LATELY: Duration = Duration::from_secs(10);
 const ENTRIES: usize = 512;
 
-/// The locks that were contended lately, that is, had waiters. It is an approximation, since names share entries.
+/// The locks that were contended lately, that is, had waiters. It is an approximation, since names share
+/// entries.
 ///
-/// It is for servers where a lock without waiters takes a shorter request than one with waiters: it predicts which of
-/// the two to send first. A wrong prediction costs one more request. A name is remembered for ten seconds.
+/// It is for servers where a lock without waiters takes a shorter request than one with waiters: it predicts
+/// which of the two to send first. A wrong prediction costs one more request. A name is remembered for ten
+/// seconds.
 #[derive(Debug)]
 pub struct Hot {
-    /// Not a [`Clock`](crate::Clock): what is remembered for too long or too short costs a request and nothing else.
+    /// Not a [`Clock`](crate::Clock): what is remembered for too long or too short costs a request and
+    /// nothing else.
     start: Instant,
     hash: RandomState,
     /// When each was noted, in milliseconds from the start; 0 for never.

@@ -23,12 +23,12 @@ const TURN: Duration = Duration::from_secs(10);
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
 
-/// A backend that connects with the first request. A claim that waits tries to connect until its wait ends, so a server may be away
-/// when the program starts.
+/// A backend that connects with the first request. A claim that waits tries to connect until its wait ends,
+/// so a server may be away when the program starts.
 ///
-/// What the server promises is not known before. Until then the backend [promises](DistributedLock::capabilities) all modes and what
-/// is required, and no more. A claim that the server turns out not to support fails after connecting, and all claims fail if it lacks
-/// a requirement.
+/// What the server promises is not known before. Until then the backend
+/// [promises](DistributedLock::capabilities) all modes and what is required, and no more. A claim that the
+/// server turns out not to support fails after connecting, and all claims fail if it lacks a requirement.
 pub struct Lazy {
     presumed: Capabilities,
     required: Vec<Requirement>,
@@ -66,7 +66,8 @@ impl Lazy {
         }
     }
 
-    /// The backend. One caller connects at a time, and those who waited for its turn meanwhile have the same answer.
+    /// The backend. One caller connects at a time, and those who waited for its turn meanwhile have the same
+    /// answer.
     async fn backend(&self) -> Result<&Arc<dyn DistributedLock>> {
         if let Some(made) = self.made.get() {
             return Ok(made);

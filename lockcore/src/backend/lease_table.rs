@@ -1,5 +1,5 @@
-//! Leases that the client itself has to end, since the server keeps the records of its claims for as long as the
-//! session lives.
+//! Leases that the client itself has to end, since the server keeps the records of its claims for as long as
+//! the session lives.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,8 +12,8 @@ use crate::{Clock, Moment, OwnerId};
 
 /// The claims of a client with the ends of their leases, and a value for each claim.
 ///
-/// A claim that is not renewed must not hold its lock for longer than its lease, even if the client is alive. The
-/// client gets such claims from [`expired`](Self::expired) and releases them.
+/// A claim that is not renewed must not hold its lock for longer than its lease, even if the client is alive.
+/// The client gets such claims from [`expired`](Self::expired) and releases them.
 pub struct LeaseTable<T> {
     rows: Mutex<Rows<T>>,
     clock: Clock,
@@ -67,8 +67,8 @@ impl<T> LeaseTable<T> {
         self.rows().by_owner.get(&owner).map(|row| Arc::clone(&row.kept))
     }
 
-    /// Sets the end of a claim's lease to `until`, unless it is later already. `false`: the claim is not in the table,
-    /// or is being released.
+    /// Sets the end of a claim's lease to `until`, unless it is later already. `false`: the claim is not in
+    /// the table, or is being released.
     #[must_use]
     pub fn extend(&self, owner: OwnerId, until: Moment) -> bool {
         let mut rows = self.rows();
@@ -81,8 +81,8 @@ impl<T> LeaseTable<T> {
         true
     }
 
-    /// Marks a claim for its release: from now on its lease cannot be extended. It stays in the table until it is
-    /// [removed](Self::remove).
+    /// Marks a claim for its release: from now on its lease cannot be extended. It stays in the table until
+    /// it is [removed](Self::remove).
     pub fn end(&self, owner: OwnerId) -> Option<Arc<T>> {
         let mut rows = self.rows();
         let row = rows.by_owner.get_mut(&owner)?;
@@ -95,8 +95,8 @@ impl<T> LeaseTable<T> {
         self.rows().by_owner.remove(&owner);
     }
 
-    /// Resolves with a claim whose lease has ended, and which must be released. `None`: the table was closed. Only one
-    /// task may wait at a time.
+    /// Resolves with a claim whose lease has ended, and which must be released. `None`: the table was closed.
+    /// Only one task may wait at a time.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.

@@ -3,19 +3,20 @@
 //! A backend implements [`DistributedLock`]. This module has for it:
 //!
 //! * [`Batcher`]: requests that arrive at about the same time share a call, with time limits and retries.
-//! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse a claim and notify it later. A server
-//!   with a queue of its own needs neither. [`PushedGrant`]: a grant that a release made for a waiter, and the end of
-//!   its validity. [`Hot`]: which locks were contended lately.
-//! * [`Reconnect`]: a connection for each runtime. It replaces a failed connection, and repeats the requests on the new
-//!   one.
+//! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse a claim and notify it
+//!   later. A server with a queue of its own needs neither. [`PushedGrant`]: a grant that a release made for
+//!   a waiter, and the end of its validity. [`Hot`]: which locks were contended lately.
+//! * [`Reconnect`]: a connection for each runtime. It replaces a failed connection, and repeats the requests
+//!   on the new one.
 //! * [`Lazy`]: a backend that connects with its first request.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
-//! * [`LeaseTable`]: leases that the client itself has to end, for servers that keep records as long as a session
-//!   lives.
-//! * [`Finding`] and [`Severity`]: the results of an examination of the server, as `lockwell doctor` shows them.
+//! * [`LeaseTable`]: leases that the client itself has to end, for servers that keep records as long as a
+//!   session lives.
+//! * [`Finding`] and [`Severity`]: the results of an examination of the server, as `lockwell doctor` shows
+//!   them.
 //! * [`note_reconnection`]: the only metric that lockcore cannot count by itself.
-//! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`], [`Record`],
-//!   [`unique_bits`], [`valid_until`].
+//! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`],
+//!   [`Record`], [`unique_bits`], [`valid_until`].
 
 mod backoff;
 mod batcher;

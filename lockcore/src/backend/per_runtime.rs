@@ -11,10 +11,10 @@ use crate::{Error, ErrorKind, Result};
 
 /// One `T` for each tokio runtime that uses it, such as a connection with its requests.
 ///
-/// A connection works only while the runtime that made it is driven. If several runtimes shared a connection, a runtime
-/// that is blocked, or not driven for a while, would delay the others. So each runtime has its own connection, and no
-/// runtime depends on another. A program usually has one runtime, and the keeper has another, so there are two
-/// connections to a server.
+/// A connection works only while the runtime that made it is driven. If several runtimes shared a connection,
+/// a runtime that is blocked, or not driven for a while, would delay the others. So each runtime has its own
+/// connection, and no runtime depends on another. A program usually has one runtime, and the keeper has
+/// another, so there are two connections to a server.
 ///
 /// The value of a runtime is dropped when the runtime ends.
 pub struct PerRuntime<T>(Arc<Mutex<Slots<T>>>);
@@ -60,7 +60,8 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
             (value, number)
         };
         let end = End { slots: Arc::downgrade(&self.0), number };
-        // Not under the mutex: a runtime that is shutting down drops the task at once, and that takes the slot out.
+        // Not under the mutex: a runtime that is shutting down drops the task at once, and that takes the
+        // slot out.
         let sentinel = handle.spawn(async move {
             let _end = end;
             std::future::pending::<()>().await;

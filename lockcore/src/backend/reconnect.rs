@@ -8,8 +8,9 @@ use super::{Backoff, PerRuntime};
 use crate::system::lock;
 use crate::{Clock, Error, ErrorKind, Moment, Result};
 
-/// If a request had less than this part of `silence` to wait, its missing answer says nothing about the connection.
-/// Renewals of short leases have more time than that, so a connection that hangs is replaced in time for them.
+/// If a request had less than this part of `silence` to wait, its missing answer says nothing about the
+/// connection. Renewals of short leases have more time than that, so a connection that hangs is replaced in
+/// time for them.
 const SHORT: u32 = 8;
 
 /// Why a request has failed.
@@ -22,12 +23,12 @@ pub enum Failure {
     Doubtful(Error),
 }
 
-/// One connection for each runtime. It is made when it is needed, and replaced when a request on it fails or gets no
-/// answer.
+/// One connection for each runtime. It is made when it is needed, and replaced when a request on it fails or
+/// gets no answer.
 ///
-/// For client crates whose clients are cheap to clone and can have many requests under way. The requests must be
-/// idempotent: an acquire by its owner, a renewal, a release by its owner. For requests that should share calls there
-/// is [`Batcher`](super::Batcher).
+/// For client crates whose clients are cheap to clone and can have many requests under way. The requests must
+/// be idempotent: an acquire by its owner, a renewal, a release by its owner. For requests that should share
+/// calls there is [`Batcher`](super::Batcher).
 pub struct Reconnect<C> {
     connections: PerRuntime<Slot<C>>,
     silence: Duration,
@@ -48,26 +49,26 @@ impl<C> Slot<C> {
 }
 
 impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
-    /// No connection yet. A request is repeated if it has no answer within `silence`, which includes the time to
-    /// connect.
+    /// No connection yet. A request is repeated if it has no answer within `silence`, which includes the time
+    /// to connect.
     ///
-    /// A connection is replaced when a request on it has had no answer for `silence`. If the caller has less time than
-    /// that, an eighth of `silence` is enough.
+    /// A connection is replaced when a request on it has had no answer for `silence`. If the caller has less
+    /// time than that, an eighth of `silence` is enough.
     pub fn new(silence: Duration) -> Self {
         Self::with_clock(silence, Clock::system())
     }
 
-    /// The same with the clock that the times of its requests come from. A real server and its network need the system
-    /// clock; another one is for a server in this process.
+    /// The same with the clock that the times of its requests come from. A real server and its network need
+    /// the system clock; another one is for a server in this process.
     pub fn with_clock(silence: Duration, clock: Clock) -> Self {
         Self { connections: PerRuntime::new(), silence, clock }
     }
 
     /// Repeats the request until it has an answer or the time is over; then it returns the last failure.
     ///
-    /// The argument of `request` says whether an earlier copy of the request may have been executed. If so, an acquire
-    /// calls [`Claim::note_in_doubt`](crate::Claim::note_in_doubt), and a release that finds nothing may have released
-    /// the lock already.
+    /// The argument of `request` says whether an earlier copy of the request may have been executed. If so,
+    /// an acquire calls [`Claim::note_in_doubt`](crate::Claim::note_in_doubt), and a release that finds
+    /// nothing may have released the lock already.
     ///
     /// # Cancel safety
     /// The effect of dropping a request under way depends on the client crate.
@@ -103,7 +104,8 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                     }
                 };
                 sent = Some(number);
-                // The futures of some clients are so large that a few of them, one in another, fill a thread's stack.
+                // The futures of some clients are so large that a few of them, one in another, fill a
+                // thread's stack.
                 Box::pin(request(connection, again)).await
             };
             let began = clock.now();

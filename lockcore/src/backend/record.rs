@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crate::{Claim, FencingToken, Mode};
 
-/// The text that a backend stores at its server about a holder, for [`inspect`](crate::DistributedLock::inspect) and
-/// for operators: `v1 TOKEN SINCE TTL MODE LABEL`, with times in microseconds.
+/// The text that a backend stores at its server about a holder, for
+/// [`inspect`](crate::DistributedLock::inspect) and for operators: `v1 TOKEN SINCE TTL MODE LABEL`, with
+/// times in microseconds.
 ///
-/// It is for servers that store values without a structure. The owner id is not part of it, since the server must be
-/// able to compare it: store it separately.
+/// It is for servers that store values without a structure. The owner id is not part of it, since the server
+/// must be able to compare it: store it separately.
 ///
 /// ```
 /// use std::time::Duration;

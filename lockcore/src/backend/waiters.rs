@@ -16,11 +16,12 @@ pub const PLACE_TTL: Duration = Duration::from_secs(4);
 /// The time between two heartbeats of a waiter.
 pub const KEEP_EVERY: Duration = Duration::from_millis(1300);
 
-/// The waiters of one client, by their tickets, so that a notification of the server reaches the right waiter.
+/// The waiters of one client, by their tickets, so that a notification of the server reaches the right
+/// waiter.
 ///
 /// A heartbeat shows the server that a waiter is still alive. A backend sends heartbeats for each waiter
-/// ([`Waiter::next_heartbeat`]) or, if the server can find all waiters of a client, one heartbeat for all of them
-/// ([`next_heartbeat`](Self::next_heartbeat)).
+/// ([`Waiter::next_heartbeat`]) or, if the server can find all waiters of a client, one heartbeat for all of
+/// them ([`next_heartbeat`](Self::next_heartbeat)).
 #[derive(Debug)]
 pub struct Waiters {
     client: u128,
@@ -71,7 +72,8 @@ impl Waiters {
         lock(&self.rows)
     }
 
-    /// Registers a waiter. The ticket is the number that the server, or the client itself, has given to its place.
+    /// Registers a waiter. The ticket is the number that the server, or the client itself, has given to its
+    /// place.
     pub fn register(self: &Arc<Self>, name: &LockName, ticket: i64) -> Waiter {
         let inbox = Arc::<Inbox>::default();
         {
@@ -147,13 +149,14 @@ impl Waiter {
         self.ticket
     }
 
-    /// Resolves when the waiter should request the lock again; at once if a notification came before the call.
+    /// Resolves when the waiter should request the lock again; at once if a notification came before the
+    /// call.
     pub async fn notified(&self) {
         self.inbox.notified.notified().await;
     }
 
-    /// The number of the next heartbeat. A request that is repeated keeps its number. Do not [record](Self::note_heartbeat)
-    /// its answer then, since the server may have received another copy last.
+    /// The number of the next heartbeat. A request that is repeated keeps its number. Do not
+    /// [record](Self::note_heartbeat) its answer then, since the server may have received another copy last.
     pub fn next_heartbeat(&self) -> u64 {
         lock(&self.heartbeats).next()
     }
@@ -163,8 +166,9 @@ impl Waiter {
         lock(&self.heartbeats).note(heartbeat);
     }
 
-    /// A grant that a release has made for this waiter, with the beginning and the end of its validity, if it is valid
-    /// at `now`. Each grant is returned once. Without a grant, the waiter sends a request to the server.
+    /// A grant that a release has made for this waiter, with the beginning and the end of its validity, if it
+    /// is valid at `now`. Each grant is returned once. Without a grant, the waiter sends a request to the
+    /// server.
     pub fn granted(&self, now: Moment) -> Option<(PushedGrant, Moment, Moment)> {
         let granted = lock(&self.inbox.granted).take()?;
         let of_waiter = lock(&self.heartbeats).with(granted.seen());

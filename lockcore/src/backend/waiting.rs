@@ -12,21 +12,22 @@ use crate::{Claim, Error, ErrorKind, Grant, Result, Wait};
 pub enum Answer {
     /// The claim holds the lock.
     Granted(Grant),
-    /// Another claim holds the lock, or comes first. Request the lock again after a notification, and after `recheck`
-    /// at the latest. That is, for instance, the end of the holder's lease, since a holder that died sends no
-    /// notification.
+    /// Another claim holds the lock, or comes first. Request the lock again after a notification, and after
+    /// `recheck` at the latest. That is, for instance, the end of the holder's lease, since a holder that
+    /// died sends no notification.
     Refused {
         /// How long to wait for a notification.
         recheck: Duration,
     },
-    /// There was no decision: the votes were split, for instance. Request the lock again after the pause, with or
-    /// without a notification.
+    /// There was no decision: the votes were split, for instance. Request the lock again after the pause,
+    /// with or without a notification.
     Undecided {
         /// How long to wait.
         pause: Duration,
     },
-    /// Too few servers answer, or may vote, for a decision. Request the lock again after the pause. If the wait ends
-    /// before that, the acquire fails with this error, since it is unknown whether the lock is held.
+    /// Too few servers answer, or may vote, for a decision. Request the lock again after the pause. If the
+    /// wait ends before that, the acquire fails with this error, since it is unknown whether the lock is
+    /// held.
     Unavailable {
         /// The reason.
         error: Error,
@@ -35,16 +36,19 @@ pub enum Answer {
     },
 }
 
-/// How a claim requests its lock, and how it keeps its place in a queue at the server. [`wait_for_turn`] does the rest.
+/// How a claim requests its lock, and how it keeps its place in a queue at the server. [`wait_for_turn`] does
+/// the rest.
 pub trait Queue: Sync {
-    /// A place in the queue, from entering the queue until the value is dropped. It receives the notifications.
+    /// A place in the queue, from entering the queue until the value is dropped. It receives the
+    /// notifications.
     type Place: Send + Sync;
 
     /// Requests the lock once. If a request without a place is refused, it must leave nothing behind.
     fn ask(&self, claim: &Claim, place: Option<&Self::Place>) -> impl Future<Output = Result<Answer>> + Send;
 
-    /// Subscribes to notifications. This is called before each request that queues, so that no notification is missed.
-    /// It ends at the end of the claim's wait at the latest. Without a subscription, waiters depend on the timer.
+    /// Subscribes to notifications. This is called before each request that queues, so that no notification
+    /// is missed. It ends at the end of the claim's wait at the latest. Without a subscription, waiters
+    /// depend on the timer.
     fn subscribe(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
@@ -55,15 +59,15 @@ pub trait Queue: Sync {
     /// Resolves when the place is notified; at once if a notification came before the call.
     fn notified(&self, place: &Self::Place) -> impl Future<Output = ()> + Send;
 
-    /// A grant that a release has made for the place, if it is valid without another request. This is called after each
-    /// notification. Backends without such grants need not implement it.
+    /// A grant that a release has made for the place, if it is valid without another request. This is called
+    /// after each notification. Backends without such grants need not implement it.
     fn taken(&self, claim: &Claim, place: &Self::Place) -> Option<Grant> {
         let _: (&Claim, &Self::Place) = (claim, place);
         None
     }
 
-    /// Sends a heartbeat of the waiter; false if the place is gone. If each request for the lock is a heartbeat, a
-    /// backend need not implement this.
+    /// Sends a heartbeat of the waiter; false if the place is gone. If each request for the lock is a
+    /// heartbeat, a backend need not implement this.
     fn keep(&self, claim: &Claim, place: &Self::Place) -> impl Future<Output = Result<bool>> + Send {
         let _: (&Claim, &Self::Place) = (claim, place);
         std::future::ready(Ok(true))
@@ -78,12 +82,12 @@ pub trait Queue: Sync {
     }
 }
 
-/// Requests a lock, and waits for its turn as long as the claim allows. `None`: the wait ended, or the claim was
-/// cancelled.
+/// Requests a lock, and waits for its turn as long as the claim allows. `None`: the wait ended, or the claim
+/// was cancelled.
 ///
-/// The order of the steps makes sure that no notification is missed: the place in the queue exists before the lock is
-/// requested again, so a later release finds it. A timer is the fallback for a lost notification. After a cancellation
-/// no request is sent that queues: the claim is checked before each such request.
+/// The order of the steps makes sure that no notification is missed: the place in the queue exists before the
+/// lock is requested again, so a later release finds it. A timer is the fallback for a lost notification.
+/// After a cancellation no request is sent that queues: the claim is checked before each such request.
 ///
 /// With a `place` the claim is in the queue already, or enters it with its first request.
 pub async fn wait_for_turn<Q: Queue>(

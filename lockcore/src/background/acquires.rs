@@ -61,8 +61,8 @@ impl Acquires {
     }
 }
 
-/// An acquire that is under way until this is dropped: its guard exists, or its release is on the list of those under way,
-/// or the claim holds nothing.
+/// An acquire that is under way until this is dropped: its guard exists, or its release is on the list of
+/// those under way, or the claim holds nothing.
 #[derive(Debug)]
 pub(crate) struct AcquireEntry {
     acquires: Arc<Acquires>,

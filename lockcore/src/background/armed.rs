@@ -10,8 +10,9 @@ use crate::{Claim, Released, Result};
 
 /// A claim that is released unless a guard takes over, or the server has said that it holds nothing.
 ///
-/// It is made before the first byte of an acquire is sent. If the task that runs the operation is dropped half-way,
-/// for example when its runtime shuts down, this is dropped with it and hands the claim to the keeper.
+/// It is made before the first byte of an acquire is sent. If the task that runs the operation is dropped
+/// half-way, for example when its runtime shuts down, this is dropped with it and hands the claim to the
+/// keeper.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Armed {
@@ -70,8 +71,8 @@ impl Armed {
         }
     }
 
-    /// Releases the claim of a lost lock. With a lock delay, a loss is treated like a crash, since requests of the
-    /// holder may still be on their way: the lock is free only after the delay.
+    /// Releases the claim of a lost lock. With a lock delay, a loss is treated like a crash, since requests
+    /// of the holder may still be on their way: the lock is free only after the delay.
     pub(crate) fn release_lost(mut self, outcome: Outcome) {
         let lock_delay = self.claim().lock_delay();
         if lock_delay.is_zero() {
@@ -81,7 +82,8 @@ impl Armed {
         background.leases.release_after(lock_delay, claim, outcome);
     }
 
-    /// Releases the claim of a hold that has ended. `left`: the rest of its lease; `None` if the lock was lost.
+    /// Releases the claim of a hold that has ended. `left`: the rest of its lease; `None` if the lock was
+    /// lost.
     pub(crate) fn release_ended(self, left: Option<Left>) {
         match left {
             Some(_) => self.release_in_background(Outcome::Answered),

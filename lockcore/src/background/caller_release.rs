@@ -13,7 +13,8 @@ use crate::system::poll_once;
 use crate::telemetry::released;
 use crate::{Claim, Released, Result};
 
-/// The release of one claim. Dropping it before the server has confirmed the release hands the claim to the keeper.
+/// The release of one claim. Dropping it before the server has confirmed the release hands the claim to the
+/// keeper.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct CallerRelease {
@@ -46,8 +47,8 @@ impl CallerRelease {
         self
     }
 
-    /// Begins on the caller's runtime: requests on the connection of the acquire keep their order. Without a runtime
-    /// the keeper does it.
+    /// Begins on the caller's runtime: requests on the connection of the acquire keep their order. Without a
+    /// runtime the keeper does it.
     pub(super) fn start(mut self) {
         let Ok(runtime) = Handle::try_current() else { return };
         self.id = Some(self.releases.enter(&self.claim, self.outcome, false, self.then.clone()));
@@ -69,8 +70,8 @@ impl CallerRelease {
 
     /// Sends the release and waits for the answer. It enters the list if the answer does not come at once.
     ///
-    /// `was_held`: the claim held the lock when the release began. If the keeper has sent the release as well, "not held" is
-    /// a loss only if the keeper was told so, too.
+    /// `was_held`: the claim held the lock when the release began. If the keeper has sent the release as
+    /// well, "not held" is a loss only if the keeper was told so, too.
     pub(super) async fn ask(self, was_held: bool) -> Result<Released> {
         let span = self.span.clone();
         self.ask_server(was_held).instrument(span).await
@@ -107,7 +108,8 @@ impl CallerRelease {
             Err(error) => releases.failed(&claim, error),
         }
         match answer {
-            // The lock was held until the release began. A lock that was lost before must not be called released.
+            // The lock was held until the release began. A lock that was lost before must not be called
+            // released.
             Ok(Released::InDoubt) if was_held => Ok(Released::Released),
             Ok(Released::InDoubt) => Ok(Released::NotHeld),
             answer => answer,
@@ -136,8 +138,8 @@ impl Drop for CallerRelease {
     }
 }
 
-/// An acquire that goes on in a task, since its caller has left. It releases its claim itself. If its runtime is not
-/// driven, the keeper does.
+/// An acquire that goes on in a task, since its caller has left. It releases its claim itself. If its runtime
+/// is not driven, the keeper does.
 #[derive(Debug)]
 pub(super) struct MovedAcquire {
     releases: Arc<Releases>,

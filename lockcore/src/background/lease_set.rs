@@ -15,16 +15,16 @@ use crate::system::{OwnRuntime, lock};
 use crate::telemetry::Telemetry;
 use crate::{Claim, Clock, DistributedLock, LeaseState, Loss, Moment, Requirement};
 
-/// Only for a lock that is held for longer than this does the client listen for losses. Without the pause, each lock
-/// would cost two switches between threads.
+/// Only for a lock that is held for longer than this does the client listen for losses. Without the pause,
+/// each lock would cost two switches between threads.
 const LISTEN_AFTER: Duration = Duration::from_millis(50);
 /// The pause after a backend has reported a doubt, before it is asked for the next.
 const DOUBTED_AGAIN: Duration = Duration::from_millis(100);
 
 /// The leases of one client.
 ///
-/// The task that renews them runs while there are any. It sleeps until the earliest moment at which a lease is
-/// due; a new lease wakes it only if it is due earlier, which is rare: so taking and releasing a lock
+/// The task that renews them runs while there are any. It sleeps until the earliest moment at which a lease
+/// is due; a new lease wakes it only if it is due earlier, which is rare: so taking and releasing a lock
 /// costs no switch between threads.
 #[derive(Debug)]
 pub(super) struct LeaseSet {
@@ -65,8 +65,8 @@ struct Swept {
     wakes: Option<Moment>,
 }
 
-/// Renews leases for as long as there are any. It does not keep the client, and so the backend, while it sleeps: a client
-/// that nobody uses any more ends at once.
+/// Renews leases for as long as there are any. It does not keep the client, and so the backend, while it
+/// sleeps: a client that nobody uses any more ends at once.
 async fn run(leases: &Weak<LeaseSet>, clock: &Clock, changed: &Notify) {
     loop {
         let Some(leases) = leases.upgrade() else { return };
@@ -199,7 +199,8 @@ impl LeaseSet {
         swept
     }
 
-    /// Acts on what a sweep has found, outside of the lock of the table, since it wakes tasks of the application.
+    /// Acts on what a sweep has found, outside of the lock of the table, since it wakes tasks of the
+    /// application.
     fn act(self: &Arc<Self>, swept: Swept) {
         for batch in batches(swept.due, self.clock.now()) {
             let leases = Arc::clone(self);

@@ -1,7 +1,7 @@
 //! The work of a client outside of its users' calls: renewals, deadlines, releases.
 //!
-//! An application may block or stop its runtime; its locks must not be lost for that. So all this runs on the keeper, a
-//! thread of the process that does nothing else.
+//! An application may block or stop its runtime; its locks must not be lost for that. So all this runs on the
+//! keeper, a thread of the process that does nothing else.
 
 mod acquires;
 mod armed;
@@ -77,7 +77,8 @@ impl Background {
         self.acquires.check_open()
     }
 
-    /// An acquire begins. [`close`](Self::close) cancels it until the entry is dropped. It is refused after a close.
+    /// An acquire begins. [`close`](Self::close) cancels it until the entry is dropped. It is refused after a
+    /// close.
     pub(crate) fn enter(&self, claim: &Claim) -> Result<AcquireEntry> {
         self.acquires.enter(claim)
     }
@@ -101,8 +102,8 @@ impl Background {
         self.telemetry.stats(self.leases.len())
     }
 
-    /// Cancels the acquires under way, waits for them and for the releases, then ends the connections; all within this
-    /// time.
+    /// Cancels the acquires under way, waits for them and for the releases, then ends the connections; all
+    /// within this time.
     pub(crate) async fn close(&self, limit: Duration) -> Result<()> {
         let began = self.clock.now();
         self.acquires.close();

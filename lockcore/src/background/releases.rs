@@ -1,8 +1,9 @@
 //! Releases that are under way.
 //!
-//! A claim is released on the runtime of its caller, where the connection of its acquire is. That runtime may end, or
-//! not be driven any more. So every release under way is on a list, and the keeper takes over what has not begun after
-//! 100 ms or is not done after a second. A repeated release is harmless, so both may do it.
+//! A claim is released on the runtime of its caller, where the connection of its acquire is. That runtime may
+//! end, or not be driven any more. So every release under way is on a list, and the keeper takes over what
+//! has not begun after 100 ms or is not done after a second. A repeated release is harmless, so both may do
+//! it.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -27,8 +28,8 @@ const DONE: Duration = Duration::from_secs(1);
 const CALL: Duration = Duration::from_secs(5);
 /// For how much longer than a lease the keeper repeats a release.
 const MARGIN: Duration = Duration::from_secs(5);
-/// The release of a claim in doubt is repeated until its lease has ended. After this number of answers "not held",
-/// `close` does not wait for it any more.
+/// The release of a claim in doubt is repeated until its lease has ended. After this number of answers "not
+/// held", `close` does not wait for it any more.
 const DENIALS: u32 = 3;
 /// The most claims that are watched for late copies of their requests. See [`Releases::watch_for_copies`].
 const COPIES: usize = 1024;
@@ -70,7 +71,8 @@ struct List {
 struct Entry {
     claim: Claim,
     outcome: Outcome,
-    /// Gets the claim turn when the keeper takes the release over: waiters of this process must not wait for a runtime that is not driven.
+    /// Gets the claim turn when the keeper takes the release over: waiters of this process must not wait for
+    /// a runtime that is not driven.
     then: Option<Arc<dyn PassOn>>,
     since: Moment,
     begun: bool,
@@ -222,9 +224,9 @@ impl Releases {
 
     /// Releases a claim, again and again until the server has confirmed it.
     ///
-    /// Where a request of the acquire may still be on its way, "not held" is no proof: the request may be carried out
-    /// later. After the ttl and a margin the lease has ended by itself, unless the network has kept a request
-    /// for longer than that; such a lease is never renewed.
+    /// Where a request of the acquire may still be on its way, "not held" is no proof: the request may be
+    /// carried out later. After the ttl and a margin the lease has ended by itself, unless the network has
+    /// kept a request for longer than that; such a lease is never renewed.
     async fn finish(self: &Arc<Self>, id: u64, claim: &Claim, outcome: Outcome) {
         let end = self.clock.now().after(claim.ttl() + MARGIN);
         let mut backoff = Backoff::new(Duration::from_millis(20), longest_pause(claim));
@@ -289,9 +291,9 @@ impl Releases {
         tracing::info!(lock = %claim.name(), error = format!("{error:#}"), "the release is tried again");
     }
 
-    /// A request that was repeated on a new connection may still arrive from the old one, after the release. It then
-    /// takes the lock though no guard holds it. So the claim is released again, until the lease of such a late copy has
-    /// ended.
+    /// A request that was repeated on a new connection may still arrive from the old one, after the release.
+    /// It then takes the lock though no guard holds it. So the claim is released again, until the lease of
+    /// such a late copy has ended.
     pub(super) fn watch_for_copies(self: &Arc<Self>, claim: &Claim) {
         let Some(until) = claim.in_doubt_until() else { return };
         {

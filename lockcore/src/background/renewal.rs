@@ -1,9 +1,10 @@
 //! Which leases are renewed together, and one such batch.
 //!
-//! Leases without failures are renewed together, up to 500 of them. Leases whose renewal failed are renewed apart, in
-//! batches of half the size. These are halved again at each failure while the server answers other batches: so one lease
-//! that always fails is soon alone, and costs the others nothing. While the server answers nobody, the reason is not in
-//! a batch, and many small batches would delay the renewals after the outage: so their size stays.
+//! Leases without failures are renewed together, up to 500 of them. Leases whose renewal failed are renewed
+//! apart, in batches of half the size. These are halved again at each failure while the server answers other
+//! batches: so one lease that always fails is soon alone, and costs the others nothing. While the server
+//! answers nobody, the reason is not in a batch, and many small batches would delay the renewals after the
+//! outage: so their size stays.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::{Clock, DistributedLock, Error, ErrorKind, Grant, Moment, Renewal};
 
 /// The most leases in one renewal: enough to make statements rare, few enough to keep each one short.
 const BATCH: usize = 500;
-/// The most renewals of leases without failures, and of leases in doubt, that are under way at a time in one client.
-/// They are counted apart, so that leases in doubt do not delay the others.
+/// The most renewals of leases without failures, and of leases in doubt, that are under way at a time in one
+/// client. They are counted apart, so that leases in doubt do not delay the others.
 const UNDER_WAY: (usize, usize) = (32, 8);
 
 /// Renews leases of one client.
@@ -38,8 +39,8 @@ pub(super) struct Renewer {
 /// Leases that are renewed by one call.
 pub(super) type Batch = Vec<Arc<HeldLock>>;
 
-/// Puts leases that are due into batches: those with the same limit of their batch, and with about the same time for an
-/// answer, since the shortest time of a batch is the time of all.
+/// Puts leases that are due into batches: those with the same limit of their batch, and with about the same
+/// time for an answer, since the shortest time of a batch is the time of all.
 pub(super) fn batches(mut due: Batch, now: Moment) -> Vec<Batch> {
     let class = |held: &Arc<HeldLock>| {
         let timeout = held.lease().renewal_timeout(now).as_millis().max(1);
@@ -99,7 +100,8 @@ impl Renewer {
                     self.doubt(held, spread, "no answer in time")
                 }
             };
-            // The time now, and not that of the answer: a lease that was reported lost in between does not come back.
+            // The time now, and not that of the answer: a lease that was reported lost in between does not
+            // come back.
             held.on(self.clock.now(), event);
             // Who sees a renewal in the statistics finds the lease renewed.
             match event {

@@ -15,12 +15,12 @@ use crate::lease::PassOn;
 
 /// An operation under way. When it is dropped, it goes on in the background with its claim cancelled.
 ///
-/// A caller's future can be dropped at any await. The operation must not stop there: a request that is on its way is
-/// executed by the server all the same. So the operation is polled within the caller's future while the caller waits,
-/// and moves to a task of its own when the caller goes away: no backend future is ever dropped half-way. That costs
-/// nothing in the usual case. That task drops the result, a guard for instance, which releases the lock.
-/// When the runtime ends, the armed claim goes to the keeper; when it is not driven any more, the
-/// keeper releases the claim after a tenth of a second.
+/// A caller's future can be dropped at any await. The operation must not stop there: a request that is on its
+/// way is executed by the server all the same. So the operation is polled within the caller's future while
+/// the caller waits, and moves to a task of its own when the caller goes away: no backend future is ever
+/// dropped half-way. That costs nothing in the usual case. That task drops the result, a guard for instance,
+/// which releases the lock. When the runtime ends, the armed claim goes to the keeper; when it is not driven
+/// any more, the keeper releases the claim after a tenth of a second.
 #[must_use = "an operation goes on in the background when it is dropped"]
 pub(crate) struct UnderWay<T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,

@@ -12,7 +12,8 @@ const LONG: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A task asks for the lock, with a lease of this number of seconds; the flags: without waiting, or with a wait of zero.
+    /// A task asks for the lock, with a lease of this number of seconds; the flags: without waiting, or with
+    /// a wait of zero.
     Ask(u64),
     TryNow,
     Hasty,

@@ -56,8 +56,8 @@ impl Locks {
 
     /// A client of this backend with the defaults and the requirements of a configuration.
     ///
-    /// Fails if the backend does not make the promises that the configuration requires, or does not support its ttl;
-    /// and in the cases of [`new`](Self::new).
+    /// Fails if the backend does not make the promises that the configuration requires, or does not support
+    /// its ttl; and in the cases of [`new`](Self::new).
     pub fn with_config(backend: Arc<dyn DistributedLock>, config: &LockConfig) -> Result<Self> {
         let mut locks = Self::new(backend)?;
         let promised = &locks.background.capabilities;
@@ -86,36 +86,38 @@ impl Locks {
         Self::new(Arc::new(crate::MemoryLock::new())).expect("a thread for the keeper")
     }
 
-    /// A client whose tasks queue in memory: of all tasks that request one name, only one at a time has a claim at the
-    /// server.
+    /// A client whose tasks queue in memory: of all tasks that request one name, only one at a time has a
+    /// claim at the server.
     ///
-    /// Clones of this client share the queue. It is for exclusive locks only; readers, permits and campaigns go to the
-    /// server directly. It keeps the server's queue short. The server then serves processes in turn, not tasks: a
-    /// process with sixty tasks in its queue gets the lock as often as a process with one task.
+    /// Clones of this client share the queue. It is for exclusive locks only; readers, permits and campaigns
+    /// go to the server directly. It keeps the server's queue short. The server then serves processes in
+    /// turn, not tasks: a process with sixty tasks in its queue gets the lock as often as a process with one
+    /// task.
     ///
-    /// A request in the queue must be polled or dropped. Otherwise, when its turn comes, it delays the requests behind
-    /// it.
+    /// A request in the queue must be polled or dropped. Otherwise, when its turn comes, it delays the
+    /// requests behind it.
     ///
-    /// [`try_now`](LockRequest::try_now) returns `None` if another task of this client claims the name, or holds it
-    /// with [`hand_over`](Self::hand_over).
+    /// [`try_now`](LockRequest::try_now) returns `None` if another task of this client claims the name, or
+    /// holds it with [`hand_over`](Self::hand_over).
     #[must_use]
     pub fn coalesce(mut self) -> Self {
         self.defaults.local = Some(LockQueues::new(None));
         self
     }
 
-    /// A client that [coalesces](Self::coalesce), and also passes a lock from task to task without a request to the
-    /// server, up to `max` times and for up to `span`. Then it releases the lock at the server.
+    /// A client that [coalesces](Self::coalesce), and also passes a lock from task to task without a request
+    /// to the server, up to `max` times and for up to `span`. Then it releases the lock at the server.
     ///
     /// Each task has a higher [token](crate::FencingToken) than the one before it where the backend promises
-    /// [`token_blocks`](crate::Requirement::TokenBlocks): each claim reserves `max` more tokens, whether the lock is passed
-    /// on or not, so `max` is limited to [`HandOver::MOST`]. On other backends the tasks share the token of the claim.
-    /// [`inspect`](Self::inspect) shows the last token that is reserved, and the label of the task that claimed.
+    /// [`token_blocks`](crate::Requirement::TokenBlocks): each claim reserves `max` more tokens, whether the
+    /// lock is passed on or not, so `max` is limited to [`HandOver::MOST`]. On other backends the tasks share
+    /// the token of the claim. [`inspect`](Self::inspect) shows the last token that is reserved, and the
+    /// label of the task that claimed.
     ///
-    /// This is unfair to other processes within these bounds: the process that is first in the server's queue waits for
-    /// up to `max` holders, or for `span` and one more holder. A lock is passed on only in the first third of its
-    /// lease, and only to a task with the same ttl and lock delay. If the lock is lost, its guard is `Lost`, and the
-    /// next task claims the lock at the server.
+    /// This is unfair to other processes within these bounds: the process that is first in the server's queue
+    /// waits for up to `max` holders, or for `span` and one more holder. A lock is passed on only in the
+    /// first third of its lease, and only to a task with the same ttl and lock delay. If the lock is lost,
+    /// its guard is `Lost`, and the next task claims the lock at the server.
     #[must_use]
     pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
         self.defaults.local = Some(LockQueues::new(Some(HandOver::new(max, span))));
@@ -150,7 +152,8 @@ impl Locks {
         self.lock(name)
     }
 
-    /// A request for the reader's side of a reader-writer lock: together with other readers, never with a writer.
+    /// A request for the reader's side of a reader-writer lock: together with other readers, never with a
+    /// writer.
     pub fn read<N>(&self, name: N) -> LockRequest
     where
         N: TryInto<LockName>,
@@ -178,11 +181,11 @@ impl Locks {
 
     /// A request for several exclusive locks: all of them or none, within the wait.
     ///
-    /// Such requests cannot deadlock each other, since all take their locks in the order of the names. A repeated name
-    /// counts once. If all locks are free, they are taken in one round trip, if the backend can take several locks at
-    /// once. [`LockRequest::wait`] is for all together, [`LockRequest::ttl`] for each; each has its own token. The
-    /// limits of a hold count from the moment when all are held. [`LockRequest::reading`] adds names that are held as a
-    /// reader.
+    /// Such requests cannot deadlock each other, since all take their locks in the order of the names. A
+    /// repeated name counts once. If all locks are free, they are taken in one round trip, if the backend can
+    /// take several locks at once. [`LockRequest::wait`] is for all together, [`LockRequest::ttl`] for each;
+    /// each has its own token. The limits of a hold count from the moment when all are held.
+    /// [`LockRequest::reading`] adds names that are held as a reader.
     pub fn lock_all<I>(&self, names: I) -> LockRequest<All>
     where
         I: IntoIterator,
@@ -226,8 +229,8 @@ impl Locks {
         Observation::new(&self.background, name.try_into().map_err(Into::into))
     }
 
-    /// The holders of a lock and the number of waiters. The answer may be outdated when it arrives: use it for display,
-    /// not for decisions.
+    /// The holders of a lock and the number of waiters. The answer may be outdated when it arrives: use it
+    /// for display, not for decisions.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -241,8 +244,8 @@ impl Locks {
         self.background.backend.inspect(&name).await.map_err(|error| decorate(error, Some(&name)))
     }
 
-    /// All locks that are held, in the order of their names, for display: see [`inspect`](Self::inspect). It sends a
-    /// request for each of them, one after the other.
+    /// All locks that are held, in the order of their names, for display: see [`inspect`](Self::inspect). It
+    /// sends a request for each of them, one after the other.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -264,11 +267,11 @@ impl Locks {
         Ok(held)
     }
 
-    /// Releases a lock from all its holders, and returns their number. It is for operators who know that the holders
-    /// are dead.
+    /// Releases a lock from all its holders, and returns their number. It is for operators who know that the
+    /// holders are dead.
     ///
-    /// A live holder learns of the loss at its next renewal. Until then, or until its deadline, its guard reports that
-    /// the lock is held.
+    /// A live holder learns of the loss at its next renewal. Until then, or until its deadline, its guard
+    /// reports that the lock is held.
     ///
     /// # Cancel safety
     /// **Not** cancel safe: when this future is dropped, the lock may or may not have been released.
@@ -288,8 +291,8 @@ impl Locks {
         self.background.stats()
     }
 
-    /// A stream of the events of this client and its clones from now on: locks that are waited for, granted, in doubt,
-    /// lost and released. Without a stream no events are recorded.
+    /// A stream of the events of this client and its clones from now on: locks that are waited for, granted,
+    /// in doubt, lost and released. Without a stream no events are recorded.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -310,19 +313,19 @@ impl Locks {
         }
     }
 
-    /// Waits until all releases under way have their answers, and ends connections and sessions in an orderly way. It
-    /// should be the last call of a program. Without it, the program may end before a release that a dropped guard has
-    /// begun is sent.
+    /// Waits until all releases under way have their answers, and ends connections and sessions in an orderly
+    /// way. It should be the last call of a program. Without it, the program may end before a release that a
+    /// dropped guard has begun is sent.
     ///
     /// It closes all clones of this client: requests that wait for a lock end with an error of kind
-    /// [`Closed`](crate::ErrorKind::Closed) and leave their queues, and later requests are refused with that error. Guards
-    /// that are still alive lose their locks at their deadlines. It takes five seconds at most; see
-    /// [`close_within`](Self::close_within).
+    /// [`Closed`](crate::ErrorKind::Closed) and leave their queues, and later requests are refused with that
+    /// error. Guards that are still alive lose their locks at their deadlines. It takes five seconds at most;
+    /// see [`close_within`](Self::close_within).
     ///
     /// # Errors
-    /// [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome) if some releases have no answer by then; the message has
-    /// their number. Those locks are free when their leases end, or earlier if the keeper succeeds while the process
-    /// lives.
+    /// [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome) if some releases have no answer by then; the
+    /// message has their number. Those locks are free when their leases end, or earlier if the keeper
+    /// succeeds while the process lives.
     ///
     /// # Cancel safety
     /// The client is closed by the first poll. Dropping the future leaves the rest to the keeper.

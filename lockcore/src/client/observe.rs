@@ -37,9 +37,9 @@ impl From<Holder> for Leader {
 
 /// A stream of leaders: first the current one, then every observed change. `None`: there is no leader.
 ///
-/// While it is polled, it sends a request once a second, or at the interval of [`every`](Self::every). So it can miss
-/// shorter changes, and an item may be outdated: let the resource decide by the token, not by this stream. An error
-/// does not end the stream; the next poll sends another request, after the same pause.
+/// While it is polled, it sends a request once a second, or at the interval of [`every`](Self::every). So it
+/// can miss shorter changes, and an item may be outdated: let the resource decide by the token, not by this
+/// stream. An error does not end the stream; the next poll sends another request, after the same pause.
 #[must_use = "nothing is asked until the stream is polled"]
 pub struct Observation {
     background: Arc<Background>,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind, Result};
 
-/// How often, and for how long, a lock may be passed from task to task within the process before it is released, as in
-/// `1000/20ms`: see [`Locks::hand_over`](crate::Locks::hand_over).
+/// How often, and for how long, a lock may be passed from task to task within the process before it is
+/// released, as in `1000/20ms`: see [`Locks::hand_over`](crate::Locks::hand_over).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HandOver {
@@ -18,8 +18,8 @@ pub struct HandOver {
 }
 
 impl HandOver {
-    /// The highest number of hand-overs. Each of them reserves a token. The tokens of a name should stay below the
-    /// server's time in microseconds, so that they still rise after the counter was lost.
+    /// The highest number of hand-overs. Each of them reserves a token. The tokens of a name should stay
+    /// below the server's time in microseconds, so that they still rise after the counter was lost.
     pub const MOST: u32 = 10_000;
 
     /// From task to task up to `max` times, at most [`MOST`](Self::MOST), and for up to `span`.

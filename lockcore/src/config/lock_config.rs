@@ -24,8 +24,9 @@ use crate::{Error, ErrorKind, Requirement, Result, ServerUrl};
 /// # Ok::<_, lockcore::Error>(())
 /// ```
 ///
-/// The URL can contain the same options: `memory://?ttl=10s&require=fencing,fifo`. An option in both places is an error. Only the URL
-/// has `password_file`: a file whose only line is the password, such as a mounted secret. It is read once, on connecting.
+/// The URL can contain the same options: `memory://?ttl=10s&require=fencing,fifo`. An option in both places
+/// is an error. Only the URL has `password_file`: a file whose only line is the password, such as a mounted
+/// secret. It is read once, on connecting.
 ///
 /// Its fields are those of the file, so they are public; later versions may add some.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +47,8 @@ pub struct LockConfig {
     /// Whether the tasks of a client queue in memory: see [`Locks::coalesce`](crate::Locks::coalesce).
     #[serde(default)]
     pub coalesce: bool,
-    /// How often tasks pass a lock on, as in `"1000/20ms"`: see [`Locks::hand_over`](crate::Locks::hand_over).
+    /// How often tasks pass a lock on, as in `"1000/20ms"`: see
+    /// [`Locks::hand_over`](crate::Locks::hand_over).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_over: Option<HandOver>,
     /// What the application requires of the backend. Connecting to a backend that does not promise it fails.
@@ -134,8 +136,8 @@ impl LockConfig {
         self
     }
 
-    /// Parses the address and moves the common options of its query into the other fields. If the address names a
-    /// `password_file`, reads the password from it.
+    /// Parses the address and moves the common options of its query into the other fields. If the address
+    /// names a `password_file`, reads the password from it.
     pub fn resolve(mut self) -> Result<(ServerUrl, Self)> {
         let mut url: ServerUrl = self.url.parse()?;
         let (ttl, wait) = (url.duration("ttl")?, url.duration("wait")?);

@@ -80,8 +80,8 @@ pub fn unusable(what: &str, why: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidInput, format!("{what} cannot be used for TLS")).with_source(why.to_string())
 }
 
-/// Makes sure that the process has a default crypto provider. Without one, rustls panics unless exactly one provider is
-/// compiled in, and the application determines which providers are.
+/// Makes sure that the process has a default crypto provider. Without one, rustls panics unless exactly one
+/// provider is compiled in, and the application determines which providers are.
 #[cfg(feature = "tls")]
 pub fn choose_provider() {
     use rustls::crypto::{CryptoProvider, aws_lc_rs};

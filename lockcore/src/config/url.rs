@@ -52,7 +52,8 @@ impl Host {
         self.port
     }
 
-    /// `NAME:PORT`, as other addresses have it: with `default_port` if none was given, and an IPv6 address in brackets.
+    /// `NAME:PORT`, as other addresses have it: with `default_port` if none was given, and an IPv6 address in
+    /// brackets.
     pub fn authority(&self, default_port: u16) -> String {
         let (name, port) = (&self.name, self.port.unwrap_or(default_port));
         if name.contains(':') { format!("[{name}]:{port}") } else { format!("{name}:{port}") }

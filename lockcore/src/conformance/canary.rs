@@ -1,7 +1,8 @@
 //! Finds owner ids in texts that must not contain them: logs, and the output of `Debug`.
 //!
-//! Anyone who knows the owner id of a lock can release it. With the feature `conformance`, this module remembers each
-//! new [`OwnerId`](crate::OwnerId) of this process, and [`shows_an_owner`] searches a text for them.
+//! Anyone who knows the owner id of a lock can release it. With the feature `conformance`, this module
+//! remembers each new [`OwnerId`](crate::OwnerId) of this process, and [`shows_an_owner`] searches a text for
+//! them.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -44,8 +45,8 @@ fn is_known(owner: u128) -> bool {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).owners.contains(&owner)
 }
 
-/// Whether a text contains an owner that this process has made: in hexadecimal digits, with or without hyphens, or byte
-/// by byte as `Debug` prints lists of numbers and strings of bytes.
+/// Whether a text contains an owner that this process has made: in hexadecimal digits, with or without
+/// hyphens, or byte by byte as `Debug` prints lists of numbers and strings of bytes.
 pub fn shows_an_owner(text: &str) -> bool {
     in_digits(text.as_bytes()) || in_lists(text) || in_escapes(text)
 }

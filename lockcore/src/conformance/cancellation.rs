@@ -48,7 +48,8 @@ pub(super) async fn an_acquire_of_a_free_lock_can_be_dropped_anywhere(stage: Sta
         let guard = poll_and_drop(one.lock(&name).wait(secs(5)), polls, &mut random).await;
         drop(guard.map(|answer| answer.expect("a free lock")));
         nothing_is_left(&two, &name, &what).await;
-        // Another name: the request that was dropped may reach the server now, and hold the lock for a moment.
+        // Another name: the request that was dropped may reach the server now, and hold the lock for a
+        // moment.
         let name = stage.name(format!("{polls}, at once"));
         let guard = poll_and_drop(one.lock(&name).try_now(), polls, &mut random).await;
         drop(guard.map(|answer| answer.expect("an answer").expect("a free lock")));

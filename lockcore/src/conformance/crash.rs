@@ -97,7 +97,8 @@ pub(super) async fn a_killed_waiter_is_skipped(stage: Stage) {
     release(guard).await;
 }
 
-/// SIGSTOP of the holder for longer than its lease: it is not the holder when it wakes up, and knows it at once.
+/// SIGSTOP of the holder for longer than its lease: it is not the holder when it wakes up, and knows it at
+/// once.
 pub(super) async fn a_holder_that_was_stopped_knows_that_it_lost(stage: Stage) {
     let two = stage.client().await;
     let name = stage.name("stopped");

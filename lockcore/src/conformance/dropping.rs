@@ -8,7 +8,8 @@ use super::stage::{KEPT, Stage, free_by, holder, queued, release, secs, ttl_of};
 use super::time::{block_on, clock, has_passed, now, on_a_thread, runtime_of, sleep};
 use crate::LockGuard;
 
-/// Runs a future on a runtime of its own, on a thread of its own, and shuts the runtime down when the future ends.
+/// Runs a future on a runtime of its own, on a thread of its own, and shuts the runtime down when the future
+/// ends.
 pub(super) async fn elsewhere<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let (give, take) = oneshot::channel();
     on_a_thread(&clock(), move || {

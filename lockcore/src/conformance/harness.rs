@@ -64,22 +64,22 @@ impl Need {
 
 /// One lock server for the suite.
 ///
-/// Only [`client`](Self::client) is required. The suite calls another method only if [`offers`](Self::offers) lists its
-/// need. If a method fails, it should panic; the case then fails.
+/// Only [`client`](Self::client) is required. The suite calls another method only if [`offers`](Self::offers)
+/// lists its need. If a method fails, it should panic; the case then fails.
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
-    /// The needs that this harness meets. This is called before any server runs, so the list is fixed. A case checks
-    /// that it agrees with the promises of the backend.
+    /// The needs that this harness meets. This is called before any server runs, so the list is fixed. A case
+    /// checks that it agrees with the promises of the backend.
     fn offers(&self) -> Vec<Need>;
 
     /// `async fn client(&self) -> Result<Locks>`
     ///
-    /// A new client that shares only the server with other clients, like a client in another process. The suite calls
-    /// this on any runtime, and the client must work there.
+    /// A new client that shares only the server with other clients, like a client in another process. The
+    /// suite calls this on any runtime, and the client must work there.
     async fn client(&self) -> Result<Locks>;
 
-    /// The clock of the cases: the one that the backend [has](crate::DistributedLock::clock). A server that needs neither
-    /// a network nor another process can have one of [`skipping_clock`](super::skipping_clock).
+    /// The clock of the cases: the one that the backend [has](crate::DistributedLock::clock). A server that
+    /// needs neither a network nor another process can have one of [`skipping_clock`](super::skipping_clock).
     fn clock(&self) -> Clock {
         Clock::system()
     }
@@ -164,25 +164,26 @@ pub trait Link: Send + Sync {
     /// From now on bytes take this long, each way.
     fn delay(&self, each_way: Duration);
 
-    /// Drops the reply to the `k`-th request from now on, counted over all connections, and resets the connection of
-    /// that request.
+    /// Drops the reply to the `k`-th request from now on, counted over all connections, and resets the
+    /// connection of that request.
     fn drop_reply(&self, k: u64);
 
-    /// How many requests have been sent so far over all connections, as [`drop_reply`](Self::drop_reply) counts them.
+    /// How many requests have been sent so far over all connections, as [`drop_reply`](Self::drop_reply)
+    /// counts them.
     fn requests(&self) -> u64;
 
     /// How many replies [`drop_reply`](Self::drop_reply) has dropped.
     fn dropped_replies(&self) -> u64;
 
-    /// From now on holds back all bytes on the connections that are open now, in both directions. New connections work
-    /// as usual.
+    /// From now on holds back all bytes on the connections that are open now, in both directions. New
+    /// connections work as usual.
     fn hold_back(&self);
 
     /// `async fn deliver(&self) -> u64`
     ///
-    /// Delivers to the server the bytes that [`hold_back`](Self::hold_back) has held back, even those of clients that
-    /// have closed their connection meanwhile, and stops holding back. Returns the number of bytes that the server has
-    /// received by that.
+    /// Delivers to the server the bytes that [`hold_back`](Self::hold_back) has held back, even those of
+    /// clients that have closed their connection meanwhile, and stops holding back. Returns the number of
+    /// bytes that the server has received by that.
     async fn deliver(&self) -> u64;
 
     /// Ends all faults. Resets connections that have lost bytes, and delivers bytes that were held back.

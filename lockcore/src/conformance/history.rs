@@ -1,9 +1,9 @@
 //! The checker: searches a history for locks with two holders at once, and for tokens that do not rise.
 //!
-//! All processes of one host share the boot clock, so the check of exclusion need not search through possible orders.
-//! The validity of a grant is an interval. It begins at the return of the acquire. It ends at the call of release, at
-//! the deadline, or when the holder noticed the loss, whichever came first. The checker sorts the intervals and looks
-//! for overlaps.
+//! All processes of one host share the boot clock, so the check of exclusion need not search through possible
+//! orders. The validity of a grant is an interval. It begins at the return of the acquire. It ends at the
+//! call of release, at the deadline, or when the holder noticed the loss, whichever came first. The checker
+//! sorts the intervals and looks for overlaps.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,8 @@ pub struct Validity {
     pub asked: Moment,
     /// The return of the acquire.
     pub from: Moment,
-    /// The call of release, the deadline, or the noticed loss, whichever came first. The interval ends just before it.
+    /// The call of release, the deadline, or the noticed loss, whichever came first. The interval ends just
+    /// before it.
     pub until: Moment,
 }
 
@@ -36,8 +37,8 @@ pub struct Validity {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Two grants were valid at the same time although they exclude each other, or more grants than a semaphore has
-    /// permits.
+    /// Two grants were valid at the same time although they exclude each other, or more grants than a
+    /// semaphore has permits.
     Overlap(Box<Validity>, Box<Validity>),
     /// The second grant came after the end of the first, but its token is not higher.
     TokenFell(Box<Validity>, Box<Validity>),
@@ -105,9 +106,9 @@ fn token_twice(sorted: &[&Validity]) -> Option<Violation> {
 
 /// The first grant whose token is not higher than that of one that came before.
 ///
-/// The order of two grants is known if one was requested after the end of the other. If one of the two excludes the
-/// other, it is also known from the intervals. Two readers that were requested at the same time may come in either
-/// order.
+/// The order of two grants is known if one was requested after the end of the other. If one of the two
+/// excludes the other, it is also known from the intervals. Two readers that were requested at the same time
+/// may come in either order.
 fn token_fell(sorted: &[&Validity]) -> Option<Violation> {
     let is_alone = |interval: &Validity| interval.mode == Mode::Exclusive;
     let by_return = |next: &Validity| next.from;
@@ -118,8 +119,8 @@ fn token_fell(sorted: &[&Validity]) -> Option<Violation> {
     })
 }
 
-/// The first grant whose token is lower than that of a grant that had ended before it began, among the pairs that
-/// count. `sorted` is in the order of `begin`.
+/// The first grant whose token is lower than that of a grant that had ended before it began, among the pairs
+/// that count. `sorted` is in the order of `begin`.
 fn fell(
     sorted: &[&Validity],
     begin: impl Fn(&Validity) -> Moment,
@@ -128,12 +129,14 @@ fn fell(
     let mut by_end = sorted.to_vec();
     by_end.sort_by_key(|interval| interval.until);
     let mut ended = by_end.into_iter().peekable();
-    // The highest of those that were alone, and of the others: a pair may count for the one and not for the other.
+    // The highest of those that were alone, and of the others: a pair may count for the one and not for the
+    // other.
     let mut highest: [Option<&Validity>; 2] = [None; 2];
     for &next in sorted {
         while let Some(before) = ended.next_if(|interval| interval.until <= begin(next)) {
             let highest = &mut highest[usize::from(before.mode == Mode::Exclusive)];
-            // An empty interval may be `next` itself, which does no harm: its token is not higher than its own.
+            // An empty interval may be `next` itself, which does no harm: its token is not higher than its
+            // own.
             if highest.is_none_or(|highest| before.token > highest.token) {
                 *highest = Some(before);
             }

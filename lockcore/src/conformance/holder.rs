@@ -116,8 +116,8 @@ impl Drop for Holder {
     }
 }
 
-/// If this process was started by a case, acts as the other process and does not return. The `main` of the program that
-/// runs the suite calls this first.
+/// If this process was started by a case, acts as the other process and does not return. The `main` of the
+/// program that runs the suite calls this first.
 ///
 /// # Panics
 /// If the lock cannot be acquired; the case then gets no output.
@@ -148,7 +148,8 @@ where
         let mut looked = Moment::now();
         loop {
             tokio::time::sleep(Duration::from_millis(2)).await;
-            // The first check after a stop that was longer than the lease must say no, whatever the keeper knows.
+            // The first check after a stop that was longer than the lease must say no, whatever the keeper
+            // knows.
             let (now, held) = (Moment::now(), guard.is_held());
             if held && now.since(looked) > ttl {
                 say("stale", &format!("is_held after a stop of {:?}", now.since(looked)));

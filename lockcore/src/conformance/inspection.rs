@@ -42,7 +42,8 @@ pub(super) async fn inspect_tells_the_truth(stage: Stage) {
     assert!(!free.is_held() && free.waiters == 0, "after a release: {free:?}");
 }
 
-/// The waiting time of the first in the queue does not start again with its heartbeats, and ends when it leaves.
+/// The waiting time of the first in the queue does not start again with its heartbeats, and ends when it
+/// leaves.
 pub(super) async fn the_longest_wait_is_shown(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("waited for");

@@ -1,8 +1,9 @@
 //! How late threads of this process wake up.
 //!
-//! A case that expects something within a time would fail on a machine that is busy with other things. So a witness
-//! thread sleeps for a few milliseconds again and again, and records how late it wakes up. The limit of a timed case is
-//! longer by what the witness saw meanwhile: code that is late fails the case, and a machine that is late does not.
+//! A case that expects something within a time would fail on a machine that is busy with other things. So a
+//! witness thread sleeps for a few milliseconds again and again, and records how late it wakes up. The limit
+//! of a timed case is longer by what the witness saw meanwhile: code that is late fails the case, and a
+//! machine that is late does not.
 
 use std::collections::VecDeque;
 use std::sync::{LazyLock, Mutex, Once, PoisonError};

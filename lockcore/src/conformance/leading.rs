@@ -42,7 +42,8 @@ pub(super) async fn one_leads_and_the_next_follows(stage: Stage) {
     assert_eq!(second.resign().await.expect_err("it was lost").kind(), ErrorKind::Lost);
 }
 
-/// Work for leaders is cancelled with leadership, begins anew with the next term, and ends for good with its value.
+/// Work for leaders is cancelled with leadership, begins anew with the next term, and ends for good with its
+/// value.
 pub(super) async fn work_is_restarted_with_each_term(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("scheduler");

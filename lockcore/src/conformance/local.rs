@@ -154,7 +154,8 @@ pub(super) async fn tasks_may_leave_the_local_queue(stage: Stage) {
     release(guard).await;
 }
 
-/// When the lock is lost, the next task claims it at the server, even if the guard that lost it is never dropped.
+/// When the lock is lost, the next task claims it at the server, even if the guard that lost it is never
+/// dropped.
 pub(super) async fn a_lost_lock_is_not_passed_on(stage: Stage) {
     let [one, two] = stage.clients().await;
     let one = one.hand_over(1000, secs(60));

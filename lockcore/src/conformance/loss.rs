@@ -168,8 +168,8 @@ pub(super) async fn a_holder_that_is_cut_off_loses_its_lock_in_time(stage: Stage
     cut_off(stage, |link| link.cut()).await;
 }
 
-/// The deadline has passed, and the keeper may not have noticed it. The server still has the claim, and finds it when it is
-/// released. That is a loss all the same, and the lock is free.
+/// The deadline has passed, and the keeper may not have noticed it. The server still has the claim, and finds
+/// it when it is released. That is a loss all the same, and the lock is free.
 pub(super) async fn a_release_after_the_deadline_says_lost(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("late");

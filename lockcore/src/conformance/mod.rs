@@ -1,13 +1,13 @@
 //! The conformance suite: what every backend must do, as a table of named cases.
 //!
-//! The author of a backend writes a test program whose `main` calls [`main`] with a [`Target`] for each kind of server;
-//! `docs/backend.md` has a complete example. If the server is one process, [`Target::on_server`] needs no more code.
-//! For other servers the author writes a [`Harness`].
+//! The author of a backend writes a test program whose `main` calls [`main`] with a [`Target`] for each kind
+//! of server; `docs/backend.md` has a complete example. If the server is one process, [`Target::on_server`]
+//! needs no more code. For other servers the author writes a [`Harness`].
 //!
 //! Each [`Case`] is an async function over a [`Harness`], which provides one lock server. Only
-//! [`client`](Harness::client) is required. The suite runs the [`cases`] whose [needs](Case::needs) the harness
-//! [`offers`](Harness::offers), each on a separate multi-threaded tokio runtime. A case that fails panics with a
-//! message.
+//! [`client`](Harness::client) is required. The suite runs the [`cases`] whose [needs](Case::needs) the
+//! harness [`offers`](Harness::offers), each on a separate multi-threaded tokio runtime. A case that fails
+//! panics with a message.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -37,8 +37,8 @@
 //!
 //! `tests/conformance.rs` of lockwell runs it on every backend, with real servers and faults.
 //!
-//! The cases are **not** covered by semantic versioning: a new version may add cases, and a backend may fail a new
-//! case.
+//! The cases are **not** covered by semantic versioning: a new version may add cases, and a backend may fail
+//! a new case.
 
 pub mod canary;
 mod cancellation;

@@ -170,8 +170,8 @@ pub(super) async fn a_clash_of_kinds_is_an_error(stage: Stage) {
     release(guard).await;
 }
 
-/// The answer to a claim of another kind is lost, so its client does not know that it was refused. When the kind that
-/// was in use has left, that claim must not hold the lock beside a newer one of the first kind.
+/// The answer to a claim of another kind is lost, so its client does not know that it was refused. When the
+/// kind that was in use has left, that claim must not hold the lock beside a newer one of the first kind.
 pub(super) async fn kinds_do_not_meet_after_a_lost_answer(stage: Stage) {
     let link = stage.link().await;
     let [one, two] = stage.clients().await;
@@ -186,7 +186,8 @@ pub(super) async fn kinds_do_not_meet_after_a_lost_answer(stage: Stage) {
     pause(500).await;
     release(first).await;
     link.heal();
-    // Whoever gets the lock first keeps it for a while, in which the other one may wait or fail, but not get it.
+    // Whoever gets the lock first keeps it for a while, in which the other one may wait or fail, but not get
+    // it.
     let mut claims = FuturesUnordered::from_iter([other, second]);
     let mut kept: Option<LockGuard> = None;
     let began = now();

@@ -151,8 +151,8 @@ pub(super) async fn a_release_whose_reply_is_lost_is_repeated(stage: Stage) {
     assert!(dropped > 0, "no reply was lost: nothing was put to the test");
 }
 
-/// The same with somebody waiting, who takes the lock before the release can be repeated. The repetition then finds
-/// another holder, which is no loss.
+/// The same with somebody waiting, who takes the lock before the release can be repeated. The repetition then
+/// finds another holder, which is no loss.
 pub(super) async fn a_release_whose_reply_is_lost_is_not_called_a_loss(stage: Stage) {
     let two = stage.client().await;
     let mut dropped = 0;
@@ -178,7 +178,8 @@ pub(super) async fn a_release_whose_reply_is_lost_is_not_called_a_loss(stage: St
     assert!(dropped > 0, "no reply was lost: nothing was put to the test");
 }
 
-/// The same for a lock that was lost before. A repetition that finds nothing does not prove that the lock was released.
+/// The same for a lock that was lost before. A repetition that finds nothing does not prove that the lock was
+/// released.
 pub(super) async fn a_repeated_release_of_a_lost_lock_is_in_doubt(stage: Stage) {
     let two = stage.client().await;
     let mut dropped = 0;
@@ -216,8 +217,8 @@ async fn granted_by(locks: &Locks, name: &LockName, limit: Duration, what: &str)
     }
 }
 
-/// An acquire gets no answer, is repeated on a new connection and granted, and the lock is released. Then the first
-/// copy arrives, of which nobody knows any more: it must not take the lock for nobody.
+/// An acquire gets no answer, is repeated on a new connection and granted, and the lock is released. Then the
+/// first copy arrives, of which nobody knows any more: it must not take the lock for nobody.
 pub(super) async fn a_late_copy_of_an_acquire_does_not_block_the_lock(stage: Stage) {
     let link = stage.link().await;
     let two = stage.client().await;
@@ -225,8 +226,8 @@ pub(super) async fn a_late_copy_of_an_acquire_does_not_block_the_lock(stage: Sta
     let name = stage.name("late");
     // Long, so that a lock that nobody holds does not end by itself before the end of this case.
     let ttl = secs(60).clamp(one.capabilities().min_ttl(), one.capabilities().max_ttl());
-    // This warms up the connection that a lock with such a lease uses, and the lock: the first request for one that
-    // was never held may come to nothing.
+    // This warms up the connection that a lock with such a lease uses, and the lock: the first request for
+    // one that was never held may come to nothing.
     for _ in 0..2 {
         release(one.lock(&name).ttl(ttl).await.expect("a free lock")).await;
     }

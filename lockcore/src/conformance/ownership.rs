@@ -9,8 +9,8 @@ use super::stage::{
 use super::time::{has_passed, now, sleep};
 use crate::{Mode, Released, Renewal, Wait};
 
-/// A claim that is asked for again after a lost answer is not in its own way. The later grant replaces the earlier one, and
-/// its token is not lower.
+/// A claim that is asked for again after a lost answer is not in its own way. The later grant replaces the
+/// earlier one, and its token is not lower.
 pub(super) async fn an_acquire_that_is_repeated_is_granted_again(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("twice");
@@ -148,8 +148,8 @@ pub(super) async fn validity_ends_before_the_lease(stage: Stage) {
     }
 }
 
-/// Releases that are asked for together may travel in one request. Each gets its own answer, even if some of them hold
-/// nothing, and even if others take the locks at once.
+/// Releases that are asked for together may travel in one request. Each gets its own answer, even if some of
+/// them hold nothing, and even if others take the locks at once.
 pub(super) async fn releases_in_one_request_have_their_own_answers(stage: Stage) {
     const MANY: usize = 24;
     let [one, two] = stage.clients().await;

@@ -64,8 +64,8 @@ pub(super) async fn waiters_are_woken_as_soon_as_promised(stage: Stage) {
     );
 }
 
-/// If a backend promises to be herd-free, one waiter sends a request when a lock becomes free, and not all waiters: a
-/// hand-over takes no more requests with many waiters than with few.
+/// If a backend promises to be herd-free, one waiter sends a request when a lock becomes free, and not all
+/// waiters: a hand-over takes no more requests with many waiters than with few.
 pub(super) async fn a_release_wakes_one_waiter_as_promised(stage: Stage) {
     const FEW: usize = 2;
     const MANY: usize = 16;
@@ -87,13 +87,14 @@ pub(super) async fn a_release_wakes_one_waiter_as_promised(stage: Stage) {
         let name = stage.name(format!("many{round}"));
         many = many.min(requests_of_hand_overs(&stage, &*link, &holder, &waiters, &name).await);
     }
-    // A backend may have found out meanwhile that notifications do not arrive, as behind some poolers, and asks instead.
+    // A backend may have found out meanwhile that notifications do not arrive, as behind some poolers, and
+    // asks instead.
     let still = |one: &Locks| one.backend().capabilities().promises(Requirement::HerdFree);
     if !waiters.iter().all(still) {
         return;
     }
-    // If all of them asked, a hand-over would take at least one request more for each of those who still wait, which are
-    // half of them on average.
+    // If all of them asked, a hand-over would take at least one request more for each of those who still
+    // wait, which are half of them on average.
     let (few, many) = (few * 10 / FEW as u64, many * 10 / MANY as u64);
     assert!(
         many <= 2 * few + 20,

@@ -61,7 +61,8 @@ pub(super) async fn a_blocked_runtime_keeps_its_locks(stage: Stage) {
     assert!(state.is_ok(), "the blocked runtime lost its lock: {state:?}");
 }
 
-/// How many locks are taken or released at a time where none of that is tested: other cases keep short leases meanwhile.
+/// How many locks are taken or released at a time where none of that is tested: other cases keep short leases
+/// meanwhile.
 const AT_A_TIME: usize = 100;
 
 /// Takes many locks, as raw grants.

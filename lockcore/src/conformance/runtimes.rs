@@ -8,7 +8,8 @@ use super::stage::{Stage, assert_within, done, free_by, pause, poll_once, queued
 use super::time::{clock, has_passed, local_runtime, now, on_a_thread, resting};
 use crate::Locks;
 
-/// A thread with a runtime that is driven while it runs some work, and is kept without being driven after that.
+/// A thread with a runtime that is driven while it runs some work, and is kept without being driven after
+/// that.
 pub(super) struct Undriven {
     over: mpsc::Sender<()>,
 }
@@ -130,8 +131,8 @@ pub(super) async fn a_future_that_is_not_polled_blocks_no_other(stage: Stage) {
     drop(idle);
 }
 
-/// A guard that is dropped in a runtime which is not driven any more is released all the same, long before its lease
-/// ends.
+/// A guard that is dropped in a runtime which is not driven any more is released all the same, long before
+/// its lease ends.
 pub(super) async fn a_guard_dropped_in_a_runtime_that_is_not_driven_is_released(stage: Stage) {
     let two = stage.client().await;
     let (name, ttl) = (stage.name("dropped"), ttl_of(&two, 30_000));
@@ -172,8 +173,8 @@ pub(super) async fn a_waiter_dropped_in_a_runtime_that_is_not_driven_leaves(stag
     release(guard).await;
 }
 
-/// A client whose tasks queue in memory: the turn of a guard, and that of a waiter, which were dropped in a runtime that is
-/// not driven any more, come to the tasks of other runtimes.
+/// A client whose tasks queue in memory: the turn of a guard, and that of a waiter, which were dropped in a
+/// runtime that is not driven any more, come to the tasks of other runtimes.
 pub(super) async fn a_turn_in_a_runtime_that_is_not_driven_goes_on(stage: Stage) {
     let locks = stage.client().await.coalesce();
     let name = stage.name("turn");
@@ -197,8 +198,8 @@ pub(super) async fn a_turn_in_a_runtime_that_is_not_driven_goes_on(stage: Stage)
     release(guard.expect("its turn comes")).await;
 }
 
-/// Tasks of one client queue in memory. One of them is not polled any more while it waits for its turn. The next of its name
-/// gets the lock all the same, and so does this one when it is polled again.
+/// Tasks of one client queue in memory. One of them is not polled any more while it waits for its turn. The
+/// next of its name gets the lock all the same, and so does this one when it is polled again.
 pub(super) async fn a_waiter_that_is_not_polled_blocks_none_of_its_name(stage: Stage) {
     let locks = stage.client().await.hand_over(1000, secs(60));
     let name = stage.name("kept");

@@ -13,10 +13,12 @@ use crate::{Claim, FencingToken, LockGuard, LockName, LockStatus, Locks, Mode, M
 /// What "at once" and "punctual" mean on a machine that is busy with other things.
 pub(super) const LATE: Duration = Duration::from_millis(500);
 
-/// A lease that must be kept, in milliseconds: it is long enough for a machine that is busy with other things.
+/// A lease that must be kept, in milliseconds: it is long enough for a machine that is busy with other
+/// things.
 pub(super) const KEPT: u64 = 5000;
 
-/// How soon after the end of a lease the lock is free, and shown so. Servers check for such leases from time to time.
+/// How soon after the end of a lease the lock is free, and shown so. Servers check for such leases from time
+/// to time.
 pub(super) const EXPIRY: Duration = Duration::from_secs(1);
 
 /// The place of one run of one case.
@@ -104,7 +106,8 @@ pub(super) async fn holder(locks: &Locks, name: &LockName) -> Option<FencingToke
     status.holders.first().map(|holder| holder.token)
 }
 
-/// `other` does not get the lock, unless the lease of its holder has ended, as it may on a machine that stood still.
+/// `other` does not get the lock, unless the lease of its holder has ended, as it may on a machine that stood
+/// still.
 pub(super) async fn is_refused(other: &Locks, name: &LockName, held: &LockGuard, when: &str) {
     let Some(second) = other.lock(name).try_now().await.expect("an answer") else { return };
     // The holder is asked after the answer: if it still holds the lock now, it held it then.

@@ -18,11 +18,11 @@ thread_local! {
     static CLOCK: RefCell<Clock> = const { RefCell::new(Clock::system()) };
 }
 
-/// A clock that goes on with the machine's, and skips the time in which all threads of a case rest. So a case takes as
-/// long as what it computes. On other systems than Linux nothing is skipped.
+/// A clock that goes on with the machine's, and skips the time in which all threads of a case rest. So a case
+/// takes as long as what it computes. On other systems than Linux nothing is skipped.
 ///
-/// It is for servers in this process whose times all come from this clock. What else waits, for a socket or by a timer of
-/// the runtime, counts as resting.
+/// It is for servers in this process whose times all come from this clock. What else waits, for a socket or
+/// by a timer of the runtime, counts as resting.
 pub fn skipping_clock() -> Clock {
     TestClock::skipping().clock()
 }
@@ -56,7 +56,8 @@ pub fn local_runtime() -> std::io::Result<Runtime> {
     rest_when_idle(&mut Builder::new_current_thread()).enable_all().build()
 }
 
-/// Waits for a future on the calling thread, which is none of those of the runtime. It rests while the future is pending.
+/// Waits for a future on the calling thread, which is none of those of the runtime. It rests while the future
+/// is pending.
 pub(super) fn block_on<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     runtime.block_on(poll_fn(|cx| {

@@ -139,15 +139,16 @@ impl Actor {
         }
     }
 
-    /// Takes the lock and leaves without a release, like a process that dies. Much later, a renewal and a release of it arrive.
+    /// Takes the lock and leaves without a release, like a process that dies. Much later, a renewal and a
+    /// release of it arrive.
     async fn die(&mut self, client: &Locks, name: &LockName, mode: Mode) {
         let (backend, short) = (Arc::clone(client.backend()), self.plan.short);
         let claim = claim(name, mode, short, within(short * 2));
         let grant = match backend.acquire(&claim).await {
             Ok(Some(grant)) => grant,
             answer => {
-                // A backend divides the time of a short lease among its nodes: on a busy machine, a healthy node may
-                // then answer too late.
+                // A backend divides the time of a short lease among its nodes: on a busy machine, a healthy
+                // node may then answer too late.
                 let mut note = |error: crate::Error| {
                     if error.kind() != ErrorKind::TimedOut && !error.is_retryable() {
                         lock(&self.record).errors.push(format!("{error:#}"));

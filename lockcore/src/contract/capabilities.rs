@@ -9,7 +9,8 @@ use crate::{Error, ErrorKind, Mode, Result};
 
 /// What a backend promises. `lockcore` refuses, before any request is sent, what a backend cannot honour.
 ///
-/// A backend begins with [`minimal`](Self::minimal) and adds what it has. Which promises there are, [`Requirement`] says.
+/// A backend begins with [`minimal`](Self::minimal) and adds what it has. Which promises there are,
+/// [`Requirement`] says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     backend: &'static str,
@@ -20,8 +21,8 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// The promises of a backend that promises mutual exclusion only, for leases from 10 ms to a day. `backend` is the name
-    /// of the backend: `postgres`, `etcd`, ...
+    /// The promises of a backend that promises mutual exclusion only, for leases from 10 ms to a day.
+    /// `backend` is the name of the backend: `postgres`, `etcd`, ...
     pub fn minimal(backend: &'static str) -> Self {
         Self {
             backend,
@@ -68,7 +69,8 @@ impl Capabilities {
         self
     }
 
-    /// Says that a lock belongs to a session of its client and ends with it, so that it cannot outlive the process.
+    /// Says that a lock belongs to a session of its client and ends with it, so that it cannot outlive the
+    /// process.
     #[must_use]
     pub fn bound_to_session(mut self) -> Self {
         self.session_bound = true;
@@ -102,8 +104,8 @@ impl Capabilities {
 
     /// Checks that all requirements are promised. The error names those that are not.
     ///
-    /// This makes it safe to change the backend in the configuration: if an application relies on fencing and the new
-    /// backend does not promise it, the application fails when it starts, not later.
+    /// This makes it safe to change the backend in the configuration: if an application relies on fencing and
+    /// the new backend does not promise it, the application fails when it starts, not later.
     ///
     /// ```
     /// use lockcore::{Capabilities, Requirement};
@@ -144,7 +146,8 @@ impl Capabilities {
         Ok(())
     }
 
-    /// Refuses a lock delay that would make the lease at the server longer than the longest lease of the backend.
+    /// Refuses a lock delay that would make the lease at the server longer than the longest lease of the
+    /// backend.
     pub(crate) fn check_lock_delay(&self, ttl: Duration, lock_delay: Duration) -> Result<()> {
         if ttl.saturating_add(lock_delay) <= self.max_ttl {
             return Ok(());
@@ -172,8 +175,8 @@ pub enum Requirement {
     Downgrade,
     /// Tokens rise strictly for each name as long as the server keeps what it has acknowledged.
     Fencing,
-    /// A claim can reserve several tokens ([`Claim::tokens`](crate::Claim::tokens)), so that each task has its own
-    /// token when a lock is passed from task to task within a process.
+    /// A claim can reserve several tokens ([`Claim::tokens`](crate::Claim::tokens)), so that each task has
+    /// its own token when a lock is passed from task to task within a process.
     TokenBlocks,
     /// Waiters are served in the order in which the server saw them.
     Fifo,
@@ -182,15 +185,15 @@ pub enum Requirement {
     /// The server notifies a holder that has lost its lock (see
     /// [`DistributedLock::lost`](crate::DistributedLock::lost)).
     LossPush,
-    /// The number of waiters that a release notifies does not depend on the number of waiters. It is one, on some
-    /// backends two, or the readers that get the lock together.
+    /// The number of waiters that a release notifies does not depend on the number of waiters. It is one, on
+    /// some backends two, or the readers that get the lock together.
     HerdFree,
     /// Processes on different hosts exclude each other.
     AcrossHosts,
     /// A lock survives a clean restart of the server.
     Durable,
-    /// When a server fails and another one takes its place, no lock is granted twice. This assumes, as every lease
-    /// does, that no clock steps forward.
+    /// When a server fails and another one takes its place, no lock is granted twice. This assumes, as every
+    /// lease does, that no clock steps forward.
     FailoverSafe,
 }
 

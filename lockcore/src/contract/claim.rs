@@ -29,10 +29,12 @@ pub enum Wait {
     Forever,
 }
 
-/// One attempt to take a lock: the name, the mode, the owner, the lease, the wait, and whether it was cancelled.
+/// One attempt to take a lock: the name, the mode, the owner, the lease, the wait, and whether it was
+/// cancelled.
 ///
-/// `lockcore` makes the claim before the first byte is sent. A release needs only the claim: so a backend can clean up
-/// after a claim that was granted, that was queued, or whose outcome is unknown. Clones are handles to the same claim.
+/// `lockcore` makes the claim before the first byte is sent. A release needs only the claim: so a backend can
+/// clean up after a claim that was granted, that was queued, or whose outcome is unknown. Clones are handles
+/// to the same claim.
 #[derive(Clone)]
 pub struct Claim(Arc<Inner>);
 
@@ -78,8 +80,8 @@ impl Claim {
         }))
     }
 
-    /// The claim of an owner that took a lock earlier, perhaps in another process, to release that lock. It must not be
-    /// used to acquire.
+    /// The claim of an owner that took a lock earlier, perhaps in another process, to release that lock. It
+    /// must not be used to acquire.
     pub fn of_owner(name: LockName, mode: Mode, owner: OwnerId) -> Self {
         let mut claim = Self::new(name, mode, Duration::ZERO, Wait::No, "".into());
         if let Some(inner) = Arc::get_mut(&mut claim.0) {
@@ -88,8 +90,8 @@ impl Claim {
         claim
     }
 
-    /// The same claim with a lock delay: the lease at the server lasts longer than the holder's validity by this time.
-    /// A claim with other handles is not changed.
+    /// The same claim with a lock delay: the lease at the server lasts longer than the holder's validity by
+    /// this time. A claim with other handles is not changed.
     #[must_use]
     pub fn with_lock_delay(mut self, lock_delay: Duration) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -161,14 +163,14 @@ impl Claim {
         self.0.owner
     }
 
-    /// How long the lease lasts at the server from the last successful request, the [lock delay](Self::lock_delay)
-    /// included.
+    /// How long the lease lasts at the server from the last successful request, the [lock
+    /// delay](Self::lock_delay) included.
     pub fn ttl(&self) -> Duration {
         self.0.ttl
     }
 
-    /// The lock delay: how long a lock stays taken after its holder has died. It is the last part of the ttl, in which
-    /// the lock is not held any more. Backends can ignore it.
+    /// The lock delay: how long a lock stays taken after its holder has died. It is the last part of the ttl,
+    /// in which the lock is not held any more. Backends can ignore it.
     pub fn lock_delay(&self) -> Duration {
         self.0.lock_delay
     }
@@ -195,7 +197,8 @@ impl Claim {
         &self.0.clock
     }
 
-    /// When the claim was made, or when its turn came in the queue of this process. Nothing was sent before that.
+    /// When the claim was made, or when its turn came in the queue of this process. Nothing was sent before
+    /// that.
     pub fn began(&self) -> Moment {
         Moment::from_nanos(self.0.began.load(Ordering::Acquire))
     }
@@ -207,16 +210,16 @@ impl Claim {
         self.0.answered.store(false, Ordering::Release);
     }
 
-    /// Notes that the server may now have a place in a queue for this claim. A backend calls it *before* it sends the
-    /// request that queues, so that `lockcore` knows that the claim needs a clean-up.
+    /// Notes that the server may now have a place in a queue for this claim. A backend calls it *before* it
+    /// sends the request that queues, so that `lockcore` knows that the claim needs a clean-up.
     pub fn note_queued(&self) {
         self.0.queued.store(true, Ordering::Release);
     }
 
     /// Notes that the server has answered, and that the claim has to wait for its turn from now on.
-    /// [`wait_for_turn`](crate::backend::wait_for_turn) calls it; a backend that does not use that function calls it
-    /// itself. Until then the wait covers the first answer, for a second at most, even if its time has
-    /// passed.
+    /// [`wait_for_turn`](crate::backend::wait_for_turn) calls it; a backend that does not use that function
+    /// calls it itself. Until then the wait covers the first answer, for a second at most, even if its time
+    /// has passed.
     pub fn note_waiting(&self) {
         self.0.waiting.store(true, Ordering::Relaxed);
         self.0.answered.store(true, Ordering::Release);
@@ -238,8 +241,9 @@ impl Claim {
         self.0.queued.load(Ordering::Acquire)
     }
 
-    /// Notes that a request that takes the lock is in doubt: it has no answer, and its connection was discarded, so it
-    /// may reach the server after the release. A backend calls this when it repeats such a request.
+    /// Notes that a request that takes the lock is in doubt: it has no answer, and its connection was
+    /// discarded, so it may reach the server after the release. A backend calls this when it repeats such a
+    /// request.
     ///
     /// `lockcore` then repeats the release in the background, until the lease of such a copy has ended.
     pub fn note_in_doubt(&self) {
@@ -247,8 +251,8 @@ impl Claim {
         self.0.in_doubt_until.fetch_max(until.as_nanos(), Ordering::AcqRel);
     }
 
-    /// The time until which a late copy of a request may take the lock although no guard holds it; `None` if no request
-    /// was in doubt.
+    /// The time until which a late copy of a request may take the lock although no guard holds it; `None` if
+    /// no request was in doubt.
     pub fn in_doubt_until(&self) -> Option<Moment> {
         match self.0.in_doubt_until.load(Ordering::Acquire) {
             0 => None,

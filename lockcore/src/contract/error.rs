@@ -18,7 +18,8 @@ macro_rules! kinds {
         }
 
         impl ErrorKind {
-            /// All kinds of this version. A program that decides on each kind can check by this list that it has missed none.
+            /// All kinds of this version. A program that decides on each kind can check by this list that it
+            /// has missed none.
             pub const ALL: &'static [Self] = &[$(Self::$kind),*];
 
             /// The kind in words.
@@ -40,10 +41,11 @@ kinds! {
     Lost: "lost",
     /// The operation needs a lock that this claim does not hold.
     NotHeld: "not held",
-    /// The name is in use as another kind of lock: as a mutex instead of a semaphore, or as a semaphore with another
-    /// limit.
+    /// The name is in use as another kind of lock: as a mutex instead of a semaphore, or as a semaphore with
+    /// another limit.
     KindClash: "clash of kinds",
-    /// The claim would wait for its own owner, and so for ever. An upgrade of a reader to a writer is an example.
+    /// The claim would wait for its own owner, and so for ever. An upgrade of a reader to a writer is an
+    /// example.
     WouldDeadlock: "would deadlock",
     /// A name, duration, URL or option is invalid. Nothing was sent.
     InvalidInput: "invalid input",
@@ -53,8 +55,8 @@ kinds! {
     Unreachable: "unreachable",
     /// The server refused the authentication or a permission.
     Refused: "refused",
-    /// The server answers, but locks do not work because of its state or settings: no table, wrong database, read only,
-    /// full.
+    /// The server answers, but locks do not work because of its state or settings: no table, wrong database,
+    /// read only, full.
     Misconfigured: "misconfigured server",
     /// The request may or may not have taken effect. It is being cleaned up in the background.
     UnknownOutcome: "unknown outcome",
@@ -115,8 +117,8 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// What went wrong: the [kind](ErrorKind), the operation, the lock, the backend, and the cause.
 ///
-/// `Display` gives one line without the cause; `{:#}` gives the whole chain of causes on one line. No password and no
-/// owner id is ever part of it.
+/// `Display` gives one line without the cause; `{:#}` gives the whole chain of causes on one line. No
+/// password and no owner id is ever part of it.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Report>);

@@ -12,7 +12,8 @@ const SKEW: Duration = Duration::from_secs(1);
 pub enum Severity {
     /// As it should be.
     Good,
-    /// Locks work, but a setting makes them weaker or slower than they could be, or the setting could not be checked.
+    /// Locks work, but a setting makes them weaker or slower than they could be, or the setting could not be
+    /// checked.
     Doubtful,
     /// Locks can be lost or granted twice.
     Bad,
@@ -34,7 +35,8 @@ impl fmt::Display for Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was checked, in a word: `persistence`, `eviction`, `replication`, `clock`, `session`, `rights`, `push`, ...
+    /// What was checked, in a word: `persistence`, `eviction`, `replication`, `clock`, `session`, `rights`,
+    /// `push`, ...
     pub subject: &'static str,
     /// How much it matters.
     pub severity: Severity,
@@ -60,9 +62,9 @@ impl Finding {
         Self { subject, severity: Severity::Bad, message: message.into(), remedy: remedy.into() }
     }
 
-    /// Compares the server's clock, which showed `server`, with the local clock, which was between `asked` and
-    /// `answered`. Leases depend on the server's clock only, so a difference does no harm by itself. But a wrong clock
-    /// is likely to be corrected by a step, and a step can end leases early.
+    /// Compares the server's clock, which showed `server`, with the local clock, which was between `asked`
+    /// and `answered`. Leases depend on the server's clock only, so a difference does no harm by itself. But
+    /// a wrong clock is likely to be corrected by a step, and a step can end leases early.
     pub fn clock(server: SystemTime, asked: SystemTime, answered: SystemTime) -> Self {
         let ahead = server.duration_since(answered).unwrap_or_default();
         let behind = asked.duration_since(server).unwrap_or_default();

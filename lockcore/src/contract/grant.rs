@@ -23,11 +23,12 @@ pub struct Grant {
 impl Grant {
     /// A grant that answers a request sent at `sent`.
     ///
-    /// `last_token` is the present value of the name's counter. If the claim [reserves](Claim::tokens) several
-    /// tokens, the counter has been raised by this number, and the grant begins with the lowest of them.
+    /// `last_token` is the present value of the name's counter. If the claim [reserves](Claim::tokens)
+    /// several tokens, the counter has been raised by this number, and the grant begins with the lowest of
+    /// them.
     ///
-    /// `sent` must be read *before* the first byte of the request that set or extended the lease is sent. The server
-    /// starts the lease later than that, so the validity ends before the lease at the server ends.
+    /// `sent` must be read *before* the first byte of the request that set or extended the lease is sent. The
+    /// server starts the lease later than that, so the validity ends before the lease at the server ends.
     pub fn new(claim: &Claim, last_token: FencingToken, sent: Moment) -> Self {
         let token = FencingToken::new(last_token.get().saturating_sub(u64::from(claim.tokens().get() - 1)));
         let grant = Self {
@@ -56,16 +57,16 @@ impl Grant {
         self
     }
 
-    /// Sets the end of the lease, if it does not follow from the claim's ttl, for backends whose leases depend on a
-    /// session. The validity ends earlier by the claim's [lock delay](Claim::lock_delay).
+    /// Sets the end of the lease, if it does not follow from the claim's ttl, for backends whose leases
+    /// depend on a session. The validity ends earlier by the claim's [lock delay](Claim::lock_delay).
     #[must_use]
     pub fn with_deadline(mut self, deadline: Moment) -> Self {
         self.deadline = deadline.before(self.claim.lock_delay());
         self
     }
 
-    /// Sets the end of a provisional lease, which a release has set for a waiter, and which is shorter than the claim's
-    /// ttl. The keeper soon extends it to the whole ttl, unless the lock is released before that.
+    /// Sets the end of a provisional lease, which a release has set for a waiter, and which is shorter than
+    /// the claim's ttl. The keeper soon extends it to the whole ttl, unless the lock is released before that.
     #[must_use]
     pub fn provisional(self, deadline: Moment) -> Self {
         Self { provisional: true, ..self.with_deadline(deadline) }
@@ -82,8 +83,8 @@ impl Grant {
         Self { claim: self.claim.downgraded(), ..self.clone() }
     }
 
-    /// The grant for the next task of this process: with the next token of the block, or with the same one on a backend
-    /// without blocks.
+    /// The grant for the next task of this process: with the next token of the block, or with the same one on
+    /// a backend without blocks.
     #[must_use]
     pub(crate) fn successor(&self) -> Self {
         let token = FencingToken::new(self.token.get() + u64::from(self.token < self.last_token));
@@ -106,8 +107,8 @@ impl Grant {
         self.token
     }
 
-    /// The highest token that is reserved for this grant, which the server has in its record of the holder. It equals
-    /// the [`token`](Self::token), unless the claim [reserves](Claim::tokens) more than one.
+    /// The highest token that is reserved for this grant, which the server has in its record of the holder.
+    /// It equals the [`token`](Self::token), unless the claim [reserves](Claim::tokens) more than one.
     pub fn last_token(&self) -> FencingToken {
         self.last_token
     }
@@ -142,9 +143,9 @@ impl fmt::Debug for Grant {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Renewal {
-    /// The lease of [`Claim::ttl`] now lasts until this deadline, counted from *before* the request was sent (see
-    /// [`valid_until`](crate::backend::valid_until)). It is the end of the whole lease; lockcore subtracts the [lock
-    /// delay](Claim::lock_delay).
+    /// The lease of [`Claim::ttl`] now lasts until this deadline, counted from *before* the request was sent
+    /// (see [`valid_until`](crate::backend::valid_until)). It is the end of the whole lease; lockcore
+    /// subtracts the [lock delay](Claim::lock_delay).
     Renewed(Moment),
     /// The server says that the claim no longer holds the lock.
     Lost,
@@ -156,19 +157,19 @@ pub enum Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// The claim held the lock, or a place in its queue, and it was released, now or in an earlier call whose answer was
-    /// lost.
+    /// The claim held the lock, or a place in its queue, and it was released, now or in an earlier call whose
+    /// answer was lost.
     Released,
-    /// The claim holds nothing. It is unknown whether an earlier call with a lost answer released it, or whether the
-    /// lock was lost before. If the lock was held when the release began, it counts as released.
+    /// The claim holds nothing. It is unknown whether an earlier call with a lost answer released it, or
+    /// whether the lock was lost before. If the lock was held when the release began, it counts as released.
     InDoubt,
     /// The claim held nothing.
     NotHeld,
 }
 
 impl Released {
-    /// The answer of a server that has released something of the claim, or has found nothing. `in_doubt`: an earlier copy of
-    /// the request, whose answer was lost, may have released it.
+    /// The answer of a server that has released something of the claim, or has found nothing. `in_doubt`: an
+    /// earlier copy of the request, whose answer was lost, may have released it.
     pub fn from_answer(released: bool, in_doubt: bool) -> Self {
         match (released, in_doubt) {
             (true, _) => Self::Released,
@@ -219,12 +220,12 @@ pub struct LockStatus {
     pub name: LockName,
     /// Its holders.
     pub holders: Vec<Holder>,
-    /// How many claims are in its queue. Where a majority of servers decides, a server that is late can still count a claim
-    /// that has left.
+    /// How many claims are in its queue. Where a majority of servers decides, a server that is late can still
+    /// count a claim that has left.
     pub waiters: usize,
-    /// How long the waiter that has waited longest has been in the queue, by the server's clock. `None` if no claim
-    /// waits, or if the server does not know. If a waiter lost its place, for example in a crash of the server, the
-    /// time counts from its new place.
+    /// How long the waiter that has waited longest has been in the queue, by the server's clock. `None` if no
+    /// claim waits, or if the server does not know. If a waiter lost its place, for example in a crash of the
+    /// server, the time counts from its new place.
     pub longest_wait: Option<Duration>,
 }
 

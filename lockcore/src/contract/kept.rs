@@ -6,8 +6,8 @@ use crate::Error;
 
 /// An error of an operation, with a value that would otherwise be lost.
 ///
-/// `run` returns the value of work that was finished when the loss of the lock was noticed, and `downgrade` the
-/// guard that it could not change. With `?` it becomes a plain [`Error`], and the value is dropped.
+/// `run` returns the value of work that was finished when the loss of the lock was noticed, and `downgrade`
+/// the guard that it could not change. With `?` it becomes a plain [`Error`], and the value is dropped.
 pub struct ErrorWith<T> {
     error: Error,
     left: Option<T>,

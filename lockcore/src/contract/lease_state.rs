@@ -10,7 +10,8 @@ pub enum Loss {
     Taken,
     /// The lock was held for the longest time that its request allows, and was released.
     HeldTooLong,
-    /// The application has not reported progress for as long as its request allows. The lock has been released.
+    /// The application has not reported progress for as long as its request allows. The lock has been
+    /// released.
     NoProgress,
 }
 
@@ -20,7 +21,8 @@ pub enum Loss {
 pub enum LeaseState {
     /// The lock is held.
     Held,
-    /// The lock is held until the deadline, but the last renewal is overdue or failed. Pause the work if possible.
+    /// The lock is held until the deadline, but the last renewal is overdue or failed. Pause the work if
+    /// possible.
     Suspect,
     /// The lock is lost. Stop the work.
     Lost(Loss),

@@ -12,73 +12,80 @@ use crate::{
 
 /// The interface to one kind of lock server, which every backend implements.
 ///
-/// It is small, object safe and without policy. Applications do not call it. They use [`Locks`](crate::Locks), which
-/// adds renewal, loss, cancellation and clean-up for all backends. A configuration yields an `Arc<dyn
-/// DistributedLock>`.
+/// It is small, object safe and without policy. Applications do not call it. They use
+/// [`Locks`](crate::Locks), which adds renewal, loss, cancellation and clean-up for all backends. A
+/// configuration yields an `Arc<dyn DistributedLock>`.
 ///
 /// # What a backend must keep
 ///
-/// 1. **Ownership is per acquisition.** A backend releases and renews by [`Claim::owner`], never by name alone.
-/// 2. **Idempotent by owner.** An `acquire` that is repeated for the same claim, after a lost reply, returns a grant of
-///    the same claim, which replaces the earlier one. Its token is the same. Only if servers vote, it can be higher,
-///    since another majority may have voted. A `release` that is repeated is harmless.
-/// 3. **A release never overtakes its acquire**: it is sent on the same ordered connection, or after the answer to the
-///    acquire, or after the connection of the acquire was closed.
-/// 4. **Server time for expiry.** A lease ends by the server's clock, counted from the arrival of the request. The
-///    deadline of a [`Grant`] is counted from a time before the request was sent. The wall clocks of clients do not
-///    matter.
-/// 5. **Tokens rise strictly** for each name: across holders, modes, releases, restarts, and deletion of the record.
-/// 6. **Every call ends in time.** `acquire` returns by the end of the claim's wait, or soon after its cancellation.
-///    All other calls return within a few seconds, whatever the network does.
-/// 7. **A refusal leaves nothing.** With [`Wait::No`](crate::Wait::No), a refused claim has no record at the server.
-///    Before a claim enters a queue, the backend calls [`Claim::note_queued`].
-/// 8. **No runtime depends on another.** The keeper thread calls `renew` and `release`, too, on its own runtime. An
-///    application may use one client on several runtimes. A runtime that is blocked, not driven or ended must not delay
-///    callers on other runtimes. Connections that depend on the runtime that made them are kept [per
-///    runtime](crate::backend::PerRuntime).
-/// 9. **The end of a lease takes effect soon.** Within a second after the end of a lease, the lock can be granted to
-///    another claim, and `inspect` no longer shows it as held. A server that counts in whole seconds rounds its leases
-///    up, never down; the rounding is part of that second. The time left may be shown in whole seconds.
-/// 10. **Few round trips.** An acquire of a free lock takes two round trips at most. Even if a round trip takes two
-///     fifths of a lease, a lock can be acquired and kept.
-/// 11. **A lost answer is not an error by itself.** When a connection breaks, idempotent requests are repeated on a new
-///     one, within the limits of rule 6. If there is no answer in time, the error is
-///     [`Unreachable`](crate::ErrorKind::Unreachable), [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome) or
-///     [`TimedOut`](crate::ErrorKind::TimedOut), never [`Lost`](crate::ErrorKind::Lost). If the server stops for less
-///     than the lease, holders keep their locks and waiters keep waiting. After a restart of the server, clients go on
-///     working.
-/// 12. **A release that is repeated** and finds nothing returns [`Released`](crate::Released::Released) if an earlier copy
-///     of it, whose answer was lost, has released the lock, and [`InDoubt`](crate::Released::InDoubt) if that is unknown.
-/// 13. **[`inspect`](Self::inspect) is accurate.** It shows the tokens and labels of the holders. The time for which a
-///     lock has been held counts from its grant, not from the beginning of the wait, and does not start again with a
-///     renewal.
-/// 14. **An acquire that is repeated on a second connection is in doubt.** The backend calls [`Claim::note_in_doubt`]
-///     before it sends the acquire again. The first copy may reach the server after the release, and would take the
-///     lock although no guard holds it. So `lockcore` repeats the release until the lease of such a copy has ended. The
-///     call is not needed if a late copy cannot take the lock.
-/// 15. **A validity is not much shorter than its lease.** A grant and a renewal are valid for at least half of
-///     [`Claim::ttl`], counted from before the request was sent.
-/// 16. **Readers do not starve a writer.** While a writer waits for a lock that readers hold, a new reader with
-///     [`Wait::No`](crate::Wait::No) is refused, and a new reader that waits gets the lock after that writer.
-/// 17. **One name is one kind of lock at a time.** While a name is held as a semaphore, a claim in another mode, or
-///     with another limit, fails at once with [`Mode::clash`](crate::Mode::clash), even if it may wait. So does a claim
-///     for a permit while the name is held as a mutex. A name that is not in use can become any kind.
-/// 18. **Owner ids are secret**, since anyone who knows one can release its lock. `Debug` of the backend, of its
-///     answers and of the [records](Grant::with_record) in its grants does not show them, and the backend does not log
-///     them.
-/// 19. **Promises are kept.** With [`push`](crate::Requirement::Push), at least half of all waiters are granted a lock within
-///     250 ms after its release. With [`loss_push`](crate::Requirement::LossPush), a holder is notified within five seconds
-///     after a forced release. With [`herd_free`](crate::Requirement::HerdFree), a hand-over with 16 waiters takes at most
-///     two more than twice the requests of a hand-over with two waiters.
+/// 1. **Ownership is per acquisition.** A backend releases and renews by [`Claim::owner`], never by name
+///    alone.
+/// 2. **Idempotent by owner.** An `acquire` that is repeated for the same claim, after a lost reply, returns
+///    a grant of the same claim, which replaces the earlier one. Its token is the same. Only if servers vote,
+///    it can be higher, since another majority may have voted. A `release` that is repeated is harmless.
+/// 3. **A release never overtakes its acquire**: it is sent on the same ordered connection, or after the
+///    answer to the acquire, or after the connection of the acquire was closed.
+/// 4. **Server time for expiry.** A lease ends by the server's clock, counted from the arrival of the
+///    request. The deadline of a [`Grant`] is counted from a time before the request was sent. The wall
+///    clocks of clients do not matter.
+/// 5. **Tokens rise strictly** for each name: across holders, modes, releases, restarts, and deletion of the
+///    record.
+/// 6. **Every call ends in time.** `acquire` returns by the end of the claim's wait, or soon after its
+///    cancellation. All other calls return within a few seconds, whatever the network does.
+/// 7. **A refusal leaves nothing.** With [`Wait::No`](crate::Wait::No), a refused claim has no record at the
+///    server. Before a claim enters a queue, the backend calls [`Claim::note_queued`].
+/// 8. **No runtime depends on another.** The keeper thread calls `renew` and `release`, too, on its own
+///    runtime. An application may use one client on several runtimes. A runtime that is blocked, not driven
+///    or ended must not delay callers on other runtimes. Connections that depend on the runtime that made
+///    them are kept [per runtime](crate::backend::PerRuntime).
+/// 9. **The end of a lease takes effect soon.** Within a second after the end of a lease, the lock can be
+///    granted to another claim, and `inspect` no longer shows it as held. A server that counts in whole
+///    seconds rounds its leases up, never down; the rounding is part of that second. The time left may be
+///    shown in whole seconds.
+/// 10. **Few round trips.** An acquire of a free lock takes two round trips at most. Even if a round trip
+///     takes two fifths of a lease, a lock can be acquired and kept.
+/// 11. **A lost answer is not an error by itself.** When a connection breaks, idempotent requests are
+///     repeated on a new one, within the limits of rule 6. If there is no answer in time, the error is
+///     [`Unreachable`](crate::ErrorKind::Unreachable), [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome)
+///     or [`TimedOut`](crate::ErrorKind::TimedOut), never [`Lost`](crate::ErrorKind::Lost). If the server
+///     stops for less than the lease, holders keep their locks and waiters keep waiting. After a restart of
+///     the server, clients go on working.
+/// 12. **A release that is repeated** and finds nothing returns [`Released`](crate::Released::Released) if an
+///     earlier copy of it, whose answer was lost, has released the lock, and
+///     [`InDoubt`](crate::Released::InDoubt) if that is unknown.
+/// 13. **[`inspect`](Self::inspect) is accurate.** It shows the tokens and labels of the holders. The time
+///     for which a lock has been held counts from its grant, not from the beginning of the wait, and does not
+///     start again with a renewal.
+/// 14. **An acquire that is repeated on a second connection is in doubt.** The backend calls
+///     [`Claim::note_in_doubt`] before it sends the acquire again. The first copy may reach the server after
+///     the release, and would take the lock although no guard holds it. So `lockcore` repeats the release
+///     until the lease of such a copy has ended. The call is not needed if a late copy cannot take the lock.
+/// 15. **A validity is not much shorter than its lease.** A grant and a renewal are valid for at least half
+///     of [`Claim::ttl`], counted from before the request was sent.
+/// 16. **Readers do not starve a writer.** While a writer waits for a lock that readers hold, a new reader
+///     with [`Wait::No`](crate::Wait::No) is refused, and a new reader that waits gets the lock after that
+///     writer.
+/// 17. **One name is one kind of lock at a time.** While a name is held as a semaphore, a claim in another
+///     mode, or with another limit, fails at once with [`Mode::clash`](crate::Mode::clash), even if it may
+///     wait. So does a claim for a permit while the name is held as a mutex. A name that is not in use can
+///     become any kind.
+/// 18. **Owner ids are secret**, since anyone who knows one can release its lock. `Debug` of the backend, of
+///     its answers and of the [records](Grant::with_record) in its grants does not show them, and the backend
+///     does not log them.
+/// 19. **Promises are kept.** With [`push`](crate::Requirement::Push), at least half of all waiters are
+///     granted a lock within 250 ms after its release. With [`loss_push`](crate::Requirement::LossPush), a
+///     holder is notified within five seconds after a forced release. With
+///     [`herd_free`](crate::Requirement::HerdFree), a hand-over with 16 waiters takes at most two more than
+///     twice the requests of a hand-over with two waiters.
 ///
 /// The shortest lease that a backend allows may be five seconds at most. The
 #[cfg_attr(feature = "conformance", doc = "[conformance suite](crate::conformance)")]
 #[cfg_attr(not(feature = "conformance"), doc = "conformance suite (feature `conformance`)")]
 /// checks all of these rules.
 ///
-/// `lockcore` polls the futures of `acquire` and `release` to their ends. If a caller is dropped, its claim is
-/// cancelled, and the backend's future moves to a separate task. Only the end of a runtime drops such a future before
-/// its end; the keeper then calls `release`.
+/// `lockcore` polls the futures of `acquire` and `release` to their ends. If a caller is dropped, its claim
+/// is cancelled, and the backend's future moves to a separate task. Only the end of a runtime drops such a
+/// future before its end; the keeper then calls `release`.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// The promises of this backend. `lockcore` refuses, before any I/O, a request that needs something else.
@@ -86,42 +93,43 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// `async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>`
     ///
-    /// Claims the lock, and waits for as long as [`Claim::wait`] allows. `None`: the lock was still held when the wait
-    /// ended or the claim was cancelled. After `None` for a claim that was in a queue, and after an error, `lockcore`
-    /// calls `release` in the background.
+    /// Claims the lock, and waits for as long as [`Claim::wait`] allows. `None`: the lock was still held when
+    /// the wait ended or the claim was cancelled. After `None` for a claim that was in a queue, and after an
+    /// error, `lockcore` calls `release` in the background.
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>;
 
     /// `async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>>`
     ///
-    /// Claims several different locks without waiting ([`Wait::No`](crate::Wait::No)), in as few round trips as the
-    /// server allows. Returns one answer per claim, in order, with the meaning of `acquire`.
+    /// Claims several different locks without waiting ([`Wait::No`](crate::Wait::No)), in as few round trips
+    /// as the server allows. Returns one answer per claim, in order, with the meaning of `acquire`.
     async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>> {
         join_all(claims.iter().map(|claim| self.acquire(claim))).await
     }
 
     /// `async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal>`
     ///
-    /// Extends many leases in as few round trips as the server allows. Returns one answer per grant, in order.
+    /// Extends many leases in as few round trips as the server allows. Returns one answer per grant, in
+    /// order.
     ///
-    /// It returns by `until`, which lockcore derives from the validity of the leases. A lease without an answer by then
-    /// is [`Unknown`](Renewal::Unknown); the others have their answers. If a part of the server hangs, such as a node
-    /// of a cluster, it must not delay the answers of the other parts. After `until` lockcore drops the future, and all
-    /// leases count as unknown.
+    /// It returns by `until`, which lockcore derives from the validity of the leases. A lease without an
+    /// answer by then is [`Unknown`](Renewal::Unknown); the others have their answers. If a part of the
+    /// server hangs, such as a node of a cluster, it must not delay the answers of the other parts. After
+    /// `until` lockcore drops the future, and all leases count as unknown.
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal>;
 
     /// `async fn release(&self, claim: &Claim) -> Result<Released>`
     ///
-    /// Releases a claim, whether it was granted, queued, or the outcome is unknown. Idempotent. Never frees another
-    /// owner's lock.
+    /// Releases a claim, whether it was granted, queued, or the outcome is unknown. Idempotent. Never frees
+    /// another owner's lock.
     async fn release(&self, claim: &Claim) -> Result<Released>;
 
     /// `async fn downgrade(&self, grant: &Grant) -> Result<Grant>`
     ///
-    /// Turns an exclusive hold into a shared one, in one atomic step at the server: no other writer gets the lock in
-    /// between, and readers at the head of the queue are granted the lock. Returns [`Grant::downgraded`], with a new
-    /// record if the backend needs one. Owner, token and lease stay the same. Idempotent. Fails with
-    /// [`Lost`](crate::ErrorKind::Lost) if the owner does not hold the lock. Called only if [`Downgrade`](crate::Requirement::Downgrade)
-    /// is promised.
+    /// Turns an exclusive hold into a shared one, in one atomic step at the server: no other writer gets the
+    /// lock in between, and readers at the head of the queue are granted the lock. Returns
+    /// [`Grant::downgraded`], with a new record if the backend needs one. Owner, token and lease stay the
+    /// same. Idempotent. Fails with [`Lost`](crate::ErrorKind::Lost) if the owner does not hold the lock.
+    /// Called only if [`Downgrade`](crate::Requirement::Downgrade) is promised.
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         let message = format!("this backend cannot downgrade {}", grant.claim().name());
         Err(Error::new(ErrorKind::Unsupported, message))
@@ -129,40 +137,40 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// `async fn inspect(&self, name: &LockName) -> Result<LockStatus>`
     ///
-    /// Returns the holders of `name`, with their tokens and the times for which they have held it; the number of
-    /// waiters; and how long the first one has waited, if the server knows that ([`LockStatus::longest_wait`]).
+    /// Returns the holders of `name`, with their tokens and the times for which they have held it; the number
+    /// of waiters; and how long the first one has waited, if the server knows that
+    /// ([`LockStatus::longest_wait`]).
     ///
-    /// It is the state at a moment between the call and the answer. So a lock is not shown as held if its release was
-    /// answered, to any client, before the call.
+    /// It is the state at a moment between the call and the answer. So a lock is not shown as held if its
+    /// release was answered, to any client, before the call.
     async fn inspect(&self, name: &LockName) -> Result<LockStatus>;
 
     /// `async fn names(&self) -> Result<Vec<LockName>>`
     ///
-    /// Returns the names of all locks that are held now, for display. It may return more names, and may miss changes
-    /// while it runs. It changes nothing, and may read all records of the server.
+    /// Returns the names of all locks that are held now, for display. It may return more names, and may miss
+    /// changes while it runs. It changes nothing, and may read all records of the server.
     async fn names(&self) -> Result<Vec<LockName>> {
         Err(Error::new(ErrorKind::Unsupported, "this backend cannot list the locks that are held"))
     }
 
     /// `async fn examine(&self) -> Result<Vec<Finding>>`
     ///
-    /// Checks the server for an operator: whether acknowledged writes are durable, the replication, the clock, and
-    /// everything else that can weaken locks. It changes nothing.
+    /// Checks the server for an operator: whether acknowledged writes are durable, the replication, the
+    /// clock, and everything else that can weaken locks. It changes nothing.
     async fn examine(&self) -> Result<Vec<Finding>> {
         Ok(Vec::new())
     }
 
     /// `async fn force_release(&self, name: &LockName) -> Result<usize>`
     ///
-    /// For operators: releases `name` from all its holders, and returns their number. Their next renewals return
-    /// [`Lost`](Renewal::Lost).
+    /// For operators: releases `name` from all its holders, and returns their number. Their next renewals
+    /// return [`Lost`](Renewal::Lost).
     async fn force_release(&self, name: &LockName) -> Result<usize>;
 
     /// `async fn lost(&self, grant: &Grant)`
     ///
-    /// Resolves when the server notifies the client that the grant is lost. Pending for ever if the server sends no
-    /// such notifications. Called only if
-    /// [`LossPush`](crate::Requirement::LossPush) is promised.
+    /// Resolves when the server notifies the client that the grant is lost. Pending for ever if the server
+    /// sends no such notifications. Called only if [`LossPush`](crate::Requirement::LossPush) is promised.
     async fn lost(&self, grant: &Grant) {
         let _: &Grant = grant;
         std::future::pending::<()>().await;
@@ -170,9 +178,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// `async fn doubted(&self, grant: &Grant)`
     ///
-    /// Resolves when the grant has become doubtful, because the connection that keeps it alive is down. The guard
-    /// becomes [`Suspect`](crate::LeaseState::Suspect) at once, and a renewal follows. lockcore calls this again each
-    /// time. Pending for ever if a grant does not depend on a connection. Called only if
+    /// Resolves when the grant has become doubtful, because the connection that keeps it alive is down. The
+    /// guard becomes [`Suspect`](crate::LeaseState::Suspect) at once, and a renewal follows. lockcore calls
+    /// this again each time. Pending for ever if a grant does not depend on a connection. Called only if
     /// [`LossPush`](crate::Requirement::LossPush) is promised.
     async fn doubted(&self, grant: &Grant) {
         let _: &Grant = grant;
@@ -186,7 +194,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// `async fn close(&self)`
     ///
-    /// Closes the connections and sessions of all runtimes in an orderly way. Locks that are still held end with their
-    /// leases.
+    /// Closes the connections and sessions of all runtimes in an orderly way. Locks that are still held end
+    /// with their leases.
     async fn close(&self) {}
 }

@@ -25,8 +25,9 @@ pub enum Mode {
 impl Mode {
     /// Whether claims of the two modes can use one name at the same time.
     ///
-    /// A mutex and a reader-writer lock can, since the mutex is a writer. A semaphore is another kind of lock, and each
-    /// limit is a kind of its own. To mix kinds is a mistake in the program, so the claim fails instead of waiting.
+    /// A mutex and a reader-writer lock can, since the mutex is a writer. A semaphore is another kind of
+    /// lock, and each limit is a kind of its own. To mix kinds is a mistake in the program, so the claim
+    /// fails instead of waiting.
     pub fn is_same_kind(self, other: Self) -> bool {
         match (self, other) {
             (Self::Permit { limit: a }, Self::Permit { limit: b }) => a == b,

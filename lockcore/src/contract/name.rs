@@ -8,8 +8,8 @@ use crate::{Error, ErrorKind, Result};
 
 /// The name of a lock: 1 to 512 bytes of UTF-8 without control characters.
 ///
-/// Names are compared byte by byte on every backend: `a`, `A`, `a ` and `a/b` are different locks everywhere. A name
-/// is data, not a path: `/`, `..`, `{` and quotes have no meaning in it. Cloning is cheap.
+/// Names are compared byte by byte on every backend: `a`, `A`, `a ` and `a/b` are different locks everywhere.
+/// A name is data, not a path: `/`, `..`, `{` and quotes have no meaning in it. Cloning is cheap.
 ///
 /// ```
 /// use lockcore::LockName;

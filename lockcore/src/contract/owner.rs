@@ -6,9 +6,9 @@ use crate::system::unique_bits;
 
 /// The identity of one acquisition: 128 random bits, made before the first byte is sent to a server.
 ///
-/// It belongs to the acquisition, never to a process, a task or an object. So a holder that has lost its lock can never
-/// release the lock of its successor. Anyone who knows the id can release the lock, so it is secret: `Debug` hides it,
-/// and it has no `Display`.
+/// It belongs to the acquisition, never to a process, a task or an object. So a holder that has lost its lock
+/// can never release the lock of its successor. Anyone who knows the id can release the lock, so it is
+/// secret: `Debug` hides it, and it has no `Display`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OwnerId(u128);
 
@@ -21,8 +21,8 @@ impl OwnerId {
         owner
     }
 
-    /// The 128 bits, for a backend to write to its server: as a number, as [bytes](u128::to_be_bytes), or as the 32
-    /// hexadecimal digits of `format!("{:032x}", owner.as_u128())`.
+    /// The 128 bits, for a backend to write to its server: as a number, as [bytes](u128::to_be_bytes), or as
+    /// the 32 hexadecimal digits of `format!("{:032x}", owner.as_u128())`.
     pub fn as_u128(&self) -> u128 {
         self.0
     }

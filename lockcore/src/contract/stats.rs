@@ -42,7 +42,8 @@ impl Counters {
     }
 }
 
-/// Counters of a client's work in the background since it was made. See [`Locks::stats`](crate::Locks::stats).
+/// Counters of a client's work in the background since it was made. See
+/// [`Locks::stats`](crate::Locks::stats).
 ///
 /// A record of values to read, so its fields are public; later versions may add some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,12 +4,13 @@ use std::fmt;
 
 /// A number that rises strictly with every grant of a lock name.
 ///
-/// It rises across holders, modes, releases, server restarts and re-creation of the lock's record. A resource that
-/// remembers the highest token that it has seen can refuse a holder that was paused and has lost its lock.
+/// It rises across holders, modes, releases, server restarts and re-creation of the lock's record. A resource
+/// that remembers the highest token that it has seen can refuse a holder that was paused and has lost its
+/// lock.
 ///
-/// The rule at the resource: accept a token that is *higher* than the highest seen. Accept an equal token only from the
-/// holder that sent it first. Do not accept "higher or equal" from any holder: after a failover of an asynchronously
-/// replicated store, two holders may have the same number.
+/// The rule at the resource: accept a token that is *higher* than the highest seen. Accept an equal token
+/// only from the holder that sent it first. Do not accept "higher or equal" from any holder: after a failover
+/// of an asynchronously replicated store, two holders may have the same number.
 ///
 /// Source: Kleppmann, "How to do distributed locking" (2016).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,8 +29,8 @@ impl FencingToken {
 
     /// The token that follows this one: one more, or `floor` where that is higher.
     ///
-    /// With the time in microseconds as the floor, tokens still rise after the record of the last token was purged,
-    /// flushed or restored from an old backup.
+    /// With the time in microseconds as the floor, tokens still rise after the record of the last token was
+    /// purged, flushed or restored from an old backup.
     #[must_use]
     pub fn next(self, floor: u64) -> Self {
         Self(self.0.saturating_add(1).max(floor))

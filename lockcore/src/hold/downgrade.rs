@@ -8,8 +8,9 @@ use crate::lease::{Left, Limits};
 use crate::{Error, ErrorKind, ErrorWith, Grant, Mode, Operation, Requirement, Result};
 
 impl LockGuard {
-    /// Turns a writer into a reader without a gap: no other writer gets the lock in between, and readers at the head
-    /// of the queue are granted it. The token stays. Reports of progress and the longest hold begin anew.
+    /// Turns a writer into a reader without a gap: no other writer gets the lock in between, and readers at
+    /// the head of the queue are granted it. The token stays. Reports of progress and the longest hold begin
+    /// anew.
     ///
     /// A reader stays a reader. There is no way from reader to writer: two readers that both wait for
     /// the other to leave would wait for ever. Release, take the lock as a writer, and read the data again.
@@ -17,9 +18,9 @@ impl LockGuard {
     /// [Handles](Self::handle) of the writer's lock end; take new ones.
     ///
     /// # Errors
-    /// A permit cannot become a reader ([`InvalidInput`](ErrorKind::InvalidInput)), and some backends cannot downgrade
-    /// ([`Unsupported`](ErrorKind::Unsupported)). The error then [contains](ErrorWith::into_left) the guard, as it was.
-    /// After any other error the lock is released.
+    /// A permit cannot become a reader ([`InvalidInput`](ErrorKind::InvalidInput)), and some backends cannot
+    /// downgrade ([`Unsupported`](ErrorKind::Unsupported)). The error then [contains](ErrorWith::into_left)
+    /// the guard, as it was. After any other error the lock is released.
     ///
     /// # Cancel safety
     /// When this future is dropped, the lock is released in the background.

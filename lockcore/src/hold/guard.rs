@@ -17,22 +17,25 @@ use crate::{
     Error, ErrorKind, FencingToken, Grant, LeaseState, LockName, Loss, Mode, Operation, Released, Result,
 };
 
-/// The longest time that a release may take. After that its caller gets an error, and the keeper goes on with it.
+/// The longest time that a release may take. After that its caller gets an error, and the keeper goes on with
+/// it.
 const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A held lock. Dropping it releases the lock.
 ///
-/// While the guard lives, the keeper thread renews the lease. If that fails, [`lease_state`] becomes `Suspect` and then
-/// `Lost`; from the deadline on [`is_held`] is false, and [`lost`] resolves. After that another process may hold the
-/// lock: stop the work, and let the resource refuse stale writes by the [`token`].
+/// While the guard lives, the keeper thread renews the lease. If that fails, [`lease_state`] becomes
+/// `Suspect` and then `Lost`; from the deadline on [`is_held`] is false, and [`lost`] resolves. After that
+/// another process may hold the lock: stop the work, and let the resource refuse stale writes by the
+/// [`token`].
 ///
 /// # What drop does, and what it does not promise
 ///
-/// Dropping the guard starts a release in the background and returns at once. On a live runtime the lock is normally
-/// free within a round trip. If the runtime is not driven any more, the keeper releases the lock after 100 ms. A
-/// failure of the release is not reported. The keeper tries again; at worst the lock is free when its lease ends, since
-/// nothing renews the lease any more. The lease of a forgotten guard ([`std::mem::forget`]) is renewed for as long as
-/// the process lives. To know that the lock is free, call [`release`] and check the answer.
+/// Dropping the guard starts a release in the background and returns at once. On a live runtime the lock is
+/// normally free within a round trip. If the runtime is not driven any more, the keeper releases the lock
+/// after 100 ms. A failure of the release is not reported. The keeper tries again; at worst the lock is free
+/// when its lease ends, since nothing renews the lease any more. The lease of a forgotten guard
+/// ([`std::mem::forget`]) is renewed for as long as the process lives. To know that the lock is free, call
+/// [`release`] and check the answer.
 ///
 /// If a program ends right after a drop, the release may not have been sent. So it should call
 /// [`Locks::close`](crate::Locks::close) at its end, which waits for the releases under way.
@@ -101,8 +104,8 @@ impl LockGuard {
         self.handle.is_held()
     }
 
-    /// An error of kind [`Lost`](ErrorKind::Lost) if the lock is not held now. Work that cannot be stopped calls it between
-    /// its steps. It reads the clock and does no I/O.
+    /// An error of kind [`Lost`](ErrorKind::Lost) if the lock is not held now. Work that cannot be stopped
+    /// calls it between its steps. It reads the clock and does no I/O.
     pub fn check(&self) -> Result<()> {
         self.handle.check()
     }
@@ -124,7 +127,8 @@ impl LockGuard {
         self.handle.time_left()
     }
 
-    /// Resolves when the lock is lost: at the deadline at the latest, even if no answer ever comes from the server.
+    /// Resolves when the lock is lost: at the deadline at the latest, even if no answer ever comes from the
+    /// server.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -137,7 +141,8 @@ impl LockGuard {
         self.handle.progress();
     }
 
-    /// A handle that can be cloned and passed to tasks. It shows the state of the lock, but does not keep the lock.
+    /// A handle that can be cloned and passed to tasks. It shows the state of the lock, but does not keep the
+    /// lock.
     pub fn handle(&self) -> LockHandle {
         self.handle.clone()
     }
@@ -149,11 +154,11 @@ impl LockGuard {
 
     /// Releases the lock and waits for the server's answer.
     ///
-    /// An error of kind [`Lost`](ErrorKind::Lost) means that the lock was not held any more: the work under it may have
-    /// overlapped with that of another holder. That is so if the deadline had passed when the release began, whatever the
-    /// server answers to it, or if the server says that the claim holds nothing. Its source is the failure of the last
-    /// renewal, if there was one. Any other error means that the answer is missing; the keeper goes on trying in the
-    /// background, and the lease is not renewed.
+    /// An error of kind [`Lost`](ErrorKind::Lost) means that the lock was not held any more: the work under
+    /// it may have overlapped with that of another holder. That is so if the deadline had passed when the
+    /// release began, whatever the server answers to it, or if the server says that the claim holds nothing.
+    /// Its source is the failure of the last renewal, if there was one. Any other error means that the answer
+    /// is missing; the keeper goes on trying in the background, and the lease is not renewed.
     ///
     /// # Cancel safety
     /// The release goes on in the background when this future is dropped; only the answer is lost.
@@ -225,7 +230,8 @@ impl LockGuard {
         Some((armed.then(next), left))
     }
 
-    /// Stops the renewals, and arms the release instead. Returns the rest of the lease too; `None` if it was lost.
+    /// Stops the renewals, and arms the release instead. Returns the rest of the lease too; `None` if it was
+    /// lost.
     fn end(&mut self) -> Option<(Armed, Option<Left>)> {
         let background = self.background.take()?;
         let held = self.handle.lock();
@@ -265,7 +271,8 @@ impl fmt::Debug for LockGuard {
 }
 
 impl HandedLock {
-    /// Makes a guard of it; or, if the hand-off took too long, returns the claim turn, to claim the lock anew.
+    /// Makes a guard of it; or, if the hand-off took too long, returns the claim turn, to claim the lock
+    /// anew.
     pub(crate) fn take(mut self, limits: Limits) -> std::result::Result<LockGuard, Option<ClaimTurn<Self>>> {
         let turn = self.turn.take();
         if self.grant.claim().clock().has_passed(self.grant.deadline()) {

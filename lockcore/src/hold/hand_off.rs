@@ -20,8 +20,8 @@ pub(crate) struct HandOff {
 }
 
 impl HandOff {
-    /// For a lock that was just claimed, if hand-offs are wanted. Otherwise the claim turn is passed on at once, and
-    /// the next task claims at the server.
+    /// For a lock that was just claimed, if hand-offs are wanted. Otherwise the claim turn is passed on at
+    /// once, and the next task claims at the server.
     pub(crate) fn new(turn: Arc<ClaimTurn<HandedLock>>, clock: &Clock) -> Option<Self> {
         let hand_over = turn.hand_over()?;
         turn.note_held();
@@ -29,8 +29,8 @@ impl HandOff {
         Some(Self { times: hand_over.max(), until, turn })
     }
 
-    /// Gives a lock whose hold has ended, with what is left of its lease, to the next task. If no task takes it, its claim
-    /// is returned, and is to be released.
+    /// Gives a lock whose hold has ended, with what is left of its lease, to the next task. If no task takes
+    /// it, its claim is returned, and is to be released.
     pub(crate) fn to_next(&self, grant: &Grant, left: Left, armed: Armed) -> Option<Armed> {
         // The backend may have reserved fewer tokens than the claim wants: each task needs its own.
         let is_last = grant.claim().tokens().get() > 1 && grant.token() == grant.last_token();

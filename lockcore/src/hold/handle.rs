@@ -36,8 +36,8 @@ impl LockHandle {
         self.lock.is_held()
     }
 
-    /// An error of kind [`Lost`](crate::ErrorKind::Lost) if the lock is not held now. Work that cannot be stopped calls it
-    /// between its steps. It reads the clock and does no I/O.
+    /// An error of kind [`Lost`](crate::ErrorKind::Lost) if the lock is not held now. Work that cannot be
+    /// stopped calls it between its steps. It reads the clock and does no I/O.
     pub fn check(&self) -> Result<()> {
         if self.is_held() {
             return Ok(());
@@ -68,8 +68,8 @@ impl LockHandle {
         self.lock.on(self.lock.clock().now(), Event::Progress);
     }
 
-    /// Resolves when the lock is lost. Pending for ever if it is released instead, so a task that only waits for this
-    /// never ends. Wait for the [end](Self::ended) of the hold in such a task.
+    /// Resolves when the lock is lost. Pending for ever if it is released instead, so a task that only waits
+    /// for this never ends. Wait for the [end](Self::ended) of the hold in such a task.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.

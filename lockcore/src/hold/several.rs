@@ -7,11 +7,11 @@ use futures_util::future::{join_all, select_all};
 use crate::lease::Limits;
 use crate::{Error, ErrorKind, FencingToken, LockGuard, LockName, Loss, Result};
 
-/// Several held locks, which [`Locks::lock_all`](crate::Locks::lock_all) has taken together. Dropping it releases all of
-/// them.
+/// Several held locks, which [`Locks::lock_all`](crate::Locks::lock_all) has taken together. Dropping it
+/// releases all of them.
 ///
-/// Each lock has its own token and can be lost separately. Work under several locks is protected only while all of them
-/// are held.
+/// Each lock has its own token and can be lost separately. Work under several locks is protected only while
+/// all of them are held.
 #[must_use = "if unused the locks are released immediately"]
 #[clippy::has_significant_drop]
 pub struct LockAllGuard {
@@ -47,7 +47,8 @@ impl LockAllGuard {
         self.guards.iter().for_each(LockGuard::progress);
     }
 
-    /// Resolves when one of the locks is lost. Returns its name and the reason. Pending for ever if there are no locks.
+    /// Resolves when one of the locks is lost. Returns its name and the reason. Pending for ever if there are
+    /// no locks.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -64,9 +65,9 @@ impl LockAllGuard {
         self.guards
     }
 
-    /// Releases all locks at the same time, and waits for the answers. If one of them was lost, that is the error that is
-    /// returned, otherwise the first in the order of the names; the others are released all the same. See
-    /// [`LockGuard::release`].
+    /// Releases all locks at the same time, and waits for the answers. If one of them was lost, that is the
+    /// error that is returned, otherwise the first in the order of the names; the others are released all the
+    /// same. See [`LockGuard::release`].
     ///
     /// # Cancel safety
     /// The releases go on in the background when this future is dropped; only the answers are lost.

@@ -23,7 +23,8 @@ pub(crate) trait PassOn: Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct HeldLock {
     grant: Grant,
-    /// Gets the claim turn when the lock is lost: tasks of this process must not wait for a guard that is never dropped.
+    /// Gets the claim turn when the lock is lost: tasks of this process must not wait for a guard that is
+    /// never dropped.
     next: Option<Arc<dyn PassOn>>,
     telemetry: Arc<Telemetry>,
     /// When the hold began.
@@ -199,8 +200,8 @@ impl HeldLock {
         advice
     }
 
-    /// Notifies those who watch the lock. Wakers of the application run in here: it must not be called under a mutex, and
-    /// a waker that panics ends nothing but its own notification.
+    /// Notifies those who watch the lock. Wakers of the application run in here: it must not be called under
+    /// a mutex, and a waker that panics ends nothing but its own notification.
     pub(crate) fn announce(&self, state: LeaseState) {
         let woken = std::panic::catch_unwind(AssertUnwindSafe(|| self.changed.notify_waiters()));
         if woken.is_err() {

@@ -59,14 +59,15 @@ const RENEWAL_TIMEOUT: (Duration, Duration) = (Duration::from_millis(5), Duratio
 /// The shortest and the longest pause between two renewals of a lease in doubt.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// When a provisional lease is renewed. Whoever holds a lock for a shorter time saves the renewal, and the keeper is not
-/// woken by each hand-over of a busy lock.
+/// When a provisional lease is renewed. Whoever holds a lock for a shorter time saves the renewal, and the
+/// keeper is not woken by each hand-over of a busy lock.
 const SOON: Duration = Duration::from_millis(20);
 
 /// The state of one lease.
 ///
-/// All its times derive from the *validity* of the last grant or renewal: the time from the sending of the request to
-/// the deadline. Usually that is the ttl; where the server or the session allows less, it is shorter.
+/// All its times derive from the *validity* of the last grant or renewal: the time from the sending of the
+/// request to the deadline. Usually that is the ttl; where the server or the session allows less, it is
+/// shorter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     validity: Duration,
@@ -163,7 +164,8 @@ impl Lease {
         self.limits
     }
 
-    /// What is left of the lease for the next task that holds the lock; `None` if it is lost or released at `now`.
+    /// What is left of the lease for the next task that holds the lock; `None` if it is lost or released at
+    /// `now`.
     pub(crate) fn left(&self, now: Moment) -> Option<Left> {
         let state = self.state_at(now);
         let fresh = state == LeaseState::Held && self.renewing.is_none() && now < self.renew_at;
@@ -171,24 +173,26 @@ impl Lease {
         matches!(state, LeaseState::Held | LeaseState::Suspect).then_some(left)
     }
 
-    /// How long a renewal that is sent at `now` may take before it counts as failed. This is the one place where
-    /// that is decided.
+    /// How long a renewal that is sent at `now` may take before it counts as failed. This is the one place
+    /// where that is decided.
     ///
-    /// The first one may take a quarter of the validity. Those in doubt may take a quarter of the time that is left: a
-    /// batch that is halved after each failure then comes down from 500 leases to one before the deadline.
+    /// The first one may take a quarter of the validity. Those in doubt may take a quarter of the time that
+    /// is left: a batch that is halved after each failure then comes down from 500 leases to one before the
+    /// deadline.
     pub(crate) fn renewal_timeout(&self, now: Moment) -> Duration {
         let whole = if self.failures == 0 { self.validity } else { self.deadline.since(now) };
         (whole / 4).clamp(RENEWAL_TIMEOUT.0, RENEWAL_TIMEOUT.1)
     }
 
-    /// How long to wait after a failed renewal. `spread` is from 0 to 1: leases that failed together are not to be
-    /// tried again in step.
+    /// How long to wait after a failed renewal. `spread` is from 0 to 1: leases that failed together are not
+    /// to be tried again in step.
     pub(crate) fn retry_pause(&self, now: Moment, spread: f64) -> Duration {
         let pause = (self.deadline.since(now) / 12).clamp(RETRY_PAUSE.0, RETRY_PAUSE.1);
         pause.mul_f64(0.5 + spread / 2.0)
     }
 
-    /// How far ahead of time a renewal may be sent along with others, so that a client renews many leases in one call.
+    /// How far ahead of time a renewal may be sent along with others, so that a client renews many leases in
+    /// one call.
     fn batch_window(&self) -> Duration {
         self.validity / 8
     }
@@ -200,8 +204,8 @@ impl Lease {
         }
         match event {
             Event::Gone => self.state = LeaseState::Lost(Loss::Taken),
-            // Past the deadline nothing counts any more, not even the success of a renewal whose answer came late: the
-            // holder may have seen the loss already.
+            // Past the deadline nothing counts any more, not even the success of a renewal whose answer came
+            // late: the holder may have seen the loss already.
             _ if now >= self.deadline() => self.state = LeaseState::Lost(self.loss()),
             Event::Released => self.state = LeaseState::Released,
             Event::Tick => return self.advise(now),
@@ -232,7 +236,8 @@ impl Lease {
             self.sent = sent;
             self.validity = deadline.since(sent);
         }
-        // An answer that extends little, or nothing, must not be followed by another renewal at once, and another.
+        // An answer that extends little, or nothing, must not be followed by another renewal at once, and
+        // another.
         let left = self.deadline.since(now);
         self.not_before = now.after((usual / 6).min((left / 3).max(RETRY_PAUSE.0)));
         self.renew_at = sent.after(self.deadline.since(sent) / 3).max(self.not_before);

@@ -318,8 +318,8 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: the deadline never moves back, an end is final, a lease past its deadline
-    /// never counts as held, and the keeper is never told to sleep beyond the deadline.
+    /// Whatever happens in whatever order: the deadline never moves back, an end is final, a lease past its
+    /// deadline never counts as held, and the keeper is never told to sleep beyond the deadline.
     #[test]
     fn no_order_of_events_breaks_the_rules(
         events in prop::collection::vec(event(), 0..60),

@@ -194,7 +194,8 @@ impl<T: Send + 'static> LocalQueues<T> {
                 claim.begin_now();
                 return turn;
             }
-            // It was taken back, since nobody has polled this for a while. This is still the first of those that wait.
+            // It was taken back, since nobody has polled this for a while. This is still the first of those
+            // that wait.
         }
     }
 

@@ -1,9 +1,9 @@
 //! Turns that nobody uses are taken away.
 //!
-//! The task that has a turn may be one of a runtime that is not driven any more, or its future may be kept without being
-//! polled. The others of its name must not wait for that. So while anybody waits, the keeper looks at all turns from time
-//! to time. The queue only saves requests: a task whose turn was taken away while it claims the lock goes on at the
-//! server, and so does the next.
+//! The task that has a turn may be one of a runtime that is not driven any more, or its future may be kept
+//! without being polled. The others of its name must not wait for that. So while anybody waits, the keeper
+//! looks at all turns from time to time. The queue only saves requests: a task whose turn was taken away
+//! while it claims the lock goes on at the server, and so does the next.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::{Clock, LockName, Moment};
 
 /// A turn that has not been picked up after this time goes to the next.
 const PICKED_UP: Duration = Duration::from_millis(100);
-/// A claim that was not polled for this time is woken up. If it is not polled for this time again, its turn goes to the
-/// next.
+/// A claim that was not polled for this time is woken up. If it is not polled for this time again, its turn
+/// goes to the next.
 const POLLED: Duration = Duration::from_secs(1);
 
 /// What a look at a queue has found.

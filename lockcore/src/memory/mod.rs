@@ -1,4 +1,5 @@
-//! The in-memory backend: the executable specification of the other backends, and the lower bound of the comparison.
+//! The in-memory backend: the executable specification of the other backends, and the lower bound of the
+//! comparison.
 
 mod store;
 
@@ -17,8 +18,8 @@ use crate::{
 
 /// A lock server in the memory of this process.
 ///
-/// It has leases, queues and tokens like the other backends, so a program can be tested with it and then use a real
-/// server. It excludes the tasks and threads of one process from each other.
+/// It has leases, queues and tokens like the other backends, so a program can be tested with it and then use
+/// a real server. It excludes the tasks and threads of one process from each other.
 pub struct MemoryLock {
     store: Arc<Mutex<Store>>,
     clock: Clock,
@@ -30,14 +31,14 @@ impl MemoryLock {
         Self::with_clock(Clock::system())
     }
 
-    /// An empty server whose leases use this clock. With a [`TestClock`](crate::TestClock), a test of an application
-    /// decides when leases and waits end.
+    /// An empty server whose leases use this clock. With a [`TestClock`](crate::TestClock), a test of an
+    /// application decides when leases and waits end.
     pub fn with_clock(clock: Clock) -> Self {
         Self { store: Arc::default(), clock }
     }
 
-    /// The server of this process with the given name. It exists as long as it is used. One that is made again goes on
-    /// with higher tokens: all named servers of the process have one counter.
+    /// The server of this process with the given name. It exists as long as it is used. One that is made
+    /// again goes on with higher tokens: all named servers of the process have one counter.
     pub fn named(name: &str) -> Self {
         static NAMED: OnceLock<Mutex<HashMap<String, Weak<Mutex<Store>>>>> = OnceLock::new();
         static TOKENS: LazyLock<Tokens> = LazyLock::new(Tokens::default);
@@ -74,8 +75,8 @@ impl fmt::Debug for MemoryLock {
     }
 }
 
-/// Waits in the queue. A release notifies the next waiter; the fallback is a timer for the leases of the holders, since
-/// holders that died send no notification.
+/// Waits in the queue. A release notifies the next waiter; the fallback is a timer for the leases of the
+/// holders, since holders that died send no notification.
 async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, place: Place) -> Result<Option<Grant>> {
     let Place { mut turn, recheck } = place;
     loop {

@@ -24,7 +24,8 @@ pub(super) enum Answer {
 /// A place in a queue, as the waiter sees it.
 pub(super) struct Place {
     pub(super) turn: oneshot::Receiver<Grant>,
-    /// Notified when this place has become the first or the holder has changed: the lease to watch is another one now.
+    /// Notified when this place has become the first or the holder has changed: the lease to watch is another
+    /// one now.
     pub(super) recheck: Arc<Notify>,
 }
 

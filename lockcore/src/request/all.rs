@@ -21,7 +21,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Several locks, all of them or none.
 #[derive(Debug)]
 pub struct All {
-    /// In order, each name once: all requests for several names take them in this order, so no two wait for each other.
+    /// In order, each name once: all requests for several names take them in this order, so no two wait for
+    /// each other.
     pub(crate) names: Result<Vec<(LockName, Mode)>>,
 }
 
@@ -53,8 +54,8 @@ impl All {
 }
 
 impl LockRequest<All> {
-    /// Adds names that are locked for reading: together with other readers, never with a writer. If the request has a
-    /// name already, that lock stays exclusive.
+    /// Adds names that are locked for reading: together with other readers, never with a writer. If the
+    /// request has a name already, that lock stays exclusive.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -74,11 +75,11 @@ impl LockRequest<All> {
         self
     }
 
-    /// Waits for the locks and runs `work` while all of them are held; they are released at the end. `work` gets a view of
-    /// each, in the order of the names.
+    /// Waits for the locks and runs `work` while all of them are held; they are released at the end. `work`
+    /// gets a view of each, in the order of the names.
     ///
-    /// If one of them is lost, the future of `work` is dropped at its next await: see [`run`](LockRequest::run) of a request
-    /// for one lock.
+    /// If one of them is lost, the future of `work` is dropped at its next await: see
+    /// [`run`](LockRequest::run) of a request for one lock.
     ///
     /// # Cancel safety
     /// Dropping this future drops that of `work`, and the locks are released in the background.
@@ -93,8 +94,8 @@ impl LockRequest<All> {
         running::run(&background, held, guard, work).await
     }
 
-    /// Takes the locks if all are free now; `None` if one of them is held by another. Those that were granted before the
-    /// refusal came are then released in the background.
+    /// Takes the locks if all are free now; `None` if one of them is held by another. Those that were granted
+    /// before the refusal came are then released in the background.
     ///
     /// # Cancel safety
     /// Safe, as for the request: what has been granted is released.
@@ -118,9 +119,9 @@ impl LockRequest<All> {
         Ok(names.clone())
     }
 
-    /// Asks for all locks at the same time, without waiting: one round trip where all are free. Returns the locks
-    /// before the first refusal; those after it are released, so that no request holds a lock and waits for an earlier
-    /// one.
+    /// Asks for all locks at the same time, without waiting: one round trip where all are free. Returns the
+    /// locks before the first refusal; those after it are released, so that no request holds a lock and waits
+    /// for an earlier one.
     async fn at_once(&self, names: &[(LockName, Mode)]) -> Result<Vec<LockGuard>> {
         let answers = if self.choices.local.is_some() {
             let ask = |(name, mode): &(LockName, Mode)| {
@@ -210,7 +211,8 @@ fn first(names: &[(LockName, Mode)]) -> Option<&LockName> {
     names.first().map(|(name, _)| name)
 }
 
-/// Waits until one of the locks is lost. It checks all of them once a second, which is cheap even with thousands of locks.
+/// Waits until one of the locks is lost. It checks all of them once a second, which is cheap even with
+/// thousands of locks.
 async fn first_lost<'a>(clock: &Clock, granted: &'a [LockGuard]) -> &'a LockGuard {
     loop {
         clock.sleep(CHECK_EVERY).await;

@@ -11,15 +11,17 @@ use crate::{Error, ErrorKind, FencingToken, LockGuard, LockHandle, Loss, Operati
 
 /// A campaign for leadership: the kind of request of [`Locks::campaign`](crate::Locks::campaign).
 ///
-/// A campaign uses a lock like any other, and its name is a lock name: the leader holds the lock, and the candidates
-/// wait in its queue. So a leader has a fencing token, and the guarantees of locks hold for leaders.
+/// A campaign uses a lock like any other, and its name is a lock name: the leader holds the lock, and the
+/// candidates wait in its queue. So a leader has a fencing token, and the guarantees of locks hold for
+/// leaders.
 #[derive(Debug)]
 pub struct Campaign(One);
 
 impl Campaign {
     pub(crate) fn request(request: LockRequest<One>) -> LockRequest<Self> {
         let LockRequest { background, mut choices, what } = request;
-        // Each candidate has its own claim at the server, so that observers see there who leads, and with which token.
+        // Each candidate has its own claim at the server, so that observers see there who leads, and with
+        // which token.
         choices.local = None;
         LockRequest { background, choices, what: Self(what) }
     }
@@ -42,15 +44,16 @@ impl LockRequest<Campaign> {
         Ok(self.into_lock().try_now().await?.map(Leadership))
     }
 
-    /// Campaigns, and runs `work` while leading. When leadership is lost, the future of `work` is dropped at its next
-    /// await, and a new campaign begins. So `work` is called once for each term. When `work` ends while this process
-    /// leads, leadership is resigned, and the value of `work` is returned.
+    /// Campaigns, and runs `work` while leading. When leadership is lost, the future of `work` is dropped at
+    /// its next await, and a new campaign begins. So `work` is called once for each term. When `work` ends
+    /// while this process leads, leadership is resigned, and the value of `work` is returned.
     ///
     /// Campaigns have no time limit, whatever the configuration says, unless the request sets
     /// [`wait`](LockRequest::wait): a campaign without success within that time fails with
-    /// [`TimedOut`](ErrorKind::TimedOut). After a retryable error, for example if the server cannot be reached, the
-    /// campaign is repeated after a pause of up to five seconds. Other errors are returned. If `work` ends after the
-    /// loss of leadership, its value is dropped, and it is called again in the next term.
+    /// [`TimedOut`](ErrorKind::TimedOut). After a retryable error, for example if the server cannot be
+    /// reached, the campaign is repeated after a pause of up to five seconds. Other errors are returned. If
+    /// `work` ends after the loss of leadership, its value is dropped, and it is called again in the next
+    /// term.
     ///
     /// # Cancel safety
     /// Dropping this future drops that of `work`, and leadership is resigned in the background.
@@ -118,8 +121,8 @@ impl IntoFuture for LockRequest<Campaign> {
 pub struct Leadership(LockGuard);
 
 impl Leadership {
-    /// The fencing token: higher than that of every earlier leader. Send it with every request of the leader to a
-    /// resource.
+    /// The fencing token: higher than that of every earlier leader. Send it with every request of the leader
+    /// to a resource.
     pub fn token(&self) -> FencingToken {
         self.0.token()
     }

@@ -26,13 +26,13 @@ pub use owner::{Owner, Reentrant, ReentrantGuard};
 /// Await it to wait for the lock, or call `try_now` or `run`. Nothing is sent before that.
 /// A bad name or option is an error of that call, before any request is sent.
 ///
-/// `W` is the kind of request: for [`One`] lock, for [`All`] of several, for a [`Reentrant`] lock of an owner, or for
-/// leadership by a [`Campaign`](crate::Campaign).
+/// `W` is the kind of request: for [`One`] lock, for [`All`] of several, for a [`Reentrant`] lock of an
+/// owner, or for leadership by a [`Campaign`](crate::Campaign).
 ///
 /// # Cancel safety
 ///
-/// Dropping the future at any point is safe: the claim leaves its queue, and a grant that arrives later is released at
-/// once, both in the background. Only the place in the queue is lost.
+/// Dropping the future at any point is safe: the claim leaves its queue, and a grant that arrives later is
+/// released at once, both in the background. Only the place in the queue is lost.
 #[must_use = "nothing happens until the request is awaited"]
 #[derive(Debug)]
 pub struct LockRequest<W = One> {
@@ -77,11 +77,11 @@ impl<W> LockRequest<W> {
         Self { background: Arc::clone(background), choices: defaults.clone(), what }
     }
 
-    /// The lease: how long the lock stays taken after its holder has died or lost its connection. The keeper renews the
-    /// lease after each third of this time.
+    /// The lease: how long the lock stays taken after its holder has died or lost its connection. The keeper
+    /// renews the lease after each third of this time.
     ///
-    /// With short leases, the locks of dead holders are free soon, but more renewals are needed. Long leases survive
-    /// long pauses and outages.
+    /// With short leases, the locks of dead holders are free soon, but more renewals are needed. Long leases
+    /// survive long pauses and outages.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.choices.ttl = ttl;
         self
@@ -112,24 +112,24 @@ impl<W> LockRequest<W> {
         self
     }
 
-    /// The longest hold: after it the lock is [lost](crate::Loss::HeldTooLong) and released, even if the holder is
-    /// alive and the server works.
+    /// The longest hold: after it the lock is [lost](crate::Loss::HeldTooLong) and released, even if the
+    /// holder is alive and the server works.
     pub fn max_hold(mut self, longest: Duration) -> Self {
         self.choices.limits.max_hold = Some(longest);
         self
     }
 
-    /// Keeps the lock only while the application reports [progress](crate::LockGuard::progress) at least this often.
-    /// Otherwise the lock is [lost](crate::Loss::NoProgress) and released: a worker that is stuck does not keep its
-    /// lock as long as the process lives.
+    /// Keeps the lock only while the application reports [progress](crate::LockGuard::progress) at least this
+    /// often. Otherwise the lock is [lost](crate::Loss::NoProgress) and released: a worker that is stuck does
+    /// not keep its lock as long as the process lives.
     pub fn progress(mut self, at_least_every: Duration) -> Self {
         self.choices.limits.progress = Some(at_least_every);
         self
     }
 
-    /// The lock delay: after a holder that died or lost its lock, the lock stays taken for this long before another
-    /// gets it. Requests of that holder that are still on their way have time to arrive, or to fail. A release frees
-    /// the lock at once.
+    /// The lock delay: after a holder that died or lost its lock, the lock stays taken for this long before
+    /// another gets it. Requests of that holder that are still on their way have time to arrive, or to fail.
+    /// A release frees the lock at once.
     ///
     /// A lock delay makes failures more expensive and guarantees nothing. If the resource can compare
     /// [tokens](crate::FencingToken), use them instead. (Chubby and Consul have lock delays as well.)

@@ -26,10 +26,10 @@ impl LockRequest<One> {
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
     ///
-    /// `work` gets a [`LockHandle`]. If the lock is lost, the future of `work` is dropped at its next await, and the
-    /// error is of kind [`Lost`](ErrorKind::Lost). Work that never awaits cannot be stopped; let it check
-    /// [`LockHandle::is_held`]. If the loss is noticed after the end of the work, the value of the work is in the
-    /// [error](ErrorWith::into_left).
+    /// `work` gets a [`LockHandle`]. If the lock is lost, the future of `work` is dropped at its next await,
+    /// and the error is of kind [`Lost`](ErrorKind::Lost). Work that never awaits cannot be stopped; let it
+    /// check [`LockHandle::is_held`]. If the loss is noticed after the end of the work, the value of the work
+    /// is in the [error](ErrorWith::into_left).
     ///
     /// # Cancel safety
     /// Dropping this future drops that of `work`, and the lock is released in the background.
@@ -110,8 +110,8 @@ enum State {
     },
 }
 
-/// For how long after the end of the wait to wait for the backend's own answer. It says more than "timed out": that the
-/// server cannot be reached, for instance.
+/// For how long after the end of the wait to wait for the backend's own answer. It says more than "timed
+/// out": that the server cannot be reached, for instance.
 const GRACE: Duration = Duration::from_millis(20);
 
 impl Future for Acquire {

@@ -97,7 +97,8 @@ pub(crate) fn acquire_each(
     })
 }
 
-/// The answer to an acquire. Without a guard it is that the client was closed, if it was: that may be the reason.
+/// The answer to an acquire. Without a guard it is that the client was closed, if it was: that may be the
+/// reason.
 fn unless_closed(
     background: &Background,
     name: &LockName,
@@ -115,8 +116,8 @@ fn end(watch: Watch, answer: Result<Option<LockGuard>>) -> Result<Option<LockGua
     Ok(answer?.map(LockGuard::with_span))
 }
 
-/// Makes a guard of the answer to an acquire. There is no await in here: the guard replaces the armed claim in one
-/// step.
+/// Makes a guard of the answer to an acquire. There is no await in here: the guard replaces the armed claim
+/// in one step.
 fn settle(
     armed: Armed,
     answer: Result<Option<Grant>>,

@@ -20,7 +20,8 @@ pub(super) trait Hold {
 }
 
 /// Runs `work` while the guard is held, and releases it. `work` gets the view. All errors are of kind
-/// [`Lost`](ErrorKind::Lost): the work was dropped, or ended after the loss. Work that ended has its value in the error.
+/// [`Lost`](ErrorKind::Lost): the work was dropped, or ended after the loss. Work that ended has its value in
+/// the error.
 pub(super) async fn run<G, V, F, W, T>(
     background: &Background,
     view: V,

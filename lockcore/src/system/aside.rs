@@ -1,8 +1,8 @@
 //! Threads that run code of the application for threads that must not wait for it.
 //!
-//! A `tracing` subscriber and a recorder of metrics are code of the application: they may write to a full pipe, take a
-//! lock, or panic. On the keeper thread that would stop the renewals of all locks. So the keeper hands such calls to
-//! another thread: one for each kind, so that a subscriber that blocks costs no metrics.
+//! A `tracing` subscriber and a recorder of metrics are code of the application: they may write to a full
+//! pipe, take a lock, or panic. On the keeper thread that would stop the renewals of all locks. So the keeper
+//! hands such calls to another thread: one for each kind, so that a subscriber that blocks costs no metrics.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

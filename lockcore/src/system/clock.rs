@@ -13,8 +13,8 @@ const PIECE: Duration = Duration::from_secs(1);
 
 /// The clock of a client: the machine's boot clock or, in tests, a [`TestClock`].
 ///
-/// A backend provides the clock ([`DistributedLock::clock`](crate::DistributedLock::clock)) for the leases, waits and
-/// renewals of its locks.
+/// A backend provides the clock ([`DistributedLock::clock`](crate::DistributedLock::clock)) for the leases,
+/// waits and renewals of its locks.
 #[derive(Clone, Default)]
 pub struct Clock(Option<Arc<TestTime>>);
 
@@ -123,8 +123,8 @@ impl fmt::Debug for Clock {
 /// Sleeps by the timers of the runtime, as long as they agree with the machine's clock.
 ///
 /// A runtime whose clock is paused, by `#[tokio::test(start_paused = true)]`, lets its timers fire at once
-/// when there is no other work. Setting such a timer again and again would be a busy loop that moves the paused
-/// clock by hours. So after the first one that fires early, the keeper's timers are used instead.
+/// when there is no other work. Setting such a timer again and again would be a busy loop that moves the
+/// paused clock by hours. So after the first one that fires early, the keeper's timers are used instead.
 async fn sleep_system(until: Moment) {
     let mut runs_ahead = false;
     loop {
@@ -169,8 +169,8 @@ impl TestClock {
         Self(TestTime::standing())
     }
 
-    /// A clock that goes on with the machine's, and skips the time in which all its threads rest, so that nobody waits
-    /// for it. See [`TestTime::skipping`].
+    /// A clock that goes on with the machine's, and skips the time in which all its threads rest, so that
+    /// nobody waits for it. See [`TestTime::skipping`].
     #[cfg(feature = "conformance")]
     pub(crate) fn skipping() -> Self {
         Self(TestTime::skipping())
@@ -183,7 +183,8 @@ impl TestClock {
 
     /// Moves the clock forward. Tasks that sleep until then wake up; they run when the test awaits something.
     ///
-    /// A renewal is due after a third of a lease. A step over the whole lease ends it, like a pause of the machine.
+    /// A renewal is due after a third of a lease. A step over the whole lease ends it, like a pause of the
+    /// machine.
     pub fn advance(&self, span: Duration) {
         self.0.advance(span);
     }

@@ -1,7 +1,7 @@
 //! Log events of threads that must not wait for a subscriber.
 //!
-//! Such a thread has a subscriber of its own, which copies each event and sends it [aside](super::aside): the thread
-//! `lockwell-events` calls the application's subscriber.
+//! Such a thread has a subscriber of its own, which copies each event and sends it [aside](super::aside): the
+//! thread `lockwell-events` calls the application's subscriber.
 
 use std::fmt::Debug;
 
@@ -59,7 +59,8 @@ impl EventCopy {
 struct Forward;
 
 impl Subscriber for Forward {
-    /// An event that no other subscriber wants stays switched off everywhere. For the others this one is asked each time.
+    /// An event that no other subscriber wants stays switched off everywhere. For the others this one is
+    /// asked each time.
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
         Interest::never()
     }

@@ -1,9 +1,9 @@
 //! Points in time.
 //!
-//! A lease continues while a laptop sleeps or a virtual machine is suspended. So the clock that decides whether a lock
-//! is still held must continue, too. [`std::time::Instant`] stops during suspend on Linux and macOS. [`Moment`] is
-//! `CLOCK_BOOTTIME` on Linux and `CLOCK_MONOTONIC` on macOS, which continue. The wall clock is never used, since it can
-//! be stepped.
+//! A lease continues while a laptop sleeps or a virtual machine is suspended. So the clock that decides
+//! whether a lock is still held must continue, too. [`std::time::Instant`] stops during suspend on Linux and
+//! macOS. [`Moment`] is `CLOCK_BOOTTIME` on Linux and `CLOCK_MONOTONIC` on macOS, which continue. The wall
+//! clock is never used, since it can be stepped.
 
 use std::time::Duration;
 

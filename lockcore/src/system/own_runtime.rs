@@ -16,8 +16,8 @@ use crate::{Error, ErrorKind, Result};
 ///
 /// Its futures go on while the application's runtime is blocked, not driven, or gone. They must never block.
 ///
-/// The thread never calls a `tracing` subscriber or a recorder of metrics itself: one that blocks would stop it. Other
-/// threads call them for it.
+/// The thread never calls a `tracing` subscriber or a recorder of metrics itself: one that blocks would stop
+/// it. Other threads call them for it.
 #[derive(Clone, Debug)]
 pub struct OwnRuntime {
     handle: Handle,
@@ -53,14 +53,14 @@ impl OwnRuntime {
         Ok(Self { handle })
     }
 
-    /// Runs a future on the thread, from now on, whether or not anybody waits for the [`Task`]. A panic in it ends this
-    /// future alone.
+    /// Runs a future on the thread, from now on, whether or not anybody waits for the [`Task`]. A panic in it
+    /// ends this future alone.
     pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Task<T> {
         Task { handle: self.handle.spawn(future) }
     }
 
-    /// Waits for a future on the calling thread, which must not be one of a runtime; what it spawns, and its connections, are
-    /// driven by this one.
+    /// Waits for a future on the calling thread, which must not be one of a runtime; what it spawns, and its
+    /// connections, are driven by this one.
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.handle.block_on(future)
     }
@@ -95,8 +95,8 @@ impl<T> Future for Task<T> {
 
 /// A thread that is started when it is first needed, and shared by the whole process.
 ///
-/// A forked child does not inherit threads. A call in the child starts a new one; objects that were made in the parent and
-/// are used in the child have none.
+/// A forked child does not inherit threads. A call in the child starts a new one; objects that were made in
+/// the parent and are used in the child have none.
 #[derive(Debug)]
 pub struct SharedRuntime {
     name: &'static str,
@@ -114,8 +114,8 @@ impl SharedRuntime {
         self.started.get_or_try_init(|| OwnRuntime::start(self.name))
     }
 
-    /// Runs a future on the thread, from now on, whether or not anybody waits for the [`Task`]. A panic in it ends this
-    /// future alone.
+    /// Runs a future on the thread, from now on, whether or not anybody waits for the [`Task`]. A panic in it
+    /// ends this future alone.
     ///
     /// # Panics
     /// If the operating system refuses a thread. [`get`](Self::get) finds that out before.

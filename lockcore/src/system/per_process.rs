@@ -4,7 +4,8 @@ use std::sync::Mutex;
 
 use super::lock;
 
-/// A value that is made when it is first needed. A forked child makes a new one, since it inherits no threads.
+/// A value that is made when it is first needed. A forked child makes a new one, since it inherits no
+/// threads.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T>(Mutex<Option<(u32, T)>>);
 
@@ -30,7 +31,8 @@ impl<T: Clone> PerProcess<T> {
             return Ok(value.clone());
         }
         let made = make()?;
-        // The value of the parent stays: what it is for is not in this process, so its end could wait for ever.
+        // The value of the parent stays: what it is for is not in this process, so its end could wait for
+        // ever.
         std::mem::forget(value.replace((process, made.clone())));
         Ok(made)
     }

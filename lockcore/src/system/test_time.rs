@@ -15,7 +15,8 @@ use super::{Moment, lock};
 
 /// The time of a [`TestClock`](super::TestClock).
 pub(super) struct TestTime {
-    /// It stands still: nanoseconds of the clock. It goes on: the nanoseconds by which it is ahead of the machine's.
+    /// It stands still: nanoseconds of the clock. It goes on: the nanoseconds by which it is ahead of the
+    /// machine's.
     nanos: AtomicU64,
     goes_on: bool,
     sleepers: Mutex<Sleepers>,

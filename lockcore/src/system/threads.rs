@@ -69,10 +69,11 @@ impl Threads {
 
     /// Whether all of them have rested at one moment, and none had been woken by then.
     ///
-    /// A thread that rests at two looks, and has not begun to wait again in between, has rested all the time. So if that is
-    /// so for all of them, they have all rested at the moment between the two looks. A thread that was woken and does not run
-    /// yet is no sleeping thread for the system. A thread that waits for a mutex, of the logs for instance, has not
-    /// [said](note_rest) that it has no work: other threads than these may hold that mutex.
+    /// A thread that rests at two looks, and has not begun to wait again in between, has rested all the time.
+    /// So if that is so for all of them, they have all rested at the moment between the two looks. A thread
+    /// that was woken and does not run yet is no sleeping thread for the system. A thread that waits for a
+    /// mutex, of the logs for instance, has not [said](note_rest) that it has no work: other threads than
+    /// these may hold that mutex.
     pub(super) fn are_at_rest(&self) -> bool {
         // Not looked at under the lock: one that waits for the lock does not rest.
         let joined = lock(&self.joined).clone();

@@ -5,8 +5,9 @@ use rand::rngs::SysRng;
 
 /// 128 random bits from the operating system, for names that must differ from all others.
 ///
-/// A generator in this process would not do: a forked child and a copy of a virtual machine have its state, and so make
-/// the same numbers. Two clients with equal ids would hold one lock, since a claim with a known id is a repetition.
+/// A generator in this process would not do: a forked child and a copy of a virtual machine have its state,
+/// and so make the same numbers. Two clients with equal ids would hold one lock, since a claim with a known
+/// id is a repetition.
 ///
 /// # Panics
 /// If the operating system has no random bits.

@@ -10,7 +10,8 @@ use super::{LockEvent, Since, Telemetry, spans};
 use crate::telemetry::outcome::Outcome;
 use crate::{Claim, Error, ErrorKind, FencingToken, Result, Wait};
 
-/// Watches an acquire: how long it takes, whether it has to wait, and what becomes of it. Dropping it is an outcome, too.
+/// Watches an acquire: how long it takes, whether it has to wait, and what becomes of it. Dropping it is an
+/// outcome, too.
 #[must_use]
 pub(crate) struct Watch {
     telemetry: Arc<Telemetry>,

@@ -133,8 +133,8 @@ async fn receive(mut receiver: Receiver<Message>) -> Received {
 
 /// A stream of the events of a client and its clones: see [`Locks::events`](crate::Locks::events).
 ///
-/// A reader that is more than 1,024 events behind misses the oldest, and gets [`LockEvent::Missed`] with their number. Locks
-/// never wait for a reader.
+/// A reader that is more than 1,024 events behind misses the oldest, and gets [`LockEvent::Missed`] with
+/// their number. Locks never wait for a reader.
 ///
 /// The stream ends when the client has been [closed](crate::Locks::close), or its clones and guards are gone.
 #[must_use = "events that nobody reads are forgotten"]

@@ -1,7 +1,8 @@
-//! What an operator can see of a client: spans, metrics, the stream of events, and the numbers of `Locks::stats`.
+//! What an operator can see of a client: spans, metrics, the stream of events, and the numbers of
+//! `Locks::stats`.
 //!
-//! The rest of lockcore calls it in few places. Subscribers, recorders and wakers are code of the application, so nothing
-//! that calls them is called under a mutex.
+//! The rest of lockcore calls it in few places. Subscribers, recorders and wakers are code of the
+//! application, so nothing that calls them is called under a mutex.
 
 mod acquiring;
 mod events;
@@ -26,8 +27,8 @@ pub use events::{Events, LockEvent};
 pub(crate) use series::Since;
 pub(crate) use spans::released;
 
-/// Notes that a connection to a server failed and is replaced, or was taken over by another server: for the metric
-/// `lockwell_reconnections_total`. `backend` is the name in [`Capabilities`](crate::Capabilities).
+/// Notes that a connection to a server failed and is replaced, or was taken over by another server: for the
+/// metric `lockwell_reconnections_total`. `backend` is the name in [`Capabilities`](crate::Capabilities).
 ///
 /// Without the feature `metrics` it does nothing.
 pub fn note_reconnection(backend: &'static str) {

@@ -1,10 +1,10 @@
 //! Metrics, through the facade `metrics`: whatever recorder the application has installed gets them.
 //!
-//! No series has a lock's name for a label: names are without number in many applications, and each would be a series of
-//! its own for as long as the recorder lives.
+//! No series has a lock's name for a label: names are without number in many applications, and each would be
+//! a series of its own for as long as the recorder lives.
 //!
-//! The keys are made once; the recorder is asked for its handle each time, since it may be installed later than a client is
-//! made, and may forget series that were idle.
+//! The keys are made once; the recorder is asked for its handle each time, since it may be installed later
+//! than a client is made, and may forget series that were idle.
 
 use std::time::Duration;
 

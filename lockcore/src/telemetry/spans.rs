@@ -1,5 +1,5 @@
-//! The spans. They are of the target `lockwell` and of the level `DEBUG`: where no subscriber wants that, each costs only the check
-//! of a flag.
+//! The spans. They are of the target `lockwell` and of the level `DEBUG`: where no subscriber wants that,
+//! each costs only the check of a flag.
 
 use tracing::Span;
 use tracing::field::Empty;

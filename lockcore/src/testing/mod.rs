@@ -18,8 +18,9 @@ use crate::{
 
 /// A lock server in memory, for tests of applications. On demand it fails, is slow, or takes locks away.
 ///
-/// Leases, waits, renewals, repeated releases and the limit of `close` use a clock that stands still until the test
-/// [moves](Self::advance) it. So a test needs no real server and no sleeps to check what the application does when it cannot get a lock, or loses one.
+/// Leases, waits, renewals, repeated releases and the limit of `close` use a clock that stands still until
+/// the test [moves](Self::advance) it. So a test needs no real server and no sleeps to check what the
+/// application does when it cannot get a lock, or loses one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -80,17 +81,19 @@ impl TestServer {
         &self.0.clock
     }
 
-    /// Moves the clock forward. A renewal is due after a third of a lease. A step over a whole lease ends it, as if the
-    /// process had been stopped. To let time pass for a live holder, move the clock in smaller steps and await between
-    /// them.
+    /// Moves the clock forward. A renewal is due after a third of a lease. A step over a whole lease ends it,
+    /// as if the process had been stopped. To let time pass for a live holder, move the clock in smaller
+    /// steps and await between them.
     pub fn advance(&self, span: Duration) {
         self.0.clock.advance(span);
     }
 
-    /// From now on, until [`heal`](Self::heal), this operation fails with an error of this kind and has no effect.
+    /// From now on, until [`heal`](Self::heal), this operation fails with an error of this kind and has no
+    /// effect.
     ///
-    /// Failed renewals are tried again. Meanwhile the guard is [`Suspect`](crate::LeaseState::Suspect), and at the end
-    /// of its lease it is lost. With [`ErrorKind::Lost`] the server reports that the claim does not hold the lock.
+    /// Failed renewals are tried again. Meanwhile the guard is [`Suspect`](crate::LeaseState::Suspect), and
+    /// at the end of its lease it is lost. With [`ErrorKind::Lost`] the server reports that the claim does
+    /// not hold the lock.
     pub fn fail(&self, operation: Operation, kind: ErrorKind) {
         self.0.faults.add(operation, Fault::Fails(kind), None);
     }
@@ -100,8 +103,8 @@ impl TestServer {
         self.0.faults.add(operation, Fault::Fails(kind), Some(times));
     }
 
-    /// From now on, until [`heal`](Self::heal), the answer to this operation takes this long, by the clock of the test.
-    /// With [`Duration::MAX`] there is never an answer.
+    /// From now on, until [`heal`](Self::heal), the answer to this operation takes this long, by the clock of
+    /// the test. With [`Duration::MAX`] there is never an answer.
     pub fn delay(&self, operation: Operation, span: Duration) {
         self.0.faults.add(operation, Fault::Takes(span), None);
     }
@@ -111,7 +114,8 @@ impl TestServer {
         self.0.faults.clear();
     }
 
-    /// Releases a lock from its holders, as an operator does by force, and notifies them at once. Returns their number.
+    /// Releases a lock from its holders, as an operator does by force, and notifies them at once. Returns
+    /// their number.
     pub async fn lose(&self, name: impl AsRef<str>) -> Result<usize> {
         let freed = self.0.memory.force_release(&LockName::new(name.as_ref())?).await?;
         self.0.taken.notify_waiters();

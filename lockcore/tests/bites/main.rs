@@ -1,8 +1,8 @@
 //! The suite bites: for every case there is a lock with one defect that the case finds.
 //!
-//! `cargo test -p lockwell-core --all-features --test bites [-- FILTER]`; names are `DEFECT::is_found_by::CASE`. Where the
-//! locks need a network, another process or a purge, which the memory backend does not have, the same lock without a
-//! defect must pass: `right::CASE`.
+//! `cargo test -p lockwell-core --all-features --test bites [-- FILTER]`; names are
+//! `DEFECT::is_found_by::CASE`. Where the locks need a network, another process or a purge, which the memory
+//! backend does not have, the same lock without a defect must pass: `right::CASE`.
 
 mod broken_lock;
 mod defect;

@@ -1,4 +1,5 @@
-//! A server with switches, and the networks between it and its clients: a call to it gets lost where they say so.
+//! A server with switches, and the networks between it and its clients: a call to it gets lost where they say
+//! so.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};

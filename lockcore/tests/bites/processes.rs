@@ -1,4 +1,5 @@
-//! A lock that another process can use: the memory backend of this one behind a socket, a connection for each question.
+//! A lock that another process can use: the memory backend of this one behind a socket, a connection for each
+//! question.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -2,8 +2,8 @@
 
 use crate::defect::Defect;
 
-/// Each defect, a case that must catch it, and words of the complaint. Where several cases find one, all are listed: each
-/// is shown to be able to fail.
+/// Each defect, a case that must catch it, and words of the complaint. Where several cases find one, all are
+/// listed: each is shown to be able to fail.
 ///
 /// What [`Broken`](crate::broken_lock::Broken) proves.
 pub(crate) const BROKEN: &[(Defect, &str, &str)] = &[
@@ -166,7 +166,8 @@ pub(crate) const SESSION: &[(Defect, &str, &str)] = &[
     (Defect::BelongsToItsTask, "a_dropped_guard_frees_the_lock", "after a drop"),
     (Defect::BelongsToItsTask, "run_can_be_dropped", "after the work was dropped"),
     (Defect::BelongsToItsTask, "tasks_may_leave_the_local_queue", "after a dropped hand-over"),
-    // It fails at the claim that was dropped or at the last guard: whether the abort or the release comes first is chance.
+    // It fails at the claim that was dropped or at the last guard: whether the abort or the release comes
+    // first is chance.
     (Defect::BelongsToItsTask, "tasks_of_an_owner_share_its_lock", "of the owner's tasks"),
     (
         Defect::BelongsToItsConnection,

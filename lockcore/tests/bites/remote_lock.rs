@@ -93,7 +93,8 @@ impl Remote {
         }
     }
 
-    /// Takes the lock as soon as the server can be reached, and keeps it, though nobody waits for it any more.
+    /// Takes the lock as soon as the server can be reached, and keeps it, though nobody waits for it any
+    /// more.
     fn keep_asking(&self, claim: &Claim) {
         let wait = Wait::Until(self.clock.now().after(AFTERWARDS));
         let again = Claim::new(claim.name().clone(), claim.mode(), claim.ttl(), wait, claim.label().into())

@@ -1,4 +1,5 @@
-//! A lock that belongs to a session, a connection or a task of its client, as the locks of some servers do, with one defect.
+//! A lock that belongs to a session, a connection or a task of its client, as the locks of some servers do,
+//! with one defect.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,13 +1,14 @@
-//! The hand-over by a release, model-checked: a release grants the lock to the first in the queue, under a provisional
-//! lease, and tells it.
+//! The hand-over by a release, model-checked: a release grants the lock to the first in the queue, under a
+//! provisional lease, and tells it.
 //!
-//! Every order of messages, late ones and lost ones (those that are never delivered) included: heartbeats before, within
-//! and after a release, grants that come after their lease has lapsed, waiters that enrol again, are cancelled or die,
-//! holders that die, connections that are replaced, and a clock of the server that is set forward or back. Until when the
-//! grant is valid is not modelled: it is `backend/hand_over.rs`, the code that production runs.
+//! Every order of messages, late ones and lost ones (those that are never delivered) included: heartbeats
+//! before, within and after a release, grants that come after their lease has lapsed, waiters that enrol
+//! again, are cancelled or die, holders that die, connections that are replaced, and a clock of the server
+//! that is set forward or back. Until when the grant is valid is not modelled: it is `backend/hand_over.rs`,
+//! the code that production runs.
 //!
-//! `clock_before_commit` is the form of the SQL backends: a release reads the clock, and a heartbeat may be served
-//! before it commits. On Redis both are one step.
+//! `clock_before_commit` is the form of the SQL backends: a release reads the clock, and a heartbeat may be
+//! served before it commits. On Redis both are one step.
 //!
 //! The searches of every day take seconds. The others say how big they are:
 //! `cargo test --release -p lockwell-core --test hand_over_model -- --ignored --nocapture --test-threads 1`.
@@ -31,7 +32,8 @@ enum Extent {
     Whole,
     /// Nobody who waits is cancelled.
     NoCancels,
-    /// Nor does anybody renew, nor is it looked at whether all are served: what a violation of a rule does not need.
+    /// Nor does anybody renew, nor is it looked at whether all are served: what a violation of a rule does
+    /// not need.
     Rules,
 }
 
@@ -175,8 +177,8 @@ impl Model for World {
     }
 }
 
-/// Whether everybody who waits gets the lock, if all messages under way are lost, the others die or go away without a
-/// word, and those who wait do nothing but ask.
+/// Whether everybody who waits gets the lock, if all messages under way are lost, the others die or go away
+/// without a word, and those who wait do nothing but ask.
 fn all_are_served(state: &State) -> bool {
     let mut state = state.clone();
     state.messages.clear();
@@ -257,15 +259,16 @@ fn a_difference_of_two_readings_is_not_enough() {
     breaks(World { clock_steps: 1, ..twisted(Twist::ClockOnly) }, EXCLUSIVE);
 }
 
-/// The clock was read, the heartbeat was served, and then the release saw the queue. In one step that cannot be: there
-/// the heartbeat that the release has seen is proof enough.
+/// The clock was read, the heartbeat was served, and then the release saw the queue. In one step that cannot
+/// be: there the heartbeat that the release has seen is proof enough.
 #[test]
 fn the_length_of_the_lease_is_not_enough() {
     holds(twisted(Twist::LengthOnly));
     breaks(World { clock_before_commit: true, ..twisted(Twist::LengthOnly) }, EXCLUSIVE);
 }
 
-/// The grant has lapsed, the waiter has enrolled again, and the clock was set back: the old grant looks fresh.
+/// The grant has lapsed, the waiter has enrolled again, and the clock was set back: the old grant looks
+/// fresh.
 #[test]
 fn a_heartbeat_that_the_release_has_not_seen_proves_nothing() {
     breaks(World { clock_steps: 1, ..twisted(Twist::AnySign) }, EXCLUSIVE);

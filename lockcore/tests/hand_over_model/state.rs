@@ -204,8 +204,8 @@ impl State {
         self.clock += 1;
     }
 
-    /// Sets the server's clock. Forward, that ends running leases early, a weakness of every lease that is told
-    /// elsewhere: here they are spared, to see what becomes of the next.
+    /// Sets the server's clock. Forward, that ends running leases early, a weakness of every lease that is
+    /// told elsewhere: here they are spared, to see what becomes of the next.
     pub(crate) fn set_clock(&mut self, forward: bool) {
         self.steps += 1;
         if forward {
@@ -253,7 +253,8 @@ impl State {
         self.queue.first().copied()
     }
 
-    /// The server carries a claim out; `None` while a release has its row. The second part: of the same claim.
+    /// The server carries a claim out; `None` while a release has its row. The second part: of the same
+    /// claim.
     pub(crate) fn answer(&mut self, who: usize, number: u8, sent: u8, generation: u8) -> Option<Message> {
         let clock = self.clock;
         let waits = Message::Waits { who, number, sent, clock, generation };
@@ -290,8 +291,8 @@ impl State {
         self.counter
     }
 
-    /// A release: frees what the process has, and grants to the first in the queue. `read` is the clock as the release
-    /// has read it.
+    /// A release: frees what the process has, and grants to the first in the queue. `read` is the clock as
+    /// the release has read it.
     pub(crate) fn release(&mut self, who: usize, read: u8) {
         self.queue.retain(|waiter| waiter.who != who);
         if self.lock.is_some_and(|lock| lock.who == who) {

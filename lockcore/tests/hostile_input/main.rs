@@ -1,5 +1,5 @@
-//! Addresses, configurations and lock names from anywhere: nothing panics, and no password is shown. `fuzz/` drives the same
-//! properties.
+//! Addresses, configurations and lock names from anywhere: nothing panics, and no password is shown. `fuzz/`
+//! drives the same properties.
 
 mod properties;
 

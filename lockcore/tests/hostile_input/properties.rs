@@ -3,7 +3,8 @@
 use lockcore::backend::{escape, unescape};
 use lockcore::{LockConfig, LockName, ServerUrl};
 
-/// An address or a configuration is understood or refused. What is understood can be shown and understood again.
+/// An address or a configuration is understood or refused. What is understood can be shown and understood
+/// again.
 pub(crate) fn address(text: &str) {
     if let Ok(url) = text.parse::<ServerUrl>() {
         drop((url.hosts(), url.timeout(), url.allow_options(&[]), url.location(), format!("{url:?}")));
@@ -17,7 +18,8 @@ pub(crate) fn address(text: &str) {
     }
 }
 
-/// A password that should have been escaped, somewhere in the middle of it, is not shown. Only the value of an option may be.
+/// A password that should have been escaped, somewhere in the middle of it, is not shown. Only the value of
+/// an option may be.
 pub(crate) fn password(before: &str, after: &str, host: &str) {
     const SECRET: &str = "hunter2";
     let text = format!("mysql://ann:{before}{SECRET}{after}@{host}/app?ttl=10s");

@@ -9,7 +9,8 @@ use crate::{
     programs::{is_root, text},
 };
 
-/// Run at each start, before the first connection is taken. The administrator of a new server is known on its socket only.
+/// Run at each start, before the first connection is taken. The administrator of a new server is known on its
+/// socket only.
 const INIT: &str = "\
 CREATE DATABASE IF NOT EXISTS lockwell;
 CREATE USER IF NOT EXISTS 'root'@'%' IDENTIFIED BY '';

@@ -6,8 +6,8 @@ use super::{Postgres, Programs};
 use crate::{Error, Options, programs::missing};
 
 impl Postgres {
-    /// Starts a streaming replica of this server, which must be running. It is a copy of what this server has now, and
-    /// follows it asynchronously.
+    /// Starts a streaming replica of this server, which must be running. It is a copy of what this server has
+    /// now, and follows it asynchronously.
     pub async fn start_standby(&self, options: &Options) -> Result<Self, Error> {
         let mut programs = Programs::find(options)?;
         if options.release_of(crate::Family::Postgres)?.is_newer()

@@ -18,10 +18,11 @@ const NAME: &str = "redis-cluster";
 
 const SLOTS: usize = 16_384;
 
-/// A throwaway Redis Cluster: masters that share all slots evenly and in order, without replicas, or each with one.
+/// A throwaway Redis Cluster: masters that share all slots evenly and in order, without replicas, or each
+/// with one.
 ///
-/// A cheap handle: clones are the same cluster. A node that is killed without having a replica keeps its slots, and the
-/// others refuse all keys some seconds later, until it is back, unless there is a setting
+/// A cheap handle: clones are the same cluster. A node that is killed without having a replica keeps its
+/// slots, and the others refuse all keys some seconds later, until it is back, unless there is a setting
 /// `cluster-require-full-coverage no`. The nodes find each other again by themselves.
 #[derive(Debug, Clone)]
 pub struct RedisCluster {
@@ -88,8 +89,8 @@ impl RedisCluster {
         format!("{scheme}+cluster://{}", hosts(&self.addresses()))
     }
 
-    /// Waits until every node says that the cluster is well, and all say the same about who has which slots. For
-    /// use after a restart of nodes; at the start it has been done.
+    /// Waits until every node says that the cluster is well, and all say the same about who has which slots.
+    /// For use after a restart of nodes; at the start it has been done.
     pub async fn ready(&self) -> Result<(), Error> {
         let nodes: Vec<Redis> = self.nodes.iter().chain(&*self.replicas).cloned().collect();
         let witness = nodes.clone();

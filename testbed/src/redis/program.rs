@@ -10,8 +10,8 @@ use crate::{
     wire::SHORT,
 };
 
-/// The name of the Unix socket. Relative to the data folder, in which the server works: a path in a deep temporary
-/// folder would be too long for a socket.
+/// The name of the Unix socket. Relative to the data folder, in which the server works: a path in a deep
+/// temporary folder would be too long for a socket.
 pub(super) const SOCKET: &str = "redis.sock";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub(super) struct Program {
     role: Role,
     /// Whether it has a port for TLS, which is the first of the others then.
     tls: bool,
-    /// What its configuration file begins with. The server may rewrite the file, when told to, and then goes on
-    /// with that after a restart. What it must not change is on its command line.
+    /// What its configuration file begins with. The server may rewrite the file, when told to, and then goes
+    /// on with that after a restart. What it must not change is on its command line.
     pub(super) first_lines: String,
 }
 
@@ -111,8 +111,8 @@ impl Kind for Program {
     fn ready(&self, _site: &Site<'_>, addr: SocketAddr, pid: u32, log: &str) -> bool {
         let Ok(answer) = resp::command(addr, None, &["INFO"], SHORT) else { return false };
         if answer.starts_with("-NOAUTH") || answer.starts_with("-NOPERM") {
-            // It does not tell us who it is. But our process writes this only when the port is its own and it has
-            // loaded its data.
+            // It does not tell us who it is. But our process writes this only when the port is its own and it
+            // has loaded its data.
             return log.contains("Ready to accept connections") || log.contains("Sentinel ID is");
         }
         // It answers while it is still loading its data, and says so.

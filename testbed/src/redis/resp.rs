@@ -8,8 +8,8 @@ use std::{
 
 use crate::Error;
 
-/// The answer to a command, as it comes over the wire; empty if the server ends the connection instead. If logging
-/// in fails, the answer to the command says so. `timeout` is for each piece of the answer.
+/// The answer to a command, as it comes over the wire; empty if the server ends the connection instead. If
+/// logging in fails, the answer to the command says so. `timeout` is for each piece of the answer.
 ///
 /// It does not ask the server to end the connection: a sentinel knows no `QUIT`.
 pub(super) fn command(

@@ -19,8 +19,8 @@ const SENTINELS: usize = 3;
 /// How many sentinels have to agree.
 const QUORUM: usize = 2;
 
-/// A throwaway Redis with one replica and three sentinels, which make the replica the master some two seconds after
-/// they have seen the last of the master. The old one becomes a replica when it is back.
+/// A throwaway Redis with one replica and three sentinels, which make the replica the master some two seconds
+/// after they have seen the last of the master. The old one becomes a replica when it is back.
 ///
 /// A cheap handle: clones are the same group.
 #[derive(Debug, Clone)]
@@ -46,8 +46,8 @@ impl RedisSentinel {
         Self::start_with(&Options::new()).await
     }
 
-    /// Starts a group. The settings go to the two data nodes, and not to the sentinels, who learn a `requirepass`
-    /// and need no password themselves.
+    /// Starts a group. The settings go to the two data nodes, and not to the sentinels, who learn a
+    /// `requirepass` and need no password themselves.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
         Self::launch(options, options.without_settings()).await
     }
@@ -100,16 +100,17 @@ impl RedisSentinel {
         self.url_via(&self.addresses())
     }
 
-    /// The same URL through other addresses of the sentinels, those of a [`Proxy`](crate::Proxy) each. The master's
-    /// address stays what it is.
+    /// The same URL through other addresses of the sentinels, those of a [`Proxy`](crate::Proxy) each. The
+    /// master's address stays what it is.
     pub fn url_via(&self, sentinels: &[SocketAddr]) -> String {
         let master = &self.members.master;
         let scheme = if master.addr() == master.peer_addr() { "redis" } else { "rediss" };
         format!("{scheme}+sentinel://{}/{MASTER}", hosts(sentinels))
     }
 
-    /// Starts one more sentinel, which knows the first master by another address, that of a [`Proxy`](crate::Proxy), and
-    /// leaves the group alone. Clients that ask it go through the proxy. Returns it and the name that it has for the master.
+    /// Starts one more sentinel, which knows the first master by another address, that of a
+    /// [`Proxy`](crate::Proxy), and leaves the group alone. Clients that ask it go through the proxy. Returns
+    /// it and the name that it has for the master.
     pub async fn start_guide(&self, master: SocketAddr) -> Result<(Redis, String), Error> {
         let mut program = Program::find(Role::Sentinel, self.members.master.options())?;
         // The other sentinels would take a master of the same name for theirs.
@@ -139,8 +140,8 @@ impl RedisSentinel {
         blocking(move || present_master(&members.sentinels)).await
     }
 
-    /// Waits until every sentinel sees a master, a replica that is in step, and the other sentinels. For use after
-    /// a failover or a restart; at the start it has been done.
+    /// Waits until every sentinel sees a master, a replica that is in step, and the other sentinels. For use
+    /// after a failover or a restart; at the start it has been done.
     pub async fn ready(&self) -> Result<(), Error> {
         let (members, witness) = (self.members.clone(), self.members.clone());
         let readiness = move || Ok(readiness(&members.sentinels));
@@ -164,8 +165,9 @@ fn configuration(name: &str, master: SocketAddr, options: &Options) -> String {
     lines.concat()
 }
 
-/// Makes a sentinel look at the nodes, and talk to the others, every half second and not every ten or two seconds,
-/// until it is restarted. It waits for some of these rounds before it makes a returning master a replica.
+/// Makes a sentinel look at the nodes, and talk to the others, every half second and not every ten or two
+/// seconds, until it is restarted. It waits for some of these rounds before it makes a returning master a
+/// replica.
 fn probe_often(sentinel: &Redis) -> Result<(), Error> {
     let answer = sentinel.ask(&["SENTINEL", "DEBUG", "info-period", "500", "publish-period", "500"])?;
     // One from before Redis 7 can not, and takes its time.

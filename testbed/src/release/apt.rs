@@ -1,4 +1,5 @@
-//! Looks up and downloads packages of Debian's newer suites, with the machine's own apt, beside what it is set up for.
+//! Looks up and downloads packages of Debian's newer suites, with the machine's own apt, beside what it is
+//! set up for.
 
 use std::{
     fs,
@@ -66,7 +67,8 @@ impl Apt {
             ("Dir::Etc::sourcelist", "/dev/null"),
             ("Dir::Etc::preferences", "/dev/null"),
             ("Dir::Etc::preferencesparts", "/dev/null"),
-            // Our folders, in place of the system's: no lock, and no user of its own for downloads, is needed.
+            // Our folders, in place of the system's: no lock, and no user of its own for downloads, is
+            // needed.
             ("Debug::NoLocking", "1"),
             ("APT::Sandbox::User", "root"),
             ("Acquire::Languages", "none"),
@@ -99,8 +101,8 @@ fn mirror() -> Result<String, Error> {
     mirror_in(&run(&mut command)?).ok_or_else(|| Error::State("apt knows no mirror of Debian".into()))
 }
 
-/// Updates of a release, which may come from elsewhere, have a dash in their names. The label is known when the lists
-/// were read.
+/// Updates of a release, which may come from elsewhere, have a dash in their names. The label is known when
+/// the lists were read.
 fn mirror_in(targets: &str) -> Option<String> {
     let mut lines = targets.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     lines.find_map(|words| match &*words {

@@ -79,8 +79,9 @@ fn libraries(root: &Path) -> Result<(String, Vec<String>), Error> {
     Ok((loader, folders))
 }
 
-/// Puts a script in the place of a program, which runs it with its own loader and libraries. The process id stays the
-/// same, and the program finds its other files where it expects them: beside itself. A program that is a script stays.
+/// Puts a script in the place of a program, which runs it with its own loader and libraries. The process id
+/// stays the same, and the program finds its other files where it expects them: beside itself. A program that
+/// is a script stays.
 fn wrap(program: &Path, loader: &str, libraries: &[String]) -> Result<(), Error> {
     let shown = program.display().to_string();
     if fs::read(program).map_err(Error::io(&shown))?.starts_with(b"#!") {

@@ -9,8 +9,9 @@ impl Release {
         ask(self)
     }
 
-    /// Fetches a newer release, unless it is there already, and returns its version. The packages are those of the
-    /// mirror that this machine's apt uses, in Debian's newer suites. Takes some ten seconds and up to 400 MB; blocks.
+    /// Fetches a newer release, unless it is there already, and returns its version. The packages are those
+    /// of the mirror that this machine's apt uses, in Debian's newer suites. Takes some ten seconds and up to
+    /// 400 MB; blocks.
     pub fn fetch(&self) -> Result<String, Error> {
         if let Some(recipe) = &self.recipe {
             unpack::fetch(self, recipe, &newer_folder())?;

@@ -19,8 +19,8 @@ const ATTEMPTS: u32 = 8;
 
 /// A throwaway ensemble of `ZooKeeper`s. Members are numbered from 0 here, and from 1 in their own words.
 ///
-/// A cheap handle: clones are the same ensemble. A member that is restarted answers, but serves nobody before it
-/// has found the others: wait for [`ZooKeeperEnsemble::ready`].
+/// A cheap handle: clones are the same ensemble. A member that is restarted answers, but serves nobody before
+/// it has found the others: wait for [`ZooKeeperEnsemble::ready`].
 #[derive(Debug, Clone)]
 pub struct ZooKeeperEnsemble {
     members: Arc<Members>,
@@ -52,8 +52,8 @@ impl ZooKeeperEnsemble {
         Self::attempts(servers, options, Shape::default()).await
     }
 
-    /// The same, with a proxy in every connection between them, for [`ZooKeeperEnsemble::isolate`]. They listen for
-    /// each other on all interfaces of the machine then, and not only on loopback.
+    /// The same, with a proxy in every connection between them, for [`ZooKeeperEnsemble::isolate`]. They
+    /// listen for each other on all interfaces of the machine then, and not only on loopback.
     pub async fn start_with_links(servers: usize, options: &Options) -> Result<Self, Error> {
         Self::attempts(servers, options, Shape { links: true, ..Shape::default() }).await
     }
@@ -149,16 +149,16 @@ impl ZooKeeperEnsemble {
         .await
     }
 
-    /// Waits until one server leads and all others follow or observe. For use after a restart or [`ZooKeeperEnsemble::rejoin`];
-    /// at the start it has been done.
+    /// Waits until one server leads and all others follow or observe. For use after a restart or
+    /// [`ZooKeeperEnsemble::rejoin`]; at the start it has been done.
     pub async fn ready(&self) -> Result<(), Error> {
         let (members, witness) = (self.members.clone(), self.members.clone());
         let logs = move || logs(witness.servers.iter().map(|server| &server.server));
         until_ready("zookeeper", move || readiness(&members.servers), logs).await
     }
 
-    /// Cuts a server off from all others: bytes between them are swallowed in both directions. Clients still reach
-    /// it. It, or its followers, notice after two seconds of silence, unless settings say otherwise.
+    /// Cuts a server off from all others: bytes between them are swallowed in both directions. Clients still
+    /// reach it. It, or its followers, notice after two seconds of silence, unless settings say otherwise.
     ///
     /// Only for an ensemble with links, and blocks some milliseconds.
     ///
@@ -184,10 +184,11 @@ impl ZooKeeperEnsemble {
         Ok(())
     }
 
-    /// From now on what the servers say to each other takes this long, each way: the followers lag behind their leader.
-    /// Zero ends it. It must be less than what `syncLimit` allows.
+    /// From now on what the servers say to each other takes this long, each way: the followers lag behind
+    /// their leader. Zero ends it. It must be less than what `syncLimit` allows.
     ///
-    /// Only for an ensemble with links. [`ZooKeeperEnsemble::rejoin`] ends it, too, for the connections of a server.
+    /// Only for an ensemble with links. [`ZooKeeperEnsemble::rejoin`] ends it, too, for the connections of a
+    /// server.
     pub fn delay(&self, each_way: Duration) -> Result<(), Error> {
         self.links()?.delay(each_way);
         Ok(())
@@ -211,7 +212,8 @@ fn readiness(servers: &[ZooKeeper]) -> Result<Readiness, Error> {
     if count("leader") == 1 && count("follower") + count("observer") == servers.len() - 1 {
         return Ok(Readiness::Ready);
     }
-    // A member whose other ports are taken does not always end. The leader binds one of them when it is elected.
+    // A member whose other ports are taken does not always end. The leader binds one of them when it is
+    // elected.
     for log in servers.iter().map(|server| server.log()) {
         // Only what it has written since its last start.
         let log = log.rsplit(BINDING).next().unwrap_or_default();

@@ -13,14 +13,15 @@ use crate::{
 /// Where Debian puts Java archives.
 const FOLDER: &str = "/usr/share/java";
 
-/// The server. Debian's archive names the libraries that it needs itself, but not all that it needs of Netty for TLS.
+/// The server. Debian's archive names the libraries that it needs itself, but not all that it needs of Netty
+/// for TLS.
 const SERVER: &str = "zookeeper";
 
 /// What Curator's locks are in.
 const CURATOR: &str = "curator-recipes";
 
-/// What programs need that use the server or Curator. The logger needs no configuration: without one, nothing says why a
-/// server did not start. Java passes over what is not there.
+/// What programs need that use the server or Curator. The logger needs no configuration: without one, nothing
+/// says why a server did not start. Java passes over what is not there.
 const ARCHIVES: [&str; 10] = [
     SERVER,
     "zookeeper-jute",
@@ -58,7 +59,8 @@ fn have(name: &str, package: &str) -> Result<(), Error> {
 /// The class path of programs that use a release of `ZooKeeper`.
 pub(crate) fn class_path(release: &Release) -> Result<String, Error> {
     if let Some(root) = release.root()? {
-        // The archive itself names libraries in the system's folder, which are those of another release: ours come first.
+        // The archive itself names libraries in the system's folder, which are those of another release: ours
+        // come first.
         let folder = text(&root.join(&FOLDER[1..]))?;
         let names =
             NEWER.into_iter().chain(ARCHIVES.into_iter().filter(|name| *name != SERVER)).chain([SERVER]);
@@ -68,8 +70,8 @@ pub(crate) fn class_path(release: &Release) -> Result<String, Error> {
     Ok(ARCHIVES.map(archive).join(":"))
 }
 
-/// The same for programs that use Curator: that of the machine, with the client that belongs to it, whatever release of the
-/// server it talks to.
+/// The same for programs that use Curator: that of the machine, with the client that belongs to it, whatever
+/// release of the server it talks to.
 pub(super) fn curator_class_path() -> Result<String, Error> {
     have(CURATOR, "libcurator-recipes-java")?;
     have(SERVER, "zookeeper")?;
@@ -109,7 +111,8 @@ impl Java {
         if self.member.is_none() {
             return &["-Xmx256m"];
         }
-        // One that was alone for long asks the others again after this many milliseconds, and not after a minute.
+        // One that was alone for long asks the others again after this many milliseconds, and not after a
+        // minute.
         &["-Xmx192m", "-Dzookeeper.fastleader.maxNotificationInterval=1000"]
     }
 }

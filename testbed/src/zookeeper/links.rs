@@ -66,8 +66,9 @@ impl Links {
 
     /// The settings `server.N` as the member `of` has to see them.
     ///
-    /// A member tells the others on which address it takes connections, and they prefer that to what their own
-    /// settings say, past our proxies. Unless it is the address that stands for all: then they can not use it.
+    /// A member tells the others on which address it takes connections, and they prefer that to what their
+    /// own settings say, past our proxies. Unless it is the address that stands for all: then they can not
+    /// use it.
     pub(super) fn settings(&self, of: usize, ports: &[Ports]) -> Vec<(String, String)> {
         settings(ports.iter().enumerate().map(|(to, own)| {
             match self.all.iter().find(|link| (link.from, link.to) == (of, to)) {

@@ -73,7 +73,8 @@ async fn zookeeper() {
     let server = ZooKeeper::start_with(&options).await.expect("it starts");
     let said = server.four_letter("srvr").expect("an answer");
     assert!(said.contains(&format!("version: {version}")), "{version} in {said}");
-    // A session, by an old form of the request that servers still take: version, zxid, timeout, id and password.
+    // A session, by an old form of the request that servers still take: version, zxid, timeout, id and
+    // password.
     let mut request = vec![0, 0, 0, 44, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0];
     request.extend([0; 8]);
     request.extend([0, 0, 0, 16]);

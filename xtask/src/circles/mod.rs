@@ -1,7 +1,7 @@
 //! `cargo xtask circles`: no two files import each other in a circle.
 //!
-//! A file that can be read only together with another one is no file of its own. Imports are read from the source: `use`
-//! declarations, and paths in the code. What is for tests alone does not count.
+//! A file that can be read only together with another one is no file of its own. Imports are read from the
+//! source: `use` declarations, and paths in the code. What is for tests alone does not count.
 
 mod imports;
 mod modules;

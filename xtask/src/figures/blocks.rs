@@ -51,8 +51,8 @@ fn per_second(result: &Value) -> Option<String> {
     result["per_second"].as_f64().map(rate)
 }
 
-/// One figure of the case with the most parties of all backends, which the head of the column names; nothing where this
-/// backend does not have that case.
+/// One figure of the case with the most parties of all backends, which the head of the column names; nothing
+/// where this backend does not have that case.
 fn cell(run: &Run, backend: &str, workload: &str, figure: Figure) -> String {
     let result =
         run.last(backend, workload, 0).filter(|result| result["parties"].as_u64() == parties(run, workload));

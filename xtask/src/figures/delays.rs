@@ -4,7 +4,8 @@ use super::runs::{Run, time};
 use crate::figures::markdown::{row, rule};
 use crate::shell::Result;
 
-/// The medians of a workload, and how many round trips it takes: the slope between the shortest and the longest delay.
+/// The medians of a workload, and how many round trips it takes: the slope between the shortest and the
+/// longest delay.
 pub(super) fn delays(workload: &str, runs: &[Run]) -> Result<String> {
     let runs: Vec<&Run> = runs.iter().filter(|run| run.delay_us() > 0).collect();
     let [first, .., last] = runs[..] else {

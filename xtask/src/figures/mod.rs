@@ -1,8 +1,8 @@
 //! `cargo xtask figures`: every figure of the documentation comes from the runs that are committed.
 //!
-//! In the Markdown, a block between `<!-- figures: NAME RUN -->` and `<!-- end of figures -->` is a table of that name, and what stands
-//! between `<!-- figure: RUN BACKEND WORKLOAD METRIC -->` and `<!-- end -->` is one figure. RUN is the name of the
-//! file up to its first dot; several files are one run.
+//! In the Markdown, a block between `<!-- figures: NAME RUN -->` and `<!-- end of figures -->` is a table of
+//! that name, and what stands between `<!-- figure: RUN BACKEND WORKLOAD METRIC -->` and `<!-- end -->` is
+//! one figure. RUN is the name of the file up to its first dot; several files are one run.
 
 mod blocks;
 mod delays;

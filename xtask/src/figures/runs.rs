@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::shell::Result;
 
-/// The most parties that the documentation quotes. A full run has more of them, which share the two cores of the machine, and the
-/// other runs do not.
+/// The most parties that the documentation quotes. A full run has more of them, which share the two cores of
+/// the machine, and the other runs do not.
 const MOST_PARTIES: [(&str, u64); 3] = [("independent", 64), ("handoff", 4), ("crowd", 500)];
 
 /// One run, in one or several result files.
@@ -52,7 +52,8 @@ pub(crate) fn named<'a>(runs: &'a [Run], name: &str) -> Result<&'a Run> {
     })
 }
 
-/// What is shown to others was measured to the end, by a release build of a commit, and is what its name says.
+/// What is shown to others was measured to the end, by a release build of a commit, and is what its name
+/// says.
 fn fit(name: &str, report: &Value) -> std::result::Result<(), &'static str> {
     let conditions = &report["conditions"];
     if report["schema"] != "lockwell-compare" {
@@ -104,7 +105,8 @@ impl Run {
         self.reports.iter().flat_map(move |report| list(&report[field]))
     }
 
-    /// Results of a workload that are quoted: those of our lock without options, and not with more parties than elsewhere.
+    /// Results of a workload that are quoted: those of our lock without options, and not with more parties
+    /// than elsewhere.
     pub(crate) fn results(&self, workload: &str) -> impl Iterator<Item = &Value> {
         let workload = workload.to_owned();
         let most =

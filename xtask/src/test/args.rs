@@ -21,7 +21,8 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// As `cargo test` understands them: a word that is no option is a filter for the programs, and so is all after `--`.
+    /// As `cargo test` understands them: a word that is no option is a filter for the programs, and so is all
+    /// after `--`.
     pub(crate) fn new(args: &[String], servers: Servers) -> Self {
         let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
         let (ours, theirs) = (&args[..end], args.get(end + 1..).unwrap_or_default());

@@ -1,5 +1,5 @@
-//! `cargo xtask test --deep`: everything that is too long for every run, in stages. A call goes on where the last one at the
-//! same state of the work tree was stopped.
+//! `cargo xtask test --deep`: everything that is too long for every run, in stages. A call goes on where the
+//! last one at the same state of the work tree was stopped.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

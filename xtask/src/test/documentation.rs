@@ -45,7 +45,8 @@ pub(crate) fn run(args: &[String], filters: &[String]) -> Result<Documentation> 
 }
 
 impl Documentation {
-    /// The form of these lines is that of rustdoc: `test FILE - ITEM (line 3) ... FAILED`, and `test result: ok. 3 passed; ...`.
+    /// The form of these lines is that of rustdoc: `test FILE - ITEM (line 3) ... FAILED`, and `test result:
+    /// ok. 3 passed; ...`.
     fn read(&mut self, line: &str) {
         let failed = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
         self.failed.extend(failed.map(|name| name.trim().to_owned()));

@@ -1,8 +1,8 @@
 //! Tests that fail, and pass when they are repeated alone.
 //!
-//! A flaky test is a bug in the code or in the test. One of them does not stop the work of others; it is named at the end
-//! of the run, and the ledger remembers it. A run with two of them fails, and so does one whose flaky test is in the ledger
-//! three times.
+//! A flaky test is a bug in the code or in the test. One of them does not stop the work of others; it is
+//! named at the end of the run, and the ledger remembers it. A run with two of them fails, and so does one
+//! whose flaky test is in the ledger three times.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -57,7 +57,8 @@ fn read(path: &Path) -> Result<Vec<Flake>> {
     parsed.collect()
 }
 
-/// Adds them to the ledger, and judges the run: `Err` if it has failed by them. The remarks are for the end of the run.
+/// Adds them to the ledger, and judges the run: `Err` if it has failed by them. The remarks are for the end
+/// of the run.
 pub(crate) fn note(path: &Path, flakes: &[Flake]) -> Result<(Vec<String>, std::result::Result<(), String>)> {
     if flakes.is_empty() {
         return Ok((Vec::new(), Ok(())));

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: all tests.
 //!
-//! Not nextest: it runs each test in a process of its own, and many of these tests share the servers of their program, as
-//! the conformance suite does. So the test programs run as they are, side by side.
+//! Not nextest: it runs each test in a process of its own, and many of these tests share the servers of their
+//! program, as the conformance suite does. So the test programs run as they are, side by side.
 
 mod args;
 mod closing;
@@ -44,19 +44,19 @@ pub(crate) struct Options {
     /// Keep this number of processors busy while the tests run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     busy: usize,
-    /// Run the tests this many times, and count the failures. If a call is stopped, the next call at the same commit with the
-    /// same arguments continues it.
+    /// Run the tests this many times, and count the failures. If a call is stopped, the next call at the same
+    /// commit with the same arguments continues it.
     #[arg(long, value_name = "TIMES")]
     repeat: Option<usize>,
     /// With `--repeat`: start the count again.
     #[arg(long, requires = "repeat")]
     restart: bool,
-    /// Which servers to test with. `usual`: those that are installed, and MySQL. `newer`: only newer releases, in all setups.
-    /// `all`: both, in all setups.
+    /// Which servers to test with. `usual`: those that are installed, and MySQL. `newer`: only newer
+    /// releases, in all setups. `all`: both, in all setups.
     #[arg(long, value_enum, default_value_t = Servers::Usual)]
     servers: Servers,
-    /// Run what is too long for every run: all servers in all setups, the models with optimisation, and all tests three times
-    /// beside busy loops. A call goes on where the last one was stopped.
+    /// Run what is too long for every run: all servers in all setups, the models with optimisation, and all
+    /// tests three times beside busy loops. A call goes on where the last one was stopped.
     #[arg(long, conflicts_with_all = ["busy", "repeat", "servers"])]
     deep: bool,
     /// Install and download nothing.

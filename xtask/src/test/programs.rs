@@ -132,8 +132,8 @@ pub(crate) fn command(program: &Program) -> Command {
         Class::Computing | Class::Deep => patient(&program.file),
     };
     command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-    // The reports of libtest are not stable yet, and it refuses them without this variable. Tests that start a compiler take
-    // it out, since it would build everything anew.
+    // The reports of libtest are not stable yet, and it refuses them without this variable. Tests that start
+    // a compiler take it out, since it would build everything anew.
     command.env("RUSTC_BOOTSTRAP", "1").args(["--format", "json", "-Z", "unstable-options"]);
     // What a test says is enough; a backtrace hides it.
     command.env("RUST_BACKTRACE", std::env::var_os("RUST_BACKTRACE").unwrap_or_else(|| "0".into()));
@@ -141,8 +141,8 @@ pub(crate) fn command(program: &Program) -> Command {
     command
 }
 
-/// A command of lower priority: what computes must not delay what waits, and then has a moment to act. It is not the lowest
-/// one, with which it would never end beside other programs of the machine.
+/// A command of lower priority: what computes must not delay what waits, and then has a moment to act. It is
+/// not the lowest one, with which it would never end beside other programs of the machine.
 pub(crate) fn patient(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "5"]).arg(program);

@@ -7,8 +7,8 @@ use std::time::{Instant, SystemTime};
 use super::series::{Book, Run, Subject};
 use crate::shell::{Result, root, text};
 
-/// Runs the tests until there is this number of runs, including those of earlier calls. `once` returns the names of the tests
-/// that failed.
+/// Runs the tests until there is this number of runs, including those of earlier calls. `once` returns the
+/// names of the tests that failed.
 pub(crate) fn run(
     times: usize,
     restart: bool,

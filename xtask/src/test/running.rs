@@ -55,7 +55,8 @@ impl Outcome {
     }
 }
 
-/// Runs a program with these arguments. `change` sets what else its environment has, and `tell` hears of each test that ends.
+/// Runs a program with these arguments. `change` sets what else its environment has, and `tell` hears of each
+/// test that ends.
 pub(crate) fn run(
     program: &Program,
     args: &[String],
@@ -131,7 +132,8 @@ impl Watched {
     /// Waits for its end. The flag: it was killed.
     fn end(self) -> std::io::Result<(std::process::ExitStatus, bool)> {
         let status = loop {
-            // Not a wait that holds the mutex: a program that closes its output and then hangs is to be killed, too.
+            // Not a wait that holds the mutex: a program that closes its output and then hangs is to be
+            // killed, too.
             let ended = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait()?;
             match ended {
                 Some(status) => break status,

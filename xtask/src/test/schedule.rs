@@ -6,8 +6,9 @@ use std::thread;
 
 use super::programs::Class;
 
-/// How many programs whose tests wait run at a time, beside one that computes. Each of them runs several tests at a time: with
-/// three such programs, two processors are busy all the time, and what is to happen within a lease comes too late.
+/// How many programs whose tests wait run at a time, beside one that computes. Each of them runs several
+/// tests at a time: with three such programs, two processors are busy all the time, and what is to happen
+/// within a lease comes too late.
 const WAITING: usize = 2;
 
 /// Does all jobs, and returns what came of them in the order in which they ended.

@@ -109,8 +109,8 @@ async fn a_rewrite_of_the_file_costs_no_vote() {
         .expect("held");
 }
 
-/// With `create=false` nothing is written before there is a claim, neither at nodes that remember nor at those whose counters are
-/// to be restored.
+/// With `create=false` nothing is written before there is a claim, neither at nodes that remember nor at
+/// those whose counters are to be restored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_only_looks_writes_nothing() {
     let (Some(remember), Some(forgot)) = (nodes(3, &on_disk()).await, nodes(3, &in_memory()).await) else {

@@ -86,7 +86,8 @@ async fn a_stream_of_readers_does_not_starve_a_writer() {
     until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;
 }
 
-/// A node that the request for a downgrade does not reach keeps the lock as a writer's: it excludes writers, and is released.
+/// A node that the request for a downgrade does not reach keeps the lock as a writer's: it excludes writers,
+/// and is released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_downgrade_needs_a_majority_only() {
     let Some(nodes) = three().await else { return };
@@ -130,7 +131,8 @@ async fn what_is_left_of_a_writer_is_renewed_and_released_by_the_reader() {
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
 }
 
-/// The model of Redlock finds that tokens do not rise otherwise (`a_vote_of_an_earlier_round_is_too_old_for_a_reader`).
+/// The model of Redlock finds that tokens do not rise otherwise
+/// (`a_vote_of_an_earlier_round_is_too_old_for_a_reader`).
 #[tokio::test]
 async fn a_reader_gets_another_vote_in_its_next_round() {
     let Some(nodes) = three().await else { return };

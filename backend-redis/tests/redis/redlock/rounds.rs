@@ -9,8 +9,8 @@ use super::{nodes, url_of};
 use crate::asking::claim;
 use crate::servers::{backend, on_disk, redlock_url, soon, tell};
 
-/// The model finds two writers otherwise (`a_renewal_that_counts_any_round_does_not_keep_the_lock`): what an earlier round has
-/// may be released at any moment.
+/// The model finds two writers otherwise (`a_renewal_that_counts_any_round_does_not_keep_the_lock`): what an
+/// earlier round has may be released at any moment.
 #[tokio::test]
 async fn a_renewal_does_not_count_what_an_earlier_round_has() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };

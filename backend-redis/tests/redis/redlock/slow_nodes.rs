@@ -114,7 +114,8 @@ async fn a_vote_that_comes_too_late_is_given_back() {
     locks.lock("a").await.expect("a free lock").release().await.expect("held");
 }
 
-/// What is sent to a slow node meets on the way: a release must not be carried out before the claim that it ends.
+/// What is sent to a slow node meets on the way: a release must not be carried out before the claim that it
+/// ends.
 #[tokio::test]
 async fn a_release_does_not_overtake_its_claim() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };

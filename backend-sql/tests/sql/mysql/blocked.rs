@@ -31,8 +31,9 @@ async fn waits(server: &MariaDb) -> u64 {
     counted(server, "Innodb_row_lock_waits").await
 }
 
-/// A transaction that has verified a lock keeps its row. Who asks for that lock is refused without waiting for the row, and
-/// so does not hold up the other requests of its process; before its lease has ended, and afterwards.
+/// A transaction that has verified a lock keeps its row. Who asks for that lock is refused without waiting
+/// for the row, and so does not hold up the other requests of its process; before its lease has ended, and
+/// afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_row_that_a_transaction_has_verified() {
     for release in RELEASES {

@@ -10,7 +10,8 @@ const OTHERS: u64 = 3000;
 const CLIENTS: u64 = 30;
 const TIMES: u64 = 20;
 
-/// Fills the tables with what belongs to other locks, for each of which several wait, and to other clients, who are alive.
+/// Fills the tables with what belongs to other locks, for each of which several wait, and to other clients,
+/// who are alive.
 async fn fill(server: &MariaDb, table: &str) {
     let rows = |many: u64, row: &dyn Fn(u64) -> String| (1..=many).map(row).collect::<Vec<_>>().join(",");
     let far = 9_000_000_000_000_000_u64;

@@ -1,4 +1,5 @@
-//! A release on MySQL and MariaDB grants the lock to the first who waits for it, and tells it, in its one message.
+//! A release on MySQL and MariaDB grants the lock to the first who waits for it, and tells it, in its one
+//! message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +21,8 @@ async fn far(server: &MariaDb, table: &str) -> (Proxy, Locks) {
     (proxy, locks)
 }
 
-/// From the beginning of the release until the other has the lock: there with the release, and back with the grant, which the
-/// parked connection brings. The goal is 1.6 round trips.
+/// From the beginning of the release until the other has the lock: there with the release, and back with the
+/// grant, which the parked connection brings. The goal is 1.6 round trips.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_takes_one_round_trip() {
     for server in servers().await {
@@ -52,7 +53,8 @@ async fn it_takes_one_round_trip() {
         took.sort_unstable();
         println!("{server:?}: {took:?} with {WAY:?} each way");
         assert!(took[0] >= WAY * 2, "there and back takes so long: {took:?}");
-        // The shortest, since the others tell how busy the machine is. Two messages would take 2.2 round trips.
+        // The shortest, since the others tell how busy the machine is. Two messages would take 2.2 round
+        // trips.
         assert!(took[0] < WAY * 16 / 5, "{took:?}");
         assert!(took[took.len() / 2] < WAY * 4, "{took:?}");
     }
@@ -124,13 +126,14 @@ async fn one_heartbeat_serves_all_waiters() {
             guard.release().await.expect("held");
         }
         println!("{server:?}: {turns:?} round trips in four seconds");
-        // Each for itself, three hundred would need nine hundred. On a busy machine there are some more than one a second.
+        // Each for itself, three hundred would need nine hundred. On a busy machine there are some more than
+        // one a second.
         assert!(turns.iter().all(|turns| *turns < 100), "{turns:?} round trips in four seconds");
     }
 }
 
-/// A waiter that the network has cut off is granted the lock, as it has shown heartbeats, and does not come for it. That
-/// lease is short, and then the next one's turn comes.
+/// A waiter that the network has cut off is granted the lock, as it has shown heartbeats, and does not come
+/// for it. That lease is short, and then the next one's turn comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_grant_of_one_that_is_gone_lapses() {
     for server in servers().await {

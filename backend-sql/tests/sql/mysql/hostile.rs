@@ -9,8 +9,8 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 use super::{RELEASES, options, servers, start};
 use crate::servers::{Kind, backend, client};
 
-/// What new sessions get: settings of both programs, and of one. Set at run time, since the server's own start would stumble
-/// over them.
+/// What new sessions get: settings of both programs, and of one. Set at run time, since the server's own
+/// start would stumble over them.
 fn hostile(release: &str) -> String {
     let mut modes = "HIGH_NOT_PRECEDENCE,PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,NO_BACKSLASH_ESCAPES,\
                      PAD_CHAR_TO_FULL_LENGTH,NO_UNSIGNED_SUBTRACTION"
@@ -90,7 +90,8 @@ async fn a_clock_that_stands_still_is_refused() {
     }
 }
 
-/// With the isolation level of our sessions such a server refuses every write, although it creates the tables.
+/// With the isolation level of our sessions such a server refuses every write, although it creates the
+/// tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_binary_log_of_statements_is_refused() {
     for release in RELEASES {
@@ -115,7 +116,8 @@ async fn a_binary_log_of_statements_is_refused() {
     }
 }
 
-/// The clock of our statements, as their file has it: it depends neither on the session's zone nor on its timestamp.
+/// The clock of our statements, as their file has it: it depends neither on the session's zone nor on its
+/// timestamp.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clock_is_the_same_in_every_session() {
     let source = include_str!("../../../src/mysql/statements.sql");

@@ -28,8 +28,8 @@ async fn other_than(server: &MariaDb, before: &str) -> String {
     }
 }
 
-/// Sleeping connections would share a mutex, and stall the server when many are killed. When the connection that has the
-/// name is lost, both are replaced, once.
+/// Sleeping connections would share a mutex, and stall the server when many are killed. When the connection
+/// that has the name is lost, both are replaced, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_connection_waits_for_a_name_and_not_for_a_time() {
     let Some(server) = start("mariadb10", options("mariadb10")).await else { return };

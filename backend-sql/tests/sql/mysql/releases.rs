@@ -1,4 +1,5 @@
-//! What a release says is so, also among many releases in one message, and while others take what was released.
+//! What a release says is so, also among many releases in one message, and while others take what was
+//! released.
 
 use std::time::{Duration, Instant};
 

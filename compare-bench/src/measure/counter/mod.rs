@@ -37,7 +37,8 @@ enum Source {
 }
 
 impl Counter {
-    /// Connects to the servers at the address of the raw statements. `None` where nothing is counted, or the count cannot be read.
+    /// Connects to the servers at the address of the raw statements. `None` where nothing is counted, or the
+    /// count cannot be read.
     pub(crate) async fn connect(url: &ServerUrl) -> Result<Option<Self>> {
         let source = match url.scheme() {
             "redis" | "redis+cluster" | "redlock" => Source::Redis(RedisCounter::connect(url).await?),
@@ -55,7 +56,8 @@ impl Counter {
         Ok(Some(this))
     }
 
-    /// Whether the count is up to date at any moment. Otherwise clients have to ask the server something a second later.
+    /// Whether the count is up to date at any moment. Otherwise clients have to ask the server something a
+    /// second later.
     pub(crate) fn is_prompt(&self) -> bool {
         self.is_prompt
     }

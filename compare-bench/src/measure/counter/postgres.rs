@@ -1,5 +1,5 @@
-//! `PostgreSQL`: the transactions of the database. A connection reports its own when it ends one a second or more after its last
-//! report.
+//! `PostgreSQL`: the transactions of the database. A connection reports its own when it ends one a second or
+//! more after its last report.
 
 use lockwell::backend::ServerUrl;
 use sqlx::Row;

@@ -1,4 +1,5 @@
-//! `MariaDB` and `MySQL`: the statements that clients sent, and the statements that were interrupted, which is how waiters are notified.
+//! `MariaDB` and `MySQL`: the statements that clients sent, and the statements that were interrupted, which
+//! is how waiters are notified.
 
 use std::collections::HashMap;
 

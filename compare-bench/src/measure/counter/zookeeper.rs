@@ -66,8 +66,8 @@ fn received(srvr: &str) -> Option<u64> {
     srvr.lines().find_map(|line| line.strip_prefix("Received:"))?.trim().parse().ok()
 }
 
-/// The watches that fired: for nodes that were made, changed or deleted, and for lists of children. Each is counted as the mean of
-/// how many an operation fired, and as their sum.
+/// The watches that fired: for nodes that were made, changed or deleted, and for lists of children. Each is
+/// counted as the mean of how many an operation fired, and as their sum.
 fn fired(mntr: &str) -> Option<u64> {
     let fields = ["node_created", "node_deleted", "node_changed", "node_children"];
     let value = |name: &str| {

@@ -1,9 +1,9 @@
 //! The floor: what the same server does for raw statements on one bare connection of the same client crate.
 //!
-//! A cycle is what any lock on that server has to do at least: one statement that takes a row with owner, token and
-//! expiry, one that clears it; on Redis, one command that sets a key and one that deletes it; on ZooKeeper, the same with
-//! an ephemeral node. No lease is renewed, nobody waits, nothing is cleaned up. What lockwell adds to that is the ratio
-//! that the comparison shows.
+//! A cycle is what any lock on that server has to do at least: one statement that takes a row with owner,
+//! token and expiry, one that clears it; on Redis, one command that sets a key and one that deletes it; on
+//! ZooKeeper, the same with an ephemeral node. No lease is renewed, nobody waits, nothing is cleaned up. What
+//! lockwell adds to that is the ratio that the comparison shows.
 
 mod memory;
 pub(crate) mod mysql;
@@ -105,8 +105,8 @@ impl Floor {
         Ok(())
     }
 
-    /// Cycles on `names` names for as long as `length`: in turn, one at a time, where a connection serves one at a time,
-    /// and all at once on Redis and ZooKeeper, whose clients share a connection.
+    /// Cycles on `names` names for as long as `length`: in turn, one at a time, where a connection serves one
+    /// at a time, and all at once on Redis and ZooKeeper, whose clients share a connection.
     pub(crate) async fn round(&mut self, length: Duration, names: usize) -> Result<Sample> {
         match self {
             Self::Redis(floor) if names > 1 => return floor.crowd(length, names).await,
@@ -129,8 +129,8 @@ impl Floor {
         Ok(sample)
     }
 
-    /// Round trips of a request that reads nothing and writes nothing, with a pause before each: a machine that dozes
-    /// answers later. `None` where there is no server.
+    /// Round trips of a request that reads nothing and writes nothing, with a pause before each: a machine
+    /// that dozes answers later. `None` where there is no server.
     pub(crate) async fn trips(&mut self, length: Duration, pause: Duration) -> Result<Option<Sample>> {
         let mut sample = Sample::new();
         let began = Instant::now();

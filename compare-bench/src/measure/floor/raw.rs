@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 /// The table of the raw statements: columns and types as in the backend's own table.
 pub(super) const TABLE: &str = "lockwell_compare_floor";
 
-/// The table, or the node, of a recipe that is there for contrast. Its processes share it, so it is removed here, too.
+/// The table, or the node, of a recipe that is there for contrast. Its processes share it, so it is removed
+/// here, too.
 pub(crate) const CONTRAST: &str = "lockwell_compare_contrast";
 
 /// The lease that the raw statements write, in microseconds.
@@ -21,7 +22,8 @@ pub(crate) struct Server {
     pub(crate) settings: Vec<(&'static str, String)>,
 }
 
-/// The row's key. Made before the clock starts would be fairer by 50 ns; the statement costs a thousand times that.
+/// The row's key. Made before the clock starts would be fairer by 50 ns; the statement costs a thousand times
+/// that.
 pub(super) fn key(name: usize) -> String {
     format!("compare/floor/{name}")
 }
@@ -38,7 +40,8 @@ impl Owners {
     }
 }
 
-/// The address without the options that are lockwell's own, for a bare connection: host, port, user, password, database.
+/// The address without the options that are lockwell's own, for a bare connection: host, port, user,
+/// password, database.
 pub(super) struct Address<'a> {
     pub(super) host: String,
     pub(super) port: Option<u16>,

@@ -1,7 +1,7 @@
 //! The floor of Redis and of Redlock: the two commands that every recipe for a lock on Redis begins with.
 //!
-//! On several servers both go to all of them at once, and the cycle goes on when all have answered. Any number of tasks
-//! share one connection to each server, as redis-rs means it.
+//! On several servers both go to all of them at once, and the cycle goes on when all have answered. Any
+//! number of tasks share one connection to each server, as redis-rs means it.
 
 use std::time::Duration;
 
@@ -42,7 +42,8 @@ struct Nodes {
     prefix: String,
 }
 
-/// The option in an address that says what the keys begin with: on a node of a cluster, a tag that brings them there.
+/// The option in an address that says what the keys begin with: on a node of a cluster, a tag that brings
+/// them there.
 pub(crate) const PREFIX: &str = "prefix";
 
 impl RedisFloor {

@@ -14,7 +14,8 @@ use crate::measure::workload::bench::Bench;
 use crate::plan::case::Case;
 use crate::record::{PeerResult, PeerRound, Quantity, Round, compare, requests};
 
-/// How long it may take until the last process has read its order. The contention ends at the same moment for all.
+/// How long it may take until the last process has read its order. The contention ends at the same moment for
+/// all.
 const ORDER: Duration = Duration::from_millis(5);
 
 /// A round that takes so long hangs: rounds are planned to take some seconds at most.

@@ -1,7 +1,7 @@
 //! Other lock libraries, measured beside ours in the same rounds.
 //!
-//! Each is a program of its own in `peers/`, so that what it depends on stays out of ours. It reads orders, one per line, and
-//! answers each with a line of JSON.
+//! Each is a program of its own in `peers/`, so that what it depends on stays out of ours. It reads orders,
+//! one per line, and answers each with a line of JSON.
 
 mod cargo;
 mod java;

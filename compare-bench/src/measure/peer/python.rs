@@ -1,4 +1,5 @@
-//! Finding a Python for a peer: the system's if it has the library, or one of our own with it from the package index.
+//! Finding a Python for a peer: the system's if it has the library, or one of our own with it from the
+//! package index.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,7 +1,8 @@
-//! The processes that contend for a name or hold locks: this program again, with orders on its standard input.
+//! The processes that contend for a name or hold locks: this program again, with orders on its standard
+//! input.
 //!
-//! An order is a line, and its answer is a line `TOKEN ASKED ACQUIRED RELEASED` for each turn and `done`, or `error TEXT`. The worker
-//! ends when its input does.
+//! An order is a line, and its answer is a line `TOKEN ASKED ACQUIRED RELEASED` for each turn and `done`, or
+//! `error TEXT`. The worker ends when its input does.
 
 mod serve;
 
@@ -21,7 +22,8 @@ pub(crate) use self::serve::main;
 /// The first argument of a worker.
 pub(crate) const ARGUMENT: &str = "__worker";
 
-/// How long it may take until the last worker has read its order. The contention ends at the same moment for all.
+/// How long it may take until the last worker has read its order. The contention ends at the same moment for
+/// all.
 const ORDER: Duration = Duration::from_millis(5);
 
 /// All workers on one name.

@@ -1,8 +1,10 @@
-//! Requests that arrive at a given rate, whether or not earlier ones have their answers: the latency of a service under load.
+//! Requests that arrive at a given rate, whether or not earlier ones have their answers: the latency of a
+//! service under load.
 //!
-//! The loop is open. A task that asks again only when it has its answer sends nothing while the server is slow, and leaves the
-//! latencies out that others would have had meanwhile. Here the times of arrival are drawn beforehand, as those of a Poisson
-//! process, and each latency is counted from the time of arrival, even if the request was sent later.
+//! The loop is open. A task that asks again only when it has its answer sends nothing while the server is
+//! slow, and leaves the latencies out that others would have had meanwhile. Here the times of arrival are
+//! drawn beforehand, as those of a Poisson process, and each latency is counted from the time of arrival,
+//! even if the request was sent later.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -18,8 +18,8 @@ use crate::plan::case::Case;
 use crate::record::Measurement;
 use crate::target::{Choice, Target};
 
-/// The longest that a single acquire waits. A lock that takes longer in a benchmark is stuck. A herd of 500 can take 20
-/// seconds to let each have its turn.
+/// The longest that a single acquire waits. A lock that takes longer in a benchmark is stuck. A herd of 500
+/// can take 20 seconds to let each have its turn.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// One kind of work, done by ours and by the floor.
@@ -109,7 +109,8 @@ pub(super) async fn cycle(locks: &Locks, name: &str) -> Result<()> {
     Ok(locks.lock(name).await?.release().await?)
 }
 
-/// Does all three one after the other. Each goes first in every other round: what one leaves to the server hits all alike.
+/// Does all three one after the other. Each goes first in every other round: what one leaves to the server
+/// hits all alike.
 pub(super) async fn in_turns<A, B, C>(
     round: u32,
     ours: impl Future<Output = A>,

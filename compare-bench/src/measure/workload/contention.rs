@@ -88,8 +88,8 @@ pub(crate) async fn among_tasks(
     History::check(turns, tasks)
 }
 
-/// The floor of contention: one raw cycle after the other on one connection, since a hand-over takes a statement that
-/// clears and one that takes. In this process, a mutex and as many tasks.
+/// The floor of contention: one raw cycle after the other on one connection, since a hand-over takes a
+/// statement that clears and one that takes. In this process, a mutex and as many tasks.
 #[derive(Debug)]
 pub(crate) struct FloorRound {
     /// Latencies of hand-overs, or of raw cycles.

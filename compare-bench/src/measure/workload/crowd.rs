@@ -38,7 +38,8 @@ const VARIANTS: [Variant; 2] = [
     Variant { option: "hand_over", value: "1000/20ms", schemes: TOKEN_BLOCKS },
 ];
 
-/// By how much a round is longer for each task: until all tasks are in the queue, a round measures how the queue forms.
+/// By how much a round is longer for each task: until all tasks are in the queue, a round measures how the
+/// queue forms.
 const FOR_EACH_TASK: Duration = Duration::from_millis(2);
 
 /// With fewer tasks, an option for a crowd makes no difference worth a case.

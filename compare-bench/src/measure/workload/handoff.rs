@@ -19,8 +19,9 @@ use crate::target::Choice;
 
 pub(crate) struct Handoff;
 
-/// Other libraries are not measured with more processes, nor with longer holds: a program of Java or Python for each of sixteen
-/// processes keeps the machine busy by starting, and with long holds the library matters little.
+/// Other libraries are not measured with more processes, nor with longer holds: a program of Java or Python
+/// for each of sixteen processes keeps the machine busy by starting, and with long holds the library matters
+/// little.
 const MOST_OF_OTHERS: usize = 8;
 const LONGEST_OF_OTHERS_MS: u64 = 1;
 

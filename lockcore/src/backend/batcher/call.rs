@@ -19,8 +19,8 @@ use super::sync::{MutexGuard, lock};
 use super::tries;
 use crate::{Error, ErrorKind, Result};
 
-/// How often a waiting caller polls the calls of its key, at first and later. These calls belong to other callers,
-/// whose futures may exist without being polled.
+/// How often a waiting caller polls the calls of its key, at first and later. These calls belong to other
+/// callers, whose futures may exist without being polled.
 const POLL_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// A request under way: a future of its answer. See [`Batcher::call`](super::Batcher::call).
@@ -113,8 +113,8 @@ impl<S: Service> Call<S> {
         next.iter().any(|entry| !Arc::ptr_eq(entry, &self.entry) && entry.wake());
     }
 
-    /// Polls a call of other callers, in case they do not poll it. The call wakes the caller that polled it last, so
-    /// this caller goes on polling it to its end.
+    /// Polls a call of other callers, in case they do not poll it. The call wakes the caller that polled it
+    /// last, so this caller goes on polling it to its end.
     fn poll_for_others(&mut self) {
         let flights = lock(&self.inner.queues).flights(&self.entry.key);
         self.drives = flights.choose(&mut rand::rng()).cloned();
@@ -136,8 +136,8 @@ impl<S: Service> Call<S> {
             self.timer = None;
         }
         let pause = retry.map(|retry| retry.not_before.since(self.inner.clock.now()));
-        // A caller that polls a call checks, too: another may have polled it since, and the call wakes only the one that
-        // polled it last.
+        // A caller that polls a call checks, too: another may have polled it since, and the call wakes only
+        // the one that polled it last.
         let next = left.min(self.poll_every).min(pause.filter(|left| !left.is_zero()).unwrap_or(left));
         let timer = self.timer.get_or_insert_with(|| Box::pin(self.inner.clock.sleep_for(next)));
         std::task::ready!(timer.as_mut().poll(cx));

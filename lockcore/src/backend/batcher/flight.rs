@@ -68,8 +68,8 @@ impl<S: Service> Entry<S> {
         Poll::Pending
     }
 
-    /// The answer, if there is one. Otherwise a later answer does not wake the caller. For a caller that polls its call
-    /// itself: it would wake itself, and a runtime would poll it once more, on another thread.
+    /// The answer, if there is one. Otherwise a later answer does not wake the caller. For a caller that
+    /// polls its call itself: it would wake itself, and a runtime would poll it once more, on another thread.
     pub(super) fn take(&self) -> Poll<Result<Reply<S::Answer>>> {
         let mut slot = lock(&self.slot);
         slot.waker = None;

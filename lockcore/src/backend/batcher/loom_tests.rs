@@ -1,8 +1,8 @@
 //! The batcher under all orders of its threads: no caller is forgotten.
 //!
-//! Callers wake each other by hand, so one wake-up too few is a caller that waits for ever. In production a timer would
-//! rescue it after a while, and so hide the mistake. Here the clock stands still, so the timer never fires, and `loom`
-//! reports a deadlock.
+//! Callers wake each other by hand, so one wake-up too few is a caller that waits for ever. In production a
+//! timer would rescue it after a while, and so hide the mistake. Here the clock stands still, so the timer
+//! never fires, and `loom` reports a deadlock.
 //!
 //! Each model names a change of the code that it has caught. CONTRIBUTING.md says how they are run.
 
@@ -140,9 +140,10 @@ fn of_three_callers_that_share_nothing_none_is_forgotten() {
     }
 }
 
-/// Caught: the caller that leaves wakes nobody of its batch; its call still counts as driven; a caller leaves its waker
-/// after it has looked, not before; a caller that has gone on with the call is overlooked while it polls, since it has
-/// no waker then, and the call is dropped. The last one was so at first, and this model has found it.
+/// Caught: the caller that leaves wakes nobody of its batch; its call still counts as driven; a caller leaves
+/// its waker after it has looked, not before; a caller that has gone on with the call is overlooked while it
+/// polls, since it has no waker then, and the call is dropped. The last one was so at first, and this model
+/// has found it.
 #[test]
 fn a_call_goes_on_when_the_caller_that_polls_it_leaves() {
     check(|| {

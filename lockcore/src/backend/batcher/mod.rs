@@ -1,12 +1,12 @@
 //! Batching: requests that arrive at about the same time share a call.
 //!
-//! A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the next call. No
-//! request waits for others to come.
+//! A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the
+//! next call. No request waits for others to come.
 //!
-//! A batcher has no task: *the callers poll the calls*. The caller that begins a call polls it; the other callers of
-//! its batch wait for their answers. If the future of a caller is dropped, or is not polled any more, another caller
-//! goes on with the same call. If no caller is left, a task finishes the call, so that no connection is left with a
-//! part of an answer.
+//! A batcher has no task: *the callers poll the calls*. The caller that begins a call polls it; the other
+//! callers of its batch wait for their answers. If the future of a caller is dropped, or is not polled any
+//! more, another caller goes on with the same call. If no caller is left, a task finishes the call, so that
+//! no connection is left with a part of an answer.
 //!
 //! A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 
@@ -31,13 +31,15 @@ use crate::Clock;
 pub use self::call::Call;
 pub use self::service::{Attempt, Bounds, Outcome, Reply, Service};
 
-/// Batching: requests that arrive at about the same time share a call. Clones are handles to the same batcher.
+/// Batching: requests that arrive at about the same time share a call. Clones are handles to the same
+/// batcher.
 ///
-/// A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the next call. No
-/// request waits for others to come. Requests with different [keys](Service::Key) never wait for each other.
+/// A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the
+/// next call. No request waits for others to come. Requests with different [keys](Service::Key) never wait
+/// for each other.
 ///
-/// A batcher has no task: the callers poll the calls. If the future of a caller is dropped, or is not polled any more,
-/// another caller goes on with the same call.
+/// A batcher has no task: the callers poll the calls. If the future of a caller is dropped, or is not polled
+/// any more, another caller goes on with the same call.
 ///
 /// A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 pub struct Batcher<S: Service>(Arc<Inner<S>>);
@@ -48,8 +50,8 @@ impl<S: Service> Batcher<S> {
         Self::with_clock(service, bounds, Clock::system())
     }
 
-    /// The same with the clock that its limits, its pauses and the times of an [`Attempt`] come from. A real server
-    /// needs the system clock; another one is for a service in this process.
+    /// The same with the clock that its limits, its pauses and the times of an [`Attempt`] come from. A real
+    /// server needs the system clock; another one is for a service in this process.
     pub fn with_clock(service: S, bounds: Bounds, clock: Clock) -> Self {
         Self(Arc::new(Inner { service, bounds, clock, queues: Mutex::new(Queues::new()) }))
     }
@@ -59,16 +61,16 @@ impl<S: Service> Batcher<S> {
         &self.0.service
     }
 
-    /// Sends a request that must be answered within `limit`. When this returns, the request is in the queue. It is sent
-    /// when the returned call is first polled, at the latest.
+    /// Sends a request that must be answered within `limit`. When this returns, the request is in the queue.
+    /// It is sent when the returned call is first polled, at the latest.
     ///
     /// # Errors of the call
-    /// [`Overloaded`](ErrorKind::Overloaded) if too many requests are waiting, [`Unreachable`](ErrorKind::Unreachable)
-    /// if there is no answer in time, and all errors of the service.
+    /// [`Overloaded`](ErrorKind::Overloaded) if too many requests are waiting,
+    /// [`Unreachable`](ErrorKind::Unreachable) if there is no answer in time, and all errors of the service.
     ///
     /// # Cancel safety
-    /// If the call is dropped, a request that was not sent leaves the queue. A request that was sent may be executed
-    /// all the same.
+    /// If the call is dropped, a request that was not sent leaves the queue. A request that was sent may be
+    /// executed all the same.
     pub fn call(&self, key: S::Key, request: S::Request, limit: Duration) -> Call<S> {
         Call::new(&self.0, key, request, limit)
     }

@@ -11,11 +11,12 @@ use super::flight::{Entry, Flight};
 use super::service::{Bounds, Service};
 use crate::Moment;
 
-/// A request that has waited for this time is sent before more urgent ones, so that no request waits for ever.
+/// A request that has waited for this time is sent before more urgent ones, so that no request waits for
+/// ever.
 const LONG: Duration = Duration::from_millis(250);
 
-/// How many waiting requests are considered for the next batch, so that a long queue, as at a silent server, does not
-/// make each call expensive.
+/// How many waiting requests are considered for the next batch, so that a long queue, as at a silent server,
+/// does not make each call expensive.
 const SCAN: usize = 1024;
 
 /// How many keys without waiting requests are kept, since the same keys are used again.
@@ -31,13 +32,14 @@ pub(super) struct Queues<S: Service> {
 struct KeyQueue<S: Service> {
     /// The waiting requests, and some whose callers were [dropped](Self::gone).
     waiting: VecDeque<Arc<Entry<S>>>,
-    /// The number of requests whose callers were dropped. They are removed together, since each removal needs a search.
+    /// The number of requests whose callers were dropped. They are removed together, since each removal needs
+    /// a search.
     gone: usize,
     flights: Vec<Arc<Flight<S>>>,
     /// When the last request was sent that has its answer.
     answered: Option<Moment>,
-    /// The callers of the last batch have just been answered, and often ask again at once. The next call begins when
-    /// they have run, so that their requests share it.
+    /// The callers of the last batch have just been answered, and often ask again at once. The next call
+    /// begins when they have run, so that their requests share it.
     settling: bool,
 }
 
@@ -86,8 +88,8 @@ impl<S: Service> KeyQueue<S> {
         None
     }
 
-    /// The most urgent request, and those that can share its call. The others keep their order. Requests whose outcome is
-    /// unknown share no call with others: see `retry.rs`.
+    /// The most urgent request, and those that can share its call. The others keep their order. Requests
+    /// whose outcome is unknown share no call with others: see `retry.rs`.
     fn take_batch(&mut self, service: &S, most: usize, now: Moment) -> Vec<Arc<Entry<S>>> {
         let urgency = |entry: &Arc<Entry<S>>| {
             if now.since(entry.since) > LONG { 0 } else { service.urgency(&entry.request) }
@@ -242,8 +244,8 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    /// The callers that could go on with a call whose caller was dropped: those of its batch, and some that wait for
-    /// the next call.
+    /// The callers that could go on with a call whose caller was dropped: those of its batch, and some that
+    /// wait for the next call.
     pub(super) fn next_pollers(&self, key: &S::Key, flight: &Flight<S>) -> Vec<Arc<Entry<S>>> {
         let waiting = self.queues.get(key).into_iter().flat_map(|queue| queue.live().take(64));
         flight.batch.iter().chain(waiting).cloned().collect()

@@ -1,8 +1,9 @@
 //! When, and with which others, a request is sent again whose outcome is unknown.
 //!
-//! A request may be the reason for which its connection closed, and would take others with it each time. So requests that
-//! are sent again share no call with new ones, and fewer and fewer of them share one, as long as the server answers
-//! others. While it answers nobody the reason is not in a request, and their number stays.
+//! A request may be the reason for which its connection closed, and would take others with it each time. So
+//! requests that are sent again share no call with new ones, and fewer and fewer of them share one, as long
+//! as the server answers others. While it answers nobody the reason is not in a request, and their number
+//! stays.
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// A request was sent then in a call with this number of requests, and its outcome is unknown. `answered`: when the
-    /// server has last answered a request of the same key.
+    /// A request was sent then in a call with this number of requests, and its outcome is unknown.
+    /// `answered`: when the server has last answered a request of the same key.
     pub(super) fn after(
         last: Option<Self>,
         sent: Moment,

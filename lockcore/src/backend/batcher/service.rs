@@ -6,7 +6,8 @@ use std::hash::Hash;
 
 use crate::{Error, ErrorKind, Moment, Result};
 
-/// How a backend sends its requests; a [`Batcher`](super::Batcher) decides which of them share a call, and when.
+/// How a backend sends its requests; a [`Batcher`](super::Batcher) decides which of them share a call, and
+/// when.
 pub trait Service: Send + Sync + Sized + 'static {
     /// Requests with different keys never wait for each other. A key is a server node, a cluster slot or a
     /// connection.
@@ -19,12 +20,14 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// Whether a request can share a call with the first of a batch. Both have the same key.
     fn shares(&self, first: &Self::Request, other: &Self::Request) -> bool;
 
-    /// The most requests in a call that begins with this one, if that is fewer than the [bound](Bounds::batch).
+    /// The most requests in a call that begins with this one, if that is fewer than the
+    /// [bound](Bounds::batch).
     fn most(&self, _first: &Self::Request) -> usize {
         usize::MAX
     }
 
-    /// Whether two requests want the same resource, so that if one is [blocked](Outcome::Blocked), the other is, too.
+    /// Whether two requests want the same resource, so that if one is [blocked](Outcome::Blocked), the other
+    /// is, too.
     fn is_about_one(&self, _first: &Self::Request, _other: &Self::Request) -> bool {
         false
     }
@@ -34,7 +37,8 @@ pub trait Service: Send + Sync + Sized + 'static {
         0
     }
 
-    /// Whether a request should still be sent. A request that queues should not, once its claim was cancelled.
+    /// Whether a request should still be sent. A request that queues should not, once its claim was
+    /// cancelled.
     fn is_wanted(&self, _request: &Self::Request) -> bool {
         true
     }
@@ -42,11 +46,12 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// Notes that a request may have been executed although its answer was lost, and will be repeated.
     fn note_in_doubt(&self, _request: &Self::Request) {}
 
-    /// Makes sure that there is a connection. It is a separate step, since it may take long. A request that was
-    /// cancelled meanwhile is not sent, so that it does not arrive after the release that cleans up after it.
+    /// Makes sure that there is a connection. It is a separate step, since it may take long. A request that
+    /// was cancelled meanwhile is not sent, so that it does not arrive after the release that cleans up after
+    /// it.
     ///
-    /// After a [retryable](Error::is_retryable) error this is tried again; any other error ends all requests of the
-    /// batch.
+    /// After a [retryable](Error::is_retryable) error this is tried again; any other error ends all requests
+    /// of the batch.
     fn prepare(&self, key: &Self::Key, attempt: Attempt) -> impl Future<Output = Result<()>> + Send {
         let _: (&Self::Key, Attempt) = (key, attempt);
         std::future::ready(Ok(()))
@@ -54,8 +59,8 @@ pub trait Service: Send + Sync + Sized + 'static {
 
     /// Sends a batch at once, and returns an outcome for each request, in order.
     ///
-    /// It should return by [`Attempt::until`]. If all callers are dropped, its future is dropped, too: the connection
-    /// of that future must then not be used any more.
+    /// It should return by [`Attempt::until`]. If all callers are dropped, its future is dropped, too: the
+    /// connection of that future must then not be used any more.
     fn call(
         &self,
         key: &Self::Key,
@@ -91,17 +96,17 @@ pub enum Outcome<T> {
     Answered(T),
     /// It failed, and another try would not help.
     Failed(Error),
-    /// The server cannot execute it now, for instance while it starts, and has not executed it. It is tried again until
-    /// its caller stops waiting.
+    /// The server cannot execute it now, for instance while it starts, and has not executed it. It is tried
+    /// again until its caller stops waiting.
     Unavailable(Error),
-    /// It collided with others, for instance in a deadlock, and was not executed. It is tried again a limited number of
-    /// times.
+    /// It collided with others, for instance in a deadlock, and was not executed. It is tried again a limited
+    /// number of times.
     Again(Error),
-    /// It is unknown whether it was executed. It is tried again after a pause, in doubt, with fewer others: it may be the
-    /// reason.
+    /// It is unknown whether it was executed. It is tried again after a pause, in doubt, with fewer others:
+    /// it may be the reason.
     Unknown(Error),
-    /// It was not executed, since a resource that a request of the batch wants is blocked. Requests for different
-    /// resources are tried again separately.
+    /// It was not executed, since a resource that a request of the batch wants is blocked. Requests for
+    /// different resources are tried again separately.
     Blocked,
 }
 
@@ -129,8 +134,8 @@ impl<T> Reply<T> {
     }
 }
 
-/// The bounds of a batcher. By default there are at most 500 requests in a call, one call of a key at a time, and
-/// 65,536 waiting requests.
+/// The bounds of a batcher. By default there are at most 500 requests in a call, one call of a key at a time,
+/// and 65,536 waiting requests.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Bounds {
@@ -155,7 +160,8 @@ impl Bounds {
         Self { under_way: most, ..self }
     }
 
-    /// The most waiting requests, of all keys together. One more is refused as [`Overloaded`](ErrorKind::Overloaded).
+    /// The most waiting requests, of all keys together. One more is refused as
+    /// [`Overloaded`](ErrorKind::Overloaded).
     pub const fn waiting(self, most: usize) -> Self {
         Self { waiting: most, ..self }
     }

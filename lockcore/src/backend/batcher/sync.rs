@@ -1,6 +1,8 @@
-//! Locks and flags of the batcher: those of the standard library, or those of `loom` where it tries all orders of threads.
+//! Locks and flags of the batcher: those of the standard library, or those of `loom` where it tries all
+//! orders of threads.
 //!
-//! `Arc` is always that of the standard library: its counters order nothing here, and would multiply the orders.
+//! `Arc` is always that of the standard library: its counters order nothing here, and would multiply the
+//! orders.
 
 #[cfg(not(all(test, lockwell_loom)))]
 pub(super) use crate::system::lock;

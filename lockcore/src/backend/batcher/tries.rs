@@ -11,8 +11,8 @@ use super::sync::lock;
 use crate::backend::Backoff;
 use crate::{Error, ErrorKind, Moment};
 
-/// How often a request that collided with others is tried again at most. A deadlock that occurs twenty times counts as
-/// a failure.
+/// How often a request that collided with others is tried again at most. A deadlock that occurs twenty times
+/// counts as a failure.
 const TRIES: u32 = 20;
 
 /// The first and the longest pause between two tries of a call.

@@ -131,8 +131,8 @@ async fn a_renewal_without_an_answer_fails_a_little_after_its_time() {
     assert_eq!(held.lease().failures(), 1);
 }
 
-/// Has all these leases renewed at once, as often as they fail, by a server that refuses these batches. Returns the sizes of
-/// the batches of each round.
+/// Has all these leases renewed at once, as often as they fail, by a server that refuses these batches.
+/// Returns the sizes of the batches of each round.
 async fn rounds(ground: &Ground, all: &Batch, refuses: impl Fn(&Batch) -> bool) -> Vec<Vec<usize>> {
     let mut rounds = Vec::new();
     for _ in 0..10 {

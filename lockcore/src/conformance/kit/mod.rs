@@ -1,5 +1,5 @@
-//! The kit that runs the suite for authors of backends: servers, a network that fails on demand, and the `main` of the
-//! test program.
+//! The kit that runs the suite for authors of backends: servers, a network that fails on demand, and the
+//! `main` of the test program.
 
 mod connect;
 mod line;

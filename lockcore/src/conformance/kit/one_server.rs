@@ -16,8 +16,8 @@ use crate::{Locks, Result};
 type Url = Box<dyn Fn(SocketAddr) -> String + Send + Sync>;
 type Purge = Box<dyn Fn(String) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// A server at one address, as a [`Harness`]: another process can use it, it can be stopped, and a network that fails
-/// on demand can be put in front of it.
+/// A server at one address, as a [`Harness`]: another process can use it, it can be stopped, and a network
+/// that fails on demand can be put in front of it.
 pub struct OneServer {
     offers: Vec<Need>,
     door: SocketAddr,
@@ -28,8 +28,9 @@ pub struct OneServer {
 }
 
 impl OneServer {
-    /// `door` is where clients connect: the server, or a pooler in front of it. `url` makes the address for clients from
-    /// it, or from that of the network in front of it. `connect` makes a client from that address.
+    /// `door` is where clients connect: the server, or a pooler in front of it. `url` makes the address for
+    /// clients from it, or from that of the network in front of it. `connect` makes a client from that
+    /// address.
     pub fn new<F>(
         offers: Vec<Need>,
         door: SocketAddr,

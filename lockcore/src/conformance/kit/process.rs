@@ -15,8 +15,8 @@ use crate::Moment;
 use crate::conformance::Server;
 use crate::conformance::kit::connect::{Connecting, Missing};
 
-/// A shell script: runs its arguments as a command, prints the process id, and kills the command when its input ends,
-/// that is when this process ends in any way.
+/// A shell script: runs its arguments as a command, prints the process id, and kills the command when its
+/// input ends, that is when this process ends in any way.
 const KEEPER: &str = r#"exec 3<&0
 "$@" </dev/null 3<&- >&2 &
 server=$!
@@ -56,8 +56,8 @@ impl Site {
         self.peer_addr
     }
 
-    /// Its folder: empty at the first start, and removed at the end. It is in memory if the machine has such a file
-    /// system.
+    /// Its folder: empty at the first start, and removed at the end. It is in memory if the machine has such
+    /// a file system.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -13,7 +13,8 @@ use crate::conformance::kit::connect::{Connect, Missing};
 use crate::conformance::{Case, cases, lateness, runtime, serve_if_asked};
 use crate::{Locks, Result};
 
-/// Nearly all cases wait nearly all of the time, so more of them than there are processors run at the same time.
+/// Nearly all cases wait nearly all of the time, so more of them than there are processors run at the same
+/// time.
 const THREADS: usize = 6;
 
 /// How long the remaining tasks of a case may take to end.
@@ -35,9 +36,10 @@ where
 /// A test program that runs the suite on some targets.
 ///
 /// It takes the arguments of `cargo test` (a filter, `--list`, `--skip`, `--test-threads`); cases are called
-/// `TARGET::CASE`. Many of them run at the same time. Cases that stop a server use a separate one. Cases whose needs
-/// the target does not meet are left out. If a server is not installed, its cases are ignored, or fail with
-/// `LOCKWELL_REQUIRE_SERVERS=1`. Some cases start this program again, as another process that holds a lock.
+/// `TARGET::CASE`. Many of them run at the same time. Cases that stop a server use a separate one. Cases
+/// whose needs the target does not meet are left out. If a server is not installed, its cases are ignored, or
+/// fail with `LOCKWELL_REQUIRE_SERVERS=1`. Some cases start this program again, as another process that holds
+/// a lock.
 pub struct Suite {
     connect: Connect,
     targets: Vec<Arc<Target>>,
@@ -49,8 +51,8 @@ type Check = Box<dyn FnOnce() -> Result<(), String> + Send>;
 impl Suite {
     /// `connect` makes a client from an address.
     ///
-    /// Where this process was started by a case, it becomes the holder of a lock here, and this function does not
-    /// return.
+    /// Where this process was started by a case, it becomes the holder of a lock here, and this function does
+    /// not return.
     pub fn new<F>(connect: impl Fn(String) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Locks>> + Send + 'static,
@@ -121,8 +123,8 @@ impl fmt::Debug for Suite {
     }
 }
 
-/// All cases for each target, so that all servers have something to do, and each of them something else: cases that keep
-/// the processors busy do not meet.
+/// All cases for each target, so that all servers have something to do, and each of them something else:
+/// cases that keep the processors busy do not meet.
 fn mixed(targets: usize) -> impl Iterator<Item = (&'static Case, usize)> {
     let (cases, apart) = (cases(), cases().len() / targets.max(1));
     (0..cases.len())

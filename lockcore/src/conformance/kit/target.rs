@@ -38,8 +38,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// A target with its own harness. `start` is called twice at most: the cases that stop the server use a separate
-    /// one.
+    /// A target with its own harness. `start` is called twice at most: the cases that stop the server use a
+    /// separate one.
     pub fn new<F>(
         name: impl Into<String>,
         offers: impl Into<Vec<Need>>,
@@ -51,14 +51,14 @@ impl Target {
         Self::starting(name.into(), offers.into(), move |_| Box::pin(start()))
     }
 
-    /// A target on a server that is one process and speaks TCP. The kit starts, pauses and restarts it, and puts a
-    /// network that fails on demand in front of it.
+    /// A target on a server that is one process and speaks TCP. The kit starts, pauses and restarts it, and
+    /// puts a network that fails on demand in front of it.
     ///
-    /// `backend` lists the needs that the backend itself meets, such as `[Need::Shared, Need::Fifo]`; the kit meets
-    /// [`Need::Process`], [`Need::Server`] and [`Need::Link`]. `command` starts the server in the foreground. The
-    /// server listens at the address of the [`Site`], stores its data in the folder of the site, and ends cleanly on
-    /// SIGTERM. `url` makes the address for clients from a socket address, which is that of the server or of the
-    /// network in front of it. The server is ready when a client can connect.
+    /// `backend` lists the needs that the backend itself meets, such as `[Need::Shared, Need::Fifo]`; the kit
+    /// meets [`Need::Process`], [`Need::Server`] and [`Need::Link`]. `command` starts the server in the
+    /// foreground. The server listens at the address of the [`Site`], stores its data in the folder of the
+    /// site, and ends cleanly on SIGTERM. `url` makes the address for clients from a socket address, which is
+    /// that of the server or of the network in front of it. The server is ready when a client can connect.
     pub fn on_server(
         name: impl Into<String>,
         backend: impl Into<Vec<Need>>,

@@ -10,8 +10,8 @@ use std::time::Instant;
 use crate::Moment;
 use crate::conformance::lateness;
 
-/// The file, with a line for each test that has ended: its seconds, how many milliseconds the machine was late meanwhile,
-/// and its name.
+/// The file, with a line for each test that has ended: its seconds, how many milliseconds the machine was
+/// late meanwhile, and its name.
 #[derive(Clone)]
 pub(super) struct Times(Option<Arc<File>>);
 

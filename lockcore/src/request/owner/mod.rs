@@ -18,17 +18,17 @@ tokio::task_local! {
     static CURRENT: Owner;
 }
 
-/// An owner of re-entrant locks: it may take a lock again that it holds. [`Locks::owner`](crate::Locks::owner) makes
-/// one; clones are the same owner.
+/// An owner of re-entrant locks: it may take a lock again that it holds.
+/// [`Locks::owner`](crate::Locks::owner) makes one; clones are the same owner.
 ///
-/// Taking a name again succeeds at once, without a request to the server, and yields the same [token]. It is the same
-/// hold, with the ttl and the limits of the first request. The lock is released when the last guard of the owner is
-/// dropped. Two owners exclude each other, in one process or in two. Tasks can share an owner: they are one holder
-/// then, and do *not* exclude each other.
+/// Taking a name again succeeds at once, without a request to the server, and yields the same [token]. It is
+/// the same hold, with the ttl and the limits of the first request. The lock is released when the last guard
+/// of the owner is dropped. Two owners exclude each other, in one process or in two. Tasks can share an
+/// owner: they are one holder then, and do *not* exclude each other.
 ///
-/// A writer may take its lock again as a reader; it stays a writer. A reader cannot become a writer: the request fails
-/// with [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock), since two readers that wait for each other would wait for
-/// ever.
+/// A writer may take its lock again as a reader; it stays a writer. A reader cannot become a writer: the
+/// request fails with [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock), since two readers that wait for
+/// each other would wait for ever.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -107,8 +107,8 @@ impl Owner {
         self.request(name, permit(limit))
     }
 
-    /// Runs a future as this owner: functions that it calls get the owner from [`current`](Self::current). Tasks that
-    /// it spawns do not inherit it.
+    /// Runs a future as this owner: functions that it calls get the owner from [`current`](Self::current).
+    /// Tasks that it spawns do not inherit it.
     pub async fn scope<F: Future>(self, future: F) -> F::Output {
         CURRENT.scope(self, future).await
     }

@@ -25,8 +25,8 @@ impl Reentrant {
 }
 
 impl LockRequest<Reentrant> {
-    /// Takes the lock if this owner has it already or it is free now; `None` if it is held by another, or another task
-    /// of this owner is about to take it.
+    /// Takes the lock if this owner has it already or it is free now; `None` if it is held by another, or
+    /// another task of this owner is about to take it.
     ///
     /// # Cancel safety
     /// Safe, as for the request.
@@ -35,8 +35,9 @@ impl LockRequest<Reentrant> {
         take(&table, &checked).await
     }
 
-    /// Waits for the lock, unless this owner has it already, and runs `work` while it is held; the lock is released at the end
-    /// if no other guard of the owner is left. See [`run`](LockRequest::run) of a request for one lock.
+    /// Waits for the lock, unless this owner has it already, and runs `work` while it is held; the lock is
+    /// released at the end if no other guard of the owner is left. See [`run`](LockRequest::run) of a request
+    /// for one lock.
     ///
     /// # Cancel safety
     /// Dropping this future drops that of `work`, and its guard.

@@ -15,7 +15,8 @@ pub(super) struct Table(Mutex<HashMap<LockName, Arc<OwnedName>>>);
 /// The state of one name.
 #[derive(Debug, Default)]
 pub(super) struct OwnedName {
-    /// Locked by the task of the owner that takes the lock; its other tasks wait for it, and then share the lock.
+    /// Locked by the task of the owner that takes the lock; its other tasks wait for it, and then share the
+    /// lock.
     pub(super) taking: tokio::sync::Mutex<()>,
     hold: Mutex<Weak<Hold>>,
 }
@@ -105,8 +106,8 @@ impl Drop for Hold {
     }
 }
 
-/// One of the guards by which an [`Owner`](crate::Owner) holds a lock. The lock is released when the last of them is
-/// dropped.
+/// One of the guards by which an [`Owner`](crate::Owner) holds a lock. The lock is released when the last of
+/// them is dropped.
 ///
 /// It dereferences to the [`LockGuard`].
 #[must_use = "if unused the lock is released immediately"]
@@ -123,8 +124,8 @@ impl ReentrantGuard {
         Arc::strong_count(&self.0)
     }
 
-    /// Drops this guard. If it is the last one, the lock is released as by [`LockGuard::release`], and the answer is the
-    /// server's.
+    /// Drops this guard. If it is the last one, the lock is released as by [`LockGuard::release`], and the
+    /// answer is the server's.
     ///
     /// # Cancel safety
     /// As [`LockGuard::release`].
@@ -132,7 +133,8 @@ impl ReentrantGuard {
         // Of guards that are released at the same time, one is the last.
         let Some(mut hold) = Arc::into_inner(self.0) else { return Ok(()) };
         match hold.guard.take() {
-            // The hold is dropped after it, which removes the name, even if the caller does not wait for the answer.
+            // The hold is dropped after it, which removes the name, even if the caller does not wait for the
+            // answer.
             Some(guard) => guard.release().await,
             None => Ok(()),
         }

@@ -17,11 +17,12 @@ const LOOK: (Duration, Duration) = (Duration::from_micros(50), Duration::from_mi
 const IDLE: Duration = Duration::from_millis(20);
 
 impl TestTime {
-    /// It goes on with the machine's clock. When all its threads rest, it jumps to the time at which the next sleeper
-    /// wakes up. So what takes time by waiting takes none, and what takes time by working takes as long as it does.
+    /// It goes on with the machine's clock. When all its threads rest, it jumps to the time at which the next
+    /// sleeper wakes up. So what takes time by waiting takes none, and what takes time by working takes as
+    /// long as it does.
     ///
-    /// The keeper is one of its threads, and every thread that [joins](Self::join). A jump while some other thread is
-    /// at work is like a pause of the machine.
+    /// The keeper is one of its threads, and every thread that [joins](Self::join). A jump while some other
+    /// thread is at work is like a pause of the machine.
     pub(crate) fn skipping() -> Arc<Self> {
         let this = Arc::new(Self::new(0, true));
         let time = Arc::downgrade(&this);

@@ -1,7 +1,7 @@
 //! What the peers in Rust share. Each says by [`Library`] how its locks are had, and is driven by [`run`].
 //!
-//! The addresses of the servers come in `PEER_URLS`, with commas between them. An order is a line, and its answer is a
-//! line of JSON, also the one at the start, which says who this is and what time it is:
+//! The addresses of the servers come in `PEER_URLS`, with commas between them. An order is a line, and its
+//! answer is a line of JSON, also the one at the start, which says who this is and what time it is:
 //!
 //! * `cycles NAME TASKS NANOS`: that many tasks lock and unlock, each a name of its own, for so long.
 //! * `contend NAME TASKS HOLD_NANOS UNTIL_NANOS`: that many tasks contend for the one name until then.

@@ -1,5 +1,5 @@
-//! distributed-lock under the workloads of `compare-bench --peers`: a key of Redis, keys at a majority of several, or an
-//! advisory lock of PostgreSQL.
+//! distributed-lock under the workloads of `compare-bench --peers`: a key of Redis, keys at a majority of
+//! several, or an advisory lock of PostgreSQL.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use distributed_lock::{
 };
 use peer_common::{Library, Result};
 
-/// The pause before a lock of Redis is asked for again: `acquire` answers at once that another has it, whatever time it is
-/// given. Long enough for a crowd not to keep the server from its work, short enough not to be what is measured.
+/// The pause before a lock of Redis is asked for again: `acquire` answers at once that another has it,
+/// whatever time it is given. Long enough for a crowd not to keep the server from its work, short enough not
+/// to be what is measured.
 const AGAIN: Duration = Duration::from_millis(5);
 
 #[derive(Clone)]
@@ -59,7 +60,8 @@ impl Library for Provider {
                     "on Redis: defaults, asked again after {AGAIN:?}, since it does not wait; without tokens"
                 )
             }
-            // Seen by reading: of those that it has asked, it remembers, and releases, the ones that made the majority.
+            // Seen by reading: of those that it has asked, it remembers, and releases, the ones that made the
+            // majority.
             Self::Redlock(_) => {
                 format!(
                     "Redlock: defaults, asked again after {AGAIN:?}, since it does not wait; without tokens; what the \

@@ -59,7 +59,8 @@ impl Fault {
         let faults = plan.faults;
         let around = Duration::from_millis(1300);
         match self {
-            // The holders come one after the other within a third of a lease, and as much passes before the fault.
+            // The holders come one after the other within a third of a lease, and as much passes before the
+            // fault.
             Self::HolderKilled | Self::CutOff => faults.lease * 2 + around,
             Self::Frozen => (faults.freeze + around / 2) * faults.outages,
             Self::Killed => {

@@ -57,7 +57,8 @@ pub(super) async fn frozen(bench: &Bench) -> Result<Outcome> {
     })
 }
 
-/// A server is killed. One that is alone is started again at once; of a group, the others go on or another takes its place.
+/// A server is killed. One that is alone is started again at once; of a group, the others go on or another
+/// takes its place.
 ///
 /// With servers of its own: what they have gone through is no concern of other figures.
 pub(super) async fn killed(bench: &Bench) -> Result<Outcome> {
@@ -136,7 +137,8 @@ impl Probe {
         self.grants.iter().map(of).collect()
     }
 
-    /// Waits until each task has had its lock again and again for a while, as it has after `longest_gap`. Returns the time.
+    /// Waits until each task has had its lock again and again for a while, as it has after `longest_gap`.
+    /// Returns the time.
     async fn calm(&self) -> Result<u64> {
         self.well_after(nanos()).await?;
         Ok(nanos())

@@ -111,8 +111,8 @@ async fn nothing_is_tried_again_for_a_caller_that_has_left() {
     assert_eq!(calls(&batcher), [vec![2, 4], vec![4]]);
 }
 
-/// The server closes the connection at one request, each time. Those that were sent with it are answered all the same, and
-/// those that come later never travel with it.
+/// The server closes the connection at one request, each time. Those that were sent with it are answered all
+/// the same, and those that come later never travel with it.
 #[tokio::test]
 async fn a_request_that_closes_its_connection_fails_alone() {
     let batcher = batcher(Server::default(), Bounds::default());
