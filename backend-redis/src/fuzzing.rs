@@ -8,7 +8,7 @@ use crate::wire::slots;
 use crate::words::address::{Address, Topology};
 use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Notification};
 use crate::words::info::Info;
-use crate::words::options::Options;
+use crate::words::options::RedisOptions;
 
 /// An address of servers, sentinels, a cluster or independent nodes: what is understood names somebody to
 /// connect to.
@@ -25,7 +25,7 @@ pub fn address(text: &str) {
         }
         drop(format!("{address:?}"));
     }
-    drop(Options::read(&url, &[]));
+    drop(RedisOptions::read(&url, &[]));
 }
 
 /// An answer, in the protocol of the server.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockcore::backend::{Backoff, LeaseTable, valid_until};
 use lockcore::{Capabilities, Claim, Grant, Moment, Result, Wait};
 
-use crate::options::Options;
+use crate::options::ZkOptions;
 use crate::queue::child::Child;
 use crate::queue::node::Node;
 use crate::session::Session;
@@ -15,8 +15,8 @@ use crate::session::pool::Pool;
 
 /// One client.
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) options: Arc<Options>,
+pub(crate) struct ClientInner {
+    pub(crate) options: Arc<ZkOptions>,
     pub(crate) pool: Pool,
     /// The nodes of the claims, and the ends of their leases.
     pub(crate) leases: Arc<LeaseTable<Node>>,
@@ -24,7 +24,7 @@ pub(crate) struct Inner {
     pub(crate) capabilities: Capabilities,
 }
 
-impl Inner {
+impl ClientInner {
     /// The node of this client with this name, even while it is being deleted.
     pub(crate) fn node_of(&self, child: &Child) -> Option<Arc<Node>> {
         let node = self.leases.find(child.owner?);
@@ -61,7 +61,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for ClientInner {
     fn drop(&mut self) {
         self.leases.close();
     }

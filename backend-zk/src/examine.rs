@@ -4,13 +4,13 @@ use lockcore::backend::unescape;
 use lockcore::{Finding, LockName, Result};
 use zookeeper_client as zk;
 
-use crate::client::Inner;
+use crate::client::ClientInner;
 use crate::error::explain;
 use crate::queue::inspect::learn_time;
 use crate::session::limits::Limits;
 
 /// The names of all locks that have a node. The node stays for a while after the lock was released.
-pub(crate) async fn names(inner: &Inner) -> Result<Vec<LockName>> {
+pub(crate) async fn names(inner: &ClientInner) -> Result<Vec<LockName>> {
     let session = inner.pool.any().await?;
     let base = &inner.options.base;
     match session.list_now(if base.is_empty() { "/" } else { base }).await {
@@ -27,7 +27,7 @@ pub(crate) async fn names(inner: &Inner) -> Result<Vec<LockName>> {
 }
 
 /// What the client has learned, and whether it may create nodes.
-pub(crate) async fn findings(inner: &Inner) -> Result<Vec<Finding>> {
+pub(crate) async fn findings(inner: &ClientInner) -> Result<Vec<Finding>> {
     let mut findings = vec![session(inner.pool.limits()), replication(inner.pool.limits())];
     if learn_time(inner, &*inner.pool.any().await?).await? {
         findings.extend(inner.clock.finding());

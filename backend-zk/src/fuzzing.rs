@@ -6,13 +6,13 @@ use std::collections::HashSet;
 use lockcore::{LockName, ServerUrl};
 
 use crate::names::{base_path, lock_path};
-use crate::options::Options;
+use crate::options::ZkOptions;
 use crate::queue::child::{Child, Data};
 
 /// An address, with its options.
 pub fn address(text: &str) {
     let Ok(url) = text.parse::<ServerUrl>() else { return };
-    if let Ok(options) = Options::read(&url) {
+    if let Ok(options) = ZkOptions::read(&url) {
         assert!(options.base.is_empty() || options.base.starts_with('/'), "{text:?}");
         drop((options.servers_for_long(), format!("{options:?}")));
     }

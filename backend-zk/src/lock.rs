@@ -12,12 +12,12 @@ use lockcore::{
     Operation, Released, Renewal, Requirement, Result, ServerUrl, async_trait,
 };
 
-use crate::client::Inner;
+use crate::client::ClientInner;
 use crate::error::no_answer;
 use crate::examine;
 use crate::guarded::GuardedWrite;
 use crate::names::BACKEND;
-use crate::options::Options;
+use crate::options::ZkOptions;
 use crate::queue::inspect::{self, QueueEntry};
 use crate::queue::node::Node;
 use crate::queue::{held, release, waiter};
@@ -33,11 +33,11 @@ use crate::session::runtime::SESSIONS;
 /// A client has one session, and so one connection, for each length of lease that is in use. The sessions run
 /// on a separate thread, so a blocked runtime keeps its locks. Dropping the last handle closes the sessions.
 pub struct ZkLock {
-    inner: Arc<Inner>,
+    inner: Arc<ClientInner>,
 }
 
 /// Releases claims that were not renewed. By the same clock, their validity has just ended.
-async fn end_leases(inner: Weak<Inner>, leases: Arc<LeaseTable<Node>>) {
+async fn end_leases(inner: Weak<ClientInner>, leases: Arc<LeaseTable<Node>>) {
     while let Some((owner, node)) = leases.expired().await {
         let Some(inner) = inner.upgrade() else { return };
         tracing::info!(lock = %node.lock, "the lease was not renewed; the lock is released");
@@ -52,14 +52,14 @@ impl ZkLock {
     /// Cancel safe: at worst the base path has been created.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend(BACKEND);
-        let options = Arc::new(Options::read(url).map_err(context)?);
+        let options = Arc::new(ZkOptions::read(url).map_err(context)?);
         SESSIONS.get().map_err(context)?;
         let clock = ServerClock::default();
         let limits = match probe(&options, &clock).await {
             Ok(limits) => limits,
             Err(error) => return Err(context(say_why(&options, error).await)),
         };
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ClientInner {
             capabilities: capabilities(limits),
             pool: Pool::new(Arc::clone(&options), limits),
             leases: Arc::default(),

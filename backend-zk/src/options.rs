@@ -55,7 +55,7 @@ impl fmt::Display for Host {
 
 /// The contents of an address.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct ZkOptions {
     /// Hosts and ports in the form of the client crate.
     pub(crate) servers: String,
     /// Each server separately.
@@ -82,7 +82,7 @@ pub(crate) struct Options {
     pub(crate) tls: Option<TlsFiles>,
 }
 
-impl Options {
+impl ZkOptions {
     pub(crate) fn read(url: &ServerUrl) -> Result<Self> {
         url.allow_options(&[
             "acl", "auth", "ca", "cert", "create", "folders", "key", "recipe", "session", "strict", "tick",
@@ -213,8 +213,8 @@ fn bad(message: impl Into<String>) -> Error {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Options> {
-        Options::read(&text.parse().unwrap())
+    fn read(text: &str) -> Result<ZkOptions> {
+        ZkOptions::read(&text.parse().unwrap())
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn a_soak_adds_its_rounds_and_one_of_them_is_repeated() {
     let seed = outcomes[0]["seed"].to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare-bench"));
     let replay =
-        ["replay", "soak", "--backend", "sqlite", "--seed", &seed, "--strikes", "none", "--times", "1"];
+        ["replay", "soak", "--backend", "sqlite", "--seed", &seed, "--faults", "none", "--times", "1"];
     let output = command.arg("faults").args(replay).current_dir(folder.path()).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::checker::rules::Findings;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
-use crate::result::{Counts, Outcome, Results, Verdict};
+use crate::result::{Counts, Results, RunOutcome, Verdict};
 use crate::run::Run;
 use crate::scenario::{Expected, Scenario};
 
@@ -26,7 +26,7 @@ pub(super) async fn played(
     only: Option<&[usize]>,
     json: &Path,
     keep: Option<&Path>,
-) -> Result<Outcome> {
+) -> Result<RunOutcome> {
     let expected = (scenario.expected)(kind).map_err(Error::failed)?;
     let folder = tempfile::Builder::new().prefix("lockwell-faults-histories-").tempdir()?;
     let run = Run { scenario, kind, seed, only, folder: folder.path() };
@@ -49,8 +49,8 @@ pub(super) async fn played(
 }
 
 /// A failure of the machinery itself, which says nothing about the lock.
-fn failure(run: &Run<'_>, expected: Expected, error: &Error) -> Outcome {
-    Outcome {
+fn failure(run: &Run<'_>, expected: Expected, error: &Error) -> RunOutcome {
+    RunOutcome {
         scenario: run.scenario.name.to_owned(),
         backend: run.kind.name().to_owned(),
         seed: run.seed,

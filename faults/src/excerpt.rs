@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::history::{End, History, Hold};
-use super::schedule::Struck;
-use super::strike::Happened;
+use super::inject::Happened;
+use super::schedule::FaultTarget;
 
 /// So many holds are kept at most.
 const MOST: usize = 60;
@@ -137,10 +137,10 @@ fn overlaps(history: &History) -> Vec<(u32, u64, u64)> {
 /// The lock that was held when the first fault began and whose holders noticed it; that was held for long;
 /// and by few.
 fn best(history: &History, happened: &[Happened], (from, until): (u64, u64)) -> Option<u32> {
-    let struck = |hold: &Hold| {
+    let target = |hold: &Hold| {
         happened.iter().any(|one| {
-            let is_it = match one.strike.fault.struck() {
-                Struck::Worker(worker) => worker == hold.ask.who.worker,
+            let is_it = match one.planned.fault.target() {
+                FaultTarget::Worker(worker) => worker == hold.ask.who.worker,
                 _ => true,
             };
             let is_near =
@@ -151,7 +151,7 @@ fn best(history: &History, happened: &[Happened], (from, until): (u64, u64)) -> 
     let weight = |hold: &Hold| {
         let is_odd = matches!(hold.end, End::Expired | End::Taken | End::Unknown | End::Unfinished);
         let length = hold.until.saturating_sub(hold.from) / 1_000_000;
-        let is_struck = struck(hold);
+        let is_struck = target(hold);
         length + if is_struck { length } else { 0 } + if is_struck && is_odd { 10_000 } else { 0 }
     };
     let mut weights: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
@@ -167,7 +167,7 @@ mod tests {
     use lockwell::Mode;
 
     use super::super::history::{Ask, Who};
-    use super::super::schedule::{Fault, Strike};
+    use super::super::schedule::{Fault, PlannedFault};
     use super::*;
 
     fn hold(worker: u32, lock: u32, span: (u64, u64), end: End) -> Hold {
@@ -185,8 +185,8 @@ mod tests {
     }
 
     fn kill(worker: u32, at: u64) -> Happened {
-        let strike = Strike { at: 0, fault: Fault::KillWorker { worker } };
-        Happened { strike, from: at, until: at, inner_from: at, inner_until: at }
+        let planned = PlannedFault { at: 0, fault: Fault::KillWorker { worker } };
+        Happened { planned, from: at, until: at, inner_from: at, inner_until: at }
     }
 
     const MS: u64 = 1_000_000;

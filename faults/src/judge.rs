@@ -6,14 +6,14 @@ use std::time::Duration;
 use lockwell::Mode;
 
 use super::history::{End, History, Hold};
+use super::inject::Happened;
 use super::kind::Kind;
 use super::result::{Counts, Verdict};
 use super::scenario::Expected;
-use super::schedule::{Fault, Struck};
-use super::strike::Happened;
+use super::schedule::{Fault, FaultTarget};
 use super::witness::Testimony;
 use crate::checker::rules::{Findings, Outage, Rules, Span};
-use crate::plan::Habit;
+use crate::plan::Misuse;
 use crate::run::{Run, TTL};
 use crate::time::nanos_of;
 
@@ -33,7 +33,7 @@ pub(super) fn rules(run: &Run<'_>, happened: &[Happened], deprived: u64, until: 
     let mut faults: Vec<Span> = happened.iter().map(span).collect();
     // At the end everybody leaves, at a different moment each.
     faults.push(Span { from: until, until: u64::MAX });
-    if run.scenario.crew.habit == Habit::PausesBeforeWrite {
+    if run.scenario.crew.misuse == Misuse::PausesBeforeWrite {
         faults.push(Span { from: 0, until: u64::MAX });
     }
     // In the first moments, with readers who come in together, order says nothing.
@@ -52,7 +52,7 @@ pub(super) fn rules(run: &Run<'_>, happened: &[Happened], deprived: u64, until: 
 fn outages(kind: Kind, happened: &[Happened]) -> Vec<Outage> {
     let inner = |one: &Happened| Span { from: one.inner_from, until: one.inner_until };
     let alone = happened.iter().filter_map(|one| {
-        let worker = match one.strike.fault {
+        let worker = match one.planned.fault {
             Fault::Blackhole { worker, .. } | Fault::Cut { worker, .. } | Fault::Hold { worker, .. } => {
                 Some(worker)
             }
@@ -81,7 +81,7 @@ fn outages(kind: Kind, happened: &[Happened]) -> Vec<Outage> {
 
 /// The server that nobody can use while the fault lasts.
 fn is_down(one: &Happened) -> Option<u32> {
-    match one.strike.fault {
+    match one.planned.fault {
         Fault::PauseServer { node, .. }
         | Fault::KillServer { node, .. }
         | Fault::LoseNode { node, .. }
@@ -93,7 +93,7 @@ fn is_down(one: &Happened) -> Option<u32> {
 
 /// What was done.
 pub(super) fn counts(
-    habit: Habit,
+    misuse: Misuse,
     history: &History,
     testimony: &Testimony,
     happened: &[Happened],
@@ -123,13 +123,13 @@ pub(super) fn counts(
         without_grant_ms: without_grant(history, happened),
         told_late_us: late.last().map(|nanos| nanos / 1000),
         told: u64::try_from(late.len()).unwrap_or(u64::MAX),
-        lateness: lateness(habit, history, happened),
+        lateness: lateness(misuse, history, happened),
     }
 }
 
 /// From the death of a holder to the next grant of what it held.
 fn recovery(history: &History, happened: &[Happened], killed: &[u32]) -> Option<u64> {
-    let deaths = happened.iter().filter_map(|one| match one.strike.fault {
+    let deaths = happened.iter().filter_map(|one| match one.planned.fault {
         Fault::KillWorker { worker } if killed.contains(&worker) => Some((worker, one.from)),
         _ => None,
     });
@@ -152,7 +152,7 @@ fn without_grant(history: &History, happened: &[Happened]) -> Option<u64> {
     grants.sort_unstable();
     let of_servers = happened
         .iter()
-        .filter(|one| matches!(one.strike.fault.struck(), Struck::Server(_) | Struck::Servers));
+        .filter(|one| matches!(one.planned.fault.target(), FaultTarget::Server(_) | FaultTarget::Servers));
     let gaps = of_servers.filter_map(|one| {
         let is_near = |pair: &&[u64]| pair[1] > one.from && pair[0] < one.until.saturating_add(AFTERWARDS);
         grants.windows(2).filter(is_near).map(|pair| pair[1] - pair[0]).max()
@@ -162,16 +162,16 @@ fn without_grant(history: &History, happened: &[Happened]) -> Option<u64> {
 
 /// How late holders were told of the end of their lease, from when they could run again: microseconds at
 /// most, and how often.
-fn lateness(habit: Habit, history: &History, happened: &[Happened]) -> Vec<(u64, u64)> {
+fn lateness(misuse: Misuse, history: &History, happened: &[Happened]) -> Vec<(u64, u64)> {
     // Nobody knows when those processes could run.
-    if matches!(habit, Habit::PausesBeforeWrite | Habit::StarvesRuntime) {
+    if matches!(misuse, Misuse::PausesBeforeWrite | Misuse::StarvesRuntime) {
         return Vec::new();
     }
     let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
     for hold in history.holds.iter().filter(|hold| hold.told_late > 0) {
         let (told, deadline) = (hold.called, hold.called.saturating_sub(hold.told_late));
         let stops = happened.iter().filter(|one| {
-            matches!(one.strike.fault, Fault::StopWorker { worker, .. } if worker == hold.ask.who.worker)
+            matches!(one.planned.fault, Fault::StopWorker { worker, .. } if worker == hold.ask.who.worker)
                 && one.from <= told
                 && one.until > deadline
         });
@@ -218,11 +218,11 @@ pub(super) fn verdict(
 #[cfg(test)]
 mod tests {
     use super::super::history::{Ask, Who};
-    use super::super::schedule::Strike;
+    use super::super::schedule::PlannedFault;
     use super::*;
 
     fn happened(fault: Fault, from: u64, until: u64) -> Happened {
-        Happened { strike: Strike { at: 0, fault }, from, until, inner_from: from, inner_until: until }
+        Happened { planned: PlannedFault { at: 0, fault }, from, until, inner_from: from, inner_until: until }
     }
 
     #[test]
@@ -253,8 +253,8 @@ mod tests {
         };
         let history = History { holds: vec![hold], ..History::default() };
         let stop = |worker| [happened(Fault::StopWorker { worker, millis: 0 }, 500_000, 8_766_000)];
-        assert_eq!(lateness(Habit::None, &history, &stop(1)), [(240, 1)]);
-        assert_eq!(lateness(Habit::None, &history, &stop(0)), [(8_000, 1)]);
-        assert!(lateness(Habit::StarvesRuntime, &history, &[]).is_empty());
+        assert_eq!(lateness(Misuse::None, &history, &stop(1)), [(240, 1)]);
+        assert_eq!(lateness(Misuse::None, &history, &stop(0)), [(8_000, 1)]);
+        assert!(lateness(Misuse::StarvesRuntime, &history, &[]).is_empty());
     }
 }

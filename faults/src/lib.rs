@@ -12,20 +12,20 @@ mod checker;
 mod clocks;
 mod error;
 mod excerpt;
-mod ground;
-mod habit;
 mod history;
+mod inject;
 mod judge;
 mod kind;
+mod misuse;
 mod plan;
 mod play;
 mod result;
 mod run;
 mod scenario;
 mod schedule;
+mod servers;
 mod soak;
 mod strangers;
-mod strike;
 mod table;
 mod time;
 mod witness;
@@ -44,10 +44,10 @@ use crate::error::Result;
 
 pub use self::error::Error;
 pub use self::excerpt::{Excerpt, HeldSpan};
+pub use self::inject::Happened;
 pub use self::kind::Kind;
-pub use self::result::{Outcome, Results, SCHEMA, Verdict};
-pub use self::schedule::Struck;
-pub use self::strike::Happened;
+pub use self::result::{Results, RunOutcome, SCHEMA, Verdict};
+pub use self::schedule::FaultTarget;
 
 /// What is run, and on what.
 #[derive(Clone, Debug, clap::Args)]

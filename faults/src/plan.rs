@@ -41,7 +41,7 @@ pub(crate) struct Work {
     pub(crate) cancelled: u32,
     pub(crate) impatient: u32,
     pub(crate) dropped: u32,
-    pub(crate) habit: Habit,
+    pub(crate) misuse: Misuse,
     pub(crate) seed: u64,
     pub(crate) history: PathBuf,
     pub(crate) witness: PathBuf,
@@ -84,7 +84,7 @@ impl Until {
 
 /// What a worker does beside its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Habit {
+pub(crate) enum Misuse {
     #[default]
     None,
     /// The whole process is stopped, now and then, between the look at the lock and the write.

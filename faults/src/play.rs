@@ -10,18 +10,18 @@ use lockwell::{LockConfig, Locks};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
-use super::ground::{Ground, worker_clock};
 use super::history::History;
+use super::inject::Stage;
 use super::kind::Kind;
-use super::result::Outcome;
+use super::result::RunOutcome;
 use super::scenario::{Expected, Scenario};
-use super::schedule::{Fault, Strike};
-use super::strike::Stage;
+use super::schedule::{Fault, PlannedFault};
+use super::servers::{TestServers, worker_clock};
 use super::witness::{Guard, Witness};
 use super::worker::Worker;
 use super::{checker, excerpt, judge};
 use crate::error::Result;
-use crate::plan::{Habit, Work};
+use crate::plan::{Misuse, Work};
 use crate::run::{Run, TTL};
 use crate::time::{nanos, nanos_of};
 
@@ -33,12 +33,12 @@ const TIMEOUT: Duration = Duration::from_secs(40);
 
 impl Run<'_> {
     /// Plays it.
-    pub(crate) async fn play(&self, expected: Expected) -> Result<Outcome> {
+    pub(crate) async fn play(&self, expected: Expected) -> Result<RunOutcome> {
         let schedule = self.schedule();
-        let ground = Ground::start(self.kind, self.scenario.memory, self.scenario.setup).await?;
+        let servers = TestServers::start(self.kind, self.scenario.memory, self.scenario.setup).await?;
         let path = self.folder.join("witness");
         let witness = Witness::start(&path, Guard::default())?;
-        let (stage, workers) = self.assemble(ground, &schedule, &path).await?;
+        let (stage, workers) = self.assemble(servers, &schedule, &path).await?;
         let began = nanos();
         let (killed, until) = self.perform(&stage, workers, &schedule).await?;
         let left_behind = quiet(&stage).await?;
@@ -54,10 +54,10 @@ impl Run<'_> {
         findings.left_behind = u64::try_from(left_behind.len()).unwrap_or(u64::MAX);
         findings.examples.extend(left_behind);
         let testimony = witness.testimony();
-        let counts = judge::counts(self.scenario.crew.habit, &history, &testimony, &happened, &killed);
+        let counts = judge::counts(self.scenario.crew.misuse, &history, &testimony, &happened, &killed);
         let verdict = judge::verdict(expected, &findings, &testimony, &counts);
         let excerpt = excerpt::of(&history, &happened, began, nanos_of(TTL));
-        Ok(Outcome {
+        Ok(RunOutcome {
             scenario: self.scenario.name.to_owned(),
             backend: self.kind.name().to_owned(),
             seed: self.seed,
@@ -99,7 +99,7 @@ impl Run<'_> {
             cancelled: crew.cancelled,
             impatient: crew.impatient,
             dropped: crew.dropped,
-            habit: crew.habit,
+            misuse: crew.misuse,
             seed: self.seed,
             history: self.history(worker),
             witness: witness.to_owned(),
@@ -109,19 +109,19 @@ impl Run<'_> {
     /// Starts the workers, each with its own way to the servers.
     async fn assemble(
         &self,
-        ground: Ground,
-        schedule: &[Strike],
+        servers: TestServers,
+        schedule: &[PlannedFault],
         witness: &Path,
     ) -> Result<(Arc<Stage>, Vec<Worker>)> {
         let prefix = format!("faults/{}/{:08x}", self.scenario.name, rand::random::<u32>());
         let (mut lines, mut workers) = (Vec::new(), Vec::new());
         for worker in 0..self.scenario.crew.workers {
-            let line = ground.line().await?;
+            let line = servers.line().await?;
             let work = self.work(worker, witness, &prefix);
             workers.push(if self.kind == Kind::Memory {
                 Worker::tasks(&line.url, work).await?
             } else {
-                let clocks = ground.clocks.as_ref();
+                let clocks = servers.clocks.as_ref();
                 let clock = clocks.map(|clocks| clocks.environment(&worker_clock(worker))).transpose()?;
                 let environment = clock.as_ref().map_or(&[][..], |clock| &clock[..]);
                 Worker::process(&line.url, work, environment).await?
@@ -131,11 +131,11 @@ impl Run<'_> {
         for worker in &mut workers {
             worker.ready().await?;
         }
-        let operator = if Scenario::has_operator(schedule) { Some(operator(&ground).await?) } else { None };
+        let operator = if Scenario::has_operator(schedule) { Some(operator(&servers).await?) } else { None };
         let names = self.work(0, witness, &prefix).names();
-        let turns = ground.nodes.iter().map(|_| tokio::sync::Mutex::default()).collect();
+        let turns = servers.nodes.iter().map(|_| tokio::sync::Mutex::default()).collect();
         let stage = Stage {
-            ground,
+            servers,
             turns,
             lines,
             workers: workers.iter().map(Worker::id).collect(),
@@ -153,28 +153,28 @@ impl Run<'_> {
         &self,
         stage: &Arc<Stage>,
         mut workers: Vec<Worker>,
-        schedule: &[Strike],
+        schedule: &[PlannedFault],
     ) -> Result<(Vec<u32>, u64)> {
         for worker in &mut workers {
             worker.begin().await?;
         }
         let begun = tokio::time::Instant::now();
-        let watch = (self.scenario.crew.habit == Habit::PausesBeforeWrite).then(|| {
+        let watch = (self.scenario.crew.misuse == Misuse::PausesBeforeWrite).then(|| {
             let ids: Vec<u32> = stage.workers.iter().flatten().copied().collect();
             tokio::spawn(go_on(ids))
         });
-        let mut strikes = JoinSet::new();
-        for &strike in schedule {
+        let mut faults = JoinSet::new();
+        for &planned in schedule {
             let stage = Arc::clone(stage);
-            strikes.spawn(async move {
-                tokio::time::sleep_until(begun + Duration::from_millis(strike.at)).await;
-                stage.strike(strike).await
+            faults.spawn(async move {
+                tokio::time::sleep_until(begun + Duration::from_millis(planned.at)).await;
+                stage.inject(planned).await
             });
         }
-        while let Some(done) = strikes.join_next().await {
+        while let Some(done) = faults.join_next().await {
             done??;
         }
-        let is_killed = |strike: &Strike| match strike.fault {
+        let is_killed = |planned: &PlannedFault| match planned.fault {
             Fault::KillWorker { worker } => Some(worker),
             _ => None,
         };
@@ -223,14 +223,14 @@ async fn go_on(ids: Vec<u32>) {
 }
 
 /// A client with nothing in between.
-async fn operator(ground: &Ground) -> Result<Locks> {
-    Ok(lockwell::connect_with(LockConfig::new(ground.direct()).ttl(TTL)).await?)
+async fn operator(servers: &TestServers) -> Result<Locks> {
+    Ok(lockwell::connect_with(LockConfig::new(servers.direct()).ttl(TTL)).await?)
 }
 
 /// Waits until the locks are free and nobody waits for them, for as long as it may take. Returns what is left
 /// behind.
 async fn quiet(stage: &Stage) -> Result<Vec<String>> {
-    let locks = operator(&stage.ground).await?;
+    let locks = operator(&stage.servers).await?;
     let end = tokio::time::Instant::now() + TTL + judge::BOUND * 2;
     let left = loop {
         let left = left_behind(&locks, &stage.names).await?;

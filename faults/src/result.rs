@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::excerpt::Excerpt;
+use super::inject::Happened;
 use super::scenario::Expected;
-use super::strike::Happened;
 use crate::checker::rules::Findings;
 use crate::error::{Error, Result};
 
@@ -75,7 +75,7 @@ pub struct Counts {
 
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The name of the scenario.
     pub scenario: String,
     /// The name of the backend.
@@ -109,14 +109,14 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shrunk {
     /// Their numbers in the schedule of the seed.
-    pub strikes: Vec<usize>,
+    pub faults: Vec<usize>,
     /// How often they sufficed.
     pub seen: u64,
     /// How often they were tried.
     pub tried: u64,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// One line.
     pub fn line(&self) -> String {
         let Counts { operations, unguarded_lost, guarded_lost, refused, .. } = self.counts;
@@ -146,7 +146,7 @@ pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,
     /// In the order in which they ended.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RunOutcome>,
 }
 
 /// What the file calls itself.
@@ -168,12 +168,12 @@ impl Results {
 
     /// Whether this run has been done.
     pub fn has(&self, scenario: &str, backend: &str, seed: u64) -> bool {
-        let is_done = |outcome: &&Outcome| !matches!(outcome.verdict, Verdict::NotRun { .. });
+        let is_done = |outcome: &&RunOutcome| !matches!(outcome.verdict, Verdict::NotRun { .. });
         self.outcomes.iter().filter(is_done).any(|outcome| outcome.is_of(scenario, backend, seed))
     }
 
     /// Adds one, in the place of one of the same run that failed, and writes all to the file.
-    pub fn add(&mut self, outcome: Outcome, path: &Path) -> Result<()> {
+    pub fn add(&mut self, outcome: RunOutcome, path: &Path) -> Result<()> {
         self.outcomes.retain(|other| !other.is_of(&outcome.scenario, &outcome.backend, outcome.seed));
         self.outcomes.push(outcome);
         let text = serde_json::to_string_pretty(self).map_err(|error| Error::File(error.to_string()))?;
@@ -227,7 +227,7 @@ impl Results {
     }
 
     fn cell(&self, scenario: &str, backend: &str) -> String {
-        let of_cell = |outcome: &&Outcome| outcome.scenario == scenario && outcome.backend == backend;
+        let of_cell = |outcome: &&RunOutcome| outcome.scenario == scenario && outcome.backend == backend;
         let runs: Vec<_> = self.outcomes.iter().filter(of_cell).collect();
         let Some(first) = runs.first() else { return "-".to_owned() };
         let well = runs.iter().filter(|run| run.verdict == Verdict::AsExpected).count();
@@ -252,8 +252,8 @@ mod tests {
     use super::*;
 
     /// A run with this to say about the lateness of `lost()`.
-    fn outcome(seed: u64, lateness: Vec<(u64, u64)>) -> Outcome {
-        Outcome {
+    fn outcome(seed: u64, lateness: Vec<(u64, u64)>) -> RunOutcome {
+        RunOutcome {
             scenario: "calm".to_owned(),
             backend: "redis".to_owned(),
             seed,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::kind::Kind;
 use crate::scenario::Scenario;
-use crate::schedule::Strike;
+use crate::schedule::PlannedFault;
 
 /// The length of the leases.
 pub(crate) const TTL: Duration = Duration::from_millis(1500);
@@ -28,10 +28,10 @@ pub(crate) struct Run<'a> {
 
 impl Run<'_> {
     /// The faults that this run has.
-    pub(crate) fn schedule(&self) -> Vec<Strike> {
+    pub(crate) fn schedule(&self) -> Vec<PlannedFault> {
         let all = self.scenario.schedule(self.seed, self.kind, millis(TTL));
         let is_wanted = |number: usize| self.only.is_none_or(|only| only.contains(&number));
         let wanted = all.into_iter().enumerate().filter(|(number, _)| is_wanted(*number));
-        wanted.map(|(_, strike)| strike).collect()
+        wanted.map(|(_, planned)| planned).collect()
     }
 }

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kind::{Kind, Memory, Setup};
-use super::schedule::{Draw, Fault, Strike};
-use crate::plan::Habit;
+use super::schedule::{Draw, Fault, PlannedFault};
+use crate::plan::Misuse;
 
 /// What a backend is expected to do in a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -59,7 +59,7 @@ pub(crate) struct Crew {
     pub(crate) cancelled: u32,
     pub(crate) impatient: u32,
     pub(crate) dropped: u32,
-    pub(crate) habit: Habit,
+    pub(crate) misuse: Misuse,
     /// How long it goes on if no fault makes it longer, in milliseconds.
     pub(crate) least: u64,
 }
@@ -76,7 +76,7 @@ impl Crew {
         cancelled: 6,
         impatient: 6,
         dropped: 15,
-        habit: Habit::None,
+        misuse: Misuse::None,
         least: 5_000,
     };
 }
@@ -100,14 +100,14 @@ pub(crate) struct Scenario {
 
 impl Scenario {
     /// The faults for this seed.
-    pub(crate) fn schedule(&self, seed: u64, kind: Kind, ttl: u64) -> Vec<Strike> {
+    pub(crate) fn schedule(&self, seed: u64, kind: Kind, ttl: u64) -> Vec<PlannedFault> {
         let mut draw = Draw::new(seed, self.name, kind, ttl, self.crew.workers, 2 * self.crew.locks);
         (self.draw)(&mut draw);
         draw.finish()
     }
 
     /// Whether an operator is needed.
-    pub(crate) fn has_operator(schedule: &[Strike]) -> bool {
-        schedule.iter().any(|strike| matches!(strike.fault, Fault::ForceRelease { .. }))
+    pub(crate) fn has_operator(schedule: &[PlannedFault]) -> bool {
+        schedule.iter().any(|planned| matches!(planned.fault, Fault::ForceRelease { .. }))
     }
 }

@@ -106,7 +106,7 @@ pub enum Fault {
 
 /// What a fault happens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Struck {
+pub enum FaultTarget {
     /// The worker of this number.
     Worker(u32),
     /// The server of this number.
@@ -119,7 +119,7 @@ pub enum Struck {
 
 impl Fault {
     /// What it happens to.
-    pub fn struck(self) -> Struck {
+    pub fn target(self) -> FaultTarget {
         match self {
             Self::KillWorker { worker }
             | Self::StopWorker { worker, .. }
@@ -130,7 +130,7 @@ impl Fault {
             | Self::Hold { worker, .. }
             | Self::DropReply { worker, .. }
             | Self::HoldBack { worker, .. }
-            | Self::StepWorkerClock { worker, .. } => Struck::Worker(worker),
+            | Self::StepWorkerClock { worker, .. } => FaultTarget::Worker(worker),
             Self::LoseNode { node, .. }
             | Self::PauseServer { node, .. }
             | Self::RestartServer { node, .. }
@@ -144,12 +144,12 @@ impl Fault {
             | Self::Restore { node, .. }
             | Self::ShortenSessions { node, .. }
             | Self::KillSessions { node }
-            | Self::KillListeners { node } => Struck::Server(node),
+            | Self::KillListeners { node } => FaultTarget::Server(node),
             Self::KillAll { .. }
             | Self::KillLeader { .. }
             | Self::Island { .. }
             | Self::Promote { .. }
-            | Self::MoveSlot { .. } => Struck::Servers,
+            | Self::MoveSlot { .. } => FaultTarget::Servers,
             Self::ForceRelease { .. }
             | Self::FlushAll { .. }
             | Self::FlushScripts { .. }
@@ -160,7 +160,7 @@ impl Fault {
             | Self::ReplaceFile
             | Self::FillDisk { .. }
             | Self::Renumber
-            | Self::RemoveFolder => Struck::Data,
+            | Self::RemoveFolder => FaultTarget::Data,
         }
     }
 
@@ -231,7 +231,7 @@ impl Fault {
 
 /// A fault and when it begins, in milliseconds after the workers have begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Strike {
+pub struct PlannedFault {
     pub at: u64,
     #[serde(flatten)]
     pub fault: Fault,
@@ -246,7 +246,7 @@ pub(crate) struct Draw {
     pub(crate) kind: Kind,
     pub(crate) workers: u32,
     pub(crate) locks: u32,
-    strikes: Vec<Strike>,
+    faults: Vec<PlannedFault>,
 }
 
 impl Draw {
@@ -257,7 +257,7 @@ impl Draw {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
         let random = StdRng::seed_from_u64(seed ^ hash);
-        Self { random, ttl, kind, workers, locks, strikes: Vec::new() }
+        Self { random, ttl, kind, workers, locks, faults: Vec::new() }
     }
 
     /// A number from `from` up to but without `to`.
@@ -288,13 +288,13 @@ impl Draw {
         self.between(700, 1200)
     }
 
-    pub(crate) fn strike(&mut self, at: u64, fault: Fault) {
-        self.strikes.push(Strike { at, fault });
+    pub(crate) fn fault(&mut self, at: u64, fault: Fault) {
+        self.faults.push(PlannedFault { at, fault });
     }
 
     /// The schedule, in order.
-    pub(crate) fn finish(mut self) -> Vec<Strike> {
-        self.strikes.sort_by_key(|strike| strike.at);
-        self.strikes
+    pub(crate) fn finish(mut self) -> Vec<PlannedFault> {
+        self.faults.sort_by_key(|planned| planned.at);
+        self.faults
     }
 }

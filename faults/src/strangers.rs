@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::history::{Ask, End, Hold, Journal, TIMED_OUT, Who};
 use crate::error::Result;
-use crate::plan::{Habit, Until, Work};
+use crate::plan::{Misuse, Until, Work};
 use crate::time::nanos;
 
 /// The number of the task under which they are noted.
@@ -50,7 +50,7 @@ pub(super) fn run(locks: &Locks, work: &Work, journal: &Journal, until: &Until) 
             }
             guard.is_held()
         };
-        if work.habit == Habit::LeavesRuntime {
+        if work.misuse == Misuse::LeavesRuntime {
             // The keeper renews it, whatever this runtime does.
             std::thread::sleep(work.ttl() * 3 / 2);
             if !look(&mut hold) {

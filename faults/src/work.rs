@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 
 use super::history::{Ask, CANCELLED, End, Hold, Journal, TIMED_OUT, Who};
 use super::witness::{Client, Holder, Read};
-use super::{habit, strangers};
+use super::{misuse, strangers};
 use crate::error::{Error, Result};
-use crate::plan::{Habit, Until, Work};
+use crate::plan::{Misuse, Until, Work};
 use crate::time::nanos;
 
 /// How often a holder looks whether it still holds.
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(4);
 /// How long a worker pauses after an error, so that it does not ask a dead server without a pause.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
 
-/// A worker with this habit is stopped before the write of each so-manieth hold of a task.
+/// A worker with this misuse is stopped before the write of every 60th hold of a task.
 const PAUSES: u64 = 60;
 
 /// One task of so many takes locks that are held for long, if there are such.
@@ -33,8 +33,8 @@ pub(crate) const SHARE: u32 = 4;
 pub(crate) async fn work(locks: &Locks, work: &Work, until: &Until) -> Result<()> {
     let journal = Arc::new(Journal::create(&work.history)?);
     let work = Arc::new(work.clone());
-    let disturbance = habit::begin(&work);
-    let stranger = matches!(work.habit, Habit::LeavesRuntime | Habit::OutlivesRuntime).then(|| {
+    let disturbance = misuse::begin(&work);
+    let stranger = matches!(work.misuse, Misuse::LeavesRuntime | Misuse::OutlivesRuntime).then(|| {
         let (locks, work) = (locks.clone(), Arc::clone(&work));
         let (journal, until) = (Arc::clone(&journal), until.clone());
         // A thread without a runtime: it makes its own.
@@ -198,11 +198,11 @@ impl Task {
             && lost.is_none()
             && self.look(&guard, &mut hold)
         {
-            if self.work.habit == Habit::PausesBeforeWrite
+            if self.work.misuse == Misuse::PausesBeforeWrite
                 && self.holds.is_multiple_of(PAUSES)
                 && !self.until.is_over()
             {
-                habit::stop_this_process()?;
+                misuse::stop_this_process()?;
             }
             if !self.witness.write(holder, read).await? {
                 self.journal.refused(self.who, nanos());

@@ -31,10 +31,10 @@ const ATTEMPTS: u32 = 8;
 /// [`Server::restart`] is under way waits for it.
 #[derive(Clone)]
 pub struct Server {
-    inner: Arc<Inner>,
+    inner: Arc<ServerInner>,
 }
 
-struct Inner {
+struct ServerInner {
     kind: Box<dyn Kind>,
     options: Options,
     addr: SocketAddr,
@@ -56,7 +56,7 @@ impl fmt::Debug for Server {
 impl Server {
     pub(crate) async fn start(kind: impl Kind, options: &Options) -> Result<Self, Error> {
         let options = options.clone();
-        blocking(move || Inner::start(Box::new(kind), options))
+        blocking(move || ServerInner::start(Box::new(kind), options))
             .await
             .map(|inner| Self { inner: inner.into() })
     }
@@ -135,7 +135,7 @@ impl Server {
     }
 }
 
-impl Inner {
+impl ServerInner {
     fn start(kind: Box<dyn Kind>, options: Options) -> Result<Self, Error> {
         let mut supervisor = Supervisor::start(&options.parent_folder(), kind.name())?;
         let folder = supervisor.folder().to_owned();

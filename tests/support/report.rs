@@ -3,14 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use lockwell::conformance::Record;
+use lockwell::conformance::CaseRecord;
 use serde_json::{Value, json};
 use testbed::Release;
 
 /// Writes it down, with the versions of the servers.
-pub(crate) fn write(records: &[Record], releases: &BTreeMap<String, &'static Release>) -> Result<(), String> {
+pub(crate) fn write(
+    records: &[CaseRecord],
+    releases: &BTreeMap<String, &'static Release>,
+) -> Result<(), String> {
     let Some(path) = std::env::var_os("LOCKWELL_REPORT") else { return Ok(()) };
-    let of = |record: &Record| -> Value {
+    let of = |record: &CaseRecord| -> Value {
         let release = releases.get(&record.target).copied();
         let version = release.filter(|_| record.begun > 0).map(Release::version);
         let version = version.transpose().unwrap_or_else(|error| Some(error.to_string()));
@@ -25,7 +28,7 @@ pub(crate) fn write(records: &[Record], releases: &BTreeMap<String, &'static Rel
             "missing": record.missing,
         })
     };
-    let ran = |record: &&Record| record.begun > 0 || record.missing.is_some();
+    let ran = |record: &&CaseRecord| record.begun > 0 || record.missing.is_some();
     let all: Vec<Value> = records.iter().filter(ran).map(of).collect();
     let text = serde_json::to_string_pretty(&all).map_err(|error| error.to_string())?;
     std::fs::write(&path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))

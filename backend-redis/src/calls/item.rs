@@ -29,7 +29,7 @@ impl std::fmt::Debug for Item {
 
 /// What a script answered to one item.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ItemReply {
     pub(crate) value: Value,
     /// When the call that brought the answer was sent.
     pub(crate) sent: Moment,

@@ -17,12 +17,12 @@ mod sending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Attempt, Batcher, Bounds, Call, Outcome, Service};
+use lockcore::backend::{Attempt, Batcher, Bounds, Call, CallOutcome, Service};
 use lockcore::{Moment, Result};
 use redis::Value;
 
-use crate::calls::item::{Answer, Item};
-use crate::calls::sending::{CallOutcome, CallPath, Scripts};
+use crate::calls::item::{Item, ItemReply};
+use crate::calls::sending::{CallPath, Scripts, SendOutcome};
 use crate::wire::Wire;
 use crate::wire::route::Route;
 use crate::words::error::unexpected;
@@ -52,8 +52,8 @@ impl Calls {
         &self.batcher.service().route
     }
 
-    /// Calls a script and waits for its answer, at most for the calls's timeout.
-    pub(crate) fn call(&self, item: Item) -> impl Future<Output = Result<Answer>> + use<> {
+    /// Calls a script and waits for its answer, at most for the timeout of the calls.
+    pub(crate) fn call(&self, item: Item) -> impl Future<Output = Result<ItemReply>> + use<> {
         self.call_within(item, self.timeout)
     }
 
@@ -63,12 +63,12 @@ impl Calls {
         &self,
         item: Item,
         limit: Duration,
-    ) -> impl Future<Output = Result<Answer>> + use<> {
+    ) -> impl Future<Output = Result<ItemReply>> + use<> {
         let key = Key { slot: item.slot, script: std::ptr::from_ref(item.script).addr() };
         let call: Call<Scripts> = self.batcher.call(key, item, limit.min(self.timeout));
         async move {
             let (answer, in_doubt) = call.await?.into_parts();
-            Ok(Answer { in_doubt, ..answer })
+            Ok(ItemReply { in_doubt, ..answer })
         }
     }
 }
@@ -109,7 +109,7 @@ pub(crate) struct Key {
 impl Service for Scripts {
     type Key = Key;
     type Request = Item;
-    type Answer = Answer;
+    type Answer = ItemReply;
 
     fn shares(&self, first: &Item, _: &Item) -> bool {
         first.script.sharing.is_some()
@@ -137,19 +137,19 @@ impl Service for Scripts {
         Box::pin(self.connect(key.slot, attempt)).await
     }
 
-    async fn call(&self, key: &Key, batch: &[&Item], attempt: Attempt) -> Vec<Outcome<Answer>> {
-        let of_all = |outcome: &dyn Fn() -> Outcome<Answer>| batch.iter().map(|_| outcome()).collect();
+    async fn call(&self, key: &Key, batch: &[&Item], attempt: Attempt) -> Vec<CallOutcome<ItemReply>> {
+        let of_all = |outcome: &dyn Fn() -> CallOutcome<ItemReply>| batch.iter().map(|_| outcome()).collect();
         let Some((wire, (link, generation))) =
             self.route.wire(key.slot).and_then(|wire| wire.ready().map(|ready| (wire, ready)))
         else {
-            return of_all(&|| Outcome::Unavailable(no_answer(None)));
+            return of_all(&|| CallOutcome::Unavailable(no_answer(None)));
         };
         let script = batch[0].script;
         let end = Moment::now().after(attempt.until().remaining().min(self.one_try));
         let mut path = CallPath { wire, link, generation, asking: false };
         let (mut called, mut sent) = self.call_at(&mut path, batch, end).await;
         for _ in 0..REDIRECTS {
-            let CallOutcome::Elsewhere(error) = &called else { break };
+            let SendOutcome::Elsewhere(error) = &called else { break };
             let Some(next) = Box::pin(self.follow(key.slot, error, &path, end)).await else { break };
             // Items that are not wanted any more are not sent again: their releases may be on their way.
             if !batch.iter().all(|item| self.is_wanted(item)) {
@@ -160,30 +160,30 @@ impl Service for Scripts {
         }
         let answer = |value| {
             let (wire, generation) = (Arc::clone(&path.wire), path.generation);
-            Outcome::Answered(Answer { value, sent, in_doubt: false, wire, generation })
+            CallOutcome::Answered(ItemReply { value, sent, in_doubt: false, wire, generation })
         };
         match called {
-            CallOutcome::Answered(value) if script.sharing.is_none() => vec![answer(value)],
+            SendOutcome::Answered(value) if script.sharing.is_none() => vec![answer(value)],
             // The shortest scripts answer to one item as it is.
-            CallOutcome::Answered(value @ (Value::Int(_) | Value::BulkString(_))) if batch.len() == 1 => {
+            SendOutcome::Answered(value @ (Value::Int(_) | Value::BulkString(_))) if batch.len() == 1 => {
                 vec![answer(value)]
             }
-            CallOutcome::Answered(Value::Array(values)) if values.len() == batch.len() => {
+            SendOutcome::Answered(Value::Array(values)) if values.len() == batch.len() => {
                 values.into_iter().map(answer).collect()
             }
-            CallOutcome::Answered(_) => of_all(&|| Outcome::Failed(unexpected())),
-            CallOutcome::Failed(error) => of_all(&|| Outcome::Failed(fatal(&error, Some(script)))),
-            CallOutcome::NotDone(error) | CallOutcome::Elsewhere(error) => {
-                of_all(&|| Outcome::Unavailable(no_answer(Some(&error))))
+            SendOutcome::Answered(_) => of_all(&|| CallOutcome::Failed(unexpected())),
+            SendOutcome::Failed(error) => of_all(&|| CallOutcome::Failed(fatal(&error, Some(script)))),
+            SendOutcome::NotDone(error) | SendOutcome::Elsewhere(error) => {
+                of_all(&|| CallOutcome::Unavailable(no_answer(Some(&error))))
             }
             // Each of these locks can be renewed by itself.
-            CallOutcome::Torn(error) if batch.iter().all(|item| renews_several(item)) => {
-                of_all(&|| Outcome::Failed(no_answer(Some(&error))))
+            SendOutcome::Torn(error) if batch.iter().all(|item| renews_several(item)) => {
+                of_all(&|| CallOutcome::Failed(no_answer(Some(&error))))
             }
-            CallOutcome::Torn(error) => of_all(&|| Outcome::Unavailable(no_answer(Some(&error)))),
+            SendOutcome::Torn(error) => of_all(&|| CallOutcome::Unavailable(no_answer(Some(&error)))),
             // The script is not known, and some of the batch is not wanted any more.
-            CallOutcome::Unwanted => of_all(&|| Outcome::Unavailable(no_answer(None))),
-            CallOutcome::Unknown(error) => of_all(&|| Outcome::Unknown(no_answer(error.as_ref()))),
+            SendOutcome::Unwanted => of_all(&|| CallOutcome::Unavailable(no_answer(None))),
+            SendOutcome::Unknown(error) => of_all(&|| CallOutcome::Unknown(no_answer(error.as_ref()))),
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct CallPath {
 }
 
 /// The outcome of a call at one node.
-pub(crate) enum CallOutcome {
+pub(crate) enum SendOutcome {
     Answered(Value),
     Failed(RedisError),
     /// Not done; retry soon.
@@ -96,7 +96,7 @@ impl Scripts {
         path: &mut CallPath,
         batch: &[&Item],
         end: Moment,
-    ) -> (CallOutcome, Moment) {
+    ) -> (SendOutcome, Moment) {
         let sent = Moment::now();
         let generation = path.generation;
         let wire = Arc::clone(&path.wire);
@@ -107,28 +107,28 @@ impl Scripts {
             wire.note_answer();
         }
         let error = match called {
-            Ok(Ok(value)) => return (CallOutcome::Answered(value), sent),
+            Ok(Ok(value)) => return (SendOutcome::Answered(value), sent),
             Ok(Err(error)) => error,
-            Err(_) => return (CallOutcome::Unknown(None), sent),
+            Err(_) => return (SendOutcome::Unknown(None), sent),
         };
         let in_cluster = matches!(self.route, Route::Cluster(_));
         let called = match classify(&error, self.route.can_move()) {
-            ErrorClass::Elsewhere if in_cluster => CallOutcome::Elsewhere(error),
-            ErrorClass::Torn => CallOutcome::Torn(error),
+            ErrorClass::Elsewhere if in_cluster => SendOutcome::Elsewhere(error),
+            ErrorClass::Torn => SendOutcome::Torn(error),
             ErrorClass::Retry => {
                 self.route.note_trouble();
-                CallOutcome::NotDone(error)
+                SendOutcome::NotDone(error)
             }
             ErrorClass::Broken => {
                 tracing::debug!(%error, "a connection failed and is replaced");
                 wire.hang_up(generation);
                 self.route.note_trouble();
-                CallOutcome::Unknown(Some(error))
+                SendOutcome::Unknown(Some(error))
             }
-            ErrorClass::NoScript => CallOutcome::Unwanted,
-            ErrorClass::Fatal | ErrorClass::Elsewhere => CallOutcome::Failed(error),
+            ErrorClass::NoScript => SendOutcome::Unwanted,
+            ErrorClass::Fatal | ErrorClass::Elsewhere => SendOutcome::Failed(error),
         };
-        if let (CallOutcome::Torn(_), Route::Cluster(cluster)) = (&called, &self.route) {
+        if let (SendOutcome::Torn(_), Route::Cluster(cluster)) = (&called, &self.route) {
             cluster.note_moving(batch[0].slot);
         }
         (called, sent)

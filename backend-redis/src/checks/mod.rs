@@ -16,7 +16,7 @@ use crate::words::answers::text;
 use crate::words::error::{ErrorClass, classify, fatal, no_answer, no_link};
 use crate::words::info::{Info, one_text};
 use crate::words::keys::Keys;
-use crate::words::options::Options;
+use crate::words::options::RedisOptions;
 use crate::words::script::RIGHTS;
 
 /// How long to wait for masters of a cluster that hang when one has answered.
@@ -27,7 +27,7 @@ pub(crate) async fn route(
     route: &Route,
     keys: &Keys,
     more: &[&str],
-    options: &Options,
+    options: &RedisOptions,
     demands: Demands,
 ) -> Result<()> {
     let timeout = options.timeout;
@@ -61,7 +61,7 @@ async fn masters(
     masters: &[Arc<Wire>],
     keys: &Keys,
     more: &[&str],
-    options: &Options,
+    options: &RedisOptions,
     demands: Demands,
 ) -> Result<()> {
     let checks = masters.iter().map(async |wire| {
@@ -92,7 +92,7 @@ async fn masters(
 pub(crate) async fn server(
     wire: &Arc<Wire>,
     in_cluster: bool,
-    options: &Options,
+    options: &RedisOptions,
     demands: Demands,
 ) -> Result<()> {
     let misconfigured = |text: &str| Err(Error::new(ErrorKind::Misconfigured, text));

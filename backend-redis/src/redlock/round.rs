@@ -11,11 +11,11 @@ use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment};
 use super::context::NodesContext;
 use super::items;
 use super::node::{Node, Vote};
-use super::tally::{Answer, Step, Tally, Why};
+use super::tally::{Step, Tally, VoteAnswer, Why};
 use crate::words::answers::{Busy, ClaimAnswer};
 
 /// The outcome of a round.
-pub(crate) enum Outcome {
+pub(crate) enum RoundOutcome {
     Granted(Grant),
     /// Another holds the lock.
     Held(Busy),
@@ -28,14 +28,14 @@ pub(crate) enum Outcome {
 }
 
 /// The answer of a node.
-enum Reply {
+enum VoteReply {
     /// It was not asked, since it looks dead.
     Skipped(usize, Error),
     Vote(usize, Vote),
     Install(usize, bool),
 }
 
-type Replies = FuturesUnordered<BoxFuture<'static, Reply>>;
+type Replies = FuturesUnordered<BoxFuture<'static, VoteReply>>;
 
 /// The state of one round.
 struct Round<'a> {
@@ -64,7 +64,7 @@ pub(crate) async fn run(
     claim: &Claim,
     ticket: Option<i64>,
     limit: Duration,
-) -> Outcome {
+) -> RoundOutcome {
     let round = Round {
         shared,
         nodes,
@@ -83,7 +83,7 @@ pub(crate) async fn run(
 }
 
 impl Round<'_> {
-    async fn run(mut self, ticket: Option<i64>) -> Outcome {
+    async fn run(mut self, ticket: Option<i64>) -> RoundOutcome {
         let _turn = self.shared.rounds.acquire().await;
         // Before the first request: the validity counts from here.
         let began = Moment::now();
@@ -91,12 +91,12 @@ impl Round<'_> {
         let mut step = Step::Wait;
         while let Some(reply) = replies.next().await {
             step = match reply {
-                Reply::Skipped(node, error) => {
+                VoteReply::Skipped(node, error) => {
                     self.note_error(error);
-                    self.tally.vote(node, Answer::Silent)
+                    self.tally.vote(node, VoteAnswer::Silent)
                 }
-                Reply::Vote(node, vote) => self.take_vote(node, vote),
-                Reply::Install(node, done) => self.tally.installed(node, done),
+                VoteReply::Vote(node, vote) => self.take_vote(node, vote),
+                VoteReply::Install(node, done) => self.tally.installed(node, done),
             };
             match &step {
                 Step::Wait => (),
@@ -113,12 +113,12 @@ impl Round<'_> {
             let grant = grant.with_tokens(self.numbers.many).with_record(Arc::new(self.number));
             if !grant.deadline().has_passed() {
                 self.finish(replies, ticket.is_some());
-                return Outcome::Granted(grant);
+                return RoundOutcome::Granted(grant);
             }
             // The majority came too late: nothing of the lease is left.
             self.last_error.get_or_insert_with(too_slow);
             self.withdraw(replies).await;
-            return Outcome::Unreachable(self.last_error.unwrap_or_else(too_slow));
+            return RoundOutcome::Unreachable(self.last_error.unwrap_or_else(too_slow));
         }
         let why = match step {
             Step::Failed(why) => why,
@@ -129,11 +129,11 @@ impl Round<'_> {
         self.withdraw(replies).await;
         match why {
             // Another claim has a majority only if the remaining nodes form a majority.
-            Why::Held if had_votes && self.tally.held() < self.tally.majority() => Outcome::Split,
-            Why::Held => Outcome::Held(self.when_free()),
-            Why::NotInstalled => Outcome::Split,
+            Why::Held if had_votes && self.tally.held() < self.tally.majority() => RoundOutcome::Split,
+            Why::Held => RoundOutcome::Held(self.when_free()),
+            Why::NotInstalled => RoundOutcome::Split,
             Why::TooFewAnswers { silent, nodes } if self.no_vote_until.is_empty() => {
-                Outcome::Unreachable(self.too_few(silent, nodes))
+                RoundOutcome::Unreachable(self.too_few(silent, nodes))
             }
             Why::TooFewAnswers { silent, nodes } => self.too_few_votes_yet(silent, nodes),
         }
@@ -145,12 +145,12 @@ impl Round<'_> {
         let replies = Replies::new();
         for (index, node) in self.nodes.iter().enumerate() {
             if let Some(error) = node.looks_dead() {
-                replies.push(Box::pin(async move { Reply::Skipped(index, error) }));
+                replies.push(Box::pin(async move { VoteReply::Skipped(index, error) }));
                 continue;
             }
             let (node, ballot) = (Arc::clone(node), Arc::clone(&ballot));
             replies.push(Box::pin(async move {
-                Reply::Vote(index, node.vote(&ballot, index, limit, longest).await)
+                VoteReply::Vote(index, node.vote(&ballot, index, limit, longest).await)
             }));
         }
         replies
@@ -160,27 +160,27 @@ impl Round<'_> {
         let answer = match vote {
             Vote::Answered(ClaimAnswer::Granted(vote)) => {
                 self.voted.push(node);
-                Answer::Vote(vote.last.get())
+                VoteAnswer::Vote(vote.last.get())
             }
             Vote::Answered(ClaimAnswer::Busy(busy)) => {
                 self.busy.push((node, busy));
-                Answer::Held
+                VoteAnswer::Held
             }
             Vote::NotYet(votes_from) => {
                 self.no_vote_until.push(votes_from);
                 self.repair_if_due(node);
-                Answer::Silent
+                VoteAnswer::Silent
             }
             Vote::NotAsked(error) => {
                 tracing::debug!(node, error = format!("{error:#}"), "a node was not asked for its vote");
                 self.note_error(error);
-                Answer::Silent
+                VoteAnswer::Silent
             }
             Vote::Unknown(error) => {
                 tracing::debug!(node, error = format!("{error:#}"), "a node did not vote");
                 self.doubtful.push(node);
                 self.note_error(error);
-                Answer::Silent
+                VoteAnswer::Silent
             }
         };
         self.tally.vote(node, answer)
@@ -207,7 +207,7 @@ impl Round<'_> {
             let item = self.shared.install(self.claim, self.number, token, self.numbers.many);
             replies.push(Box::pin(async move {
                 let done = node.numbers(item, limit).await;
-                Reply::Install(index, matches!(done, Ok((numbers, _)) if numbers == [1]))
+                VoteReply::Install(index, matches!(done, Ok((numbers, _)) if numbers == [1]))
             }));
         }
     }
@@ -227,7 +227,7 @@ impl Round<'_> {
         drop(tokio::spawn(async move {
             let mut withdrawals = FuturesUnordered::new();
             while let Some(reply) = replies.next().await {
-                let Reply::Vote(node, vote) = reply else { continue };
+                let VoteReply::Vote(node, vote) = reply else { continue };
                 if vote.may_hold() && claim.is_cancelled() {
                     // The release did not wait for this node, and its request may have overtaken the vote. It
                     // cancels the claim before it sends anything, so a vote that ends before that is followed
@@ -271,7 +271,7 @@ impl Round<'_> {
         let number = self.number;
         drop(tokio::spawn(async move {
             while let Some(reply) = replies.next().await {
-                if let Reply::Vote(node, vote) = reply
+                if let VoteReply::Vote(node, vote) = reply
                     && vote.may_hold()
                 {
                     withdrawals.push(shared.withdraw_vote(&nodes[node], &claim, number));
@@ -298,12 +298,12 @@ impl Round<'_> {
     }
 
     /// Too few nodes have a vote yet. Returns when there will be enough.
-    fn too_few_votes_yet(&mut self, silent: usize, nodes: usize) -> Outcome {
+    fn too_few_votes_yet(&mut self, silent: usize, nodes: usize) -> RoundOutcome {
         self.no_vote_until.sort_unstable();
         let missing = (self.tally.majority() + silent).saturating_sub(nodes);
         let Some(&last) = self.no_vote_until.get(missing.max(1) - 1) else {
             // Too many nodes do not answer.
-            return Outcome::Unreachable(self.too_few(silent, nodes));
+            return RoundOutcome::Unreachable(self.too_few(silent, nodes));
         };
         let (without, seconds) = (self.no_vote_until.len(), last.remaining().as_secs_f64().ceil());
         let wait =
@@ -313,7 +313,7 @@ impl Round<'_> {
              locks; appendfsync always or a shorter longest_ttl avoids this"
         );
         let error = Error::new(ErrorKind::Unreachable, text);
-        Outcome::NoVoteYet(match self.last_error.take() {
+        RoundOutcome::NoVoteYet(match self.last_error.take() {
             Some(cause) => error.with_source(format!("{cause:#}")),
             None => error,
         })

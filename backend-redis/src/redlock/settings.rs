@@ -6,14 +6,14 @@ use std::time::Duration;
 use lockcore::{Error, ErrorKind, Result, ServerUrl};
 
 use crate::words::address::Address;
-use crate::words::options::Options;
+use crate::words::options::RedisOptions;
 
 /// The most nodes: every one costs a request for each operation.
 const MOST_NODES: usize = 63;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) options: Options,
+    pub(crate) options: RedisOptions,
     pub(crate) nodes: Vec<Address>,
     /// How long one node may take to answer; by default it follows from the lease.
     node_timeout: Option<Duration>,
@@ -26,7 +26,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn read(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &["node_timeout", "longest_ttl", "create"])?;
+        let options = RedisOptions::read(url, &["node_timeout", "longest_ttl", "create"])?;
         let nodes = Address::read_nodes(url)?;
         let mut seen = HashSet::new();
         for node in &nodes {

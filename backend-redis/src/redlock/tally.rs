@@ -29,7 +29,7 @@ use std::cmp::Ordering;
 
 /// What a node answered in phase 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Answer {
+pub(crate) enum VoteAnswer {
     /// The lock was free or ours already. It is ours now, and our claim raised the counter to exactly this
     /// number.
     Vote(u64),
@@ -111,12 +111,12 @@ impl Tally {
 
     /// Takes an answer to phase 1. The first answer of a node counts, also when it was `Silent`: what failed
     /// stays failed, and a vote that comes late is released like any other.
-    pub(crate) fn vote(&mut self, node: usize, answer: Answer) -> Step {
+    pub(crate) fn vote(&mut self, node: usize, answer: VoteAnswer) -> Step {
         if self.nodes[node] == Node::Asked {
             self.nodes[node] = match answer {
-                Answer::Vote(number) => Node::Voted(number),
-                Answer::Held => Node::Held,
-                Answer::Silent => Node::Silent,
+                VoteAnswer::Vote(number) => Node::Voted(number),
+                VoteAnswer::Held => Node::Held,
+                VoteAnswer::Silent => Node::Silent,
             };
         }
         self.step()

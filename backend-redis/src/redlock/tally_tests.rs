@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use super::Answer::{Held, Silent, Vote};
+use super::VoteAnswer::{Held, Silent, Vote};
 use super::*;
 
 fn install(token: u64, nodes: &[usize]) -> Step {
@@ -98,7 +98,7 @@ fn only_the_first_answer_of_a_node_counts() {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Round {
     tally: Tally,
-    answers: [Option<Answer>; 3],
+    answers: [Option<VoteAnswer>; 3],
     asked: [bool; 3],
     raised: [Option<bool>; 3],
     failed: bool,

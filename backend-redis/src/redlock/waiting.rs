@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::backend::{Answer, Queue, Waiter, wait_for_turn};
+use lockcore::backend::{ClaimReply, Queue, Waiter, wait_for_turn};
 use lockcore::{Claim, Error, Grant, Moment, Result, Wait};
 
 use super::items::ticket_at;
 use super::quorum::Quorum;
-use super::round::{self, Outcome};
+use super::round::{self, RoundOutcome};
 use crate::calls::items::recheck;
 use crate::gather::gather;
 
@@ -67,18 +67,18 @@ impl Quorum {
         let mut tries = 0;
         loop {
             match round::run(&self.shared, &self.nodes, claim, None, limit).await {
-                Outcome::Granted(grant) => return Ok(Some(grant)),
-                Outcome::Held(_) => return Ok(None),
-                Outcome::NoVoteYet(error) => return Err(error),
-                Outcome::Unreachable(error) if tries == UNREACHABLE_TRIES || !error.is_retryable() => {
+                RoundOutcome::Granted(grant) => return Ok(Some(grant)),
+                RoundOutcome::Held(_) => return Ok(None),
+                RoundOutcome::NoVoteYet(error) => return Err(error),
+                RoundOutcome::Unreachable(error) if tries == UNREACHABLE_TRIES || !error.is_retryable() => {
                     return Err(error);
                 }
-                Outcome::Unreachable(_) => {
+                RoundOutcome::Unreachable(_) => {
                     tries += 1;
                     limit = longer(limit, claim.ttl());
                 }
-                Outcome::Split if tries == TRIES => return Ok(None),
-                Outcome::Split => {
+                RoundOutcome::Split if tries == TRIES => return Ok(None),
+                RoundOutcome::Split => {
                     tries += 1;
                     tokio::time::sleep(split_pause(tries)).await;
                 }
@@ -158,7 +158,7 @@ impl Queue for Waiting<'_> {
         gather(listening, self.quorum.majority(), Duration::from_millis(5)).await;
     }
 
-    async fn ask(&self, claim: &Claim, place: Option<&Places>) -> Result<Answer> {
+    async fn ask(&self, claim: &Claim, place: Option<&Places>) -> Result<ClaimReply> {
         let Quorum { shared, nodes } = self.quorum;
         let limit = self.state().limit;
         let ticket = place.map(|places| places.ticket);
@@ -166,23 +166,23 @@ impl Queue for Waiting<'_> {
         let mut state = self.state();
         Ok(match outcome {
             // A slow node may still queue it: the release removes its remaining places, too.
-            Outcome::Granted(grant) => Answer::Granted(grant),
-            Outcome::Held(busy) => {
+            RoundOutcome::Granted(grant) => ClaimReply::Granted(grant),
+            RoundOutcome::Held(busy) => {
                 (state.splits, state.unreachable_since) = (0, None);
-                Answer::Refused { recheck: recheck(&busy) }
+                ClaimReply::Refused { recheck: recheck(&busy) }
             }
-            Outcome::Split => {
+            RoundOutcome::Split => {
                 state.splits += 1;
-                Answer::Undecided { pause: split_pause(state.splits) }
+                ClaimReply::Undecided { pause: split_pause(state.splits) }
             }
-            Outcome::NoVoteYet(error) => {
+            RoundOutcome::NoVoteYet(error) => {
                 state.unreachable_since = None;
-                Answer::Unavailable { error, pause: pause_without_majority() }
+                ClaimReply::Unavailable { error, pause: pause_without_majority() }
             }
-            Outcome::Unreachable(error) => {
+            RoundOutcome::Unreachable(error) => {
                 self.tolerate(&error, claim, *state.unreachable_since.get_or_insert_with(Moment::now))?;
                 state.limit = longer(limit, claim.ttl());
-                Answer::Unavailable { error, pause: pause_without_majority() }
+                ClaimReply::Unavailable { error, pause: pause_without_majority() }
             }
         })
     }

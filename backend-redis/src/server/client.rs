@@ -7,7 +7,7 @@ use lockcore::backend::{Heartbeat, Hot, Waiters};
 use lockcore::{Claim, Moment, Released, Result};
 
 use crate::calls::Calls;
-use crate::calls::item::{Answer, Item};
+use crate::calls::item::{Item, ItemReply};
 use crate::calls::place::Place;
 use crate::calls::requests::{Requests, is_simple};
 use crate::checks;
@@ -19,11 +19,11 @@ use crate::wire::route::Route;
 use crate::words::address::{Address, Topology};
 use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer, Tokens};
 use crate::words::keys::Keys;
-use crate::words::options::Options;
+use crate::words::options::RedisOptions;
 
 pub(crate) struct Settings {
     pub(crate) address: Address,
-    pub(super) options: Options,
+    pub(super) options: RedisOptions,
     /// How many replicas must have a grant before it counts.
     pub(crate) wait_replicas: u32,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Answered {
     pub(crate) generation: u64,
 }
 
-fn answered(answer: Answer) -> Answered {
+fn answered(answer: ItemReply) -> Answered {
     Answered { sent: answer.sent, wire: answer.wire, generation: answer.generation }
 }
 
@@ -149,7 +149,7 @@ impl Client {
             let answer = call.await?;
             let (claimed, clock) = answers::claimed(&answer.value, mode)?;
             if let (Some((place, number)), ClaimAnswer::Busy(busy)) = (place, &claimed) {
-                let Answer { sent, generation, .. } = answer;
+                let ItemReply { sent, generation, .. } = answer;
                 place.note_kept(busy.place, sent);
                 // After a request was repeated, it is unknown which copy the server has seen last.
                 if !answer.in_doubt {
@@ -187,7 +187,7 @@ impl Client {
 
     /// Calls a script for one lock that frees something. Returns how many holders were freed; an earlier try
     /// may have done it.
-    pub(crate) async fn free(&self, item: Item) -> Result<(usize, Answer)> {
+    pub(crate) async fn free(&self, item: Item) -> Result<(usize, ItemReply)> {
         let answer = self.calls.call(item).await?;
         let (freed, notifications) = answers::freed_all(&answer.value, answer.generation)?;
         self.deliver(notifications);

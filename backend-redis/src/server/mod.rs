@@ -22,7 +22,7 @@ use crate::server::replicas::time_to_confirm;
 use crate::words::address::Address;
 use crate::words::answers::{self, ClaimAnswer};
 use crate::words::keys::{self, Keys};
-use crate::words::options::Options;
+use crate::words::options::RedisOptions;
 
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
 ///
@@ -43,7 +43,7 @@ impl RedisLock {
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend("redis");
         let own = ["wait_replicas", "sentinel_user", "sentinel_password"];
-        let options = Options::read(url, &own).map_err(context)?;
+        let options = RedisOptions::read(url, &own).map_err(context)?;
         let address = Address::read(url).map_err(context)?;
         if address.is_cluster() {
             keys::check_for_cluster(&options.namespace).map_err(context)?;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockcore::backend::{Answer, Queue};
+use lockcore::backend::{ClaimReply, Queue};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result, Wait};
 
 use crate::calls::items::recheck;
@@ -24,7 +24,7 @@ impl Queue for Client {
         }
     }
 
-    async fn ask(&self, claim: &Claim, place: Option<&Place>) -> Result<Answer> {
+    async fn ask(&self, claim: &Claim, place: Option<&Place>) -> Result<ClaimReply> {
         if place.is_some() && !self.calls.route().is_listening(self.slot(claim)) {
             Box::pin(self.calls.route().listen(self.slot(claim))).await;
         }
@@ -42,15 +42,15 @@ impl Queue for Client {
             Ok((ClaimAnswer::Granted(tokens), call)) => {
                 claim.note_left_queue();
                 Ok(match self.granted(claim, tokens, call).await? {
-                    Some(grant) => Answer::Granted(grant),
-                    None => Answer::Undecided { pause: Duration::ZERO },
+                    Some(grant) => ClaimReply::Granted(grant),
+                    None => ClaimReply::Undecided { pause: Duration::ZERO },
                 })
             }
-            Ok((ClaimAnswer::Busy(busy), _)) => Ok(Answer::Refused { recheck: recheck(&busy) }),
+            Ok((ClaimAnswer::Busy(busy), _)) => Ok(ClaimReply::Refused { recheck: recheck(&busy) }),
             // It will be at its new node in a moment, and nothing was done meanwhile.
             Err(error) if claim.wait() != Wait::No && error.is_retryable() && self.is_moving(claim) => {
                 let error = self.explained(claim, error);
-                Ok(Answer::Unavailable { error, pause: Duration::from_millis(20) })
+                Ok(ClaimReply::Unavailable { error, pause: Duration::from_millis(20) })
             }
             Err(error) => Err(error),
         }

@@ -45,13 +45,13 @@ pub(crate) struct Wire {
     demands: Option<Demands>,
     /// Whose connections it counts.
     backend: &'static str,
-    slot: Mutex<Slot>,
+    slot: Mutex<ConnectionSlot>,
 }
 
 /// How making a connection ended; `None` while it is being made.
 type Dialled = watch::Receiver<Option<RedisResult<()>>>;
 
-struct Slot {
+struct ConnectionSlot {
     link: Option<Link>,
     /// The number of the connection.
     generation: u64,
@@ -70,7 +70,7 @@ struct Slot {
     dialled: Option<Dialled>,
 }
 
-impl Slot {
+impl ConnectionSlot {
     fn is_silent(&self, long: Duration) -> bool {
         self.silences >= SILENCES && self.silent_since.after(long).has_passed()
     }
@@ -78,7 +78,7 @@ impl Slot {
 
 impl Wire {
     pub(crate) fn new(address: Address, subscriber: Option<Subscriber>) -> Self {
-        let slot = Slot {
+        let slot = ConnectionSlot {
             link: None,
             generation: 0,
             listening: 0,
@@ -103,7 +103,7 @@ impl Wire {
         Self { backend, ..self }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Slot> {
+    fn slot(&self) -> MutexGuard<'_, ConnectionSlot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

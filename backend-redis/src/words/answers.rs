@@ -195,16 +195,16 @@ fn number(value: Option<&Value>) -> Result<u64> {
 }
 
 /// The parts of a lock's value: its holder, since when, and with which token.
-struct Record<'a> {
+struct AnswerRecord<'a> {
     owner: &'a str,
     token: u64,
     since: u64,
     label: &'a str,
 }
 
-fn record(value: &str) -> Option<Record<'_>> {
+fn record(value: &str) -> Option<AnswerRecord<'_>> {
     let mut parts = value.splitn(5, ':');
-    Some(Record {
+    Some(AnswerRecord {
         owner: parts.next().filter(|owner| owner.len() == 32)?,
         token: parts.next()?.parse().ok()?,
         since: parts.next()?.parse().ok()?,
@@ -248,7 +248,7 @@ pub(crate) fn lock_view(value: &Value) -> Result<LockView> {
         let value = text(pair.first())?;
         // A lock without an end is another program's.
         let left = u64::try_from(int(pair.get(1))?).map_or(Duration::MAX, Duration::from_millis);
-        holders.push(if let Some(Record { owner, token, since, label }) = record(&value) {
+        holders.push(if let Some(AnswerRecord { owner, token, since, label }) = record(&value) {
             let held_for = Duration::from_micros(now.saturating_sub(since));
             let holder = Holder::new(FencingToken::new(token), label, mode, left).held_for(held_for);
             (owner.to_owned(), holder)

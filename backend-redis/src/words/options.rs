@@ -9,7 +9,7 @@ use lockcore::{Error, ErrorKind, Result, ServerUrl};
 const SHARED: [&str; 5] = ["accept_loss", "db", "namespace", "strict", "timeout"];
 
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct RedisOptions {
     /// The prefix of every key.
     pub(crate) namespace: String,
     /// How long one request may take, reconnecting and repeating included.
@@ -20,7 +20,7 @@ pub(crate) struct Options {
     pub(crate) accept_loss: bool,
 }
 
-impl Options {
+impl RedisOptions {
     /// Reads the shared options. `others` are the names of the backend's own.
     pub(crate) fn read(url: &ServerUrl, others: &[&str]) -> Result<Self> {
         let allowed: Vec<_> = SHARED.iter().chain(others).chain(&TlsFiles::OPTIONS).copied().collect();
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn defaults_and_bounds() {
-        let read = |url: &str| Options::read(&url.parse()?, &["wait_replicas"]);
+        let read = |url: &str| RedisOptions::read(&url.parse()?, &["wait_replicas"]);
         let options = read("redis://a").unwrap();
         assert_eq!((options.namespace.as_str(), options.strict), ("lockwell:", false));
         assert_eq!(read("redis://a?namespace=").unwrap().namespace, "");

@@ -1,7 +1,7 @@
 //! What can happen.
 
 use crate::state::{Repair, Set, State};
-use crate::tally::Answer;
+use crate::tally::VoteAnswer;
 
 /// A request of an earlier round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) enum Action {
     Receive {
         claim: usize,
         node: usize,
-        answer: Answer,
+        answer: VoteAnswer,
     },
     /// The answers of these nodes reach the claim, in the lean world.
     ReceiveVotes {

@@ -17,7 +17,7 @@ use crate::action::{Action, Tardy};
 use crate::memory::Check;
 use crate::model::Redlock;
 use crate::state::{Claim, INSTALLED, Phase, Set, State};
-use crate::tally::{Answer, Step};
+use crate::tally::{Step, VoteAnswer};
 
 impl State {
     pub(crate) fn lean_actions(&self, claim: usize, check: Check, actions: &mut Vec<Action>) {
@@ -45,7 +45,7 @@ impl State {
                     actions.extend(it.vote(node).map(|vote| Action::Receive {
                         claim,
                         node,
-                        answer: Answer::Vote(vote),
+                        answer: VoteAnswer::Vote(vote),
                     }));
                 }
                 if let Step::Granted(_) = it.heard_installs() {
@@ -95,7 +95,7 @@ impl State {
         for node in 0..it.lines.len() {
             let vote = it.vote(node).filter(|_| nodes.has(node));
             if let (Some(vote), Phase::Asking(tally, _)) = (vote, &mut it.phase) {
-                step = tally.vote(node, Answer::Vote(vote));
+                step = tally.vote(node, VoteAnswer::Vote(vote));
                 it.lines[node].received = true;
             }
         }
@@ -117,7 +117,7 @@ impl Claim {
     /// The vote of a node that is under way to the claim.
     fn vote(&self, node: usize) -> Option<u64> {
         match self.lines[node].answers.first() {
-            Some(Answer::Vote(vote)) => Some(*vote),
+            Some(VoteAnswer::Vote(vote)) => Some(*vote),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use crate::action::{Action, Tardy};
 use crate::memory::Check;
 use crate::model::{Detail, Kinds, Redlock, Twist};
 use crate::state::{Claim, Holder, INSTALLED, Line, Node, Phase, REFUSED, Set, State};
-use crate::tally::{Answer, Step, Tally};
+use crate::tally::{Step, Tally, VoteAnswer};
 
 impl Redlock {
     /// What can happen to the messages of one claim.
@@ -62,7 +62,7 @@ impl Redlock {
                 actions.extend(line.answers.iter().map(|&answer| Action::Receive { claim, node, answer }));
             }
             if self.timeouts && !line.received {
-                actions.push(Action::Receive { claim, node, answer: Answer::Silent });
+                actions.push(Action::Receive { claim, node, answer: VoteAnswer::Silent });
             }
             actions.extend(line.replies.members().map(|reply| Action::ReceiveRaise {
                 claim,
@@ -186,7 +186,7 @@ impl State {
 
     /// The script of phase 1 at a node. Asked again, it answers with the number of the first time, or of
     /// phase 2. The claim's next round gets a new one.
-    fn vote(&mut self, claim: usize, node: usize, round: u8, world: &Redlock) -> Answer {
+    fn vote(&mut self, claim: usize, node: usize, round: u8, world: &Redlock) -> VoteAnswer {
         let twist = world.twist;
         let (it, &Claim { reads, block, floor, .. }) = (&mut self.nodes[node], &self.claims[claim]);
         let joins = match twist {
@@ -203,7 +203,7 @@ impl State {
             Some(holder) if holder.round == round => holder.number,
             Some(holder) if holder.round > round => {
                 if twist != Some(Twist::LateVoteIsOfItsRound) {
-                    return Answer::Held;
+                    return VoteAnswer::Held;
                 }
                 it.set(Holder { round, ..holder });
                 holder.number
@@ -212,7 +212,7 @@ impl State {
                 it.set(Holder { round, ..holder });
                 holder.number
             }
-            None if !it.holders.is_empty() && !joins => return Answer::Held,
+            None if !it.holders.is_empty() && !joins => return VoteAnswer::Held,
             _ => {
                 let number = match twist {
                     Some(Twist::FloorIsEnough) => (it.counter + block).max(floor),
@@ -228,7 +228,7 @@ impl State {
         if !self.claims[claim].is_over() {
             it.voted.add(claim);
         }
-        Answer::Vote(number)
+        VoteAnswer::Vote(number)
     }
 
     /// The writer is no holder until it learns that it is a reader.
@@ -269,13 +269,13 @@ impl State {
         }
     }
 
-    fn receive(&mut self, claim: usize, node: usize, answer: Answer, twist: Option<Twist>) {
+    fn receive(&mut self, claim: usize, node: usize, answer: VoteAnswer, twist: Option<Twist>) {
         let it = &mut self.claims[claim];
         it.lines[node].received = true;
         if let Phase::Asking(tally, token) = &mut it.phase {
             let answer = match (answer, *token) {
-                (Answer::Vote(vote), Some(token)) if twist == Some(Twist::HigherIsInstalled) => {
-                    Answer::Vote(vote.min(token))
+                (VoteAnswer::Vote(vote), Some(token)) if twist == Some(Twist::HigherIsInstalled) => {
+                    VoteAnswer::Vote(vote.min(token))
                 }
                 _ => answer,
             };

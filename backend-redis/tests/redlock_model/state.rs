@@ -1,6 +1,6 @@
 //! What the model is about: nodes, claims, letters under way, and the resource that the lock protects.
 
-use crate::tally::{Answer, Tally};
+use crate::tally::{Tally, VoteAnswer};
 
 /// A set of small numbers: claims or nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -128,7 +128,7 @@ pub(crate) struct Line {
     /// The request of phase 1.
     pub(crate) ask: bool,
     /// Its answers: more than one when the request was duplicated. Sorted.
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Vec<VoteAnswer>,
     /// The claim has taken an answer; it takes no other.
     pub(crate) received: bool,
     /// The request of phase 2, with the token.

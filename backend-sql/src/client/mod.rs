@@ -15,8 +15,8 @@ use lockcore::backend::{Batcher, Call, Waiters};
 use lockcore::{Claim, Grant, Moment, Result};
 
 use crate::client::notifier::Notifier;
-use crate::client::places::{HandOverEntries, PolledQueue};
-use crate::client::requests::{Answer, Context, Done, Request, Route, unexpected};
+use crate::client::places::{HandOverPlaces, PolledQueue};
+use crate::client::requests::{Done, JobContext, Request, RequestReply, Route, unexpected};
 use crate::client::service::{Statements, job};
 use crate::dialect::Dialect;
 use crate::ids::AsUuid;
@@ -27,7 +27,7 @@ use crate::words::{Extension, Freed, QueuedClaim, TakeRequest, TryAcquire};
 pub(crate) struct Client<D: Dialect> {
     pub(crate) dialect: Arc<D>,
     batcher: Batcher<Statements<D>>,
-    pub(crate) places: Arc<HandOverEntries>,
+    pub(crate) places: Arc<HandOverPlaces>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) notifier: Notifier<D>,
     timeout: Duration,
@@ -55,7 +55,7 @@ impl<D: Dialect> Client<D> {
         let call = self.call(Route::Main, Request::Take(request));
         async move {
             match call.await?.into_answer() {
-                (Answer::TryAcquire(took), sent) => Ok((took, sent)),
+                (RequestReply::TryAcquire(took), sent) => Ok((took, sent)),
                 _ => Err(unexpected()),
             }
         }
@@ -64,7 +64,7 @@ impl<D: Dialect> Client<D> {
     /// Takes a lock if it is free, or a place in its queue.
     pub(crate) async fn claim(&self, route: Route, entry: QueuedClaim) -> Result<(TryAcquire, Moment)> {
         match self.call(route, Request::Claim(entry)).await?.into_answer() {
-            (Answer::TryAcquire(took), sent) => Ok((took, sent)),
+            (RequestReply::TryAcquire(took), sent) => Ok((took, sent)),
             _ => Err(unexpected()),
         }
     }
@@ -76,7 +76,7 @@ impl<D: Dialect> Client<D> {
             return Ok(polled);
         }
         match self.call(Route::Main, Request::PollWaiters(Arc::clone(&self.places))).await?.into_answer() {
-            (Answer::Polled(polled), _) => Ok(polled),
+            (RequestReply::Polled(polled), _) => Ok(polled),
             _ => Err(unexpected()),
         }
     }
@@ -85,7 +85,7 @@ impl<D: Dialect> Client<D> {
     pub(crate) async fn free(&self, route: Route, request: Request<D>) -> Result<Freed> {
         match self.call(route, request).await?.into_parts() {
             // The first try may have freed the lock, and another may have taken it since.
-            ((Answer::Freed(freed), _), in_doubt) => {
+            ((RequestReply::Freed(freed), _), in_doubt) => {
                 Ok(Freed { in_doubt: in_doubt || freed.in_doubt, ..freed })
             }
             _ => Err(unexpected()),
@@ -97,7 +97,7 @@ impl<D: Dialect> Client<D> {
         let limit = until.remaining().min(self.timeout);
         let reply = self.batcher.call(Route::Main, Request::Renew(grants.to_vec()), limit).await?;
         match reply.into_answer() {
-            (Answer::Extended(extensions), sent) => Ok((extensions, sent)),
+            (RequestReply::Extended(extensions), sent) => Ok((extensions, sent)),
             _ => Err(unexpected()),
         }
     }
@@ -106,7 +106,7 @@ impl<D: Dialect> Client<D> {
     pub(crate) async fn keep_place(&self, claim: &Claim, ticket: i64) -> Result<bool> {
         let keep = Request::KeepPlace(ticket, claim.owner().as_uuid());
         match self.call(Route::Main, keep).await?.into_answer() {
-            (Answer::Kept(kept), _) => Ok(kept),
+            (RequestReply::Kept(kept), _) => Ok(kept),
             _ => Err(unexpected()),
         }
     }
@@ -120,7 +120,7 @@ impl<D: Dialect> Client<D> {
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         route: Route,
-        work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+        work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
     ) -> Result<T> {
         self.job(route, None, work).await
     }
@@ -130,7 +130,7 @@ impl<D: Dialect> Client<D> {
     pub(crate) async fn queue<T: Send + 'static>(
         &self,
         claim: &Claim,
-        work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+        work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
     ) -> Result<T> {
         self.job(Route::Main, Some(claim.clone()), work).await
     }
@@ -139,7 +139,7 @@ impl<D: Dialect> Client<D> {
         &self,
         route: Route,
         queues: Option<Claim>,
-        work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+        work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
     ) -> Result<T> {
         job(&self.batcher, route, self.timeout, queues, work).await
     }

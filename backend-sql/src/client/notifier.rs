@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::client::requests::{Context, Route};
+use crate::client::requests::{JobContext, Route};
 use crate::client::service::{Statements, job};
 use crate::dialect::Dialect;
 use crate::dialect::sweep::Swept;
@@ -257,7 +257,7 @@ impl<D: Dialect> NotifierTask<D> {
                 continue;
             }
             let looking =
-                job(&self.requests, Route::Main, self.limit, None, |Context { dialect, conn, .. }| {
+                job(&self.requests, Route::Main, self.limit, None, |JobContext { dialect, conn, .. }| {
                     Box::pin(async move { dialect.sweep(conn).await })
                 });
             look = looking.await;
@@ -273,7 +273,7 @@ impl<D: Dialect> NotifierTask<D> {
     /// Sends a probe to our own subscription. False: this database needs none.
     async fn send_probe(&self, probe: i64) -> lockcore::Result<bool> {
         let sending = job(&self.requests, Route::Main, self.limit, None, move |context| {
-            let Context { dialect, waiters, conn } = context;
+            let JobContext { dialect, waiters, conn } = context;
             let client = waiters.client().as_uuid();
             Box::pin(async move { dialect.probe(conn, client, probe).await })
         });

@@ -48,7 +48,7 @@ pub(crate) struct PolledQueue {
 
 /// The queue entries of one client.
 #[derive(Debug, Default)]
-pub(crate) struct HandOverEntries {
+pub(crate) struct HandOverPlaces {
     last_number: AtomicI64,
     known: Mutex<EntryTable>,
 }
@@ -59,16 +59,16 @@ struct EntryTable {
     last: Option<Arc<PolledQueue>>,
 }
 
-impl HandOverEntries {
+impl HandOverPlaces {
     fn known(&self) -> MutexGuard<'_, EntryTable> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes an entry for a claim. The database gets it with the next request.
-    pub(crate) fn take(self: &Arc<Self>, claim: &Claim, waiters: &Arc<Waiters>) -> HandOverEntry {
+    pub(crate) fn take(self: &Arc<Self>, claim: &Claim, waiters: &Arc<Waiters>) -> HandOverPlace {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         self.known().owners.insert(number, claim.owner().as_uuid());
-        HandOverEntry {
+        HandOverPlace {
             waiter: waiters.register(claim.name(), number),
             places: Arc::clone(self),
             notified_since: AtomicBool::new(false),
@@ -120,9 +120,9 @@ impl PolledQueue {
 
 /// One entry, from the moment when the claim enters the queue until the entry is dropped.
 #[derive(Debug)]
-pub(crate) struct HandOverEntry {
+pub(crate) struct HandOverPlace {
     pub(crate) waiter: Waiter,
-    places: Arc<HandOverEntries>,
+    places: Arc<HandOverPlaces>,
     /// Whether the waiter was notified since it asked last.
     notified_since: AtomicBool,
     is_stored: AtomicBool,
@@ -132,7 +132,7 @@ pub(crate) struct HandOverEntry {
     asked: Mutex<Option<Moment>>,
 }
 
-impl HandOverEntry {
+impl HandOverPlace {
     /// The row for the database. `receives`: whether notifications arrive at this process, and so a grant.
     pub(crate) fn row(&self, claim: &Claim, receives: bool) -> QueueRow {
         // With a lock delay, a short lease would have no validity.
@@ -172,7 +172,7 @@ impl HandOverEntry {
     }
 }
 
-impl Drop for HandOverEntry {
+impl Drop for HandOverPlace {
     fn drop(&mut self) {
         self.places.known().owners.remove(&self.waiter.ticket());
     }

@@ -4,11 +4,11 @@ use std::any::Any;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use lockcore::backend::{Outcome, Waiters};
+use lockcore::backend::{CallOutcome, Waiters};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment};
 use uuid::Uuid;
 
-use crate::client::places::{HandOverEntries, PolledQueue};
+use crate::client::places::{HandOverPlaces, PolledQueue};
 use crate::dialect::Dialect;
 use crate::words::{Extension, Freed, Hold, QueuedClaim, TakeRequest, TryAcquire};
 
@@ -20,7 +20,7 @@ pub(crate) enum Request<D: Dialect> {
     /// waiter.
     Claim(QueuedClaim),
     /// Gives a heartbeat for all waiters of the client, and asks whose turn it is.
-    PollWaiters(Arc<HandOverEntries>),
+    PollWaiters(Arc<HandOverPlaces>),
     /// Leaves the queue.
     Leave(Claim),
     /// Frees a lock that is held exclusively.
@@ -65,7 +65,7 @@ impl<D: Dialect> Clone for Request<D> {
 }
 
 /// What work on a connection gets.
-pub(crate) struct Context<'c, D: Dialect> {
+pub(crate) struct JobContext<'c, D: Dialect> {
     pub(crate) dialect: &'c D,
     pub(crate) waiters: &'c Waiters,
     pub(crate) conn: &'c mut D::Conn,
@@ -74,10 +74,11 @@ pub(crate) struct Context<'c, D: Dialect> {
 /// The result of work.
 pub(crate) type Done<'c, T> = BoxFuture<'c, sqlx::Result<T>>;
 
-pub(crate) type Work<D> = Arc<dyn for<'c> Fn(Context<'c, D>) -> Done<'c, Box<dyn Any + Send>> + Send + Sync>;
+pub(crate) type Work<D> =
+    Arc<dyn for<'c> Fn(JobContext<'c, D>) -> Done<'c, Box<dyn Any + Send>> + Send + Sync>;
 
 /// The answer to a request.
-pub(crate) enum Answer {
+pub(crate) enum RequestReply {
     TryAcquire(TryAcquire),
     Freed(Freed),
     Extended(Vec<Extension>),
@@ -151,19 +152,19 @@ impl<D: Dialect> Request<D> {
     }
 
     /// The answer when a transaction has locked a row.
-    pub(crate) fn blocked(&self, cause: &sqlx::Error) -> Outcome<(Answer, Moment)> {
+    pub(crate) fn blocked(&self, cause: &sqlx::Error) -> CallOutcome<(RequestReply, Moment)> {
         match self.taker() {
-            Some(_) => Outcome::Answered((Answer::TryAcquire(TryAcquire::Blocked), Moment::now())),
-            None => Outcome::Failed(blocked(Some(cause))),
+            Some(_) => CallOutcome::Answered((RequestReply::TryAcquire(TryAcquire::Blocked), Moment::now())),
+            None => CallOutcome::Failed(blocked(Some(cause))),
         }
     }
 }
 
-impl Answer {
-    pub(crate) fn into_outcome(self, sent: Moment) -> Outcome<(Self, Moment)> {
+impl RequestReply {
+    pub(crate) fn into_outcome(self, sent: Moment) -> CallOutcome<(Self, Moment)> {
         match self {
-            Self::Freed(Freed { blocked: true, .. }) => Outcome::Failed(blocked(None)),
-            answer => Outcome::Answered((answer, sent)),
+            Self::Freed(Freed { blocked: true, .. }) => CallOutcome::Failed(blocked(None)),
+            answer => CallOutcome::Answered((answer, sent)),
         }
     }
 }

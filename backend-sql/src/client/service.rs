@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::backend::{
-    Attempt, Batcher, Heartbeat, Outcome, Service, SharedRuntime, Waiters, note_reconnection,
+    Attempt, Batcher, CallOutcome, Heartbeat, Service, SharedRuntime, Waiters, note_reconnection,
 };
 use lockcore::{Claim, Moment, Result};
 
 use crate::client::batch;
 use crate::client::idle::{Idle, IdleConnection};
 use crate::client::requests::{
-    Answer, Context, Done, Job, Request, Route, Work, blocked, claims, is_about_one, tickets, unexpected,
+    Done, Job, JobContext, Request, RequestReply, Route, Work, blocked, claims, is_about_one, tickets,
+    unexpected,
 };
 use crate::dialect::Dialect;
 use crate::dialect::error::{class_of, fatal, no_answer};
@@ -27,10 +28,13 @@ const BLOCKED_RETRY_LIMIT: Duration = Duration::from_millis(500);
 /// for a second.
 const SHORTEST_TRY: Duration = Duration::from_secs(2);
 
-type Outcomes = Vec<Outcome<(Answer, Moment)>>;
+type Outcomes = Vec<CallOutcome<(RequestReply, Moment)>>;
 
 /// The same outcome for all of a batch.
-fn of_all<D: Dialect>(batch: &[&Request<D>], outcome: impl Fn() -> Outcome<(Answer, Moment)>) -> Outcomes {
+fn of_all<D: Dialect>(
+    batch: &[&Request<D>],
+    outcome: impl Fn() -> CallOutcome<(RequestReply, Moment)>,
+) -> Outcomes {
     batch.iter().map(|_| outcome()).collect()
 }
 
@@ -68,7 +72,7 @@ impl<D: Dialect> Statements<D> {
         &self,
         mut conn: D::Conn,
         batch: &[&Request<D>],
-    ) -> (sqlx::Result<Vec<Answer>>, Option<D::Conn>) {
+    ) -> (sqlx::Result<Vec<RequestReply>>, Option<D::Conn>) {
         if D::IS_REMOTE || matches!(batch, [one] if one.is_one_statement()) {
             let answers = carry_out(&*self.dialect, &self.waiters, &mut conn, batch).await;
             return (answers, Some(conn));
@@ -97,27 +101,27 @@ impl<D: Dialect> Statements<D> {
         since: Moment,
     ) -> (Outcomes, bool) {
         match class_of(&*self.dialect, error) {
-            ErrorClass::Again => (of_all(batch, || Outcome::Again(fatal(error))), true),
+            ErrorClass::Again => (of_all(batch, || CallOutcome::Again(fatal(error))), true),
             ErrorClass::Blocked if batch[1..].iter().any(|one| !is_about_one(batch[0], one)) => {
-                (of_all(batch, || Outcome::Blocked), true)
+                (of_all(batch, || CallOutcome::Blocked), true)
             }
             ErrorClass::Blocked
                 if batch.iter().all(|one| one.retries_while_blocked())
                     && !attempt.began().after(BLOCKED_RETRY_LIMIT).has_passed() =>
             {
-                (of_all(batch, || Outcome::Again(blocked(Some(error)))), true)
+                (of_all(batch, || CallOutcome::Again(blocked(Some(error)))), true)
             }
             ErrorClass::Blocked => (batch.iter().map(|one| one.blocked(error)).collect(), true),
             ErrorClass::Broken => {
                 tracing::debug!(%error, "a connection failed and is replaced");
-                (of_all(batch, || Outcome::Unknown(no_answer(Some(error)))), false)
+                (of_all(batch, || CallOutcome::Unknown(no_answer(Some(error)))), false)
             }
             ErrorClass::ReadOnly if since < attempt.began() => {
                 tracing::info!(%error, "the server takes no writes any more: the connection is replaced");
-                (of_all(batch, || Outcome::Unavailable(fatal(error))), false)
+                (of_all(batch, || CallOutcome::Unavailable(fatal(error))), false)
             }
-            ErrorClass::ReadOnly => (of_all(batch, || Outcome::Failed(fatal(error))), false),
-            ErrorClass::Fatal => (of_all(batch, || Outcome::Failed(fatal(error))), true),
+            ErrorClass::ReadOnly => (of_all(batch, || CallOutcome::Failed(fatal(error))), false),
+            ErrorClass::Fatal => (of_all(batch, || CallOutcome::Failed(fatal(error))), true),
         }
     }
 }
@@ -128,7 +132,7 @@ async fn carry_out<D: Dialect>(
     waiters: &Waiters,
     conn: &mut D::Conn,
     batch: &[&Request<D>],
-) -> sqlx::Result<Vec<Answer>> {
+) -> sqlx::Result<Vec<RequestReply>> {
     let mut signed = None;
     let sign = || {
         let sign = Sign { client: waiters.client().as_uuid(), number: waiters.next_heartbeat() };
@@ -138,45 +142,45 @@ async fn carry_out<D: Dialect>(
         Request::Take(_) => {
             let requests: Vec<_> = batch.iter().filter_map(|one| one.take_request()).cloned().collect();
             let took = batch::take(dialect, waiters, conn, &requests).await?;
-            took.into_iter().map(Answer::TryAcquire).collect()
+            took.into_iter().map(RequestReply::TryAcquire).collect()
         }
         Request::Claim(_) => {
             let entries: Vec<_> = batch.iter().filter_map(|one| one.entry()).cloned().collect();
             let (sign, sent) = sign();
             let (took, clock) = batch::claim(dialect, waiters, conn, &entries, sign).await?;
             signed = clock.map(|clock| (sign, sent, clock));
-            took.into_iter().map(Answer::TryAcquire).collect()
+            took.into_iter().map(RequestReply::TryAcquire).collect()
         }
         Request::PollWaiters(places) => {
             let (sign, sent) = sign();
             let polled = dialect.poll_waiters(conn, &places.all(), sign).await?;
             signed = Some((sign, sent, polled.clock));
             let polled = places.note(polled, sent);
-            batch.iter().map(|_| Answer::Polled(Arc::clone(&polled))).collect()
+            batch.iter().map(|_| RequestReply::Polled(Arc::clone(&polled))).collect()
         }
         Request::Leave(_) => {
             let freed = dialect.leave_each(conn, &claims(batch), waiters).await?;
-            freed.into_iter().map(Answer::Freed).collect()
+            freed.into_iter().map(RequestReply::Freed).collect()
         }
         Request::Release(_) => {
             let freed = dialect.release(conn, &claims(batch), waiters).await?;
-            freed.into_iter().map(Answer::Freed).collect()
+            freed.into_iter().map(RequestReply::Freed).collect()
         }
         Request::LeaveGroup(_) => {
             let freed = dialect.leave_group(conn, &claims(batch), waiters).await?;
-            freed.into_iter().map(Answer::Freed).collect()
+            freed.into_iter().map(RequestReply::Freed).collect()
         }
-        Request::Renew(grants) => vec![Answer::Extended(batch::renew(dialect, conn, grants).await?)],
+        Request::Renew(grants) => vec![RequestReply::Extended(batch::renew(dialect, conn, grants).await?)],
         Request::KeepPlace(..) => {
             let places: Vec<_> = batch.iter().filter_map(|one| one.place()).collect();
-            dialect.keep(conn, &places).await?.into_iter().map(Answer::Kept).collect()
+            dialect.keep(conn, &places).await?.into_iter().map(RequestReply::Kept).collect()
         }
         Request::ForgetPlace(_) => {
             dialect.forget_places(conn, &tickets(batch)).await?;
-            batch.iter().map(|_| Answer::Forgotten).collect()
+            batch.iter().map(|_| RequestReply::Forgotten).collect()
         }
         Request::Job(job) => {
-            vec![Answer::Done((job.work)(Context { dialect, waiters, conn }).await?)]
+            vec![RequestReply::Done((job.work)(JobContext { dialect, waiters, conn }).await?)]
         }
     };
     dialect.intact(conn)?;
@@ -191,7 +195,7 @@ impl<D: Dialect> Service for Statements<D> {
     type Key = Route;
     type Request = Request<D>;
     /// With the time at which the statement was sent.
-    type Answer = (Answer, Moment);
+    type Answer = (RequestReply, Moment);
 
     fn shares(&self, first: &Request<D>, other: &Request<D>) -> bool {
         first.is_shared() && std::mem::discriminant(first) == std::mem::discriminant(other)
@@ -253,7 +257,7 @@ impl<D: Dialect> Service for Statements<D> {
         // The guard is dropped first, so that it is not held while the statement runs.
         let idle = self.idle.on(*route).take();
         let Some(IdleConnection { conn, since }) = idle else {
-            return of_all(batch, || Outcome::Unavailable(no_answer(None)));
+            return of_all(batch, || CallOutcome::Unavailable(no_answer(None)));
         };
         let sent = Moment::now();
         // This future owns the connection until it has answered. If the future is dropped, or has no answer
@@ -263,7 +267,7 @@ impl<D: Dialect> Service for Statements<D> {
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
             tracing::debug!("a connection does not answer and is replaced");
             note_reconnection(self.dialect.capabilities().backend());
-            return of_all(batch, || Outcome::Unknown(no_answer(None)));
+            return of_all(batch, || CallOutcome::Unknown(no_answer(None)));
         };
         let idle = conn.map(|conn| IdleConnection { conn, since });
         match answers {
@@ -298,14 +302,14 @@ pub(crate) async fn job<D: Dialect, T: Send + 'static>(
     route: Route,
     limit: Duration,
     queues: Option<Claim>,
-    work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+    work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
 ) -> Result<T> {
     let work: Work<D> = Arc::new(move |context| {
         let work = work(context);
         Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
     });
     match requests.call(route, Request::Job(Job { work, queues }), limit).await?.into_answer() {
-        (Answer::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
+        (RequestReply::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
         _ => Err(unexpected()),
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::words::{ErrorClass, Notification};
 use lockcore::Capabilities;
 use lockcore::backend::Bounds;
-use sqlx::Result as Answer;
 use uuid::Uuid;
 
 /// One database: how to get a connection, how to make the tables, what its errors mean.
@@ -24,7 +23,7 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     fn capabilities(&self) -> Capabilities;
 
-    fn connect(&self) -> impl Future<Output = Answer<Self::Conn>> + Send;
+    fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Conn>> + Send;
 
     /// Ends a connection, where that takes more than dropping it.
     fn shut(&self, conn: Self::Conn) -> impl Future<Output = ()> + Send {
@@ -33,7 +32,7 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     /// Checks that the connection still leads to the database that other processes use. It is called after
     /// each batch and before the answers are used. An error replaces the connection and repeats the batch.
-    fn intact(&self, _: &Self::Conn) -> Answer<()> {
+    fn intact(&self, _: &Self::Conn) -> sqlx::Result<()> {
         Ok(())
     }
 
@@ -41,20 +40,20 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass;
 
     /// Checks that the tables exist and can be used.
-    fn check(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;
+    fn check(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;
 
     /// Creates the tables where they are missing.
-    fn create(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;
+    fn create(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;
 
     /// The statements that create the tables, for an administrator.
     fn ddl(&self) -> String;
 
     /// A number that changes with every change of the database, where it is cheaper to read than the queue.
-    fn version(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Option<i64>>> + Send;
+    fn version(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Option<i64>>> + Send;
 
     /// Waits before the next poll: for `pause`, or until the database has changed, where that can be
     /// observed.
-    fn pause(&self, _: &mut Self::Conn, pause: Duration) -> impl Future<Output = Answer<()>> + Send {
+    fn pause(&self, _: &mut Self::Conn, pause: Duration) -> impl Future<Output = sqlx::Result<()>> + Send {
         async move {
             tokio::time::sleep(pause).await;
             Ok(())
@@ -63,7 +62,10 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     /// Subscribes to the notifications for this client. `None`: this database cannot push, and
     /// [`turns`](crate::dialect::Dialect::turns) is polled instead.
-    fn subscribe(&self, client: Uuid) -> impl Future<Output = Answer<Option<Self::Subscription>>> + Send;
+    fn subscribe(
+        &self,
+        client: Uuid,
+    ) -> impl Future<Output = sqlx::Result<Option<Self::Subscription>>> + Send;
 
     /// An open subscription.
     type Subscription: Send + 'static;
@@ -76,7 +78,7 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
         _: &mut Self::Conn,
         _client: Uuid,
         _number: i64,
-    ) -> impl Future<Output = Answer<bool>> + Send {
+    ) -> impl Future<Output = sqlx::Result<bool>> + Send {
         std::future::ready(Ok(false))
     }
 
@@ -84,5 +86,5 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// was lost, so some notifications may be missing.
     fn notification(
         subscription: &mut Self::Subscription,
-    ) -> impl Future<Output = Answer<Option<Notification>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Option<Notification>>> + Send;
 }

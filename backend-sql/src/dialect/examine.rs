@@ -5,17 +5,16 @@ use std::future::Future;
 use std::time::{Duration, SystemTime};
 
 use lockcore::Finding;
-use sqlx::Result as Answer;
 
 use crate::dialect::database::Database;
 
 /// What an administrator asks a database.
 pub trait Examine: Database {
     /// The names of the locks that are held.
-    fn names(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Vec<String>>> + Send;
+    fn names(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Vec<String>>> + Send;
 
     /// What the database says about itself.
-    fn examine(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Vec<Finding>>> + Send;
+    fn examine(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Vec<Finding>>> + Send;
 }
 
 /// The time in microseconds since 1970.

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
-use sqlx::Result as Answer;
 
 use crate::dialect::database::Database;
 use crate::dialect::follow_up::FollowUp;
@@ -31,7 +30,7 @@ pub trait Groups: Database {
         conn: &mut Self::Conn,
         mode: Mode,
         requests: &[TakeRequest],
-    ) -> impl Future<Output = Answer<Vec<TryAcquire>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<TryAcquire>>> + Send;
 
     /// Removes each claim from its group, and finds the next waiters.
     fn leave_group(
@@ -39,7 +38,7 @@ pub trait Groups: Database {
         conn: &mut Self::Conn,
         claims: &[Claim],
         waiters: &Waiters,
-    ) -> impl Future<Output = Answer<Vec<Freed>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<Freed>>> + Send;
 
     /// Removes members whose leases have ended from these groups, and finds the next waiters.
     fn reap(
@@ -47,17 +46,21 @@ pub trait Groups: Database {
         conn: &mut Self::Conn,
         names: &[LockName],
         waiters: &Waiters,
-    ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send;
 
     /// The locks that have members whose leases ended longer ago than `idle`.
     fn stale_groups(
         &self,
         conn: &mut Self::Conn,
         idle: Duration,
-    ) -> impl Future<Output = Answer<Vec<LockName>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<LockName>>> + Send;
 
     /// Turns the one holder into the first of a group of readers. False: it holds nothing.
-    fn downgrade(&self, conn: &mut Self::Conn, claim: &Claim) -> impl Future<Output = Answer<bool>> + Send;
+    fn downgrade(
+        &self,
+        conn: &mut Self::Conn,
+        claim: &Claim,
+    ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
     /// The head of the queue, if it can have the lock: its ticket if it waits in this process, or [`SEVERAL`]
     /// if other waiters may be next as well. A head of another process is notified, where the database can do
@@ -67,7 +70,7 @@ pub trait Groups: Database {
         conn: &mut Self::Conn,
         name: &LockName,
         waiters: &Waiters,
-    ) -> impl Future<Output = Answer<Option<i64>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Option<i64>>> + Send;
 
     /// All waiters whose turn it is: returns the tickets of those of this process. The others are notified,
     /// where the database can do that.
@@ -76,7 +79,7 @@ pub trait Groups: Database {
         conn: &mut Self::Conn,
         name: &LockName,
         waiters: &Waiters,
-    ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send;
 
     /// Finds the next waiters when the head of the queue is known.
     fn behind(
@@ -85,7 +88,7 @@ pub trait Groups: Database {
         name: &LockName,
         head: Option<i64>,
         waiters: &Waiters,
-    ) -> impl Future<Output = Answer<Vec<i64>>> + Send {
+    ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send {
         async move {
             match head {
                 Some(SEVERAL) => self.due_waiters(conn, name, waiters).await,
@@ -100,7 +103,7 @@ pub trait Groups: Database {
         conn: &mut Self::Conn,
         name: &LockName,
         waiters: &Waiters,
-    ) -> impl Future<Output = Answer<Vec<i64>>> + Send {
+    ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send {
         async move {
             let head = self.head(conn, name, waiters).await?;
             self.behind(conn, name, head, waiters).await
@@ -114,7 +117,7 @@ pub trait Groups: Database {
         claims: &[Claim],
         released: &[bool],
         waiters: &Waiters,
-    ) -> impl Future<Output = Answer<Vec<Freed>>> + Send {
+    ) -> impl Future<Output = sqlx::Result<Vec<Freed>>> + Send {
         async move {
             let mut answers = Vec::with_capacity(claims.len());
             for (claim, &released) in claims.iter().zip(released) {

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use lockcore::backend::{Hot, Waiters};
 use lockcore::{Claim, Grant, LockName, LockStatus};
-use sqlx::Result as Answer;
 use uuid::Uuid;
 
 use crate::dialect::examine::Examine;
@@ -31,7 +30,7 @@ pub trait Dialect: Groups + Examine {
         &self,
         conn: &mut Self::Conn,
         requests: &[TakeRequest],
-    ) -> impl Future<Output = Answer<Vec<TryAcquire>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<TryAcquire>>> + Send;
 
     /// The locks that somebody has waited for lately, on databases where a release grants the lock to the
     /// first waiter. There, claims with places use [`claim`](Self::claim), one heartbeat counts for all
@@ -49,7 +48,7 @@ pub trait Dialect: Groups + Examine {
         _: &mut Self::Conn,
         _: &[QueuedClaim],
         _: Sign,
-    ) -> impl Future<Output = Answer<(Vec<TryAcquire>, Option<u64>)>> + Send {
+    ) -> impl Future<Output = sqlx::Result<(Vec<TryAcquire>, Option<u64>)>> + Send {
         std::future::ready(Err(other_queue()))
     }
 
@@ -61,7 +60,7 @@ pub trait Dialect: Groups + Examine {
         _: &mut Self::Conn,
         _: &[(i64, Uuid)],
         _: Sign,
-    ) -> impl Future<Output = Answer<WaiterPoll>> + Send {
+    ) -> impl Future<Output = sqlx::Result<WaiterPoll>> + Send {
         std::future::ready(Err(other_queue()))
     }
 
@@ -71,7 +70,7 @@ pub trait Dialect: Groups + Examine {
         conn: &mut Self::Conn,
         claims: &[Claim],
         waiters: &Waiters,
-    ) -> impl Future<Output = Answer<Vec<Freed>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<Freed>>> + Send;
 
     /// Extends the lease of each grant. All of them have this kind of hold.
     fn renew(
@@ -79,7 +78,7 @@ pub trait Dialect: Groups + Examine {
         conn: &mut Self::Conn,
         hold: Hold,
         grants: &[Grant],
-    ) -> impl Future<Output = Answer<Vec<Extension>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<Extension>>> + Send;
 
     /// Takes a place at the end of the queue. A repeated request returns the same place.
     fn enqueue(
@@ -87,23 +86,27 @@ pub trait Dialect: Groups + Examine {
         _: &mut Self::Conn,
         _: &Claim,
         _client: Uuid,
-    ) -> impl Future<Output = Answer<i64>> + Send {
+    ) -> impl Future<Output = sqlx::Result<i64>> + Send {
         std::future::ready(Err(other_queue()))
     }
 
     /// Gives a heartbeat for the waiters with these tickets and owners. Returns for each whether it still has
     /// its place. Where a ticket can be given twice, the owner says whose it is.
-    fn keep(&self, _: &mut Self::Conn, _: &[(i64, Uuid)]) -> impl Future<Output = Answer<Vec<bool>>> + Send {
+    fn keep(
+        &self,
+        _: &mut Self::Conn,
+        _: &[(i64, Uuid)],
+    ) -> impl Future<Output = sqlx::Result<Vec<bool>>> + Send {
         std::future::ready(Err(other_queue()))
     }
 
     /// Deletes the places of waiters that have their locks.
-    fn forget_places(&self, _: &mut Self::Conn, _: &[i64]) -> impl Future<Output = Answer<()>> + Send {
+    fn forget_places(&self, _: &mut Self::Conn, _: &[i64]) -> impl Future<Output = sqlx::Result<()>> + Send {
         std::future::ready(Ok(()))
     }
 
     /// Leaves the queue. Returns whether there was a place.
-    fn leave(&self, _: &mut Self::Conn, _: &Claim) -> impl Future<Output = Answer<bool>> + Send {
+    fn leave(&self, _: &mut Self::Conn, _: &Claim) -> impl Future<Output = sqlx::Result<bool>> + Send {
         std::future::ready(Err(other_queue()))
     }
 
@@ -113,7 +116,7 @@ pub trait Dialect: Groups + Examine {
         conn: &mut Self::Conn,
         claims: &[Claim],
         waiters: &Waiters,
-    ) -> impl Future<Output = Answer<Vec<Freed>>> + Send {
+    ) -> impl Future<Output = sqlx::Result<Vec<Freed>>> + Send {
         async move {
             let mut answers = Vec::with_capacity(claims.len());
             for claim in claims {
@@ -131,23 +134,23 @@ pub trait Dialect: Groups + Examine {
         conn: &mut Self::Conn,
         waiters: &Waiters,
         names: &[LockName],
-    ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send;
 
     fn inspect(
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
-    ) -> impl Future<Output = Answer<LockStatus>> + Send;
+    ) -> impl Future<Output = sqlx::Result<LockStatus>> + Send;
 
     /// Frees a lock, whoever holds it. Returns the number of holders.
     fn force_release(
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
-    ) -> impl Future<Output = Answer<usize>> + Send;
+    ) -> impl Future<Output = sqlx::Result<usize>> + Send;
 
     /// Deletes places of waiters that are gone: at most a portion of them.
-    fn sweep(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Swept>> + Send;
+    fn sweep(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Swept>> + Send;
 
     /// Deletes rows of locks that nobody has used for `idle`, among the first names after `after`.
     fn purge(
@@ -155,7 +158,7 @@ pub trait Dialect: Groups + Examine {
         conn: &mut Self::Conn,
         idle: Duration,
         after: &str,
-    ) -> impl Future<Output = Answer<Portion>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Portion>> + Send;
 }
 
 fn other_queue() -> sqlx::Error {

@@ -4,7 +4,6 @@
 use std::future::Future;
 
 use lockcore::{Claim, Mode};
-use sqlx::Result as Answer;
 
 use crate::dialect::groups::Groups;
 use crate::words::{Hold, JOINS, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcquire};
@@ -36,7 +35,7 @@ pub(crate) trait Places: Groups {
         conn: &mut Self::Conn,
         entries: &[&QueuedClaim],
         sign: Sign,
-    ) -> impl Future<Output = Answer<Vec<Entered>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<Entered>>> + Send;
 
     /// Takes exclusive locks that are free for these claims, and gives their places up. No two claims want
     /// the same lock. The number of round trips does not depend on the number of claims.
@@ -45,7 +44,7 @@ pub(crate) trait Places: Groups {
         conn: &mut Self::Conn,
         entries: &[&QueuedClaim],
         sign: Sign,
-    ) -> impl Future<Output = Answer<Vec<TryAcquire>>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<TryAcquire>>> + Send;
 }
 
 /// Takes locks in any mode. Of several claims that want one lock exclusively, only the first asks for it.
@@ -55,7 +54,7 @@ pub(crate) async fn claim_each<D: Places>(
     conn: &mut D::Conn,
     entries: &[QueuedClaim],
     sign: Sign,
-) -> Answer<(Vec<TryAcquire>, Option<u64>)> {
+) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
     let mut answers = vec![TryAcquire::Busy(None); entries.len()];
     // Places are given in this order, so that the first that asks is also the first in the queue.
     let mut places: Vec<usize> = (0..entries.len()).filter(|&at| enters(&entries[at])).collect();

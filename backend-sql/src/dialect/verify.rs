@@ -8,14 +8,14 @@ use crate::words::Hold;
 
 /// The record of a grant that the check needs.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct VerifyRecord {
     pub(crate) backend: &'static str,
     pub(crate) verify: HeldSql,
 }
 
 /// The statement that checks this grant, if it was made by this kind of database.
 pub(crate) fn statement(grant: &Grant, backend: &'static str) -> Result<Sql> {
-    match grant.record::<Record>() {
+    match grant.record::<VerifyRecord>() {
         Some(record) if record.backend == backend => Ok(record.verify.of(Hold::of(grant.claim())).clone()),
         _ => Err(decorate(
             Error::new(ErrorKind::InvalidInput, "this lock is not in a database of this kind"),

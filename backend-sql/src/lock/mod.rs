@@ -9,35 +9,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::backend::{Answer, PerRuntime, valid_until, wait_for_turn};
+use lockcore::backend::{ClaimReply, PerRuntime, valid_until, wait_for_turn};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
     Operation, Released, Renewal, Result, async_trait,
 };
 
 use crate::client::Client;
-use crate::client::requests::{Context, Request, Route, blocked};
+use crate::client::requests::{JobContext, Request, Route, blocked};
 use crate::dialect::Dialect;
 use crate::lock::purge::purge;
 use crate::lock::turn::LockQueue;
-use crate::sql::options::Options;
+use crate::sql::options::SqlOptions;
 use crate::words::{Extension, Freed, Hold, NO_TICKET, TakeRequest};
 
 /// Locks in a table of a database.
 ///
 /// Each runtime that uses it has one connection for its requests and, while anybody waits, one for
 /// notifications; the keeper thread is one of them. The number of locks does not matter. Made by `connect`.
-pub struct SqlLock<D: Dialect>(Arc<Inner<D>>);
+pub struct SqlLock<D: Dialect>(Arc<LockInner<D>>);
 
-struct Inner<D: Dialect> {
+struct LockInner<D: Dialect> {
     dialect: Arc<D>,
-    options: Options,
+    options: SqlOptions,
     clients: PerRuntime<Client<D>>,
     /// The record of each grant, for `verify_in`.
     record: Arc<dyn Any + Send + Sync>,
 }
 
-impl<D: Dialect> Inner<D> {
+impl<D: Dialect> LockInner<D> {
     fn client(&self) -> Result<Arc<Client<D>>> {
         self.clients.get(|| Client::new(&self.dialect, self.options.timeout))
     }
@@ -51,11 +51,15 @@ impl<D: Dialect> SqlLock<D> {
     /// Connects, checks the tables, and creates them where they are missing and that is allowed.
     pub(crate) async fn open(
         dialect: D,
-        options: Options,
+        options: SqlOptions,
         record: Arc<dyn Any + Send + Sync>,
     ) -> Result<Self> {
-        let lock =
-            Self(Arc::new(Inner { dialect: Arc::new(dialect), options, clients: PerRuntime::new(), record }));
+        let lock = Self(Arc::new(LockInner {
+            dialect: Arc::new(dialect),
+            options,
+            clients: PerRuntime::new(),
+            record,
+        }));
         let backend = lock.capabilities().backend();
         let context = |error: Error| error.during(Operation::Connect).on_backend(backend);
         lock.set_up().await.map_err(context)?;
@@ -84,7 +88,7 @@ impl<D: Dialect> SqlLock<D> {
     /// Checks the tables; with `create`, creates them before.
     async fn check(&self, create: bool) -> Result<()> {
         let client = self.0.client()?;
-        let checked = client.run(Route::Main, move |Context { dialect, conn, .. }| {
+        let checked = client.run(Route::Main, move |JobContext { dialect, conn, .. }| {
             Box::pin(async move {
                 if create {
                     dialect.create(conn).await?;
@@ -191,8 +195,8 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         let answers = join_all(asked).await;
         let answered = claims.iter().zip(answers);
         let granted = |(claim, took): (&Claim, Result<_>)| match turn.answer(claim, took?, None)? {
-            Answer::Granted(grant) => Ok(Some(grant)),
-            Answer::Unavailable { error, .. } => Err(error),
+            ClaimReply::Granted(grant) => Ok(Some(grant)),
+            ClaimReply::Unavailable { error, .. } => Err(error),
             // Refused, or nothing was decided.
             _ => Ok(None),
         };
@@ -222,7 +226,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         let client = self.0.client()?;
         let next = until_unblocked(|route| {
             let claim = grant.claim().clone();
-            client.run(route, move |Context { dialect, waiters, conn }| {
+            client.run(route, move |JobContext { dialect, waiters, conn }| {
                 let claim = claim.clone();
                 Box::pin(async move {
                     if !dialect.downgrade(conn, &claim).await? {
@@ -262,7 +266,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let (client, name) = (self.0.client()?, name.clone());
-        let status = client.run(Route::Main, move |Context { dialect, conn, .. }| {
+        let status = client.run(Route::Main, move |JobContext { dialect, conn, .. }| {
             let name = name.clone();
             Box::pin(async move { dialect.inspect(conn, &name).await })
         });
@@ -271,18 +275,18 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
 
     async fn names(&self) -> Result<Vec<LockName>> {
         let client = self.0.client()?;
-        let names = client.run(Route::Main, |Context { dialect, conn, .. }| Box::pin(dialect.names(conn)));
+        let names = client.run(Route::Main, |JobContext { dialect, conn, .. }| Box::pin(dialect.names(conn)));
         Ok(names.await?.into_iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
         let client = self.0.client()?;
-        client.run(Route::Main, |Context { dialect, conn, .. }| Box::pin(dialect.examine(conn))).await
+        client.run(Route::Main, |JobContext { dialect, conn, .. }| Box::pin(dialect.examine(conn))).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let (client, name) = (self.0.client()?, name.clone());
-        let forced = client.run(Route::Main, move |Context { dialect, waiters, conn }| {
+        let forced = client.run(Route::Main, move |JobContext { dialect, waiters, conn }| {
             let name = name.clone();
             Box::pin(async move {
                 let holders = dialect.force_release(conn, &name).await?;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockcore::backend::{Answer, KEEP_EVERY, Queue, Waiter};
+use lockcore::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter};
 use lockcore::{Claim, ErrorKind, Grant, Mode, Moment, Result, Wait};
 
 use crate::client::Client;
-use crate::client::places::{HandOverEntry, WaiterStatus};
-use crate::client::requests::{Context, Route};
+use crate::client::places::{HandOverPlace, WaiterStatus};
+use crate::client::requests::{JobContext, Route};
 use crate::dialect::Dialect;
 use crate::ids::AsUuid;
 use crate::words::{Hold, NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
@@ -30,14 +30,14 @@ pub(crate) struct LockQueue<'a, D: Dialect> {
 }
 
 /// A place in the queue.
-pub(crate) enum QueueEntry {
+pub(crate) enum QueuePlace {
     /// A release notifies the waiter, which asks again. The waiter gives its own heartbeats.
-    Notified(NotifiedEntry),
+    Notified(NotifiedPlace),
     /// A release grants the lock to the waiter. Its client gives heartbeats for all its waiters.
-    HandOver(HandOverEntry),
+    HandOver(HandOverPlace),
 }
 
-pub(crate) struct NotifiedEntry {
+pub(crate) struct NotifiedPlace {
     waiter: Waiter,
     rechecks: AtomicUsize,
     /// Whether the place must be deleted when the lock is granted.
@@ -50,15 +50,15 @@ impl<D: Dialect> LockQueue<'_, D> {
         &self,
         claim: &Claim,
         (took, sent): (TryAcquire, Moment),
-        place: Option<&QueueEntry>,
-    ) -> Result<Answer> {
+        place: Option<&QueuePlace>,
+    ) -> Result<ClaimReply> {
         let free_in = match took {
             TryAcquire::Granted(token) => {
                 if place.is_some() {
                     claim.note_left_queue();
                 }
                 let grant = Grant::new(claim, token, sent).with_record(Arc::clone(self.record));
-                return Ok(Answer::Granted(grant));
+                return Ok(ClaimReply::Granted(grant));
             }
             TryAcquire::KindClash(in_use) => return Err(Mode::clash(in_use, claim.mode())),
             TryAcquire::Busy(free_in) => free_in,
@@ -70,19 +70,19 @@ impl<D: Dialect> LockQueue<'_, D> {
             TryAcquire::Member(_) | TryAcquire::Stale => None,
         };
         let recheck = match place {
-            Some(QueueEntry::HandOver(_)) => self.client.places.next_heartbeat(),
-            Some(QueueEntry::Notified(place)) => {
+            Some(QueuePlace::HandOver(_)) => self.client.places.next_heartbeat(),
+            Some(QueuePlace::Notified(place)) => {
                 let rechecks = place.rechecks.fetch_add(1, Ordering::Relaxed);
                 EARLY_RECHECKS.get(rechecks).copied().unwrap_or(KEEP_EVERY)
             }
             None => EARLY_RECHECKS[0],
         };
-        Ok(Answer::Refused { recheck: recheck.min(lease_end(free_in)) })
+        Ok(ClaimReply::Refused { recheck: recheck.min(lease_end(free_in)) })
     }
 
     /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The
     /// claim enters the queue with its first request.
-    pub(crate) fn place_at_once(&self, claim: &Claim) -> Option<QueueEntry> {
+    pub(crate) fn place_at_once(&self, claim: &Claim) -> Option<QueuePlace> {
         let is_hot = self.client.dialect.hot()?.is_hot(claim.name());
         let queues = is_hot && claim.wait() != Wait::No && self.client.notifier.receives();
         queues.then(|| {
@@ -91,8 +91,8 @@ impl<D: Dialect> LockQueue<'_, D> {
         })
     }
 
-    fn place(&self, claim: &Claim) -> QueueEntry {
-        QueueEntry::HandOver(self.client.places.take(claim, &self.client.waiters))
+    fn place(&self, claim: &Claim) -> QueuePlace {
+        QueuePlace::HandOver(self.client.places.take(claim, &self.client.waiters))
     }
 
     /// Asks for a lock on databases where a release grants it to a waiter. A claim that has asked before, and
@@ -100,26 +100,26 @@ impl<D: Dialect> LockQueue<'_, D> {
     async fn ask_for_hand_over(
         &self,
         claim: &Claim,
-        place: &QueueEntry,
-        entry: &HandOverEntry,
-    ) -> Result<Answer> {
+        place: &QueuePlace,
+        entry: &HandOverPlace,
+    ) -> Result<ClaimReply> {
         if let Some(asked) = entry.last_asked_unnotified() {
             let poll = match self.client.poll_waiters(asked).await {
                 Ok(poll) => poll,
                 // A transaction has locked rows or tables of the queue: nothing was found out, and nothing is
                 // lost.
                 Err(error) if error.kind() == ErrorKind::Held => {
-                    return Ok(Answer::Unavailable { error, pause: BLOCKED });
+                    return Ok(ClaimReply::Unavailable { error, pause: BLOCKED });
                 }
                 Err(error) => return Err(error),
             };
             match poll.status_of(entry.waiter.ticket()) {
-                WaiterStatus::Unchanged(recheck) => return Ok(Answer::Refused { recheck }),
+                WaiterStatus::Unchanged(recheck) => return Ok(ClaimReply::Refused { recheck }),
                 WaiterStatus::Missing => entry.note_missing(),
                 WaiterStatus::MayAsk => (),
             }
             if claim.is_wait_over() {
-                return Ok(Answer::Refused { recheck: KEEP_EVERY });
+                return Ok(ClaimReply::Refused { recheck: KEEP_EVERY });
             }
         }
         entry.note_asked();
@@ -136,62 +136,62 @@ impl<D: Dialect> LockQueue<'_, D> {
 }
 
 impl<D: Dialect> Queue for LockQueue<'_, D> {
-    type Place = QueueEntry;
+    type Place = QueuePlace;
 
     async fn subscribe(&self) {
         self.client.notifier.ready().await;
     }
 
-    async fn ask(&self, claim: &Claim, place: Option<&QueueEntry>) -> Result<Answer> {
+    async fn ask(&self, claim: &Claim, place: Option<&QueuePlace>) -> Result<ClaimReply> {
         let ticket = match place {
-            Some(whole @ QueueEntry::HandOver(entry)) => {
+            Some(whole @ QueuePlace::HandOver(entry)) => {
                 return self.ask_for_hand_over(claim, whole, entry).await;
             }
-            Some(QueueEntry::Notified(place)) => place.waiter.ticket(),
+            Some(QueuePlace::Notified(place)) => place.waiter.ticket(),
             None => NO_TICKET,
         };
         let took = self.client.take(TakeRequest { claim: claim.clone(), ticket }).await?;
         self.answer(claim, took, place)
     }
 
-    async fn enter(&self, claim: &Claim) -> Result<QueueEntry> {
+    async fn enter(&self, claim: &Claim) -> Result<QueuePlace> {
         if let Some(hot) = self.client.dialect.hot() {
             hot.note(claim.name());
             return Ok(self.place(claim));
         }
         let queueing = claim.clone();
-        let enqueued = self.client.queue(claim, move |Context { dialect, waiters, conn }| {
+        let enqueued = self.client.queue(claim, move |JobContext { dialect, waiters, conn }| {
             let (claim, client) = (queueing.clone(), waiters.client().as_uuid());
             Box::pin(async move { dialect.enqueue(conn, &claim, client).await })
         });
         let ticket = enqueued.await?;
-        Ok(QueueEntry::Notified(NotifiedEntry {
+        Ok(QueuePlace::Notified(NotifiedPlace {
             waiter: self.client.waiters.register(claim.name(), ticket),
             rechecks: AtomicUsize::new(0),
             forget_place: Hold::of(claim) == Hold::Alone,
         }))
     }
 
-    async fn notified(&self, place: &QueueEntry) {
+    async fn notified(&self, place: &QueuePlace) {
         match place {
-            QueueEntry::Notified(place) => place.waiter.notified().await,
-            QueueEntry::HandOver(place) => place.notified().await,
+            QueuePlace::Notified(place) => place.waiter.notified().await,
+            QueuePlace::HandOver(place) => place.notified().await,
         }
     }
 
-    fn taken(&self, claim: &Claim, place: &QueueEntry) -> Option<Grant> {
-        let QueueEntry::HandOver(place) = place else { return None };
+    fn taken(&self, claim: &Claim, place: &QueuePlace) -> Option<Grant> {
+        let QueuePlace::HandOver(place) = place else { return None };
         let (granted, sent, deadline) = place.waiter.granted(Moment::now())?;
         claim.note_left_queue();
         let grant = Grant::new(claim, granted.token(), sent).with_record(Arc::clone(self.record));
         Some(grant.provisional(deadline))
     }
 
-    async fn keep(&self, claim: &Claim, place: &QueueEntry) -> Result<bool> {
+    async fn keep(&self, claim: &Claim, place: &QueuePlace) -> Result<bool> {
         match place {
-            QueueEntry::Notified(place) => self.client.keep_place(claim, place.waiter.ticket()).await,
+            QueuePlace::Notified(place) => self.client.keep_place(claim, place.waiter.ticket()).await,
             // A poll is a heartbeat, and is sent before this is due.
-            QueueEntry::HandOver(_) => Ok(true),
+            QueuePlace::HandOver(_) => Ok(true),
         }
     }
 
@@ -200,8 +200,8 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
     }
 
     /// Deletes the place. Until it is deleted, others ignore it, since its owner holds the lock.
-    fn granted(&self, place: QueueEntry) {
-        if let QueueEntry::Notified(NotifiedEntry { waiter, forget_place: true, .. }) = place {
+    fn granted(&self, place: QueuePlace) {
+        if let QueuePlace::Notified(NotifiedPlace { waiter, forget_place: true, .. }) = place {
             self.client.forget_place(waiter.ticket());
         }
     }

@@ -30,9 +30,9 @@ pub(crate) use self::statements::ddl;
 use self::contended::Contended;
 use self::driver::MySql;
 use self::statements::Statements;
-use crate::dialect::verify::{Record, verify_trait};
+use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::SqlLock;
-use crate::sql::options::{Options, SOCKET};
+use crate::sql::options::{SOCKET, SqlOptions};
 
 verify_trait!(MySqlVerify, sqlx::MySql, "mysql", "MySQL or MariaDB");
 
@@ -57,11 +57,11 @@ impl MySqlLock {
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &[&["sslmode", SOCKET], &address::FILES[..]].concat())?;
+        let options = SqlOptions::read(url, &[&["sslmode", SOCKET], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
         let table = options.table.clone().quoted("`");
         let sql = Statements::new(&table);
-        let record = Arc::new(Record { backend: "mysql", verify: sql.verify.clone() });
+        let record = Arc::new(VerifyRecord { backend: "mysql", verify: sql.verify.clone() });
         let (contended, push, hot) = (Contended::default(), Arc::default(), Hot::new());
         Self::open(MySql { connect, contended, push, hot, sql }, options, record).await
     }

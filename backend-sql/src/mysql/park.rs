@@ -47,13 +47,13 @@ pub(super) async fn take_name(conn: &mut MySqlConnection, client: Uuid) -> sqlx:
 
 /// Whether kills can be relied upon.
 #[derive(Debug, Default)]
-struct Trust {
+struct HeardKills {
     /// How many have to be heard until then.
     needed: u32,
     missed: u32,
 }
 
-impl Trust {
+impl HeardKills {
     fn heard(&mut self) {
         self.needed = self.needed.saturating_sub(1);
     }
@@ -66,10 +66,10 @@ impl Trust {
 
 /// What came of one message.
 #[derive(Debug)]
-enum Outcome {
+enum ParkOutcome {
     /// A kill has ended the statement. Whoever sent it has committed before, so the next message sees it.
     Killed,
-    Answered(Answer),
+    Answered(ParkReply),
     /// Another connection has the name.
     Foreign,
     /// The rest of the message was left out.
@@ -77,7 +77,7 @@ enum Outcome {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct ParkReply {
     /// For how long it was parked. `None`: it was not, since there was something to tell.
     parked: Option<Duration>,
     /// The name that it waited for had no holder.
@@ -99,7 +99,7 @@ impl Notified {
         numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
     }
 
-    fn note(&mut self, answer: &Answer) {
+    fn note(&mut self, answer: &ParkReply) {
         self.turns.extend(&answer.turns);
         let until = Moment::now().after(TOLD);
         self.grants.extend(answer.grants.iter().map(|told| (until, told.ticket)));
@@ -107,7 +107,7 @@ impl Notified {
 }
 
 /// A connection that is to be parked.
-pub(super) struct Spot {
+pub(super) struct ParkedSession {
     pub(super) connect: MySqlConnectOptions,
     pub(super) conn: MySqlConnection,
     pub(super) client: Uuid,
@@ -119,14 +119,14 @@ pub(super) struct Spot {
     pub(super) opening: Option<JoinHandle<sqlx::Result<Option<Holder>>>>,
 }
 
-impl Spot {
+impl ParkedSession {
     /// Stays parked until a connection fails, or nobody listens any more.
     pub(super) async fn stay(
         mut self,
         push: &Push,
         tell: &mpsc::Sender<sqlx::Result<Notification>>,
     ) -> sqlx::Result<()> {
-        let (mut trust, mut notified, mut slept_long) = (Trust::default(), Notified::default(), false);
+        let (mut trust, mut notified, mut slept_long) = (HeardKills::default(), Notified::default(), false);
         let (mut holder, mut has_blocked): (Option<Holder>, bool) = (None, false);
         loop {
             if let Some(holder) = &mut holder {
@@ -142,19 +142,19 @@ impl Spot {
             };
             let message = self.message(&notified, sleep, holder.as_ref()).written();
             let answer = match self.send(message, sleep).await? {
-                Outcome::Answered(answer) => answer,
-                Outcome::Killed => {
+                ParkOutcome::Answered(answer) => answer,
+                ParkOutcome::Killed => {
                     trust.heard();
                     notified.turns.clear();
                     slept_long = false;
                     continue;
                 }
-                Outcome::Silent => {
+                ParkOutcome::Silent => {
                     tracing::debug!("the parked connection has left a statement out and is replaced");
                     self.replace().await?;
                     continue;
                 }
-                Outcome::Foreign => {
+                ParkOutcome::Foreign => {
                     push.refuse("another connection has the name of the parked one");
                     return Err(protocol("the parked connection was exchanged"));
                 }
@@ -211,7 +211,7 @@ impl Spot {
     }
 
     /// Sends a message, and waits for what comes of it.
-    async fn send(&mut self, message: String, sleep: Duration) -> sqlx::Result<Outcome> {
+    async fn send(&mut self, message: String, sleep: Duration) -> sqlx::Result<ParkOutcome> {
         let mut answers = sqlx::raw_sql(AssertSqlSafe(message)).fetch_many(&mut self.conn);
         // The first answer comes after the way there and back. Then each follows the one before it.
         let mut limits = [sleep + ANSWER_TIMEOUT, sleep + MAX_LATENESS].into_iter();
@@ -219,12 +219,12 @@ impl Spot {
         loop {
             let limit = limits.next().unwrap_or(MAX_LATENESS);
             match tokio::time::timeout(limit, answers.next()).await {
-                Err(_) if has_answered => return Ok(Outcome::Silent),
+                Err(_) if has_answered => return Ok(ParkOutcome::Silent),
                 Err(_) => return Err(protocol("the parked connection does not answer")),
                 Ok(Some(Ok(Either::Right(row)))) => rows = Some(row),
                 Ok(Some(Ok(Either::Left(_)))) => has_answered = true,
                 Ok(Some(Err(sqlx::Error::Database(error)))) if number(&*error) == 1317 => {
-                    return Ok(Outcome::Killed);
+                    return Ok(ParkOutcome::Killed);
                 }
                 Ok(Some(Err(error))) => return Err(error),
                 Ok(None) => return answer(&rows.ok_or(sqlx::Error::RowNotFound)?),
@@ -248,14 +248,14 @@ fn protocol(text: &str) -> sqlx::Error {
     sqlx::Error::Protocol(text.into())
 }
 
-fn answer(row: &MySqlRow) -> sqlx::Result<Outcome> {
+fn answer(row: &MySqlRow) -> sqlx::Result<ParkOutcome> {
     let number = |at: usize| row.try_get_unchecked::<Option<i64>, _>(at).map(Option::unwrap_or_default);
     let text = |at: usize| row.try_get_unchecked::<Option<String>, _>(at).map(Option::unwrap_or_default);
     if number(0)? == 0 {
-        return Ok(Outcome::Foreign);
+        return Ok(ParkOutcome::Foreign);
     }
     let parked = row.try_get_unchecked::<Option<i64>, _>(1)?;
-    Ok(Outcome::Answered(Answer {
+    Ok(ParkOutcome::Answered(ParkReply {
         parked: parked.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
         unblocked: number(2)? != 0,
         turns: numbers(Some(&text(3)?)),
@@ -271,14 +271,14 @@ mod tests {
     fn what_was_told_is_listed() {
         let mut notified = Notified::default();
         let grants = ["7:9:2000:100:1", "8"].into_iter().filter_map(Notification::parse).collect();
-        notified.note(&Answer { parked: Some(LONG), unblocked: false, turns: vec![3, 5], grants });
+        notified.note(&ParkReply { parked: Some(LONG), unblocked: false, turns: vec![3, 5], grants });
         assert_eq!(Notified::list(notified.turns.iter().copied()), "3,5");
         assert_eq!(Notified::list(notified.grants.iter().map(|(_, ticket)| *ticket)), "7,8");
     }
 
     #[test]
     fn the_more_turns_are_missed_the_more_kills_must_be_heard() {
-        let mut trust = Trust::default();
+        let mut trust = HeardKills::default();
         for needed in [2, 4, 8, 16, 32, 64, 64] {
             trust.missed();
             assert_eq!(trust.needed, needed);

@@ -33,7 +33,7 @@ use super::driver::{Conn, MySql};
 use super::error::class_of;
 use super::hold::{Holder, ask_number, takes_name};
 use super::kill::{Killer, name};
-use super::park::{Spot, take_name};
+use super::park::{ParkedSession, take_name};
 use super::session;
 use crate::words::{ErrorClass, Notification};
 
@@ -84,7 +84,7 @@ impl MySql {
             tokio::spawn(async move { Holder::open(&connect).await })
         });
         let (tell, heard) = mpsc::channel(64);
-        let spot = Spot {
+        let spot = ParkedSession {
             connect: self.connect.clone(),
             conn,
             client,

@@ -25,9 +25,9 @@ use self::driver::Postgres;
 use self::session::Session;
 use self::statements::Statements;
 use crate::dialect::error::{class_of, fatal, no_answer};
-use crate::dialect::verify::{Record, verify_trait};
+use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::SqlLock;
-use crate::sql::options::{Options, SOCKET};
+use crate::sql::options::{SOCKET, SqlOptions};
 use crate::words::ErrorClass;
 
 verify_trait!(PostgresVerify, sqlx::Postgres, "postgres", "PostgreSQL");
@@ -46,7 +46,7 @@ impl PostgresLock {
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &[&["pooled", "sslmode", SOCKET], &address::FILES[..]].concat())?;
+        let options = SqlOptions::read(url, &[&["pooled", "sslmode", SOCKET], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
         let pooled = url.parsed("pooled", "true or false")?.unwrap_or(false);
         let mut postgres = Postgres {
@@ -59,14 +59,14 @@ impl PostgresLock {
         let schema = postgres.schema(&options).await;
         let schema = schema.map_err(|error| error.during(Operation::Connect).on_backend("postgres"))?;
         postgres.sql = Statements::new(&options.table.in_schema(&schema));
-        let record = Arc::new(Record { backend: "postgres", verify: postgres.sql.verify.clone() });
+        let record = Arc::new(VerifyRecord { backend: "postgres", verify: postgres.sql.verify.clone() });
         Self::open(postgres, options, record).await
     }
 }
 
 impl Postgres {
     /// The schema of the tables.
-    async fn schema(&self, options: &Options) -> Result<String> {
+    async fn schema(&self, options: &SqlOptions) -> Result<String> {
         if let Some(schema) = options.table.schema() {
             return Ok(schema);
         }

@@ -17,7 +17,7 @@ pub(crate) const SOCKET: &str = "socket";
 
 /// The options of an address, without host, user and password.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct SqlOptions {
     pub(crate) table: Table,
     /// Whether missing tables are created on connecting.
     pub(crate) create: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     pub(crate) purge_after: Duration,
 }
 
-impl Options {
+impl SqlOptions {
     /// Reads the shared options. `others` are the names of options that only this database has.
     pub(crate) fn read(url: &ServerUrl, others: &[&str]) -> Result<Self> {
         let allowed: Vec<_> = SHARED.iter().chain(others).copied().collect();
@@ -92,8 +92,8 @@ pub(crate) fn database(url: &ServerUrl) -> Result<Option<&str>> {
 mod tests {
     use super::*;
 
-    fn read(url: &str) -> Result<Options> {
-        Options::read(&url.parse().unwrap(), &["busy_timeout"])
+    fn read(url: &str) -> Result<SqlOptions> {
+        SqlOptions::read(&url.parse().unwrap(), &["busy_timeout"])
     }
 
     #[test]

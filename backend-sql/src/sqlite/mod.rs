@@ -27,9 +27,9 @@ pub(crate) use self::statements::ddl;
 use self::connection::{Opening, refuse_without_tables};
 use self::driver::Sqlite;
 use self::statements::{Statements, invalid, plain_table};
-use crate::dialect::verify::{Record, verify_trait};
+use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::SqlLock;
-use crate::sql::options::Options;
+use crate::sql::options::SqlOptions;
 
 verify_trait!(SqliteVerify, sqlx::Sqlite, "sqlite", "SQLite");
 
@@ -46,7 +46,7 @@ impl SqliteLock {
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &["any_filesystem", "busy_timeout"])?;
+        let options = SqlOptions::read(url, &["any_filesystem", "busy_timeout"])?;
         let file = url.location();
         let complaint = match file.as_str() {
             "" => {
@@ -88,7 +88,7 @@ impl SqliteLock {
             known: AtomicBool::new(false),
         };
         let sql = Statements::new(&table);
-        let record = Arc::new(Record { backend: "sqlite", verify: sql.verify.clone() });
+        let record = Arc::new(VerifyRecord { backend: "sqlite", verify: sql.verify.clone() });
         Self::open(Sqlite { opening, create: options.create, sql, hot: Hot::new() }, options, record).await
     }
 }

@@ -10,14 +10,14 @@ use crate::queue::child::{Child, Data, prefix};
 use crate::queue::node::Node;
 use crate::queue::release::release;
 use crate::queue::stop::Stop;
-use crate::queue::waiter::Waiter;
+use crate::queue::waiter::NodeWaiter;
 
 /// The server's counter is a signed 32-bit number. An overflow would destroy the order of the queue, so
 /// claims are refused a million numbers earlier. That leaves time for the queue to become empty, which starts
 /// the numbers again.
 const LAST_SEQUENCE: i64 = (1 << 31) - 1_000_000;
 
-impl Waiter<'_> {
+impl NodeWaiter<'_> {
     /// The queue.
     ///
     /// A server never shows a session an older state than before. If the create of a node has been answered,

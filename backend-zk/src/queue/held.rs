@@ -10,7 +10,7 @@ use lockcore::backend::Backoff;
 use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 use zookeeper_client::{self as zk, EventType};
 
-use crate::client::Inner;
+use crate::client::ClientInner;
 use crate::error::{ErrorClass, class_of, explain};
 use crate::queue::child::Data;
 use crate::queue::node::Node;
@@ -30,7 +30,7 @@ fn of_another_client() -> Error {
 ///
 /// This waits for all sessions at the same time. It does not wait until `until` for a silent session: the
 /// answers for the other sessions would be so late that their locks would be in doubt, too.
-pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+pub(crate) async fn renew(inner: &Arc<ClientInner>, grants: &[Grant], until: Moment) -> Vec<Renewal> {
     // The last answered heartbeat of each session.
     let mut recent: HashMap<i64, Option<Moment>> = HashMap::new();
     for node in grants.iter().filter_map(|grant| grant.record::<Node>()) {
@@ -143,7 +143,7 @@ pub(crate) async fn gone(node: &Node) {
 /// than necessary.
 ///
 /// The downgrade is idempotent, so it is repeated until there is an answer.
-pub(crate) async fn downgrade(inner: &Inner, grant: &Grant) -> Result<Grant> {
+pub(crate) async fn downgrade(inner: &ClientInner, grant: &Grant) -> Result<Grant> {
     let node = grant.record::<Node>().ok_or_else(of_another_client)?;
     let reader = grant.downgraded();
     let (session, data) = (&node.session, Data::write(reader.claim(), false));

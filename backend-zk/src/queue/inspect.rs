@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Moment, Result};
 use zookeeper_client as zk;
 
-use crate::client::Inner;
+use crate::client::ClientInner;
 use crate::error::explain;
 use crate::names::lock_path;
 use crate::queue::child::{Child, Data, Kind};
@@ -56,7 +56,7 @@ fn may_hold(queue: &[Child]) -> usize {
 
 /// Reads the first `count` nodes of a queue. `None` for a node that was deleted meanwhile.
 async fn read(
-    inner: &Inner,
+    inner: &ClientInner,
     session: &Session,
     folder: &str,
     queue: &[Child],
@@ -96,7 +96,7 @@ async fn read(
     Ok(entries)
 }
 
-pub(crate) async fn queue(inner: &Inner, name: &LockName) -> Result<Vec<QueueEntry>> {
+pub(crate) async fn queue(inner: &ClientInner, name: &LockName) -> Result<Vec<QueueEntry>> {
     let session = inner.pool.any().await?;
     learn_time(inner, &session).await?;
     let folder = lock_path(&inner.options.base, name);
@@ -104,7 +104,7 @@ pub(crate) async fn queue(inner: &Inner, name: &LockName) -> Result<Vec<QueueEnt
     Ok(read(inner, &session, &folder, &queue, queue.len()).await?.into_iter().flatten().collect())
 }
 
-pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus> {
+pub(crate) async fn status(inner: &ClientInner, name: &LockName) -> Result<LockStatus> {
     let session = inner.pool.any().await?;
     learn_time(inner, &session).await?;
     let folder = lock_path(&inner.options.base, name);
@@ -134,7 +134,7 @@ pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus>
     }
 }
 
-pub(crate) async fn force_release(inner: &Inner, name: &LockName) -> Result<usize> {
+pub(crate) async fn force_release(inner: &ClientInner, name: &LockName) -> Result<usize> {
     let session = inner.pool.any().await?;
     let folder = lock_path(&inner.options.base, name);
     let queue = list(&session, &folder).await?;
@@ -165,7 +165,7 @@ async fn delete(session: &Session, path: String) -> Result<(), zk::Error> {
 /// nowhere else.
 ///
 /// `false`: the client may not create nodes. It is not known then how long locks have been held.
-pub(crate) async fn learn_time(inner: &Inner, session: &Session) -> Result<bool> {
+pub(crate) async fn learn_time(inner: &ClientInner, session: &Session) -> Result<bool> {
     if inner.clock.is_known() {
         return Ok(true);
     }

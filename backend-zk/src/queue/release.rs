@@ -10,7 +10,7 @@ use lockcore::backend::Backoff;
 use lockcore::{Claim, Error, ErrorKind, LockName, OwnerId, Released, Result};
 use zookeeper_client as zk;
 
-use crate::client::Inner;
+use crate::client::ClientInner;
 use crate::error::{ErrorClass, class_of, explain, no_answer};
 use crate::names::lock_path;
 use crate::queue::child::Child;
@@ -26,7 +26,7 @@ const ROTATE_AT: i64 = 1_000_000_000;
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Releases this claim, even if another client acquired it.
-pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Released> {
+pub(crate) async fn release(inner: &Arc<ClientInner>, claim: &Claim) -> Result<Released> {
     let (owner, node) = (claim.owner(), inner.leases.end(claim.owner()));
     let work = async {
         match &node {
@@ -53,7 +53,7 @@ pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Release
 ///
 /// This ends with the client, too. A session that no client and no lock needs any more is closed, which
 /// deletes its nodes, even if the server refuses to delete one of them by itself.
-pub(crate) fn discard(inner: &Arc<Inner>, owner: OwnerId, node: Arc<Node>) {
+pub(crate) fn discard(inner: &Arc<ClientInner>, owner: OwnerId, node: Arc<Node>) {
     if !node.begin_discard() {
         return;
     }
@@ -83,7 +83,7 @@ pub(crate) fn discard(inner: &Arc<Inner>, owner: OwnerId, node: Arc<Node>) {
 }
 
 /// Deletes the node of a claim. Ends with an answer, or with a permanent error of the server.
-async fn delete(inner: &Arc<Inner>, owner: OwnerId, node: &Arc<Node>) -> Result<Released> {
+async fn delete(inner: &Arc<ClientInner>, owner: OwnerId, node: &Arc<Node>) -> Result<Released> {
     let mut pauses = Backoff::new(Duration::from_millis(4), LONGEST);
     let released = loop {
         let Err(error) = node.session.bounded(node.session.client.delete(&node.path, None)).await else {
@@ -131,7 +131,7 @@ fn rotate(node: &Arc<Node>) {
 /// On the session of the claim the deletion comes after the create of the claim, even if no task waits for
 /// that create any more: the requests of a session are executed in order.
 async fn delete_by_owner(
-    inner: &Arc<Inner>,
+    inner: &Arc<ClientInner>,
     lock: &LockName,
     owner: OwnerId,
     ttl: Duration,
@@ -181,7 +181,7 @@ async fn delete_by_owner(
 /// The server refuses to delete a node of this claim. If the node belongs to this session, it would stay as
 /// long as the session, so it is deleted in the background.
 async fn adopt(
-    inner: &Arc<Inner>,
+    inner: &Arc<ClientInner>,
     session: &Arc<Session>,
     lock: &LockName,
     owner: OwnerId,

@@ -15,7 +15,7 @@ use crate::queue::child::{Child, Data, Kind};
 use crate::queue::node::Node;
 use crate::queue::position::{Position, Waiting, position};
 use crate::queue::stop::{Stop, taken};
-use crate::queue::waiter::Waiter;
+use crate::queue::waiter::NodeWaiter;
 
 /// Which nodes are before a waiter, in addition to the watched one.
 enum Others {
@@ -33,7 +33,7 @@ fn safety_poll() -> Duration {
     Duration::from_secs(5).mul_f64(1.0 + rand::random::<f64>())
 }
 
-impl Waiter<'_> {
+impl NodeWaiter<'_> {
     /// Waits for the turn. `true`: it has come; `false`: the queue must be listed again.
     ///
     /// An exclusive claim watches the second node before it, and then the node directly before it. That node

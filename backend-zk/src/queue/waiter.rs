@@ -13,7 +13,7 @@ use lockcore::backend::Backoff;
 use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result, Wait};
 use zookeeper_client as zk;
 
-use crate::client::Inner;
+use crate::client::ClientInner;
 use crate::error::{ErrorClass, class_of, explain, no_answer};
 use crate::names::lock_path;
 use crate::queue::child::{Child, Data, Form, Kind};
@@ -31,8 +31,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// One acquire under way.
-pub(crate) struct Waiter<'a> {
-    pub(crate) inner: &'a Arc<Inner>,
+pub(crate) struct NodeWaiter<'a> {
+    pub(crate) inner: &'a Arc<ClientInner>,
     pub(crate) claim: &'a Claim,
     pub(crate) session: Arc<Session>,
     /// The folder of the lock.
@@ -54,7 +54,7 @@ pub(crate) struct Waiter<'a> {
 }
 
 /// Acquires the lock for a claim. `None`: it is not free, and the wait is over.
-pub(crate) async fn acquire(inner: &Arc<Inner>, claim: &Claim) -> Result<Option<Grant>> {
+pub(crate) async fn acquire(inner: &Arc<ClientInner>, claim: &Claim) -> Result<Option<Grant>> {
     let kind = Kind::of(claim.mode())
         .ok_or_else(|| Error::new(ErrorKind::Unsupported, "this backend does not know this mode"))?;
     if claim.wait() != Wait::No {
@@ -64,7 +64,7 @@ pub(crate) async fn acquire(inner: &Arc<Inner>, claim: &Claim) -> Result<Option<
     // One time limit for all requests of the acquire. Each request goes on in the background; lockcore
     // releases the claim.
     let asked = Mutex::new(Moment::now());
-    let work = async { Waiter::new(inner, claim, kind, &asked).await?.run().await };
+    let work = async { NodeWaiter::new(inner, claim, kind, &asked).await?.run().await };
     let granted = if claim.wait() == Wait::No {
         answered(work, &asked, inner.options.timeout).await.ok_or_else(no_answer)??
     } else {
@@ -96,9 +96,9 @@ async fn answered<T>(work: impl Future<Output = T>, asked: &Mutex<Moment>, limit
     }
 }
 
-impl<'a> Waiter<'a> {
+impl<'a> NodeWaiter<'a> {
     async fn new(
-        inner: &'a Arc<Inner>,
+        inner: &'a Arc<ClientInner>,
         claim: &'a Claim,
         kind: Kind,
         asked: &'a Mutex<Moment>,

@@ -12,7 +12,7 @@ use zookeeper_client as zk;
 use crate::error::{explain, no_answer};
 #[cfg(feature = "sasl")]
 use crate::options::Login;
-use crate::options::{Host, Options};
+use crate::options::{Host, ZkOptions};
 use crate::session::runtime::SESSIONS;
 
 /// A busy machine must not count as silent.
@@ -28,7 +28,7 @@ const LOOKUP: Duration = Duration::from_secs(1);
 ///
 /// If the servers are so slow that the time is too short to try several of them, a second try gives them more
 /// time.
-pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Result<(Moment, zk::Client)> {
+pub(crate) async fn connect_for_long(options: &ZkOptions, timeout: Duration) -> Result<(Moment, zk::Client)> {
     let (servers, limit) = (options.servers_for_long(), options.timeout);
     let several = options.hosts.len() > 1;
     let short = connection_timeout(options.hosts.len(), timeout, limit);
@@ -47,7 +47,7 @@ pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Re
 
 /// Opens a session of about this timeout, within `limit`. Tries each of these servers once.
 pub(crate) async fn connect(
-    options: &Options,
+    options: &ZkOptions,
     servers: &str,
     timeout: Duration,
     limit: Duration,
@@ -56,7 +56,7 @@ pub(crate) async fn connect(
 }
 
 /// Opens a session that [`reattach`] can continue: it is not closed when its client is dropped.
-pub(crate) async fn connect_detached(options: &Options, timeout: Duration) -> Result<zk::Client> {
+pub(crate) async fn connect_detached(options: &ZkOptions, timeout: Duration) -> Result<zk::Client> {
     let connector = zk::Client::connector().with_detached();
     connect_once(options, connector, &options.servers, timeout, options.timeout).await
 }
@@ -66,13 +66,17 @@ pub(crate) async fn connect_detached(options: &Options, timeout: Duration) -> Re
 ///
 /// A leader that is elected later counts the first timeout of a session until it hears of it. So such a
 /// session must not have locks.
-pub(crate) async fn reattach(options: &Options, client: zk::Client, timeout: Duration) -> Result<zk::Client> {
+pub(crate) async fn reattach(
+    options: &ZkOptions,
+    client: zk::Client,
+    timeout: Duration,
+) -> Result<zk::Client> {
     let connector = zk::Client::connector().with_session(client.into_session());
     connect_once(options, connector, &options.servers, timeout, options.timeout).await
 }
 
 async fn connect_once(
-    options: &Options,
+    options: &ZkOptions,
     connector: zk::Connector,
     servers: &str,
     timeout: Duration,
@@ -109,7 +113,7 @@ where
 }
 
 async fn connect_within(
-    options: &Options,
+    options: &ZkOptions,
     connector: zk::Connector,
     servers: &str,
     timeout: Duration,

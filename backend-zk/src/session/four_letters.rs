@@ -10,7 +10,7 @@ use lockcore::{Error, ErrorKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 
-use crate::options::{Host, Options};
+use crate::options::{Host, ZkOptions};
 use crate::session::runtime::SESSIONS;
 
 /// How long a server may take to answer.
@@ -29,7 +29,7 @@ enum Silence {
 }
 
 /// The tick and `syncLimit` of the servers, the longest if they differ; `None` if no server reports them.
-pub(crate) async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
+pub(crate) async fn ask_conf(options: &ZkOptions) -> Option<(Duration, u32)> {
     if options.tls.is_some() {
         return None;
     }
@@ -43,7 +43,7 @@ pub(crate) async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
 }
 
 /// Whether the server is alone. `None` if it does not say so, or the address names several servers.
-pub(crate) async fn is_alone(options: &Options) -> Option<bool> {
+pub(crate) async fn is_alone(options: &ZkOptions) -> Option<bool> {
     let [host] = &options.hosts[..] else { return None };
     if options.tls.is_some() {
         return None;
@@ -61,7 +61,7 @@ pub(crate) async fn is_alone(options: &Options) -> Option<bool> {
 /// does not return the reason.
 ///
 /// Not with TLS: such servers may not accept plain TCP.
-pub(crate) async fn say_why(options: &Options, error: Error) -> Error {
+pub(crate) async fn say_why(options: &ZkOptions, error: Error) -> Error {
     if error.kind() != ErrorKind::Unreachable || options.tls.is_some() {
         return error;
     }

@@ -12,7 +12,7 @@ use zookeeper_client::{self as zk, CreateMode};
 
 use crate::error::{ErrorClass, class_of};
 use crate::names::CLOCK;
-use crate::options::{Options, Strict};
+use crate::options::{Strict, ZkOptions};
 use crate::session::connect::until_served;
 use crate::session::four_letters::{ask_conf, is_alone};
 
@@ -64,7 +64,7 @@ impl Known {
     /// Asks the server of this session whether it is a member of an ensemble by now. If so, the limits are
     /// computed again. An ensemble is not asked: to take a single server for one is safe. `None`: there is no
     /// answer.
-    pub(crate) async fn ask(&self, options: &Options, client: &zk::Client) -> Result<Option<Limits>> {
+    pub(crate) async fn ask(&self, options: &ZkOptions, client: &zk::Client) -> Result<Option<Limits>> {
         let known = self.get();
         if known.ensemble {
             return Ok(Some(known));
@@ -86,7 +86,7 @@ impl Known {
 /// The configuration names the members. But a server that was alone when its data began has an empty one,
 /// also after it has become a member. Then `srvr` says what it is. Where that is not answered, the number of
 /// a write does: its upper half is the epoch, which is zero until the first election.
-pub(crate) async fn is_ensemble(options: &Options, client: &zk::Client) -> Option<bool> {
+pub(crate) async fn is_ensemble(options: &ZkOptions, client: &zk::Client) -> Option<bool> {
     match until_served(|| client.get_config()).await {
         Ok((config, _)) if String::from_utf8_lossy(&config).contains("server.") => return Some(true),
         Ok(_) => (),
@@ -105,7 +105,7 @@ pub(crate) async fn is_ensemble(options: &Options, client: &zk::Client) -> Optio
 
 /// Creates a node that belongs to the session. Returns its stat and the end of its name.
 pub(crate) async fn make_mark(
-    options: &Options,
+    options: &ZkOptions,
     client: &zk::Client,
 ) -> Result<(zk::Stat, zk::CreateSequence), zk::Error> {
     let passing = CreateMode::EphemeralSequential.with_acls(options.acls());
@@ -114,7 +114,7 @@ pub(crate) async fn make_mark(
 
 /// The limits of servers that grant sessions of these lengths.
 pub(crate) async fn limits_of(
-    options: &Options,
+    options: &ZkOptions,
     granted: Duration,
     most: Duration,
     ensemble: bool,
@@ -141,7 +141,7 @@ pub(crate) async fn limits_of(
 
 /// A server that is cut off from its leader serves its clients for `syncLimit` more ticks. The leader can end
 /// a shorter session during that time.
-fn check_isolation(options: &Options, limits: &mut Limits) -> Result<()> {
+fn check_isolation(options: &ZkOptions, limits: &mut Limits) -> Result<()> {
     let misconfigured = |text: String| Err(Error::new(ErrorKind::Misconfigured, text));
     match (limits.isolated, options.strict) {
         (None, Strict::Yes) => {

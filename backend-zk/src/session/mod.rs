@@ -26,7 +26,7 @@ use zookeeper_client::{self as zk, SessionState, StateWatcher};
 use self::limits::{Known, Limits, make_mark};
 use self::validity::Validity;
 use crate::names::CLOCK;
-use crate::options::Options;
+use crate::options::ZkOptions;
 
 /// The number of heartbeats in each timeout of an idle session. The client crate sends a ping after 3/8 of
 /// the [connection timeout](crate::session::connect::connection_timeout) without a request; with this number
@@ -38,7 +38,7 @@ const BEATS: u32 = 11;
 pub(crate) struct Session {
     pub(crate) client: zk::Client,
     pub(crate) under_way: Semaphore,
-    pub(crate) options: Arc<Options>,
+    pub(crate) options: Arc<ZkOptions>,
     pub(crate) known: Arc<Known>,
     validity: Mutex<(StateWatcher, Validity)>,
     /// Notified when nothing is answered for a while: requests then check their own time limits.

@@ -20,7 +20,7 @@ use lockcore::backend::note_reconnection;
 use zookeeper_client::{SessionState, StateWatcher};
 
 use crate::names::BACKEND;
-use crate::options::Options;
+use crate::options::ZkOptions;
 use crate::session::Session;
 use crate::session::connect::{addresses, connect};
 use crate::session::limits::Limits;
@@ -109,7 +109,7 @@ async fn ask_kind(session: &Session, moves: u64) -> bool {
 /// Requests this timeout at each address. Returns the shortest timeout that was granted, if all addresses
 /// have answered, now or earlier.
 async fn ask(
-    options: &Options,
+    options: &ZkOptions,
     timeout: Duration,
     answers: &mut BTreeMap<String, Duration>,
 ) -> Option<Duration> {
@@ -138,7 +138,7 @@ async fn ask(
 }
 
 /// Each address separately. With TLS the host name is needed, and any address of that name may answer.
-async fn places(options: &Options) -> Vec<String> {
+async fn places(options: &ZkOptions) -> Vec<String> {
     if options.tls.is_some() {
         return options.servers.split(',').map(str::to_owned).collect();
     }

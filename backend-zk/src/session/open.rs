@@ -18,7 +18,7 @@ use super::runtime::SESSIONS;
 use super::validity::Validity;
 use super::{BEATS, Session};
 use crate::error::no_answer;
-use crate::options::Options;
+use crate::options::ZkOptions;
 
 /// The most acquires of one session that are under way at a time. The queue of the client crate is unbounded.
 const UNDER_WAY: usize = 512;
@@ -28,7 +28,7 @@ const BEATS_UNDER_WAY: usize = 8;
 
 /// Opens a session, and starts the tasks that look after it.
 pub(crate) async fn open(
-    options: &Arc<Options>,
+    options: &Arc<ZkOptions>,
     timeout: Duration,
     known: &Arc<Known>,
 ) -> Result<Arc<Session>> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Result};
 
-use crate::options::Options;
+use crate::options::ZkOptions;
 use crate::session::Session;
 use crate::session::limits::{Known, Limits};
 use crate::session::open::open;
@@ -24,27 +24,27 @@ const IDLE: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    options: Arc<Options>,
+    options: Arc<ZkOptions>,
     known: Arc<Known>,
     slots: Arc<Mutex<Slots>>,
 }
 
 #[derive(Debug, Default)]
 struct Slots {
-    open: Vec<Arc<Slot>>,
+    open: Vec<Arc<SessionSlot>>,
     closed: bool,
 }
 
 /// A slot for a session of one timeout. A new session replaces one that is over.
 #[derive(Debug)]
-struct Slot {
+struct SessionSlot {
     timeout: Duration,
     session: Mutex<Option<Arc<Session>>>,
     /// Locked while a session is being opened.
     opening: tokio::sync::Mutex<()>,
 }
 
-impl Slot {
+impl SessionSlot {
     fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,7 +56,7 @@ impl Slot {
 }
 
 impl Pool {
-    pub(crate) fn new(options: Arc<Options>, limits: Limits) -> Self {
+    pub(crate) fn new(options: Arc<ZkOptions>, limits: Limits) -> Self {
         Self { options, known: Arc::new(Known::new(limits)), slots: Arc::default() }
     }
 
@@ -113,7 +113,7 @@ impl Pool {
         }
     }
 
-    fn slot(&self, ttl: Duration) -> Result<Arc<Slot>> {
+    fn slot(&self, ttl: Duration) -> Result<Arc<SessionSlot>> {
         let mut slots = self.slots();
         if slots.closed {
             return Err(closed());
@@ -122,8 +122,11 @@ impl Pool {
         if let Some(slot) = slots.open.iter().find(|slot| slot.timeout == timeout) {
             return Ok(Arc::clone(slot));
         }
-        let slot =
-            Arc::new(Slot { timeout, session: Mutex::default(), opening: tokio::sync::Mutex::default() });
+        let slot = Arc::new(SessionSlot {
+            timeout,
+            session: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+        });
         slots.open.push(Arc::clone(&slot));
         Ok(slot)
     }
@@ -156,7 +159,7 @@ fn step(limits: Limits, ttl: Duration) -> Duration {
 }
 
 /// Closes a session that holds nothing and has not been used for a while, unless it is the only one.
-async fn close_when_idle(pool: Weak<Mutex<Slots>>, slot: Weak<Slot>, session: Weak<Session>) {
+async fn close_when_idle(pool: Weak<Mutex<Slots>>, slot: Weak<SessionSlot>, session: Weak<Session>) {
     loop {
         tokio::time::sleep(IDLE / 2).await;
         let (Some(pool), Some(slot), Some(session)) = (pool.upgrade(), slot.upgrade(), session.upgrade())

@@ -9,7 +9,7 @@ use zookeeper_client::{self as zk, CreateMode};
 use crate::error::{explain, no_answer};
 #[cfg(feature = "sasl")]
 use crate::options::Login;
-use crate::options::Options;
+use crate::options::ZkOptions;
 use crate::session::clock::ServerClock;
 use crate::session::connect::{connect, connect_detached, reattach, until_served};
 use crate::session::limits::{Limits, is_ensemble, limits_of, make_mark};
@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_hours(24);
 /// With `create=false` it creates nothing.
 ///
 /// One session serves for both limits: it is continued with another timeout.
-pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limits> {
+pub(crate) async fn probe(options: &ZkOptions, clock: &ServerClock) -> Result<Limits> {
     // The rest uses a session whose timeout is long enough for a slow network.
     let long = connect_detached(options, LONG).await?;
     let most = long.session_timeout();
@@ -43,7 +43,7 @@ pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limi
 /// A session of the shortest time that the servers allow.
 ///
 /// The crate derives its connection timeout from that of the session, so a slow server gets several tries.
-async fn shortest(options: &Options) -> Result<zk::Client> {
+async fn shortest(options: &ZkOptions) -> Result<zk::Client> {
     let end = Moment::now().after(options.timeout);
     loop {
         match connect(options, &options.servers, options.session, options.timeout).await {
@@ -58,7 +58,7 @@ async fn shortest(options: &Options) -> Result<zk::Client> {
     connect(options, &options.servers, Duration::from_secs(4), options.timeout).await
 }
 
-async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) -> Result<()> {
+async fn prepare(options: &ZkOptions, client: &zk::Client, clock: &ServerClock) -> Result<()> {
     let base = &options.base;
     #[cfg(feature = "sasl")]
     if let Some(Login::Sasl(..)) = options.login

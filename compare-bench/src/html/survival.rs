@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::error::Result;
 use crate::html::timeline;
-use faults::{Kind, Outcome, Results, Verdict};
+use faults::{Kind, Results, RunOutcome, Verdict};
 
 /// So many timelines are shown at most: of what came otherwise first, then of the scenarios in turn.
 const MOST: usize = 24;
@@ -28,7 +28,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    fn add(&mut self, outcome: &Outcome) {
+    fn add(&mut self, outcome: &RunOutcome) {
         let counts = &outcome.counts;
         self.expected = outcome.expected.word();
         self.runs += 1;
@@ -150,8 +150,8 @@ fn span(millis: Option<u64>) -> String {
 
 /// Timelines, each with its table.
 fn pictures(results: &Results) -> Result<Vec<Markup>> {
-    let is_odd = |outcome: &&Outcome| matches!(outcome.verdict, Verdict::Otherwise { .. });
-    let mut chosen: Vec<&Outcome> = results.outcomes.iter().filter(is_odd).collect();
+    let is_odd = |outcome: &&RunOutcome| matches!(outcome.verdict, Verdict::Otherwise { .. });
+    let mut chosen: Vec<&RunOutcome> = results.outcomes.iter().filter(is_odd).collect();
     // Of each scenario one, on another backend each time: all would make a long page.
     let mut shown: Vec<(&str, usize)> = Vec::new();
     for outcome in results.outcomes.iter().filter(|outcome| !is_odd(outcome)) {
@@ -174,7 +174,7 @@ fn pictures(results: &Results) -> Result<Vec<Markup>> {
     chosen.into_iter().map(picture).collect()
 }
 
-fn picture(outcome: &Outcome) -> Result<Markup> {
+fn picture(outcome: &RunOutcome) -> Result<Markup> {
     let Some(excerpt) = &outcome.excerpt else { return Ok(html! {}) };
     let (scenario, backend, seed) = (&outcome.scenario, &outcome.backend, outcome.seed);
     let title = format!("{scenario} on {backend}, seed {seed}: who was the holder of lock {}", excerpt.lock);
@@ -193,7 +193,7 @@ fn picture(outcome: &Outcome) -> Result<Markup> {
                     td { (one.worker) } td { (one.mode) } td.n { (one.token) } td.n { (at(one.from)) } td.n { (at(one.until)) } td { (one.end) }
                 } }
                 @for fault in &outcome.happened { tr {
-                    td { (timeline::row_of(fault)) } td { (fault.strike.fault.words()) } td {}
+                    td { (timeline::row_of(fault)) } td { (fault.planned.fault.words()) } td {}
                     td.n { (at(since(fault.from, outcome.began))) } td.n { (at(since(fault.until, outcome.began))) } td {}
                 } }
             }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::html::plot::{Marked, PALETTE, Scale, labelled};
 use crate::html::rows::{self, RowChart, middle};
 use crate::measure::stats::as_float;
-use faults::{Excerpt, Happened, HeldSpan, Struck};
+use faults::{Excerpt, FaultTarget, Happened, HeldSpan};
 
 const WIDTH: u32 = 760;
 
@@ -30,11 +30,11 @@ pub(super) fn longest(excerpt: &Excerpt) -> Vec<&HeldSpan> {
 
 /// The row in which a fault is drawn.
 pub(super) fn row_of(fault: &Happened) -> String {
-    match fault.strike.fault.struck() {
-        Struck::Worker(worker) => worker_row(worker),
-        Struck::Server(node) => format!("server {node}"),
-        Struck::Servers => "servers".to_owned(),
-        Struck::Data => "data".to_owned(),
+    match fault.planned.fault.target() {
+        FaultTarget::Worker(worker) => worker_row(worker),
+        FaultTarget::Server(node) => format!("server {node}"),
+        FaultTarget::Servers => "servers".to_owned(),
+        FaultTarget::Data => "data".to_owned(),
     }
 }
 
@@ -52,8 +52,8 @@ pub(super) fn draw(title: &str, excerpt: &Excerpt, happened: &[Happened], began:
 /// Workers first, then what else faults happened to.
 fn row_names(excerpt: &Excerpt, happened: &[Happened]) -> Vec<String> {
     let mut workers: Vec<u32> = excerpt.holds.iter().map(|hold| hold.worker).collect();
-    workers.extend(happened.iter().filter_map(|one| match one.strike.fault.struck() {
-        Struck::Worker(worker) => Some(worker),
+    workers.extend(happened.iter().filter_map(|one| match one.planned.fault.target() {
+        FaultTarget::Worker(worker) => Some(worker),
         _ => None,
     }));
     workers.sort_unstable();

@@ -19,12 +19,12 @@ use tokio::task::JoinSet;
 use self::defect::{Defect, Sign};
 use super::checker;
 use super::history::History;
-use super::schedule::{Fault, Strike};
+use super::schedule::{Fault, PlannedFault};
 use super::soak::shrink::shrink;
 use super::witness::{Guard, Testimony, Witness};
 use super::work::work;
 use crate::checker::rules::{Findings, Rules};
-use crate::plan::{Habit, Until, Work};
+use crate::plan::{Misuse, Until, Work};
 
 /// So many times each is tried.
 const TIMES: u64 = 20;
@@ -74,16 +74,16 @@ fn nanos_of(span: Duration) -> u64 {
 }
 
 /// The faults that a defect needs to show itself: an operator who frees the lock that is held for long.
-fn usual(defect: Defect) -> Vec<Strike> {
+fn usual(defect: Defect) -> Vec<PlannedFault> {
     let each = 70;
     let number = if defect.needs_an_operator() { millis(LENGTH) / each } else { 0 };
-    let free = |turn| Strike { at: turn * each, fault: Fault::ForceRelease { lock: 1 } };
+    let free = |turn| PlannedFault { at: turn * each, fault: Fault::ForceRelease { lock: 1 } };
     (1..=number).map(free).collect()
 }
 
 /// Lets two workers work with a lock that has this defect. Of faults, those of an operator are carried out,
 /// and the others are nothing to a lock in this process.
-async fn show(defect: Defect, seed: u64, strikes: Vec<Strike>) -> Shown {
+async fn show(defect: Defect, seed: u64, faults: Vec<PlannedFault>) -> Shown {
     let folder = tempfile::tempdir().unwrap();
     let guard = if defect == Defect::GuardTakesEqualTokens { Guard::NotLower } else { Guard::ByOwner };
     let path = folder.path().join("witness");
@@ -108,7 +108,7 @@ async fn show(defect: Defect, seed: u64, strikes: Vec<Strike>) -> Shown {
             cancelled: if defect.needs_cancellation() { 70 } else { 0 },
             impatient: 0,
             dropped: 0,
-            habit: Habit::None,
+            misuse: Misuse::None,
             seed,
             history: history.clone(),
             witness: path.clone(),
@@ -120,11 +120,11 @@ async fn show(defect: Defect, seed: u64, strikes: Vec<Strike>) -> Shown {
         });
     }
     let begun = tokio::time::Instant::now();
-    let strike = async {
+    let planned = async {
         let mut deprived = 0;
-        for strike in strikes {
-            tokio::time::sleep_until(begun + Duration::from_millis(strike.at)).await;
-            if let Fault::ForceRelease { lock } = strike.fault {
+        for planned in faults {
+            tokio::time::sleep_until(begun + Duration::from_millis(planned.at)).await;
+            if let Fault::ForceRelease { lock } = planned.fault {
                 let name = lockwell::LockName::new(format!("broken/{lock}")).unwrap();
                 deprived += u64::try_from(backend.force_release(&name).await.unwrap()).unwrap();
             }
@@ -136,7 +136,7 @@ async fn show(defect: Defect, seed: u64, strikes: Vec<Strike>) -> Shown {
             tokio::time::sleep(STEP).await;
         }
     };
-    let (deprived, ()) = tokio::join!(strike, wait);
+    let (deprived, ()) = tokio::join!(planned, wait);
     until.now();
     while let Some(done) = workers.join_next().await {
         done.unwrap();
@@ -208,9 +208,9 @@ async fn the_guard_bears_equal_tokens() {
 /// Of eight faults, the operator's ones are what a lock that repeats them does not survive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn faults_are_shrunk_to_those_that_matter() {
-    let harmless = |at| Strike { at, fault: Fault::Reset { worker: 0 } };
-    let free = |at| Strike { at, fault: Fault::ForceRelease { lock: 1 } };
-    let all: Vec<Strike> = (0..8)
+    let harmless = |at| PlannedFault { at, fault: Fault::Reset { worker: 0 } };
+    let free = |at| PlannedFault { at, fault: Fault::ForceRelease { lock: 1 } };
+    let all: Vec<PlannedFault> = (0..8)
         .map(|turn| if turn % 4 == 1 { free(150 + turn * 100) } else { harmless(150 + turn * 100) })
         .collect();
     let mut asked = 0;

@@ -2,7 +2,7 @@
 
 use super::super::kind::{Kind, Memory, Setup};
 use super::super::scenario::{Crew, Expected, Scenario};
-use super::super::schedule::{Draw, Fault, Struck, Way};
+use super::super::schedule::{Draw, Fault, FaultTarget, Way};
 
 /// A round.
 pub(super) const SOAK: Scenario = Scenario {
@@ -85,9 +85,9 @@ fn menu(kind: Kind) -> Vec<Pick> {
 /// To whom it happens: a worker, or the servers, whose number is behind those of the workers. A node that
 /// nobody reaches is a fault of the connections of all workers.
 fn targets(fault: Fault, servers: usize) -> std::ops::RangeInclusive<usize> {
-    match (fault, fault.struck()) {
+    match (fault, fault.target()) {
         (Fault::LoseNode { .. }, _) => 0..=servers,
-        (_, Struck::Worker(worker)) => worker as usize..=worker as usize,
+        (_, FaultTarget::Worker(worker)) => worker as usize..=worker as usize,
         _ => servers..=servers,
     }
 }
@@ -114,7 +114,7 @@ fn draw(draw: &mut Draw) {
         for target in targets {
             free[target] = free[target].and(is_alive.then_some(next));
         }
-        draw.strike(at, fault);
+        draw.fault(at, fault);
     }
 }
 

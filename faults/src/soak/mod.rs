@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use self::draw::SOAK;
 use super::kind::Kind;
-use super::result::{Outcome, Results, Shrunk, Verdict};
+use super::result::{Results, RunOutcome, Shrunk, Verdict};
 use super::scenario::Scenario;
 use super::table;
 use crate::campaign::{open, played};
@@ -70,7 +70,7 @@ pub(super) struct ReplayArgs {
 
     /// Only these faults of the run, by number from 0, separated by commas [default: all]. `none`: no faults.
     #[arg(long, value_name = "NUMBERS")]
-    strikes: Option<Strikes>,
+    faults: Option<Faults>,
 
     /// How many times to repeat the run.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
@@ -84,9 +84,9 @@ pub(super) struct ReplayArgs {
 
 /// Numbers with commas between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Strikes(Vec<usize>);
+struct Faults(Vec<usize>);
 
-impl std::str::FromStr for Strikes {
+impl std::str::FromStr for Faults {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -97,7 +97,7 @@ impl std::str::FromStr for Strikes {
     }
 }
 
-impl std::fmt::Display for Strikes {
+impl std::fmt::Display for Faults {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let numbers: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         f.write_str(if numbers.is_empty() { "none" } else { "" })?;
@@ -154,14 +154,14 @@ pub(super) async fn run(args: &SoakArgs) -> Result<ExitCode> {
 }
 
 /// One round, and what is left of it if it came otherwise.
-async fn round(kind: Kind, seed: u64, json: &Path) -> Result<Outcome> {
+async fn round(kind: Kind, seed: u64, json: &Path) -> Result<RunOutcome> {
     let mut outcome = played(&SOAK, kind, seed, None, json, None).await?;
     if matches!(outcome.verdict, Verdict::Otherwise { .. }) {
         let number = SOAK.schedule(seed, kind, ttl()).len();
-        let fails = async |strikes: &[usize]| times(&SOAK, kind, seed, Some(strikes), TIMES, json).await > 0;
-        let strikes = shrink::shrink(number, CHOICES, fails).await;
-        let seen = times(&SOAK, kind, seed, Some(&strikes), TIMES, json).await;
-        outcome.shrunk = Some(Shrunk { strikes, seen, tried: TIMES });
+        let fails = async |faults: &[usize]| times(&SOAK, kind, seed, Some(faults), TIMES, json).await > 0;
+        let faults = shrink::shrink(number, CHOICES, fails).await;
+        let seen = times(&SOAK, kind, seed, Some(&faults), TIMES, json).await;
+        outcome.shrunk = Some(Shrunk { faults, seen, tried: TIMES });
     }
     Ok(outcome)
 }
@@ -188,13 +188,13 @@ async fn times(
 }
 
 /// What is left of a round, and the command that repeats it.
-fn found(outcome: &Outcome) -> Vec<String> {
-    let Some(Shrunk { strikes, seen, tried }) = &outcome.shrunk else { return Vec::new() };
+fn found(outcome: &RunOutcome) -> Vec<String> {
+    let Some(Shrunk { faults, seen, tried }) = &outcome.shrunk else { return Vec::new() };
     let (backend, seed) = (&outcome.backend, outcome.seed);
-    let strikes = Strikes(strikes.clone());
+    let faults = Faults(faults.clone());
     vec![
-        format!("of its faults, {strikes} suffice: {seen} of {tried} came otherwise again"),
-        format!("compare-bench faults replay soak --backend {backend} --seed {seed} --strikes {strikes}"),
+        format!("of its faults, {faults} suffice: {seen} of {tried} came otherwise again"),
+        format!("compare-bench faults replay soak --backend {backend} --seed {seed} --faults {faults}"),
     ]
 }
 
@@ -203,11 +203,11 @@ pub(super) async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let scenario = table::all().chain([&SOAK]).find(|scenario| scenario.name == args.scenario);
     let scenario = scenario.ok_or_else(|| Error::failed("there is no such scenario"))?;
     (scenario.expected)(args.backend).map_err(Error::failed)?;
-    let only = args.strikes.as_ref().map(|strikes| &*strikes.0);
-    for (number, strike) in scenario.schedule(args.seed, args.backend, ttl()).iter().enumerate() {
+    let only = args.faults.as_ref().map(|faults| &*faults.0);
+    for (number, planned) in scenario.schedule(args.seed, args.backend, ttl()).iter().enumerate() {
         let is_left_out = only.is_some_and(|only| !only.contains(&number));
         let mark = if is_left_out { " (left out)" } else { "" };
-        println!("{number:>3} at {:>5} ms: {:?}{mark}", strike.at, strike.fault);
+        println!("{number:>3} at {:>5} ms: {:?}{mark}", planned.at, planned.fault);
     }
     let (mut odd, mut failed) = (0, 0);
     for number in 1..=args.times {
@@ -221,7 +221,7 @@ pub(super) async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
 }
 
 impl Results {
-    fn of_scenario(&self, name: &str) -> impl Iterator<Item = &Outcome> {
+    fn of_scenario(&self, name: &str) -> impl Iterator<Item = &RunOutcome> {
         self.outcomes.iter().filter(move |outcome| outcome.scenario == name)
     }
 }
@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn choices_of_faults_are_read_and_shown() {
         for text in ["0", "0,2,11", "none"] {
-            assert_eq!(text.parse::<Strikes>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<Faults>().unwrap().to_string(), text);
         }
-        assert!("1,x".parse::<Strikes>().is_err());
+        assert!("1,x".parse::<Faults>().is_err());
     }
 
     #[test]

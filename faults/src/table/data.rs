@@ -4,7 +4,7 @@ use crate::kind::{Kind, Setup};
 use crate::scenario::Expected::{MayOverlap, Safe, Unavailable};
 use crate::scenario::{Crew, Scenario};
 use crate::schedule::Fault;
-use crate::table::expected::{HOLDERS, LONG, NO_SERVER, NOT_REDIS, NOT_SQL, NOT_SQLITE, Outcome, QUICK};
+use crate::table::expected::{ByBackend, HOLDERS, LONG, NO_SERVER, NOT_REDIS, NOT_SQL, NOT_SQLITE, QUICK};
 
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
@@ -15,7 +15,7 @@ pub(super) const ALL: &[Scenario] = &[
             let at = draw.first();
             for turn in 0..30 {
                 let (lock, late) = (draw.lock(), draw.between(0, 80));
-                draw.strike(at + turn * 120 + late, Fault::ForceRelease { lock });
+                draw.fault(at + turn * 120 + late, Fault::ForceRelease { lock });
             }
         },
         // Until it is told, the deprived holder considers itself the holder. Only such overlaps may be.
@@ -29,7 +29,7 @@ pub(super) const ALL: &[Scenario] = &[
             let at = draw.first();
             for turn in 0..4 {
                 let (node, late) = (draw.node(), draw.between(0, 100));
-                draw.strike(at + turn * 700 + late, Fault::FlushAll { node });
+                draw.fault(at + turn * 700 + late, Fault::FlushAll { node });
             }
         },
         expected: |kind| if kind.is_redis() { Ok(MayOverlap) } else { Err(NOT_REDIS) },
@@ -42,7 +42,7 @@ pub(super) const ALL: &[Scenario] = &[
             let at = draw.first();
             for turn in 0..20 {
                 let (node, late) = (draw.node(), draw.between(0, 100));
-                draw.strike(at + turn * 120 + late, Fault::FlushScripts { node });
+                draw.fault(at + turn * 120 + late, Fault::FlushScripts { node });
             }
         },
         expected: |kind| if kind.is_redis() { Ok(Safe) } else { Err(NOT_REDIS) },
@@ -54,7 +54,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, node, bytes) = (draw.first(), draw.node(), draw.between(2_000, 20_000));
-            draw.strike(at, Fault::TruncateLog { node, bytes });
+            draw.fault(at, Fault::TruncateLog { node, bytes });
         },
         expected: overlaps_on_redis_alone,
         ..LONG
@@ -67,7 +67,7 @@ pub(super) const ALL: &[Scenario] = &[
             let mut at = draw.first();
             for _ in 0..2 {
                 let (node, millis) = (draw.node(), draw.leases(60));
-                draw.strike(at, Fault::Evict { node, millis });
+                draw.fault(at, Fault::Evict { node, millis });
                 at += millis + 600;
             }
         },
@@ -80,7 +80,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
-            draw.strike(at, Fault::FillMemory { node, millis });
+            draw.fault(at, Fault::FillMemory { node, millis });
         },
         expected: |kind| if kind.is_redis() { Ok(Safe) } else { Err(NOT_REDIS) },
         ..LONG
@@ -91,7 +91,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
-            draw.strike(at, Fault::ChangePassword { node, millis });
+            draw.fault(at, Fault::ChangePassword { node, millis });
         },
         expected: |kind| match kind {
             Kind::Redis => Ok(Unavailable),
@@ -108,7 +108,7 @@ pub(super) const ALL: &[Scenario] = &[
         setup: Setup::Tls,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
-            draw.strike(at, Fault::ExpireCertificate { node, millis });
+            draw.fault(at, Fault::ExpireCertificate { node, millis });
         },
         expected: |kind| match kind {
             Kind::Redis => Ok(Unavailable),
@@ -123,7 +123,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
-            draw.strike(at, Fault::Restore { node, millis });
+            draw.fault(at, Fault::Restore { node, millis });
         },
         expected: |kind| match kind {
             Kind::Memory | Kind::Sqlite => Err(NO_SERVER),
@@ -139,7 +139,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, node) = (draw.first(), draw.node());
-            draw.strike(at, Fault::LoseData { node });
+            draw.fault(at, Fault::LoseData { node });
         },
         expected: |kind| match kind {
             Kind::Zookeeper => Ok(MayOverlap),
@@ -154,7 +154,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let at = draw.first();
-            draw.strike(at, Fault::RemoveFolder);
+            draw.fault(at, Fault::RemoveFolder);
         },
         expected: |kind| if kind.is_zookeeper() { Ok(MayOverlap) } else { Err("there is no such node") },
         ..LONG
@@ -165,7 +165,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: Crew { least: 10_000, ..HOLDERS },
         draw: |draw| {
             let at = draw.first();
-            draw.strike(at, Fault::Renumber);
+            draw.fault(at, Fault::Renumber);
         },
         expected: |kind| match kind {
             Kind::Zookeeper => Ok(Safe),
@@ -180,7 +180,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(200));
-            draw.strike(at, Fault::Rogue { millis });
+            draw.fault(at, Fault::Rogue { millis });
         },
         expected: |kind| if kind.is_sql_server() { Ok(Safe) } else { Err(NOT_SQL) },
         ..QUICK
@@ -191,10 +191,10 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(200));
-            draw.strike(at, Fault::Deadlocks { millis });
+            draw.fault(at, Fault::Deadlocks { millis });
             for turn in 1..4 {
                 let late = draw.between(0, 200);
-                draw.strike(at + turn * millis / 4 + late, Fault::KillSessions { node: 0 });
+                draw.fault(at + turn * millis / 4 + late, Fault::KillSessions { node: 0 });
             }
         },
         expected: |kind| if kind.is_sql_server() { Ok(Safe) } else { Err(NOT_SQL) },
@@ -216,7 +216,7 @@ pub(super) const ALL: &[Scenario] = &[
         draw: |draw| {
             let mut at = draw.first();
             for _ in 0..3 {
-                draw.strike(at, Fault::KillSessions { node: 0 });
+                draw.fault(at, Fault::KillSessions { node: 0 });
                 at += draw.between(600, 1_000);
             }
         },
@@ -231,7 +231,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(200));
-            draw.strike(at, Fault::LongReader { millis });
+            draw.fault(at, Fault::LongReader { millis });
         },
         expected: |kind| if kind == Kind::Sqlite { Ok(Safe) } else { Err(NOT_SQLITE) },
         ..LONG
@@ -242,7 +242,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let at = draw.first();
-            draw.strike(at, Fault::ReplaceFile);
+            draw.fault(at, Fault::ReplaceFile);
         },
         expected: |kind| if kind == Kind::Sqlite { Ok(MayOverlap) } else { Err(NOT_SQLITE) },
         ..LONG
@@ -254,7 +254,7 @@ pub(super) const ALL: &[Scenario] = &[
         setup: Setup::SmallDisk,
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(200));
-            draw.strike(at, Fault::FillDisk { millis });
+            draw.fault(at, Fault::FillDisk { millis });
         },
         expected: |kind| if kind == Kind::Sqlite { Ok(Safe) } else { Err(NOT_SQLITE) },
         ..LONG
@@ -262,7 +262,7 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 /// What one of three nodes has lost, the second that voted for a grant may miss to the third.
-fn overlaps_on_redis_alone(kind: Kind) -> Outcome {
+fn overlaps_on_redis_alone(kind: Kind) -> ByBackend {
     match kind {
         Kind::Redis | Kind::Redlock3 => Ok(MayOverlap),
         Kind::Sentinel => Err("the replica has what the master has lost"),

@@ -5,7 +5,7 @@ use Expected::{MayOverlap, Safe, Unavailable};
 use crate::kind::{Kind, Memory, Setup};
 use crate::scenario::{Crew, Expected, Scenario};
 
-pub(super) type Outcome = Result<Expected, &'static str>;
+pub(super) type ByBackend = Result<Expected, &'static str>;
 
 pub(super) const NO_PROCESS: &str = "its workers are tasks of one process";
 pub(super) const NO_SERVER: &str = "there is no server";
@@ -18,12 +18,12 @@ pub(super) const ONE_NODE: &str = "there are no other servers";
 pub(super) const NOT_CLUSTER: &str = "it has no slots, and no cluster of it is started here";
 pub(super) const NO_LEADER: &str = "no server leads";
 
-pub(super) fn safe_in_processes(kind: Kind) -> Outcome {
+pub(super) fn safe_in_processes(kind: Kind) -> ByBackend {
     if kind == Kind::Memory { Err(NO_PROCESS) } else { Ok(Safe) }
 }
 
 /// Behind sentinels another server may take over, which need not know the last grants.
-pub(super) fn or_moved(kind: Kind, otherwise: Expected) -> Outcome {
+pub(super) fn or_moved(kind: Kind, otherwise: Expected) -> ByBackend {
     match kind {
         Kind::Sentinel => Ok(MayOverlap),
         _ if kind.has_server() => Ok(otherwise),
@@ -31,24 +31,24 @@ pub(super) fn or_moved(kind: Kind, otherwise: Expected) -> Outcome {
     }
 }
 
-pub(super) fn safe_or_moved(kind: Kind) -> Outcome {
+pub(super) fn safe_or_moved(kind: Kind) -> ByBackend {
     or_moved(kind, Safe)
 }
 
-pub(super) fn told_or_moved(kind: Kind) -> Outcome {
+pub(super) fn told_or_moved(kind: Kind) -> ByBackend {
     or_moved(kind, Unavailable)
 }
 
 /// Several nodes of which one is in trouble are safe and available; one that is alone is not available.
-pub(super) fn told_if_alone(kind: Kind) -> Outcome {
+pub(super) fn told_if_alone(kind: Kind) -> ByBackend {
     or_moved(kind, if kind.is_alone() { Unavailable } else { Safe })
 }
 
-pub(super) fn safe_with_server(kind: Kind) -> Outcome {
+pub(super) fn safe_with_server(kind: Kind) -> ByBackend {
     if kind.has_server() { Ok(Safe) } else { Err(NO_SERVER) }
 }
 
-pub(super) fn on_line(kind: Kind, expected: Expected) -> Outcome {
+pub(super) fn on_line(kind: Kind, expected: Expected) -> ByBackend {
     match kind {
         _ if kind.has_lines() => Ok(expected),
         Kind::Sentinel => Err(NO_LINE),
@@ -56,16 +56,16 @@ pub(super) fn on_line(kind: Kind, expected: Expected) -> Outcome {
     }
 }
 
-pub(super) fn safe_on_line(kind: Kind) -> Outcome {
+pub(super) fn safe_on_line(kind: Kind) -> ByBackend {
     on_line(kind, Safe)
 }
 
-pub(super) fn told_on_line(kind: Kind) -> Outcome {
+pub(super) fn told_on_line(kind: Kind) -> ByBackend {
     on_line(kind, Unavailable)
 }
 
 /// Of three servers.
-pub(super) fn safe_of_three(kind: Kind) -> Outcome {
+pub(super) fn safe_of_three(kind: Kind) -> ByBackend {
     if kind.nodes() == 3 { Ok(Safe) } else { Err(ONE_NODE) }
 }
 

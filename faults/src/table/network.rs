@@ -40,7 +40,7 @@ pub(super) const ALL: &[Scenario] = &[
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(250));
             for worker in 0..draw.workers {
-                draw.strike(at, Fault::Blackhole { worker, way: Way::Both, millis });
+                draw.fault(at, Fault::Blackhole { worker, way: Way::Both, millis });
             }
         },
         expected: told_on_line,
@@ -53,7 +53,7 @@ pub(super) const ALL: &[Scenario] = &[
             let mut at = draw.first();
             for _ in 0..40 {
                 let worker = draw.worker();
-                draw.strike(at, Fault::Reset { worker });
+                draw.fault(at, Fault::Reset { worker });
                 at += draw.between(30, 200);
             }
         },
@@ -88,7 +88,7 @@ pub(super) const ALL: &[Scenario] = &[
                     0 => Fault::Blackhole { worker, way: Way::Both, millis },
                     _ => Fault::Cut { worker, millis },
                 };
-                draw.strike(at, fault);
+                draw.fault(at, fault);
                 at += millis + 200;
             }
         },
@@ -104,7 +104,7 @@ pub(super) const ALL: &[Scenario] = &[
             for _ in 0..3 {
                 let (worker, millis) = (draw.worker(), draw.leases(150));
                 let each_way = draw.between(draw.ttl / 4, draw.ttl * 3 / 4);
-                draw.strike(at, Fault::Delay { worker, each_way, millis });
+                draw.fault(at, Fault::Delay { worker, each_way, millis });
                 at += millis + 300;
             }
         },
@@ -119,7 +119,7 @@ pub(super) const ALL: &[Scenario] = &[
             let (at, millis) = (draw.first(), draw.leases(300));
             for worker in 0..draw.workers {
                 let each_way = draw.between(20, 100);
-                draw.strike(at, Fault::Delay { worker, each_way, millis });
+                draw.fault(at, Fault::Delay { worker, each_way, millis });
             }
         },
         expected: safe_on_line,
@@ -132,7 +132,7 @@ pub(super) const ALL: &[Scenario] = &[
             let mut at = draw.first();
             for _ in 0..25 {
                 let (worker, request) = (draw.worker(), draw.between(1, 40));
-                draw.strike(at, Fault::DropReply { worker, request, millis: 120 });
+                draw.fault(at, Fault::DropReply { worker, request, millis: 120 });
                 at += 150;
             }
         },
@@ -147,7 +147,7 @@ pub(super) const ALL: &[Scenario] = &[
             let mut at = draw.first();
             for _ in 0..2 {
                 let (worker, millis) = (draw.worker(), draw.leases(150));
-                draw.strike(at, Fault::HoldBack { worker, millis });
+                draw.fault(at, Fault::HoldBack { worker, millis });
                 at += millis + 500;
             }
         },
@@ -160,7 +160,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(250));
-            draw.strike(at, Fault::LoseNode { node, millis });
+            draw.fault(at, Fault::LoseNode { node, millis });
         },
         expected: safe_of_three,
         ..LONG
@@ -172,7 +172,7 @@ pub(super) const ALL: &[Scenario] = &[
             let at = draw.first();
             for turn in 0..8 {
                 let (node, late) = (draw.node(), draw.between(0, 100));
-                draw.strike(at + turn * 300 + late, Fault::KillSessions { node });
+                draw.fault(at + turn * 300 + late, Fault::KillSessions { node });
             }
         },
         expected: |kind| match kind {
@@ -188,7 +188,7 @@ pub(super) const ALL: &[Scenario] = &[
             let at = draw.first();
             for turn in 0..15 {
                 let (node, late) = (draw.node(), draw.between(0, 100));
-                draw.strike(at + turn * 200 + late, Fault::KillListeners { node });
+                draw.fault(at + turn * 200 + late, Fault::KillListeners { node });
             }
         },
         expected: |kind| {
@@ -205,10 +205,10 @@ pub(super) const ALL: &[Scenario] = &[
 
 fn blackhole(draw: &mut Draw, way: Way) {
     let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(250));
-    draw.strike(at, Fault::Blackhole { worker, way, millis });
+    draw.fault(at, Fault::Blackhole { worker, way, millis });
 }
 
 fn hold(draw: &mut Draw, way: Way) {
     let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(200));
-    draw.strike(at, Fault::Hold { worker, way, millis });
+    draw.fault(at, Fault::Hold { worker, way, millis });
 }

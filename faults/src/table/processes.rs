@@ -1,7 +1,7 @@
 //! What happens to the processes of clients.
 
 use crate::kind::{Kind, Setup};
-use crate::plan::Habit;
+use crate::plan::Misuse;
 use crate::scenario::Expected::{MayOverlap, Safe};
 use crate::scenario::{Crew, Scenario};
 use crate::schedule::Fault;
@@ -15,8 +15,8 @@ pub(super) const ALL: &[Scenario] = &[
         crew: Crew { workers: 5, long: (60, 100), ..Crew::USUAL },
         draw: |draw| {
             let (first, second) = (draw.first(), draw.leases(70));
-            draw.strike(first, Fault::KillWorker { worker: 0 });
-            draw.strike(first + second, Fault::KillWorker { worker: 1 });
+            draw.fault(first, Fault::KillWorker { worker: 0 });
+            draw.fault(first + second, Fault::KillWorker { worker: 1 });
         },
         expected: safe_in_processes,
         ..QUICK
@@ -28,7 +28,7 @@ pub(super) const ALL: &[Scenario] = &[
         draw: |draw| {
             let mut at = draw.first();
             for worker in 0..7 {
-                draw.strike(at, Fault::KillWorker { worker });
+                draw.fault(at, Fault::KillWorker { worker });
                 at += draw.between(150, 450);
             }
         },
@@ -41,7 +41,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: Crew { long: (60, 100), ..Crew::USUAL },
         draw: |draw| {
             let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(300));
-            draw.strike(at, Fault::StopWorker { worker, millis });
+            draw.fault(at, Fault::StopWorker { worker, millis });
         },
         expected: safe_in_processes,
         ..QUICK
@@ -52,8 +52,8 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(200));
-            draw.strike(at, Fault::HoldBack { worker, millis });
-            draw.strike(at + 5, Fault::StopWorker { worker, millis: millis + 300 });
+            draw.fault(at, Fault::HoldBack { worker, millis });
+            draw.fault(at + 5, Fault::StopWorker { worker, millis: millis + 300 });
         },
         expected: safe_on_line,
         ..LONG
@@ -61,26 +61,26 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "pause-before-write",
         about: "workers are stopped for two leases between their look at the lock and their write",
-        crew: Crew { habit: Habit::PausesBeforeWrite, all_modes: false, least: 9_000, ..Crew::USUAL },
+        crew: Crew { misuse: Misuse::PausesBeforeWrite, all_modes: false, least: 9_000, ..Crew::USUAL },
         expected: |kind| if kind == Kind::Memory { Err(NO_PROCESS) } else { Ok(MayOverlap) },
         ..LONG
     },
     Scenario {
         name: "runtime-starved",
         about: "tasks block all threads of the runtime for 25 ms at a time",
-        crew: Crew { habit: Habit::StarvesRuntime, long: (60, 130), least: 9_000, ..Crew::USUAL },
+        crew: Crew { misuse: Misuse::StarvesRuntime, long: (60, 130), least: 9_000, ..Crew::USUAL },
         ..LONG
     },
     Scenario {
         name: "runtime-not-driven",
         about: "guards are held for one and a half leases while nobody drives the runtime that they came from",
-        crew: Crew { habit: Habit::LeavesRuntime, least: 9_000, ..Crew::USUAL },
+        crew: Crew { misuse: Misuse::LeavesRuntime, least: 9_000, ..Crew::USUAL },
         ..LONG
     },
     Scenario {
         name: "dropped-without-runtime",
         about: "guards are dropped after the end of the runtime that they came from",
-        crew: Crew { habit: Habit::OutlivesRuntime, least: 9_000, ..Crew::USUAL },
+        crew: Crew { misuse: Misuse::OutlivesRuntime, least: 9_000, ..Crew::USUAL },
         ..LONG
     },
     Scenario {
@@ -133,7 +133,7 @@ pub(super) const ALL: &[Scenario] = &[
             for turn in 0..6 {
                 let (worker, millis) = (draw.worker(), draw.leases(40));
                 let by = if turn % 2 == 0 { 3_600_000 } else { -3_600_000 };
-                draw.strike(at, Fault::StepWorkerClock { worker, by, millis });
+                draw.fault(at, Fault::StepWorkerClock { worker, by, millis });
                 at += millis + 100;
             }
         },

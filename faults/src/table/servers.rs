@@ -5,7 +5,7 @@ use crate::scenario::Expected::{MayOverlap, Safe, Unavailable};
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
 use crate::table::expected::{
-    HOLDERS, LONG, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, Outcome, QUICK, safe_or_moved,
+    ByBackend, HOLDERS, LONG, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, QUICK, safe_or_moved,
     safe_with_server, told_if_alone, told_or_moved,
 };
 
@@ -19,7 +19,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(250));
-            draw.strike(at, Fault::PauseServer { node, millis });
+            draw.fault(at, Fault::PauseServer { node, millis });
         },
         expected: told_if_alone,
         ..QUICK
@@ -32,7 +32,7 @@ pub(super) const ALL: &[Scenario] = &[
             let mut at = draw.first();
             for _ in 0..8 {
                 let (node, millis) = (draw.node(), draw.between(draw.ttl / 10, draw.ttl * 6 / 10));
-                draw.strike(at, Fault::PauseServer { node, millis });
+                draw.fault(at, Fault::PauseServer { node, millis });
                 at += millis + 250;
             }
         },
@@ -45,7 +45,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, node) = (draw.first(), draw.node());
-            draw.strike(at, Fault::RestartServer { node, millis: 0 });
+            draw.fault(at, Fault::RestartServer { node, millis: 0 });
         },
         expected: safe_or_moved,
         ..QUICK
@@ -58,7 +58,7 @@ pub(super) const ALL: &[Scenario] = &[
             let mut at = draw.first();
             for turn in 0..3 {
                 let node = turn % draw.kind.nodes().max(1);
-                draw.strike(at, Fault::RestartServer { node, millis: 0 });
+                draw.fault(at, Fault::RestartServer { node, millis: 0 });
                 at += draw.between(2_500, 3_500);
             }
         },
@@ -73,7 +73,7 @@ pub(super) const ALL: &[Scenario] = &[
             let mut at = draw.first();
             for _ in 0..4 {
                 let node = draw.node();
-                draw.strike(at, Fault::KillServer { node, millis: 0 });
+                draw.fault(at, Fault::KillServer { node, millis: 0 });
                 at += draw.between(2_500, 3_500);
             }
         },
@@ -87,7 +87,7 @@ pub(super) const ALL: &[Scenario] = &[
         draw: |draw| {
             let (at, first, millis) = (draw.first(), draw.node(), draw.leases(250));
             for node in [first, (first + 1) % draw.kind.nodes().max(1)] {
-                draw.strike(at, Fault::PauseServer { node, millis });
+                draw.fault(at, Fault::PauseServer { node, millis });
             }
         },
         expected: |kind| if kind.nodes() == 3 { Ok(Unavailable) } else { Err(ONE_NODE) },
@@ -101,7 +101,7 @@ pub(super) const ALL: &[Scenario] = &[
             let mut at = draw.first();
             for _ in 0..3 {
                 let millis = draw.leases(70);
-                draw.strike(at, Fault::KillLeader { millis });
+                draw.fault(at, Fault::KillLeader { millis });
                 at += draw.between(9_000, 10_000);
             }
         },
@@ -119,7 +119,7 @@ pub(super) const ALL: &[Scenario] = &[
         setup: Setup::Links,
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(300));
-            draw.strike(at, Fault::Island { of_leader: false, millis });
+            draw.fault(at, Fault::Island { of_leader: false, millis });
         },
         expected: |kind| if kind == Kind::Zookeeper3 { Ok(Safe) } else { Err(NO_ENSEMBLE) },
         ..LONG
@@ -131,7 +131,7 @@ pub(super) const ALL: &[Scenario] = &[
         setup: Setup::Links,
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(300));
-            draw.strike(at, Fault::Island { of_leader: true, millis });
+            draw.fault(at, Fault::Island { of_leader: true, millis });
         },
         expected: |kind| if kind == Kind::Zookeeper3 { Ok(Safe) } else { Err(NO_ENSEMBLE) },
         ..LONG
@@ -143,7 +143,7 @@ pub(super) const ALL: &[Scenario] = &[
         setup: Setup::Standby,
         draw: |draw| {
             let at = draw.first();
-            draw.strike(at, Fault::Promote { planned: true });
+            draw.fault(at, Fault::Promote { planned: true });
         },
         expected: |kind| match kind {
             Kind::Postgres | Kind::Mariadb => Ok(Safe),
@@ -159,7 +159,7 @@ pub(super) const ALL: &[Scenario] = &[
         setup: Setup::Standby,
         draw: |draw| {
             let at = draw.first();
-            draw.strike(at, Fault::Promote { planned: false });
+            draw.fault(at, Fault::Promote { planned: false });
         },
         expected: |kind| match kind {
             Kind::Postgres | Kind::Mariadb | Kind::Redis => Ok(MayOverlap),
@@ -177,7 +177,7 @@ pub(super) const ALL: &[Scenario] = &[
             let mut at = draw.first();
             for _ in 0..16 {
                 let (lock, millis) = (draw.lock(), draw.between(draw.ttl / 10, draw.ttl / 2));
-                draw.strike(at, Fault::MoveSlot { lock, millis });
+                draw.fault(at, Fault::MoveSlot { lock, millis });
                 // One after the other, with time for the keys.
                 at += millis + 400;
             }
@@ -192,7 +192,7 @@ pub(super) const ALL: &[Scenario] = &[
         setup: Setup::Cluster,
         draw: |draw| {
             let at = draw.first();
-            draw.strike(at, Fault::Promote { planned: true });
+            draw.fault(at, Fault::Promote { planned: true });
         },
         expected: |kind| if kind == Kind::Redis { Ok(Safe) } else { Err(NOT_CLUSTER) },
         ..LONG
@@ -204,7 +204,7 @@ pub(super) const ALL: &[Scenario] = &[
         setup: Setup::Cluster,
         draw: |draw| {
             let at = draw.first();
-            draw.strike(at, Fault::Promote { planned: false });
+            draw.fault(at, Fault::Promote { planned: false });
         },
         expected: |kind| if kind == Kind::Redis { Ok(MayOverlap) } else { Err(NOT_CLUSTER) },
         ..LONG
@@ -216,11 +216,11 @@ pub(super) const ALL: &[Scenario] = &[
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(300));
             let longest = draw.ttl * 2 / 3;
-            draw.strike(at, Fault::ShortenSessions { node, longest, millis });
+            draw.fault(at, Fault::ShortenSessions { node, longest, millis });
             // Sessions move to whichever server comes next.
             for turn in 0..12 {
                 let (worker, late) = (draw.worker(), draw.between(0, 200));
-                draw.strike(at + 1_500 + turn * 400 + late, Fault::Reset { worker });
+                draw.fault(at + 1_500 + turn * 400 + late, Fault::Reset { worker });
             }
         },
         expected: |kind| {
@@ -234,7 +234,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(250));
-            draw.strike(at, Fault::KillServer { node, millis });
+            draw.fault(at, Fault::KillServer { node, millis });
         },
         expected: told_if_alone,
         ..LONG
@@ -245,7 +245,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(250));
-            draw.strike(at, Fault::KillAll { millis });
+            draw.fault(at, Fault::KillAll { millis });
         },
         expected: told_or_moved,
         ..LONG
@@ -257,7 +257,7 @@ pub(super) const ALL: &[Scenario] = &[
         memory: Memory::Forgets,
         draw: |draw| {
             let (at, node) = (draw.first(), draw.node());
-            draw.strike(at, Fault::KillServer { node, millis: 0 });
+            draw.fault(at, Fault::KillServer { node, millis: 0 });
         },
         expected: |kind| match kind {
             Kind::Redis => Ok(MayOverlap),
@@ -274,7 +274,7 @@ pub(super) const ALL: &[Scenario] = &[
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
             let by = i64::try_from(draw.leases(300)).unwrap_or(i64::MAX);
-            draw.strike(at, Fault::StepServerClock { node, by, millis });
+            draw.fault(at, Fault::StepServerClock { node, by, millis });
         },
         expected: clock_stepped,
         ..LONG
@@ -288,7 +288,7 @@ pub(super) const ALL: &[Scenario] = &[
             let (at, node) = (draw.first(), draw.node());
             let by = -i64::try_from(draw.leases(100)).unwrap_or(i64::MAX);
             // It stays so: to put it right would be a step forward.
-            draw.strike(at, Fault::StepServerClock { node, by, millis: 0 });
+            draw.fault(at, Fault::StepServerClock { node, by, millis: 0 });
         },
         expected: |kind| if kind == Kind::Sentinel { Err(NO_CLOCK) } else { safe_with_server(kind) },
         ..LONG
@@ -304,7 +304,7 @@ pub(super) const ALL: &[Scenario] = &[
                 let by = i64::try_from(draw.leases(240)).unwrap_or(i64::MAX);
                 let by = if turn % 2 == 0 { by } else { -by };
                 let millis = draw.between(100, 300);
-                draw.strike(at, Fault::StepServerClock { node, by, millis });
+                draw.fault(at, Fault::StepServerClock { node, by, millis });
                 at += millis + 50;
             }
         },
@@ -316,7 +316,7 @@ pub(super) const ALL: &[Scenario] = &[
 /// Leases end by the clock of the server, but for those of `ZooKeeper`, which measures spans. A grant of
 /// Redlock may have two votes only: without the one that has ended too early, the third node makes another
 /// majority.
-fn clock_stepped(kind: Kind) -> Outcome {
+fn clock_stepped(kind: Kind) -> ByBackend {
     match kind {
         Kind::Memory | Kind::Sqlite => Err(NO_SERVER),
         Kind::Sentinel => Err(NO_CLOCK),

@@ -33,7 +33,7 @@ mod waiters;
 mod waiting;
 
 pub use backoff::Backoff;
-pub use batcher::{Attempt, Batcher, Bounds, Call, Outcome, Reply, Service};
+pub use batcher::{Attempt, Batcher, Bounds, Call, CallOutcome, Reply, Service};
 pub use escape::{escape, unescape};
 pub use hand_over::{Heartbeat, PushedGrant};
 pub use hot::Hot;
@@ -43,7 +43,7 @@ pub use per_runtime::PerRuntime;
 pub use reconnect::{Failure, Reconnect};
 pub use record::Record;
 pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};
-pub use waiting::{Answer, Queue, wait_for_turn};
+pub use waiting::{ClaimReply, Queue, wait_for_turn};
 
 pub use crate::config::{Host, Secret, ServerUrl, tls};
 pub use crate::contract::{

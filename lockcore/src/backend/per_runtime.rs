@@ -20,12 +20,12 @@ use crate::{Error, ErrorKind, Result};
 pub struct PerRuntime<T>(Arc<Mutex<Slots<T>>>);
 
 struct Slots<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<RuntimeSlot<T>>,
     /// Numbers the slots: a runtime may get another slot after its slot was closed.
     last: u64,
 }
 
-struct Slot<T> {
+struct RuntimeSlot<T> {
     number: u64,
     runtime: Id,
     value: Arc<T>,
@@ -56,7 +56,7 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
             let value = Arc::new(make());
             all.last += 1;
             let number = all.last;
-            all.slots.push(Slot { number, runtime, value: Arc::clone(&value), sentinel: None });
+            all.slots.push(RuntimeSlot { number, runtime, value: Arc::clone(&value), sentinel: None });
             (value, number)
         };
         let end = End { slots: Arc::downgrade(&self.0), number };

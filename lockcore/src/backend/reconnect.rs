@@ -30,15 +30,15 @@ pub enum Failure {
 /// be idempotent: an acquire by its owner, a renewal, a release by its owner. For requests that should share
 /// calls there is [`Batcher`](super::Batcher).
 pub struct Reconnect<C> {
-    connections: PerRuntime<Slot<C>>,
+    connections: PerRuntime<ConnectionSlot<C>>,
     silence: Duration,
     clock: Clock,
 }
 
 /// A connection, and the number of connections before it.
-struct Slot<C>(Mutex<(u64, Option<C>)>);
+struct ConnectionSlot<C>(Mutex<(u64, Option<C>)>);
 
-impl<C> Slot<C> {
+impl<C> ConnectionSlot<C> {
     /// Discards a connection, unless it was already replaced.
     fn discard(&self, number: u64) {
         let mut slot = lock(&self.0);
@@ -82,7 +82,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
         M: Future<Output = Result<C, Failure>>,
         R: Future<Output = Result<T, Failure>>,
     {
-        let slot: Arc<Slot<C>> = self.connections.get(|| Slot(Mutex::new((0, None))))?;
+        let slot: Arc<ConnectionSlot<C>> = self.connections.get(|| ConnectionSlot(Mutex::new((0, None))))?;
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
         let clock = &self.clock;
         let mut again = false;

@@ -9,7 +9,7 @@ use crate::{Claim, Error, ErrorKind, Grant, Result, Wait};
 /// The answer to a request for a lock.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum ClaimReply {
     /// The claim holds the lock.
     Granted(Grant),
     /// Another claim holds the lock, or comes first. Request the lock again after a notification, and after
@@ -44,7 +44,11 @@ pub trait Queue: Sync {
     type Place: Send + Sync;
 
     /// Requests the lock once. If a request without a place is refused, it must leave nothing behind.
-    fn ask(&self, claim: &Claim, place: Option<&Self::Place>) -> impl Future<Output = Result<Answer>> + Send;
+    fn ask(
+        &self,
+        claim: &Claim,
+        place: Option<&Self::Place>,
+    ) -> impl Future<Output = Result<ClaimReply>> + Send;
 
     /// Subscribes to notifications. This is called before each request that queues, so that no notification
     /// is missed. It ends at the end of the claim's wait at the latest. Without a subscription, waiters
@@ -106,20 +110,20 @@ pub async fn wait_for_turn<Q: Queue>(
         let asked = claim.within_wait(queue.ask(claim, place.as_ref())).await;
         let obstacle = unavailable.take();
         let pause = match asked {
-            Ok(Answer::Granted(grant)) => {
+            Ok(ClaimReply::Granted(grant)) => {
                 if let Some(place) = place {
                     queue.granted(place);
                 }
                 return Ok(Some(grant));
             }
-            Ok(Answer::Refused { recheck }) => recheck,
-            Ok(Answer::Undecided { pause }) => {
+            Ok(ClaimReply::Refused { recheck }) => recheck,
+            Ok(ClaimReply::Undecided { pause }) => {
                 if clock.timeout(pause, claim.wait_over()).await.is_some() {
                     return Ok(None);
                 }
                 continue;
             }
-            Ok(Answer::Unavailable { error, pause }) => {
+            Ok(ClaimReply::Unavailable { error, pause }) => {
                 if clock.timeout(pause, claim.wait_over()).await.is_some() {
                     return Err(error);
                 }

@@ -23,7 +23,7 @@ struct Server {
     /// How many heartbeats find the place gone.
     forgets: AtomicUsize,
     /// The answers to the next questions, before all others.
-    answers: Mutex<VecDeque<Answer>>,
+    answers: Mutex<VecDeque<ClaimReply>>,
     /// When one that was refused is to ask again: after a minute, unless this says something else.
     recheck: Option<Duration>,
     /// A notification brings the grant.
@@ -43,7 +43,7 @@ impl Server {
 impl Queue for Server {
     type Place = usize;
 
-    async fn ask(&self, claim: &Claim, place: Option<&usize>) -> Result<Answer> {
+    async fn ask(&self, claim: &Claim, place: Option<&usize>) -> Result<ClaimReply> {
         self.say(if place.is_some() { "ask again" } else { "ask" });
         if let Some(answer) = lock(&self.answers).pop_front() {
             return Ok(answer);
@@ -58,9 +58,9 @@ impl Queue for Server {
             return Err(Error::new(ErrorKind::KindClash, "a semaphore by now"));
         }
         if self.free.load(Ordering::SeqCst) {
-            return Ok(Answer::Granted(Grant::new(claim, FencingToken::new(1), claim.began())));
+            return Ok(ClaimReply::Granted(Grant::new(claim, FencingToken::new(1), claim.began())));
         }
-        Ok(Answer::Refused { recheck: self.recheck.unwrap_or(Duration::from_mins(1)) })
+        Ok(ClaimReply::Refused { recheck: self.recheck.unwrap_or(Duration::from_mins(1)) })
     }
 
     async fn enter(&self, _: &Claim) -> Result<usize> {
@@ -198,7 +198,7 @@ async fn a_notification_may_bring_the_grant() {
 async fn votes_that_were_split_are_tried_again_after_the_pause() {
     let (server, claim) = (Arc::<Server>::default(), claim(Wait::Forever));
     let pause = Duration::from_millis(60);
-    lock(&server.answers).extend([Answer::Undecided { pause }, Answer::Undecided { pause }]);
+    lock(&server.answers).extend([ClaimReply::Undecided { pause }, ClaimReply::Undecided { pause }]);
     server.free.store(true, Ordering::SeqCst);
     let began = Moment::now();
     assert!(wait_for_turn(&*server, &claim, None).await.unwrap().is_some());
@@ -211,7 +211,7 @@ async fn servers_that_cannot_decide_are_the_answer_when_the_wait_ends() {
     let (server, wait) = (Arc::<Server>::default(), Duration::from_millis(50));
     let unavailable = |pause| {
         let error = Error::new(ErrorKind::Unreachable, "too few nodes");
-        Answer::Unavailable { error, pause }
+        ClaimReply::Unavailable { error, pause }
     };
     // The wait ends within the pause.
     lock(&server.answers).extend([unavailable(Duration::from_mins(1))]);

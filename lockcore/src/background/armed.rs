@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tracing::Span;
 
-use super::{Background, CallerRelease, Outcome};
+use super::{AcquireStatus, Background, CallerRelease};
 use crate::lease::{Left, PassOn};
 use crate::{Claim, Released, Result};
 
@@ -58,14 +58,14 @@ impl Armed {
         self.claim = None;
     }
 
-    fn caller_release(&mut self, outcome: Outcome) -> Option<CallerRelease> {
+    fn caller_release(&mut self, outcome: AcquireStatus) -> Option<CallerRelease> {
         let (background, claim) = self.claim.take()?;
         let release = CallerRelease::new(&background.releases, claim, outcome, self.then.take());
         Some(release.within(std::mem::replace(&mut self.span, Span::none())))
     }
 
     /// Releases the claim in the background: on the caller's runtime, and by the keeper if that fails.
-    pub(crate) fn release_in_background(mut self, outcome: Outcome) {
+    pub(crate) fn release_in_background(mut self, outcome: AcquireStatus) {
         if let Some(release) = self.caller_release(outcome) {
             release.start();
         }
@@ -73,7 +73,7 @@ impl Armed {
 
     /// Releases the claim of a lost lock. With a lock delay, a loss is treated like a crash, since requests
     /// of the holder may still be on their way: the lock is free only after the delay.
-    pub(crate) fn release_lost(mut self, outcome: Outcome) {
+    pub(crate) fn release_lost(mut self, outcome: AcquireStatus) {
         let lock_delay = self.claim().lock_delay();
         if lock_delay.is_zero() {
             return self.release_in_background(outcome);
@@ -86,8 +86,8 @@ impl Armed {
     /// lost.
     pub(crate) fn release_ended(self, left: Option<Left>) {
         match left {
-            Some(_) => self.release_in_background(Outcome::Answered),
-            None => self.release_lost(Outcome::Answered),
+            Some(_) => self.release_in_background(AcquireStatus::Answered),
+            None => self.release_lost(AcquireStatus::Answered),
         }
     }
 
@@ -95,7 +95,7 @@ impl Armed {
     ///
     /// `was_held`: the lock was not lost before.
     pub(crate) async fn release(mut self, was_held: bool) -> Result<Released> {
-        match self.caller_release(Outcome::Answered) {
+        match self.caller_release(AcquireStatus::Answered) {
             Some(release) => release.ask(was_held).await,
             None => Ok(Released::NotHeld),
         }
@@ -105,7 +105,7 @@ impl Armed {
 impl Drop for Armed {
     fn drop(&mut self) {
         // Dropping it hands it to the keeper.
-        drop(self.caller_release(Outcome::Unanswered));
+        drop(self.caller_release(AcquireStatus::Unanswered));
         if let Some(then) = self.then.take() {
             then.pass_on();
         }

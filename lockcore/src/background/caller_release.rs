@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{Instrument, Span};
 
-use super::releases::{Outcome, Releases};
+use super::releases::{AcquireStatus, Releases};
 use crate::lease::PassOn;
 use crate::system::poll_once;
 use crate::telemetry::released;
@@ -20,7 +20,7 @@ use crate::{Claim, Released, Result};
 pub(crate) struct CallerRelease {
     releases: Arc<Releases>,
     claim: Claim,
-    outcome: Outcome,
+    outcome: AcquireStatus,
     /// Gets the claim turn when the claim has been released, or the keeper has taken it over.
     then: Option<Arc<dyn PassOn>>,
     /// Where its outcome is recorded.
@@ -34,7 +34,7 @@ impl CallerRelease {
     pub(super) fn new(
         releases: &Arc<Releases>,
         claim: Claim,
-        outcome: Outcome,
+        outcome: AcquireStatus,
         then: Option<Arc<dyn PassOn>>,
     ) -> Self {
         let span = Span::none();
@@ -60,7 +60,7 @@ impl CallerRelease {
             let answer = self.releases.backend.release(&self.claim).await;
             released(&self.span, &answer);
             match answer {
-                Ok(Released::NotHeld) if self.outcome == Outcome::Unanswered => (),
+                Ok(Released::NotHeld) if self.outcome == AcquireStatus::Unanswered => (),
                 Ok(_) => self.done(),
                 Err(error) => self.releases.failed(&self.claim, &error),
             }
@@ -148,7 +148,7 @@ pub(super) struct MovedAcquire {
 
 impl MovedAcquire {
     pub(super) fn new(releases: &Arc<Releases>, claim: &Claim, then: Option<Arc<dyn PassOn>>) -> Self {
-        let id = releases.enter(claim, Outcome::Unanswered, false, then);
+        let id = releases.enter(claim, AcquireStatus::Unanswered, false, then);
         Self { releases: Arc::clone(releases), id }
     }
 

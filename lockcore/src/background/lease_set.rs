@@ -8,7 +8,7 @@ use slab::Slab;
 use tokio::sync::Notify;
 
 use super::caller_release::CallerRelease;
-use super::releases::{Outcome, Releases};
+use super::releases::{AcquireStatus, Releases};
 use super::renewal::{Batch, Renewer, batches};
 use crate::lease::{Advice, Event, HeldLock};
 use crate::system::{OwnRuntime, lock};
@@ -219,12 +219,12 @@ impl LeaseSet {
         }
         // The lease at the server is still alive, but nobody relies on it any more.
         for claim in swept.over {
-            self.release_after(claim.lock_delay(), claim, Outcome::Answered);
+            self.release_after(claim.lock_delay(), claim, AcquireStatus::Answered);
         }
     }
 
     /// Releases a claim after this time.
-    pub(super) fn release_after(self: &Arc<Self>, delay: Duration, claim: Claim, outcome: Outcome) {
+    pub(super) fn release_after(self: &Arc<Self>, delay: Duration, claim: Claim, outcome: AcquireStatus) {
         let leases = Arc::clone(self);
         drop(self.keeper.spawn(async move {
             leases.clock.sleep(delay).await;

@@ -26,7 +26,7 @@ use acquires::Acquires;
 pub(crate) use armed::Armed;
 use caller_release::CallerRelease;
 use lease_set::LeaseSet;
-pub(crate) use releases::Outcome;
+pub(crate) use releases::AcquireStatus;
 use releases::Releases;
 pub(crate) use under_way::{Next, UnderWay};
 

@@ -36,7 +36,7 @@ const COPIES: usize = 1024;
 
 /// What is known about a claim that is to be released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum AcquireStatus {
     /// The acquire has been answered: "not held" is then the truth.
     Answered,
     /// A request of the acquire may still be on its way: "not held" may be true only for now.
@@ -70,7 +70,7 @@ struct List {
 #[derive(Debug)]
 struct Entry {
     claim: Claim,
-    outcome: Outcome,
+    outcome: AcquireStatus,
     /// Gets the claim turn when the keeper takes the release over: waiters of this process must not wait for
     /// a runtime that is not driven.
     then: Option<Arc<dyn PassOn>>,
@@ -118,7 +118,7 @@ impl Releases {
     pub(super) fn enter(
         self: &Arc<Self>,
         claim: &Claim,
-        outcome: Outcome,
+        outcome: AcquireStatus,
         begun: bool,
         then: Option<Arc<dyn PassOn>>,
     ) -> u64 {
@@ -195,7 +195,7 @@ impl Releases {
 
     /// Lets the keeper release the claim of an acquire that may still be under way.
     pub(super) fn release_by_keeper(self: &Arc<Self>, claim: &Claim) {
-        let id = self.enter(claim, Outcome::Unanswered, true, None);
+        let id = self.enter(claim, AcquireStatus::Unanswered, true, None);
         self.take_over(id);
     }
 
@@ -227,13 +227,13 @@ impl Releases {
     /// Where a request of the acquire may still be on its way, "not held" is no proof: the request may be
     /// carried out later. After the ttl and a margin the lease has ended by itself, unless the network has
     /// kept a request for longer than that; such a lease is never renewed.
-    async fn finish(self: &Arc<Self>, id: u64, claim: &Claim, outcome: Outcome) {
+    async fn finish(self: &Arc<Self>, id: u64, claim: &Claim, outcome: AcquireStatus) {
         let end = self.clock.now().after(claim.ttl() + MARGIN);
         let mut backoff = Backoff::new(Duration::from_millis(20), longest_pause(claim));
         let mut denials = 0;
         while !self.clock.has_passed(end) && self.is_wanted(id) {
             match self.ask_once(claim).await {
-                Ok(answer) if answer != Released::NotHeld || outcome == Outcome::Answered => {
+                Ok(answer) if answer != Released::NotHeld || outcome == AcquireStatus::Answered => {
                     self.answered(id, answer);
                     return self.watch_for_copies(claim);
                 }

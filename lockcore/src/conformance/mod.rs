@@ -86,7 +86,7 @@ use std::time::Duration;
 
 pub use harness::{Harness, Link, Need, Server, Way};
 pub use holder::{Holder, serve_if_asked};
-pub use kit::{Conclusion, Line, Missing, OneServer, Record, Site, Suite, Target, main};
+pub use kit::{CaseRecord, Conclusion, Line, Missing, OneServer, Site, Suite, Target, main};
 pub use table::cases;
 pub use time::{block, local_runtime, on_a_thread, runtime, skipping_clock};
 

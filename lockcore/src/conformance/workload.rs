@@ -29,7 +29,7 @@ pub(super) struct Plan {
 
 /// What a run has to show.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(super) struct WorkRecord {
     pub(super) history: Vec<Validity>,
     /// How many holders died without a release.
     pub(super) dead: usize,
@@ -37,7 +37,7 @@ pub(super) struct Record {
     pub(super) errors: Vec<String>,
 }
 
-impl Record {
+impl WorkRecord {
     /// Whether the run has put the lock to the test.
     pub(super) fn says_something(&self) -> bool {
         self.history.len() >= 30 && self.dead >= 1
@@ -45,9 +45,9 @@ impl Record {
 }
 
 /// Carries the plan out.
-pub(super) async fn run(plan: Plan) -> Record {
+pub(super) async fn run(plan: Plan) -> WorkRecord {
     let plan = Arc::new(plan);
-    let record = Arc::new(Mutex::new(Record::default()));
+    let record = Arc::new(Mutex::new(WorkRecord::default()));
     let (end, latest) = (now().after(plan.span), now().after(plan.span * 10));
     let mut tasks = Vec::new();
     for task in 0..plan.tasks {
@@ -69,7 +69,7 @@ struct Actor {
     task: u64,
     random: StdRng,
     plan: Arc<Plan>,
-    record: Arc<Mutex<Record>>,
+    record: Arc<Mutex<WorkRecord>>,
 }
 
 impl Actor {

@@ -36,9 +36,9 @@ pub enum Wait {
 /// clean up after a claim that was granted, that was queued, or whose outcome is unknown. Clones are handles
 /// to the same claim.
 #[derive(Clone)]
-pub struct Claim(Arc<Inner>);
+pub struct Claim(Arc<ClaimInner>);
 
-struct Inner {
+struct ClaimInner {
     name: LockName,
     mode: Mode,
     owner: OwnerId,
@@ -60,7 +60,7 @@ struct Inner {
 impl Claim {
     /// A claim with a new owner id.
     pub fn new(name: LockName, mode: Mode, ttl: Duration, wait: Wait, label: Arc<str>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ClaimInner {
             name,
             mode,
             owner: OwnerId::random(),
@@ -127,8 +127,8 @@ impl Claim {
     /// The claim of the same owner as a reader, which a writer has after a downgrade.
     #[must_use]
     pub fn downgraded(&self) -> Self {
-        let Inner { name, owner, ttl, lock_delay, tokens, label, clock, .. } = &*self.0;
-        Self(Arc::new(Inner {
+        let ClaimInner { name, owner, ttl, lock_delay, tokens, label, clock, .. } = &*self.0;
+        Self(Arc::new(ClaimInner {
             name: name.clone(),
             mode: Mode::Shared,
             owner: *owner,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::LockGuard;
-use crate::background::{Armed, Background, Outcome, UnderWay};
+use crate::background::{AcquireStatus, Armed, Background, UnderWay};
 use crate::lease::{Left, Limits};
 use crate::{Error, ErrorKind, ErrorWith, Grant, Mode, Operation, Requirement, Result};
 
@@ -85,8 +85,8 @@ async fn downgrade(writer: Armed, grant: &Grant, limits: Limits, left: Left) -> 
             Err(error) => error,
         };
         let release = if has_passed() { Armed::release_lost } else { Armed::release_in_background };
-        release(reader, Outcome::Unanswered);
-        release(writer, Outcome::Unanswered);
+        release(reader, AcquireStatus::Unanswered);
+        release(writer, AcquireStatus::Unanswered);
         Err(error)
     };
     let claims = vec![claim.downgraded(), claim];

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::background::{Armed, Outcome};
+use crate::background::{AcquireStatus, Armed};
 use crate::lease::{Left, PassOn};
-use crate::local::{ClaimTurn, LocalQueues, Turn, Waiter};
+use crate::local::{ClaimTurn, LocalQueues, LocalWaiter, Turn};
 use crate::{Clock, Grant, Moment};
 
 /// The queues of the tasks of a client, in which locks are handed on.
@@ -54,7 +54,7 @@ impl HandOff {
 }
 
 /// Whether the waiter asks for the same lease as the lock has.
-fn fits(waiter: &Waiter<HandedLock>, grant: &Grant) -> bool {
+fn fits(waiter: &LocalWaiter<HandedLock>, grant: &Grant) -> bool {
     waiter.claim.ttl() == grant.claim().ttl()
         && waiter.claim.lock_delay() == grant.claim().lock_delay()
         && !waiter.has_gone()
@@ -76,7 +76,7 @@ impl Drop for HandedLock {
         if let Some(armed) = self.armed.take() {
             // The next task claims after the release, or after the keeper has taken it over.
             let next = self.turn.take().map(|turn| Arc::new(turn) as Arc<dyn PassOn>);
-            armed.then(next).release_in_background(Outcome::Answered);
+            armed.then(next).release_in_background(AcquireStatus::Answered);
         }
     }
 }

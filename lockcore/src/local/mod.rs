@@ -14,4 +14,4 @@ mod pulse;
 mod queues;
 mod watch;
 
-pub(crate) use self::queues::{ClaimTurn, LocalQueues, Turn, Waiter};
+pub(crate) use self::queues::{ClaimTurn, LocalQueues, LocalWaiter, Turn};

@@ -42,7 +42,7 @@ pub(super) struct Queue<T> {
     pub(super) seen: Seen,
     /// When the turn was given to a waiter that may not have picked it up.
     pub(super) given: Option<(Moment, Arc<Delivery<Turn<T>>>)>,
-    pub(super) waiters: BTreeMap<u64, Waiter<T>>,
+    pub(super) waiters: BTreeMap<u64, LocalWaiter<T>>,
 }
 
 impl<T> Queue<T> {
@@ -52,7 +52,7 @@ impl<T> Queue<T> {
     }
 
     /// The turn gets this number, and goes to this waiter.
-    fn move_on(&mut self, turn: u64, waiter: &Waiter<T>) {
+    fn move_on(&mut self, turn: u64, waiter: &LocalWaiter<T>) {
         let now = waiter.claim.clock().now();
         (self.turn, self.pulse, self.seen) = (turn, Arc::default(), Seen::new(now));
         self.given = Some((now, Arc::clone(&waiter.delivery)));
@@ -61,7 +61,7 @@ impl<T> Queue<T> {
 
 /// A task in the queue.
 #[derive(Debug)]
-pub(crate) struct Waiter<T> {
+pub(crate) struct LocalWaiter<T> {
     pub(crate) claim: Claim,
     delivery: Arc<Delivery<Turn<T>>>,
 }
@@ -75,7 +75,7 @@ pub(crate) enum Turn<T> {
     Handed(T),
 }
 
-impl<T> Waiter<T> {
+impl<T> LocalWaiter<T> {
     /// Whether the waiter has left: its request was dropped, even if its task has not run yet.
     pub(crate) fn has_gone(&self) -> bool {
         self.claim.is_cancelled() || self.delivery.is_over()
@@ -107,7 +107,7 @@ impl<T> LocalQueues<T> {
     }
 
     /// Moves the claim turn to the first waiter, if the turn has this number and the waiter fits.
-    fn next(self: &Arc<Self>, name: &LockName, turn: u64, fits: impl Fn(&Waiter<T>) -> bool) -> Next<T> {
+    fn next(self: &Arc<Self>, name: &LockName, turn: u64, fits: impl Fn(&LocalWaiter<T>) -> bool) -> Next<T> {
         let mut names = self.names();
         let number = names.number();
         let Some(queue) = names.queues.get_mut(name).filter(|queue| queue.turn == turn) else {
@@ -120,7 +120,7 @@ impl<T> LocalQueues<T> {
         let waiter = first.remove();
         queue.move_on(number, &waiter);
         let turn = ClaimTurn::new(self, name, number, &queue.pulse);
-        Next::Waiter(turn, waiter)
+        Next::LocalWaiter(turn, waiter)
     }
 
     /// Gives the claim turn back: the first waiter gets it.
@@ -128,8 +128,8 @@ impl<T> LocalQueues<T> {
         loop {
             match self.next(name, turn, |_| true) {
                 // A loop, since a chain of drops could be as long as the queue.
-                Next::Waiter(next, waiter) if waiter.has_gone() => turn = next.into_number(),
-                Next::Waiter(next, waiter) => match waiter.give(Turn::Claim(next)) {
+                Next::LocalWaiter(next, waiter) if waiter.has_gone() => turn = next.into_number(),
+                Next::LocalWaiter(next, waiter) => match waiter.give(Turn::Claim(next)) {
                     // It has left at this moment.
                     Err(Turn::Claim(unwanted)) => turn = unwanted.into_number(),
                     _ => return,
@@ -159,7 +159,7 @@ enum Next<T> {
     /// The first waiter does not fit.
     Other,
     /// The turn, and who is to get it.
-    Waiter(ClaimTurn<T>, Waiter<T>),
+    LocalWaiter(ClaimTurn<T>, LocalWaiter<T>),
 }
 
 /// What a claim finds in the queue of its name.
@@ -214,7 +214,7 @@ impl<T: Send + 'static> LocalQueues<T> {
             return Entered::Refused;
         }
         let delivery = Arc::new(Delivery::new());
-        queue.waiters.insert(at, Waiter { claim: claim.clone(), delivery: Arc::clone(&delivery) });
+        queue.waiters.insert(at, LocalWaiter { claim: claim.clone(), delivery: Arc::clone(&delivery) });
         if !std::mem::replace(&mut names.watched, true) {
             drop(names);
             self.begin_to_watch(claim.clock());
@@ -277,9 +277,9 @@ impl<T> ClaimTurn<T> {
     }
 
     /// Moves the turn to the first waiter, if that one fits. The answer is the new turn and who is to get it.
-    pub(crate) fn to_first(&self, fits: impl Fn(&Waiter<T>) -> bool) -> Option<(Self, Waiter<T>)> {
+    pub(crate) fn to_first(&self, fits: impl Fn(&LocalWaiter<T>) -> bool) -> Option<(Self, LocalWaiter<T>)> {
         match self.queues.next(&self.name, self.number, fits) {
-            Next::Waiter(turn, waiter) => Some((turn, waiter)),
+            Next::LocalWaiter(turn, waiter) => Some((turn, waiter)),
             Next::Gone | Next::Nobody | Next::Other => None,
         }
     }

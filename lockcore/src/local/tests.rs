@@ -56,7 +56,7 @@ async fn ten_thousand_who_have_gone_are_passed_over() {
         for number in 100..10_100 {
             let delivery = Arc::new(Delivery::new());
             delivery.leave();
-            let waiter = Waiter { claim: claim(Wait::Forever), delivery };
+            let waiter = LocalWaiter { claim: claim(Wait::Forever), delivery };
             names.queues.values_mut().next().unwrap().waiters.insert(number, waiter);
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
 
 use async_trait::async_trait;
 
-use self::store::{Answer, Place, Store, Tokens};
+use self::store::{Place, Store, StoreReply, Tokens};
 use crate::system::lock;
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment,
@@ -119,9 +119,9 @@ impl DistributedLock for MemoryLock {
         // The claim was made just now. An older time only ends the lease earlier.
         let answer = lock(&self.store).acquire(claim, claim.began())?;
         match answer {
-            Answer::Granted(grant) => Ok(Some(grant)),
-            Answer::Refused => Ok(None),
-            Answer::Queued(place) => {
+            StoreReply::Granted(grant) => Ok(Some(grant)),
+            StoreReply::Refused => Ok(None),
+            StoreReply::Queued(place) => {
                 claim.note_waiting();
                 wait_for_turn(&self.store, claim, place).await
             }

@@ -15,7 +15,7 @@ use crate::{
 const IDLE_KEPT: usize = 1024;
 
 /// The immediate answer to an acquire.
-pub(super) enum Answer {
+pub(super) enum StoreReply {
     Granted(Grant),
     Refused,
     Queued(Place),
@@ -42,7 +42,7 @@ pub(super) struct Store {
 #[derive(Default)]
 struct Entry {
     holders: Vec<Lease>,
-    queue: VecDeque<Waiter>,
+    queue: VecDeque<StoredWaiter>,
 }
 
 struct Lease {
@@ -52,7 +52,7 @@ struct Lease {
     expires: Moment,
 }
 
-struct Waiter {
+struct StoredWaiter {
     claim: Claim,
     since: Moment,
     turn: oneshot::Sender<Grant>,
@@ -84,7 +84,7 @@ impl Entry {
             if !self.admits(waiter.claim.mode()) {
                 break;
             }
-            let Some(Waiter { claim, turn, .. }) = self.queue.pop_front() else { break };
+            let Some(StoredWaiter { claim, turn, .. }) = self.queue.pop_front() else { break };
             let token = next(tokens, &claim);
             let grant = self.grant(&claim, token, now);
             if turn.send(grant).is_err() {
@@ -123,7 +123,7 @@ impl Store {
         Self { locks: HashMap::new(), tokens: Arc::clone(tokens) }
     }
 
-    pub(super) fn acquire(&mut self, claim: &Claim, now: Moment) -> Result<Answer> {
+    pub(super) fn acquire(&mut self, claim: &Claim, now: Moment) -> Result<StoreReply> {
         // Names that come again are the usual case: only a new one is worth a copy.
         let entry = match self.locks.get_mut(claim.name()) {
             Some(entry) => entry,
@@ -134,19 +134,23 @@ impl Store {
             return Err(Mode::clash(mode, claim.mode()));
         }
         if let Some(at) = entry.position(claim) {
-            return Ok(Answer::Granted(Grant::new(claim, entry.holders[at].token, entry.holders[at].since)));
+            return Ok(StoreReply::Granted(Grant::new(
+                claim,
+                entry.holders[at].token,
+                entry.holders[at].since,
+            )));
         }
         if entry.queue.is_empty() && entry.admits(claim.mode()) {
-            return Ok(Answer::Granted(entry.grant(claim, next(&self.tokens, claim), now)));
+            return Ok(StoreReply::Granted(entry.grant(claim, next(&self.tokens, claim), now)));
         }
         if claim.wait() == Wait::No {
-            return Ok(Answer::Refused);
+            return Ok(StoreReply::Refused);
         }
         let (turn, my_turn) = oneshot::channel();
         let recheck = Arc::new(Notify::new());
-        let waiter = Waiter { claim: claim.clone(), since: now, turn, recheck: Arc::clone(&recheck) };
+        let waiter = StoredWaiter { claim: claim.clone(), since: now, turn, recheck: Arc::clone(&recheck) };
         entry.queue.push_back(waiter);
-        Ok(Answer::Queued(Place { turn: my_turn, recheck }))
+        Ok(StoreReply::Queued(Place { turn: my_turn, recheck }))
     }
 
     /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
@@ -248,7 +252,7 @@ impl Store {
     }
 }
 
-fn leave(queue: &mut VecDeque<Waiter>, claim: &Claim) -> bool {
+fn leave(queue: &mut VecDeque<StoredWaiter>, claim: &Claim) -> bool {
     let place = queue.iter().position(|waiter| waiter.claim.owner() == claim.owner());
     let left = place.is_some_and(|at| queue.remove(at).is_some());
     if let (Some(0), Some(head)) = (place, queue.front()) {
@@ -269,16 +273,16 @@ mod tests {
         Claim::new(name, mode, Duration::from_secs(10), wait, "test".into())
     }
 
-    fn granted(answer: Result<Answer>) -> Grant {
+    fn granted(answer: Result<StoreReply>) -> Grant {
         match answer {
-            Ok(Answer::Granted(grant)) => grant,
+            Ok(StoreReply::Granted(grant)) => grant,
             _ => panic!("not granted"),
         }
     }
 
-    fn queued(answer: Result<Answer>) -> oneshot::Receiver<Grant> {
+    fn queued(answer: Result<StoreReply>) -> oneshot::Receiver<Grant> {
         match answer {
-            Ok(Answer::Queued(place)) => place.turn,
+            Ok(StoreReply::Queued(place)) => place.turn,
             _ => panic!("not queued"),
         }
     }
@@ -320,7 +324,7 @@ mod tests {
         let two = Mode::Permit { limit: NonZeroU32::new(2).unwrap() };
         let first = granted(store.acquire(&claim(two, Wait::No), now));
         granted(store.acquire(&claim(two, Wait::No), now));
-        assert!(matches!(store.acquire(&claim(two, Wait::No), now), Ok(Answer::Refused)));
+        assert!(matches!(store.acquire(&claim(two, Wait::No), now), Ok(StoreReply::Refused)));
         let three = Mode::Permit { limit: NonZeroU32::new(3).unwrap() };
         let error = store.acquire(&claim(three, Wait::No), now).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::KindClash);

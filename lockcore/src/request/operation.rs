@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::background::{Armed, Background, Next, Outcome, UnderWay};
+use crate::background::{AcquireStatus, Armed, Background, Next, UnderWay};
 use crate::hold::{HandOff, HandedLock, LockQueues};
 use crate::lease::{Limits, PassOn};
 use crate::local::{ClaimTurn, Turn};
@@ -130,7 +130,7 @@ fn settle(
             if let Err(error) = background.check_open() {
                 // The client was closed while it waited. It would not be renewed.
                 let error = decorate(&armed, error);
-                armed.release_in_background(Outcome::Answered);
+                armed.release_in_background(AcquireStatus::Answered);
                 return Err(error);
             }
             if !background.clock.has_passed(grant.deadline()) {
@@ -144,7 +144,7 @@ fn settle(
             decorate(&armed, Error::new(ErrorKind::Unreachable, text))
         }
         Ok(None) if armed.claim().may_be_queued() => {
-            armed.release_in_background(Outcome::Answered);
+            armed.release_in_background(AcquireStatus::Answered);
             return Ok(None);
         }
         Ok(None) => {
@@ -156,7 +156,7 @@ fn settle(
     if proves_nothing_done(&error) && !armed.claim().may_be_queued() {
         armed.disarm();
     } else {
-        armed.release_in_background(Outcome::Unanswered);
+        armed.release_in_background(AcquireStatus::Unanswered);
     }
     Err(error)
 }

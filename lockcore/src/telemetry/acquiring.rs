@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tracing::Span;
 
 use super::{LockEvent, Since, Telemetry, spans};
-use crate::telemetry::outcome::Outcome;
+use crate::telemetry::outcome::AcquireOutcome;
 use crate::{Claim, Error, ErrorKind, FencingToken, Result, Wait};
 
 /// Watches an acquire: how long it takes, whether it has to wait, and what becomes of it. Dropping it is an
@@ -20,7 +20,7 @@ pub(crate) struct Watch {
     /// The span of the wait, once there is one. It is dropped before the one around it.
     waits: Option<Span>,
     span: Span,
-    outcome: Outcome,
+    outcome: AcquireOutcome,
     token: Option<FencingToken>,
 }
 
@@ -39,7 +39,7 @@ impl Watch {
             telemetry: Arc::clone(telemetry),
             claim: claim.clone(),
             waits: None,
-            outcome: Outcome::Cancelled,
+            outcome: AcquireOutcome::Cancelled,
             token: None,
         }
     }
@@ -70,21 +70,21 @@ impl Watch {
         // The caller has left: the guard is dropped at once.
         let cancelled = self.claim.is_cancelled();
         (self.outcome, self.token) = match answer {
-            Ok(Some(token)) if cancelled => (Outcome::Cancelled, Some(token)),
-            Ok(Some(token)) => (Outcome::Granted, Some(token)),
+            Ok(Some(token)) if cancelled => (AcquireOutcome::Cancelled, Some(token)),
+            Ok(Some(token)) => (AcquireOutcome::Granted, Some(token)),
             Ok(None) => (self.refused(), None),
-            Err(error) if error.kind() == ErrorKind::TimedOut => (Outcome::TimedOut, None),
+            Err(error) if error.kind() == ErrorKind::TimedOut => (AcquireOutcome::TimedOut, None),
             Err(error) if error.kind() == ErrorKind::Cancelled => (self.refused(), None),
-            Err(_) => (Outcome::Failed, None),
+            Err(_) => (AcquireOutcome::Failed, None),
         };
     }
 
     /// Why a claim has not got a lock that another holds.
-    fn refused(&self) -> Outcome {
+    fn refused(&self) -> AcquireOutcome {
         match self.claim.wait() {
-            Wait::No => Outcome::Held,
-            Wait::Until(end) if self.claim.clock().has_passed(end) => Outcome::TimedOut,
-            Wait::Until(_) | Wait::Forever => Outcome::Cancelled,
+            Wait::No => AcquireOutcome::Held,
+            Wait::Until(end) if self.claim.clock().has_passed(end) => AcquireOutcome::TimedOut,
+            Wait::Until(_) | Wait::Forever => AcquireOutcome::Cancelled,
         }
     }
 }

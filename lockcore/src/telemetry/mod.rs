@@ -19,7 +19,7 @@ use series::Series;
 use tracing::Span;
 
 use crate::contract::Counters;
-use crate::telemetry::outcome::Renewed;
+use crate::telemetry::outcome::RenewalOutcome;
 use crate::{Clock, Grant, LeaseState, Moment, Stats};
 
 pub(crate) use acquiring::Watch;
@@ -108,19 +108,19 @@ impl Telemetry {
     /// A lease that was valid until this moment is extended.
     pub(crate) fn renewed(&self, valid_until: Moment, clock: &Clock) {
         self.counters.renewals.add();
-        self.series.renewal(Renewed::Extended);
+        self.series.renewal(RenewalOutcome::Extended);
         self.series.renewed_before(valid_until, clock);
     }
 
     /// The server says that there is nothing to be renewed.
     pub(crate) fn renewal_denied(&self) {
-        self.series.renewal(Renewed::Lost);
+        self.series.renewal(RenewalOutcome::Lost);
     }
 
     /// A renewal says nothing about its lock.
     pub(crate) fn renewal_failed(&self) {
         self.counters.renewal_failures.add();
-        self.series.renewal(Renewed::Unknown);
+        self.series.renewal(RenewalOutcome::Unknown);
     }
 
     /// A release has failed and is tried again.

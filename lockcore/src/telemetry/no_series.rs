@@ -2,7 +2,7 @@
 
 #![allow(clippy::unused_self)]
 
-use crate::telemetry::outcome::{Outcome, Renewed};
+use crate::telemetry::outcome::{AcquireOutcome, RenewalOutcome};
 use crate::{Clock, Loss, Moment};
 
 /// When something began; nobody measures it.
@@ -26,7 +26,7 @@ impl Series {
         Self
     }
 
-    pub(super) fn acquired(&self, _: Outcome, _: Since, _: &Clock) {}
+    pub(super) fn acquired(&self, _: AcquireOutcome, _: Since, _: &Clock) {}
 
     pub(super) fn wait_begins(&self) {}
 
@@ -36,7 +36,7 @@ impl Series {
 
     pub(super) fn hold_ends(&self, _: Since, _: &Clock, _: Option<Loss>) {}
 
-    pub(super) fn renewal(&self, _: Renewed) {}
+    pub(super) fn renewal(&self, _: RenewalOutcome) {}
 
     pub(super) fn renewed_before(&self, _: Moment, _: &Clock) {}
 

@@ -2,7 +2,7 @@
 
 /// What became of an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum AcquireOutcome {
     Granted,
     /// Held by another, and the request did not wait.
     Held,
@@ -12,7 +12,7 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-impl Outcome {
+impl AcquireOutcome {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -26,7 +26,7 @@ impl Outcome {
 
 /// What a renewal came to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Renewed {
+pub(super) enum RenewalOutcome {
     Extended,
     Lost,
     Unknown,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
 use crate::system::{Aside, must_not_wait};
-use crate::telemetry::outcome::{Outcome, Renewed};
+use crate::telemetry::outcome::{AcquireOutcome, RenewalOutcome};
 use crate::{Clock, Loss, Moment};
 
 const ACQUIRES: &str = "lockwell_acquires_total";
@@ -26,8 +26,13 @@ const RELEASE_FAILURES: &str = "lockwell_release_failures_total";
 const RECONNECTIONS: &str = "lockwell_reconnections_total";
 
 /// In the order of their declaration.
-const OUTCOMES: [Outcome; 5] =
-    [Outcome::Granted, Outcome::Held, Outcome::TimedOut, Outcome::Cancelled, Outcome::Failed];
+const OUTCOMES: [AcquireOutcome; 5] = [
+    AcquireOutcome::Granted,
+    AcquireOutcome::Held,
+    AcquireOutcome::TimedOut,
+    AcquireOutcome::Cancelled,
+    AcquireOutcome::Failed,
+];
 const LOSS: [Loss; 4] = [Loss::Expired, Loss::Taken, Loss::HeldTooLong, Loss::NoProgress];
 
 static METADATA: Metadata<'static> = Metadata::new("lockwell", Level::INFO, None);
@@ -140,7 +145,7 @@ impl Series {
         }
     }
 
-    pub(super) fn acquired(&self, outcome: Outcome, since: Since, clock: &Clock) {
+    pub(super) fn acquired(&self, outcome: AcquireOutcome, since: Since, clock: &Clock) {
         count(&self.acquires[outcome as usize]);
         note(&self.wait_seconds[outcome as usize], since.elapsed(clock));
     }
@@ -166,7 +171,7 @@ impl Series {
         }
     }
 
-    pub(super) fn renewal(&self, outcome: Renewed) {
+    pub(super) fn renewal(&self, outcome: RenewalOutcome) {
         count(&self.renewals[outcome as usize]);
     }
 

@@ -48,9 +48,9 @@ use crate::{
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct TestServer(Arc<Inner>);
+pub struct TestServer(Arc<TestServerInner>);
 
-struct Inner {
+struct TestServerInner {
     memory: MemoryLock,
     clock: TestClock,
     faults: Faults,
@@ -63,7 +63,7 @@ impl TestServer {
     pub fn new() -> Self {
         let clock = TestClock::new();
         let memory = MemoryLock::with_clock(clock.clock());
-        Self(Arc::new(Inner { memory, clock, faults: Faults::default(), taken: Notify::new() }))
+        Self(Arc::new(TestServerInner { memory, clock, faults: Faults::default(), taken: Notify::new() }))
     }
 
     /// A new client, like that of another process. All clients share the server and its clock.

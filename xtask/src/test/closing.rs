@@ -1,7 +1,7 @@
 //! The last lines of a run: what nobody should miss in a long output.
 
 use super::events::{Ended, Test};
-use super::running::Outcome;
+use super::running::ProgramOutcome;
 
 /// How many of the slowest tests are listed.
 const SLOWEST: usize = 20;
@@ -10,11 +10,12 @@ const SLOWEST: usize = 20;
 const LINES: usize = 25;
 
 /// The tests that took the longest.
-pub(crate) fn slowest(outcomes: &[Outcome]) -> Vec<String> {
+pub(crate) fn slowest(outcomes: &[ProgramOutcome]) -> Vec<String> {
     let tests = outcomes.iter().flat_map(|outcome| outcome.tests.iter().map(move |test| (outcome, test)));
-    let mut tests: Vec<(&Outcome, &Test)> = tests.filter(|(_, test)| test.ended != Ended::Ignored).collect();
+    let mut tests: Vec<(&ProgramOutcome, &Test)> =
+        tests.filter(|(_, test)| test.ended != Ended::Ignored).collect();
     tests.sort_by_key(|(_, test)| std::cmp::Reverse(test.took));
-    let line = |(outcome, test): &(&Outcome, &Test)| {
+    let line = |(outcome, test): &(&ProgramOutcome, &Test)| {
         format!("{:7.1} s  {} {}", test.took.as_secs_f64(), outcome.title, test.name)
     };
     tests.iter().take(SLOWEST).map(line).collect()

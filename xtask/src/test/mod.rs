@@ -26,7 +26,7 @@ use self::documentation::Documentation;
 use self::events::Ended;
 use self::flakes::Flake;
 use self::programs::{Class, Program};
-use self::running::Outcome;
+use self::running::ProgramOutcome;
 use crate::busy::Busy;
 use crate::handed_on::HandedOn;
 use crate::install::{allowed, ensure};
@@ -81,7 +81,7 @@ struct Job {
 /// How a run went.
 #[derive(Debug, Default)]
 struct Whole {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<ProgramOutcome>,
     documentation: Documentation,
 }
 
@@ -166,7 +166,7 @@ fn once(job: &Job, ran: &std::path::Path, not_run: &std::path::Path) -> Result<W
     let releases =
         job.releases.iter().map(|(it, release)| (Class::Waiting, Part::Program(it, Some(*release))));
     let done = schedule::side_by_side(documentation.chain(programs).chain(releases), |part| -> Result<()> {
-        let note = |outcome: Result<Outcome>| {
+        let note = |outcome: Result<ProgramOutcome>| {
             let outcome = outcome?;
             println!("{:6.0} s: {}", began.elapsed().as_secs_f64(), outcome.line());
             whole.lock().map_err(|_| "a panic".to_owned())?.outcomes.push(outcome);

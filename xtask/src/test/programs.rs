@@ -29,7 +29,7 @@ pub(crate) struct Plan {
 }
 
 /// The programs whose tests wait or take long, the longest first; and what else is not run like the others.
-const PLANS: [(&str, Class, Option<usize>); 14] = [
+const PLANS: [(&str, Class, Option<usize>); 15] = [
     ("lockwell/conformance", Class::Waiting, None),
     ("cli/cli", Class::Waiting, Some(4)),
     ("backend-sql/sql", Class::Waiting, Some(3)),
@@ -43,6 +43,7 @@ const PLANS: [(&str, Class, Option<usize>); 14] = [
     ("compare-bench/faults", Class::Waiting, Some(4)),
     ("faults/lib", Class::Alone, Some(2)),
     ("compare-bench/smoke", Class::Waiting, Some(2)),
+    ("lockwell/operations", Class::Waiting, Some(2)),
     ("compare-bench/browser", Class::Deep, Some(2)),
     ("cli/rolling", Class::Deep, Some(4)),
 ];

@@ -21,7 +21,7 @@ const FAILED: i32 = 101;
 
 /// How a program went.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct ProgramOutcome {
     pub(crate) title: String,
     pub(crate) tests: Vec<Test>,
     pub(crate) took: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Outcome {
     pub(crate) log: PathBuf,
 }
 
-impl Outcome {
+impl ProgramOutcome {
     pub(crate) fn failed(&self) -> impl Iterator<Item = (&Test, &str)> {
         self.tests.iter().filter_map(|test| match &test.ended {
             Ended::Failed(text) => Some((test, text.as_str())),
@@ -62,7 +62,7 @@ pub(crate) fn run(
     args: &[String],
     change: impl FnOnce(&mut Command),
     mut tell: impl FnMut(&Test),
-) -> Result<Outcome> {
+) -> Result<ProgramOutcome> {
     let problem = |error: std::io::Error| format!("{}: {error}", program.title);
     let log = root().join("target/xtask/logs").join(program.title.replace('/', "-")).with_extension("log");
     std::fs::create_dir_all(log.parent().unwrap_or(root())).map_err(problem)?;
@@ -101,7 +101,13 @@ pub(crate) fn run(
                 .join("\n    "),
         )
     };
-    Ok(Outcome { title: program.title.clone(), tests: events.tests, took: began.elapsed(), problem, log })
+    Ok(ProgramOutcome {
+        title: program.title.clone(),
+        tests: events.tests,
+        took: began.elapsed(),
+        problem,
+        log,
+    })
 }
 
 /// A process that is killed when it runs for too long.

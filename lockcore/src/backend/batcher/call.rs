@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use super::flight::{Entry, Flight};
 use super::queues::{Part, Queues};
 use super::service::{Reply, Service, no_answer};
-use super::shared::Inner;
+use super::shared::Shared;
 use super::sync::{MutexGuard, lock};
 use super::tries;
 use crate::{Error, ErrorKind, Result};
@@ -26,7 +26,7 @@ const POLL_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::f
 /// A request under way: a future of its answer. See [`Batcher::call`](super::Batcher::call).
 #[must_use = "nothing is sent before it is polled, as a rule"]
 pub struct Call<S: Service> {
-    inner: Arc<Inner<S>>,
+    inner: Arc<Shared<S>>,
     entry: Arc<Entry<S>>,
     state: State,
     /// The call that this caller polls.
@@ -46,7 +46,7 @@ enum State {
 }
 
 impl<S: Service> Call<S> {
-    pub(super) fn new(inner: &Arc<Inner<S>>, key: S::Key, request: S::Request, limit: Duration) -> Self {
+    pub(super) fn new(inner: &Arc<Shared<S>>, key: S::Key, request: S::Request, limit: Duration) -> Self {
         let inner = Arc::clone(inner);
         let entry = Entry::new(key, request, inner.clock.now(), limit);
         let is_in = lock(&inner.queues).push(&entry, inner.bounds.waiting);
@@ -250,7 +250,7 @@ impl<S: Service> Drop for Call<S> {
 
 /// A call that no caller polls. Dropping it ends it.
 struct Last<S: Service> {
-    inner: Arc<Inner<S>>,
+    inner: Arc<Shared<S>>,
     key: S::Key,
     flight: Arc<Flight<S>>,
 }

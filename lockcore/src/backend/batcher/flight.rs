@@ -25,11 +25,11 @@ pub(super) struct Entry<S: Service> {
     pub(super) since: Moment,
     /// Set when its outcome became unknown.
     pub(super) retry: std::sync::Mutex<Option<Retry>>,
-    slot: Mutex<Slot<S::Answer>>,
+    slot: Mutex<AnswerSlot<S::Answer>>,
 }
 
 /// The place of the answer for the caller.
-struct Slot<T> {
+struct AnswerSlot<T> {
     answer: Option<Result<Reply<T>>>,
     /// The request has, or had, its answer. A second answer does not replace it.
     settled: bool,
@@ -42,7 +42,7 @@ struct Slot<T> {
 
 impl<S: Service> Entry<S> {
     pub(super) fn new(key: S::Key, request: S::Request, now: Moment, limit: Duration) -> Arc<Self> {
-        let slot = Slot { answer: None, settled: false, last: None, waker: None, left: false };
+        let slot = AnswerSlot { answer: None, settled: false, last: None, waker: None, left: false };
         Arc::new(Self {
             key,
             request,

@@ -66,7 +66,7 @@ impl Service for Server {
         true
     }
 
-    async fn call(&self, (): &(), batch: &[&u32], _: Attempt) -> Vec<Outcome<u32>> {
+    async fn call(&self, (): &(), batch: &[&u32], _: Attempt) -> Vec<CallOutcome<u32>> {
         let mut yields = self.yields;
         std::future::poll_fn(|cx| {
             if std::mem::take(&mut yields) {
@@ -77,7 +77,7 @@ impl Service for Server {
         })
         .await;
         self.ended.fetch_add(1, Ordering::SeqCst);
-        batch.iter().map(|request| Outcome::Answered(**request * 10)).collect()
+        batch.iter().map(|request| CallOutcome::Answered(**request * 10)).collect()
     }
 }
 

@@ -24,12 +24,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::queues::Queues;
-use self::shared::Inner;
+use self::shared::Shared;
 use self::sync::Mutex;
 use crate::Clock;
 
 pub use self::call::Call;
-pub use self::service::{Attempt, Bounds, Outcome, Reply, Service};
+pub use self::service::{Attempt, Bounds, CallOutcome, Reply, Service};
 
 /// Batching: requests that arrive at about the same time share a call. Clones are handles to the same
 /// batcher.
@@ -42,7 +42,7 @@ pub use self::service::{Attempt, Bounds, Outcome, Reply, Service};
 /// any more, another caller goes on with the same call.
 ///
 /// A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
-pub struct Batcher<S: Service>(Arc<Inner<S>>);
+pub struct Batcher<S: Service>(Arc<Shared<S>>);
 
 impl<S: Service> Batcher<S> {
     /// A batcher for this service.
@@ -53,7 +53,7 @@ impl<S: Service> Batcher<S> {
     /// The same with the clock that its limits, its pauses and the times of an [`Attempt`] come from. A real
     /// server needs the system clock; another one is for a service in this process.
     pub fn with_clock(service: S, bounds: Bounds, clock: Clock) -> Self {
-        Self(Arc::new(Inner { service, bounds, clock, queues: Mutex::new(Queues::new()) }))
+        Self(Arc::new(Shared { service, bounds, clock, queues: Mutex::new(Queues::new()) }))
     }
 
     /// The service.

@@ -26,7 +26,7 @@ pub trait Service: Send + Sync + Sized + 'static {
         usize::MAX
     }
 
-    /// Whether two requests want the same resource, so that if one is [blocked](Outcome::Blocked), the other
+    /// Whether two requests want the same resource, so that if one is [blocked](CallOutcome::Blocked), the other
     /// is, too.
     fn is_about_one(&self, _first: &Self::Request, _other: &Self::Request) -> bool {
         false
@@ -66,7 +66,7 @@ pub trait Service: Send + Sync + Sized + 'static {
         key: &Self::Key,
         batch: &[&Self::Request],
         attempt: Attempt,
-    ) -> impl Future<Output = Vec<Outcome<Self::Answer>>> + Send;
+    ) -> impl Future<Output = Vec<CallOutcome<Self::Answer>>> + Send;
 }
 
 /// One try of a batch.
@@ -91,7 +91,7 @@ impl Attempt {
 /// The outcome of one request of a batch.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Outcome<T> {
+pub enum CallOutcome<T> {
     /// It was answered.
     Answered(T),
     /// It failed, and another try would not help.

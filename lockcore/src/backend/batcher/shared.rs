@@ -5,7 +5,7 @@ use super::service::{Bounds, Service};
 use super::sync::Mutex;
 use crate::Clock;
 
-pub(super) struct Inner<S: Service> {
+pub(super) struct Shared<S: Service> {
     pub(super) service: S,
     pub(super) bounds: Bounds,
     pub(super) clock: Clock,

@@ -63,7 +63,7 @@ impl Service for Server {
         self.doubts.fetch_add(1, Ordering::SeqCst);
     }
 
-    async fn call(&self, key: &u8, batch: &[&u32], _: Attempt) -> Vec<Outcome<u32>> {
+    async fn call(&self, key: &u8, batch: &[&u32], _: Attempt) -> Vec<CallOutcome<u32>> {
         lock(&self.calls).push(batch.iter().map(|one| **one).collect());
         if lock(&self.hung).contains(key) {
             std::future::pending::<()>().await;
@@ -80,10 +80,10 @@ impl Service for Server {
         let is_blocked = batch.len() > 1 && batch.contains(&&BLOCKS);
         let outcome = |one: &&u32| match **one {
             _ if fails || batch.contains(&&CLOSES) => {
-                Outcome::Unknown(Error::new(ErrorKind::Unreachable, "the connection broke"))
+                CallOutcome::Unknown(Error::new(ErrorKind::Unreachable, "the connection broke"))
             }
-            _ if is_blocked => Outcome::Blocked,
-            one => Outcome::Answered(one * 10),
+            _ if is_blocked => CallOutcome::Blocked,
+            one => CallOutcome::Answered(one * 10),
         };
         batch.iter().map(outcome).collect()
     }

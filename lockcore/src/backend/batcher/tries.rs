@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::flight::Entry;
 use super::retry::{Retry, pause};
-use super::service::{Attempt, Outcome, Service};
-use super::shared::Inner;
+use super::service::{Attempt, CallOutcome, Service};
+use super::shared::Shared;
 use super::sync::lock;
 use crate::backend::Backoff;
 use crate::{Error, ErrorKind, Moment};
@@ -19,7 +19,7 @@ const TRIES: u32 = 20;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(256));
 
 /// Tries a batch until all its requests have answers, or no caller waits for them any more.
-pub(super) async fn run<S: Service>(inner: Arc<Inner<S>>, batch: Vec<Arc<Entry<S>>>) {
+pub(super) async fn run<S: Service>(inner: Arc<Shared<S>>, batch: Vec<Arc<Entry<S>>>) {
     let mut parts = run_part(&inner, batch).await;
     while let Some(part) = parts.pop() {
         parts.extend(run_part(&inner, part).await);
@@ -28,7 +28,7 @@ pub(super) async fn run<S: Service>(inner: Arc<Inner<S>>, batch: Vec<Arc<Entry<S
 
 /// The same for a batch, or for a part of a batch that is tried separately. Returns parts that must be tried
 /// separately.
-async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
+async fn run_part<S: Service>(inner: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
     let service = &inner.service;
     let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
     let (began, mut tries) = (inner.clock.now(), 0);
@@ -63,30 +63,30 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
         let outcomes = service.call(&key, &requests, attempt).await;
         tries += 1;
         let size = open.len();
-        if outcomes.iter().any(|outcome| !matches!(outcome, Outcome::Unknown(_))) {
+        if outcomes.iter().any(|outcome| !matches!(outcome, CallOutcome::Unknown(_))) {
             lock(&inner.queues).note_answer(&key, sent);
         }
         let mut again = Vec::new();
         let mut unknown = Vec::new();
         let mut blocked = Vec::new();
         let missing =
-            || Outcome::Failed(Error::new(ErrorKind::Internal, "the backend has not answered to all"));
+            || CallOutcome::Failed(Error::new(ErrorKind::Internal, "the backend has not answered to all"));
         let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
         for (entry, outcome) in open.into_iter().zip(outcomes) {
             match outcome {
-                Outcome::Answered(answer) => entry.settle(Ok(answer)),
-                Outcome::Failed(error) => entry.settle(Err(error)),
-                Outcome::Again(error) if tries >= TRIES => entry.settle(Err(error)),
-                Outcome::Again(error) | Outcome::Unavailable(error) => {
+                CallOutcome::Answered(answer) => entry.settle(Ok(answer)),
+                CallOutcome::Failed(error) => entry.settle(Err(error)),
+                CallOutcome::Again(error) if tries >= TRIES => entry.settle(Err(error)),
+                CallOutcome::Again(error) | CallOutcome::Unavailable(error) => {
                     entry.note(error, false);
                     again.push(entry);
                 }
-                Outcome::Unknown(error) => {
+                CallOutcome::Unknown(error) => {
                     entry.note(error, true);
                     service.note_in_doubt(&entry.request);
                     unknown.push(entry);
                 }
-                Outcome::Blocked => blocked.push(entry),
+                CallOutcome::Blocked => blocked.push(entry),
             }
         }
         put_back(inner, &key, &unknown, sent, size);
@@ -105,7 +105,7 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
 
 /// Puts requests whose outcome is unknown into the queue again. They were sent then in a call of this size.
 fn put_back<S: Service>(
-    inner: &Inner<S>,
+    inner: &Shared<S>,
     key: &S::Key,
     entries: &[Arc<Entry<S>>],
     sent: Moment,
@@ -130,7 +130,7 @@ fn put_back<S: Service>(
     }
 }
 
-fn is_wanted<S: Service>(inner: &Inner<S>, entry: &Entry<S>) -> bool {
+fn is_wanted<S: Service>(inner: &Shared<S>, entry: &Entry<S>) -> bool {
     if !inner.service.is_wanted(&entry.request) {
         // What was sent before may have been carried out.
         let kind = if entry.is_in_doubt() { ErrorKind::UnknownOutcome } else { ErrorKind::Cancelled };

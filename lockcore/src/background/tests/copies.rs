@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::background::caller_release::CallerRelease;
-use crate::background::releases::{Outcome, Releases, longest_pause};
+use crate::background::releases::{AcquireStatus, Releases, longest_pause};
 use crate::system::KEEPER;
 use crate::telemetry::Telemetry;
 use crate::{Mode, TestClock, Wait};
@@ -81,7 +81,7 @@ async fn the_keeper_repeats_the_release_of_a_short_lease() {
     let answers = [Released::NotHeld, Released::NotHeld, Released::Released];
     let (server, _) = chosen(answers.map(|answer| (Duration::ZERO, answer)));
     let releases = releases(&server);
-    drop(CallerRelease::new(&releases, claim(Duration::from_secs(1)), Outcome::Unanswered, None));
+    drop(CallerRelease::new(&releases, claim(Duration::from_secs(1)), AcquireStatus::Unanswered, None));
     until("all answers were asked for", || server.releases.load(Ordering::SeqCst) == 3).await;
     assert_eq!(releases.drain(Moment::now().after(LEASE / 4)).await, 0);
 }

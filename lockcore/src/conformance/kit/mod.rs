@@ -13,5 +13,5 @@ pub use connect::Missing;
 pub use line::Line;
 pub use one_server::OneServer;
 pub use process::Site;
-pub use suite::{Conclusion, Record, Suite, main};
+pub use suite::{CaseRecord, Conclusion, Suite, main};
 pub use target::Target;

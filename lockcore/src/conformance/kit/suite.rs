@@ -88,7 +88,7 @@ impl Suite {
         let mut args = Arguments::from_args();
         args.test_threads = args.test_threads.or(Some(THREADS));
         let records: Vec<_> =
-            targets.iter().map(|target| Arc::new(Mutex::new(Record::new(target)))).collect();
+            targets.iter().map(|target| Arc::new(Mutex::new(CaseRecord::new(target)))).collect();
         let mut trials: Vec<_> = checks
             .into_iter()
             .map(|(name, check)| {
@@ -135,12 +135,12 @@ fn mixed(targets: usize) -> impl Iterator<Item = (&'static Case, usize)> {
 #[derive(Debug)]
 pub struct Conclusion {
     conclusion: libtest_mimic::Conclusion,
-    records: Vec<Record>,
+    records: Vec<CaseRecord>,
 }
 
 impl Conclusion {
     /// What ran on each target.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[CaseRecord] {
         &self.records
     }
 
@@ -155,7 +155,7 @@ impl Conclusion {
 /// A record of values to read, so its fields are public; later versions may add some.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Record {
+pub struct CaseRecord {
     /// The name of the target.
     pub target: String,
     /// How many cases there are for it.
@@ -170,7 +170,7 @@ pub struct Record {
     pub missing: Option<String>,
 }
 
-impl Record {
+impl CaseRecord {
     fn new(target: &Target) -> Self {
         let cases = cases().iter().filter(|case| target.runs(case)).count();
         Self { target: target.name.clone(), cases, begun: 0, passed: 0, took: Duration::ZERO, missing: None }
@@ -187,7 +187,7 @@ fn play(
     case: &Case,
     target: &Target,
     connect: &Connect,
-    record: &Mutex<Record>,
+    record: &Mutex<CaseRecord>,
     timed: Timed,
 ) -> Result<Completion, Failed> {
     let harness = match target.harness(case, connect) {

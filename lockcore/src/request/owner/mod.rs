@@ -45,9 +45,9 @@ tokio::task_local! {
 ///
 /// [token]: crate::LockGuard::token
 #[derive(Clone)]
-pub struct Owner(Arc<Inner>);
+pub struct Owner(Arc<OwnerInner>);
 
-struct Inner {
+struct OwnerInner {
     background: Arc<Background>,
     defaults: Choices,
     table: Arc<Table>,
@@ -55,7 +55,7 @@ struct Inner {
 
 impl Owner {
     pub(crate) fn new(background: &Arc<Background>, defaults: &Choices) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(OwnerInner {
             background: Arc::clone(background),
             defaults: defaults.clone(),
             table: Arc::default(),

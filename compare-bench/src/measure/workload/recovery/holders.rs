@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::measure::history::nanos;
 use crate::measure::worker::Worker;
 use crate::measure::workload::bench::TIMEOUT;
-use crate::measure::workload::recovery::outcome::Outcome;
+use crate::measure::workload::recovery::outcome::FaultOutcome;
 use crate::target::broken::{Bound, Lines};
 
 /// A holder, and who waits for its lock.
@@ -25,7 +25,7 @@ struct Pair {
 type Waiter = JoinHandle<Result<(LockGuard, u64)>>;
 
 /// The holders are killed at once. Their leases began at all moments between two renewals.
-pub(super) async fn killed(count: usize, bench: &Bench) -> Result<Outcome> {
+pub(super) async fn killed(count: usize, bench: &Bench) -> Result<FaultOutcome> {
     let url = bench.target.url.clone();
     let mut pairs = pairs("killed", &url, count, bench).await?;
     let mut faults = Vec::new();
@@ -35,7 +35,7 @@ pub(super) async fn killed(count: usize, bench: &Bench) -> Result<Outcome> {
     }
     let times = next_grants(pairs.into_iter().map(|pair| (pair.token, pair.waiter)), &faults).await?;
     let fault = "the process of the holder was killed while another process waited".to_owned();
-    Ok(Outcome {
+    Ok(FaultOutcome {
         fault,
         role: String::new(),
         bound: Some(Bound::of_holder(bench.choice.near(), bench.lease())),
@@ -45,7 +45,7 @@ pub(super) async fn killed(count: usize, bench: &Bench) -> Result<Outcome> {
 }
 
 /// The lines of all holders are cut at once. Their leases, too, began at all moments between two renewals.
-pub(super) async fn cut_off(count: usize, bench: &Bench) -> Result<Outcome> {
+pub(super) async fn cut_off(count: usize, bench: &Bench) -> Result<FaultOutcome> {
     let lines = Lines::before(&bench.target).await?;
     let pairs = pairs("cut", &lines.url, count, bench).await?;
     let faults = vec![nanos(); pairs.len()];
@@ -68,7 +68,7 @@ pub(super) async fn cut_off(count: usize, bench: &Bench) -> Result<Outcome> {
     let fault =
         "the network swallowed all that went to and from the holder while another process waited".to_owned();
     let bound = Some(Bound::of_holder(bench.choice.near(), bench.lease()));
-    Ok(Outcome { fault, role: String::new(), bound, times, known_lost })
+    Ok(FaultOutcome { fault, role: String::new(), bound, times, known_lost })
 }
 
 /// Holders and waiters. The holders took their locks one after the other, within a third of their lease.

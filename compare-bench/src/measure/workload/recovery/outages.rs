@@ -11,7 +11,7 @@ use super::Bench;
 use crate::error::{Error, Result};
 use crate::measure::history::nanos;
 use crate::measure::workload::bench::TIMEOUT;
-use crate::measure::workload::recovery::outcome::Outcome;
+use crate::measure::workload::recovery::outcome::FaultOutcome;
 use crate::target::broken::{Bound, Victim};
 use crate::target::kind::Kind;
 use crate::target::{Choice, connect};
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// A server is stopped, and goes on a little later.
-pub(super) async fn frozen(bench: &Bench) -> Result<Outcome> {
+pub(super) async fn frozen(bench: &Bench) -> Result<FaultOutcome> {
     let (faults, running) = (bench.plan.faults, &bench.target.running);
     let mut times = Vec::new();
     let mut role = "";
@@ -48,7 +48,7 @@ pub(super) async fn frozen(bench: &Bench) -> Result<Outcome> {
     }
     probe.finish().await?;
     let fault = format!("{role} was stopped for {} and went on", humantime::format_duration(faults.freeze));
-    Ok(Outcome {
+    Ok(FaultOutcome {
         fault,
         role: role.to_owned(),
         bound: Some(Bound::of_freeze(faults.freeze)),
@@ -61,7 +61,7 @@ pub(super) async fn frozen(bench: &Bench) -> Result<Outcome> {
 /// takes its place.
 ///
 /// With servers of its own: what they have gone through is no concern of other figures.
-pub(super) async fn killed(bench: &Bench) -> Result<Outcome> {
+pub(super) async fn killed(bench: &Bench) -> Result<FaultOutcome> {
     let kind = bench.choice.near().ok_or_else(|| Error::failed("these servers are not ours"))?;
     let target = bench.choice.start_to_be_broken().await?;
     let first = target.running.victim().await?;
@@ -87,7 +87,13 @@ pub(super) async fn killed(bench: &Bench) -> Result<Outcome> {
     locks.close().await?;
     let then = if first.is_alone { "it was started again at once" } else { after(kind) };
     let role = format!("{}; {then}", first.role);
-    Ok(Outcome { fault: format!("a server was killed: {role}"), role, bound, times, known_lost: Vec::new() })
+    Ok(FaultOutcome {
+        fault: format!("a server was killed: {role}"),
+        role,
+        bound,
+        times,
+        known_lost: Vec::new(),
+    })
 }
 
 fn after(kind: Kind) -> &'static str {

@@ -3,7 +3,7 @@
 use crate::target::broken::Bound;
 
 /// The outcome of a fault.
-pub(super) struct Outcome {
+pub(super) struct FaultOutcome {
     pub(super) fault: String,
     /// Which server it was, and what became of it.
     pub(super) role: String,

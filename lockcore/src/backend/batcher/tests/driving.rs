@@ -123,7 +123,7 @@ impl Service for Silent {
         true
     }
 
-    async fn call(&self, (): &(), _: &[&()], _: Attempt) -> Vec<Outcome<()>> {
+    async fn call(&self, (): &(), _: &[&()], _: Attempt) -> Vec<CallOutcome<()>> {
         let _noted = NotesItsDrop(Arc::clone(&self.dropped));
         std::future::poll_fn(|_| {
             self.polls.fetch_add(1, Ordering::SeqCst);

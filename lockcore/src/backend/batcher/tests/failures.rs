@@ -10,7 +10,7 @@ struct Scripted {
     /// What the connection attempts fail with.
     connections: Mutex<VecDeque<Error>>,
     /// The outcomes of the next requests.
-    outcomes: Mutex<VecDeque<Outcome<u32>>>,
+    outcomes: Mutex<VecDeque<CallOutcome<u32>>>,
     calls: Mutex<Vec<Vec<u32>>>,
 }
 
@@ -27,11 +27,11 @@ impl Service for Scripted {
         lock(&self.connections).pop_front().map_or(Ok(()), Err)
     }
 
-    async fn call(&self, (): &(), batch: &[&u32], _: Attempt) -> Vec<Outcome<u32>> {
+    async fn call(&self, (): &(), batch: &[&u32], _: Attempt) -> Vec<CallOutcome<u32>> {
         lock(&self.calls).push(batch.iter().map(|one| **one).collect());
         tokio::task::yield_now().await;
         let mut outcomes = lock(&self.outcomes);
-        batch.iter().map(|one| outcomes.pop_front().unwrap_or(Outcome::Answered(**one * 10))).collect()
+        batch.iter().map(|one| outcomes.pop_front().unwrap_or(CallOutcome::Answered(**one * 10))).collect()
     }
 }
 
@@ -39,13 +39,13 @@ fn unreachable() -> Error {
     Error::new(ErrorKind::Unreachable, "the connection broke")
 }
 
-fn deadlock() -> Outcome<u32> {
-    Outcome::Again(Error::new(ErrorKind::Conflict, "a deadlock"))
+fn deadlock() -> CallOutcome<u32> {
+    CallOutcome::Again(Error::new(ErrorKind::Conflict, "a deadlock"))
 }
 
 fn scripted(
     connections: impl IntoIterator<Item = Error>,
-    outcomes: impl IntoIterator<Item = Outcome<u32>>,
+    outcomes: impl IntoIterator<Item = CallOutcome<u32>>,
 ) -> Batcher<Scripted> {
     let connections = Mutex::new(connections.into_iter().collect());
     let outcomes = Mutex::new(outcomes.into_iter().collect());
@@ -90,7 +90,7 @@ async fn a_collision_is_not_tried_again_for_ever() {
 
 #[tokio::test]
 async fn one_that_failed_beside_a_blocked_one_is_tried_again() {
-    let batcher = scripted([], [Outcome::Blocked, Outcome::Unknown(unreachable())]);
+    let batcher = scripted([], [CallOutcome::Blocked, CallOutcome::Unknown(unreachable())]);
     let (blocked, failed) = (batcher.call((), 2, LONG), batcher.call((), 4, LONG));
     let (blocked, failed) = tokio::join!(blocked, failed);
     assert_eq!(blocked.unwrap().into_parts(), (20, false));

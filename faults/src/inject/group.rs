@@ -7,7 +7,7 @@ use std::time::Duration;
 use testbed::{MariaDb, Proxy, ZooKeeperEnsemble};
 use zookeeper_client::{Client, Error as ZooKeeperError};
 
-use super::super::ground::{Node, failed};
+use super::super::servers::{Node, failed};
 use super::Stage;
 use crate::error::{Error, Result};
 
@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Stage {
     fn ensemble(&self) -> Result<&ZooKeeperEnsemble> {
-        self.ground.ensemble.as_ref().ok_or_else(|| Error::failed("there is no ensemble"))
+        self.servers.ensemble.as_ref().ok_or_else(|| Error::failed("there is no ensemble"))
     }
 
     fn choose(&self, server: usize) {
@@ -51,26 +51,26 @@ impl Stage {
     }
 
     pub(super) async fn kill_leader(&self) -> Result<()> {
-        let leader = match &self.ground.sentinels {
+        let leader = match &self.servers.sentinels {
             Some(group) => {
                 let addr = group.present_master().await.map_err(failed)?;
-                self.ground.nodes.iter().position(|node| node.server().addr() == addr)
+                self.servers.nodes.iter().position(|node| node.server().addr() == addr)
             }
             None => Some(self.leader().await?),
         };
         let leader = leader.ok_or_else(|| Error::failed("nobody leads"))?;
         self.choose(leader);
-        self.ground.nodes[leader].server().kill().map_err(failed)
+        self.servers.nodes[leader].server().kill().map_err(failed)
     }
 
     pub(super) async fn restart_chosen(&self) -> Result<()> {
         let chosen = self.take_chosen()?;
-        self.ground.nodes[chosen].server().restart().await.map_err(failed)
+        self.servers.nodes[chosen].server().restart().await.map_err(failed)
     }
 
     pub(super) async fn isolate(&self, of_leader: bool) -> Result<()> {
         let leader = self.leader().await?;
-        let server = if of_leader { leader } else { (leader + 1) % self.ground.nodes.len() };
+        let server = if of_leader { leader } else { (leader + 1) % self.servers.nodes.len() };
         self.choose(server);
         self.ensemble()?.isolate(server).map_err(failed)
     }
@@ -81,21 +81,21 @@ impl Stage {
 
     /// The replica takes over, and clients find it at the same address.
     pub(super) async fn promote(&self, planned: bool) -> Result<()> {
-        if let Some(group) = &self.ground.sentinels {
+        if let Some(group) = &self.servers.sentinels {
             let asked = group.sentinels()[0].command(&["SENTINEL", "FAILOVER", MASTER]).map_err(failed)?;
             return if asked.starts_with('-') { Err(Error::failed(asked)) } else { Ok(()) };
         }
-        if self.ground.cluster.is_some() {
+        if self.servers.cluster.is_some() {
             return self.promote_in_cluster(planned).await;
         }
-        let old = self.ground.nodes[0].server();
+        let old = self.servers.nodes[0].server();
         // One that ends in good order has sent everything to its replica before.
-        match (&self.ground.nodes[0], &self.ground.standby) {
+        match (&self.servers.nodes[0], &self.servers.standby) {
             (Node::MariaDb(old), Some(Node::MariaDb(new))) if planned => catch_up(old, new).await?,
             _ if planned => old.stop().await.map_err(failed)?,
             _ => old.kill().map_err(failed)?,
         }
-        let new: SocketAddr = match &self.ground.standby {
+        let new: SocketAddr = match &self.servers.standby {
             Some(Node::Postgres(standby)) => {
                 standby.promote().await.map_err(failed)?;
                 standby.addr()
@@ -110,7 +110,7 @@ impl Stage {
             }
             _ => return Err(Error::failed("there is no replica")),
         };
-        self.ground.moved(new);
+        self.servers.moved(new);
         for proxy in self.lines.iter().flat_map(|line| &line.proxies) {
             proxy.redirect(new);
             Proxy::cut_existing(proxy);
@@ -120,7 +120,7 @@ impl Stage {
 
     /// Deletes the folder of all locks with all that is in it, while clients go on making nodes there.
     pub(super) async fn remove_folder(&self) -> Result<()> {
-        let addrs: Vec<_> = self.ground.nodes.iter().map(|node| node.server().addr().to_string()).collect();
+        let addrs: Vec<_> = self.servers.nodes.iter().map(|node| node.server().addr().to_string()).collect();
         let client = Client::connector().connect(&addrs.join(",")).await.map_err(failed)?;
         let (mut left, mut is_deleted) = (vec![FOLDER.to_owned()], false);
         // Clients make new ones all the time.

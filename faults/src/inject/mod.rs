@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use testbed::{Direction, Proxy, Server};
 
 use super::clocks::Clocks;
-use super::ground::{Ground, LONGEST_SESSION, Line, failed, server_clock, worker_clock};
-use super::schedule::{Fault, Strike, Way};
+use super::schedule::{Fault, PlannedFault, Way};
+use super::servers::{LONGEST_SESSION, Line, TestServers, failed, server_clock, worker_clock};
 use crate::error::{Error, Result};
 use crate::time::nanos;
 
@@ -27,7 +27,7 @@ use crate::time::nanos;
 pub struct Happened {
     #[serde(flatten)]
     /// What was planned.
-    pub strike: Strike,
+    pub planned: PlannedFault,
     /// A time before it began.
     pub from: u64,
     /// A time after it was over.
@@ -41,7 +41,7 @@ pub struct Happened {
 /// What faults work on.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    pub(crate) ground: Ground,
+    pub(crate) servers: TestServers,
     /// Of each worker.
     pub(crate) lines: Vec<Line>,
     /// The process ids of the workers, where they are processes.
@@ -62,20 +62,20 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Carries one fault out, from its beginning to its end.
-    pub(crate) async fn strike(&self, strike: Strike) -> Result<()> {
+    pub(crate) async fn inject(&self, planned: PlannedFault) -> Result<()> {
         let mut turns = Vec::new();
-        for node in self.needs(strike.fault) {
+        for node in self.needs(planned.fault) {
             turns.push(self.turns[node].lock().await);
         }
         let from = nanos();
-        self.begin(strike.fault).await?;
+        self.begin(planned.fault).await?;
         let inner_from = nanos();
-        if !strike.fault.lasts_by_itself() {
-            tokio::time::sleep(strike.fault.length()).await;
+        if !planned.fault.lasts_by_itself() {
+            tokio::time::sleep(planned.fault.length()).await;
         }
         let inner_until = nanos();
-        self.end(strike.fault).await?;
-        let happened = Happened { strike, from, until: nanos(), inner_from, inner_until };
+        self.end(planned.fault).await?;
+        let happened = Happened { planned, from, until: nanos(), inner_from, inner_until };
         self.happened.lock().map_err(|_| Error::failed("a fault panicked"))?.push(happened);
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Stage {
             Fault::RestartServer { node, .. } => self.server(node).stop().await.map_err(failed)?,
             Fault::KillServer { node, .. } => self.server(node).kill().map_err(failed)?,
             Fault::KillAll { .. } => {
-                for node in &self.ground.nodes {
+                for node in &self.servers.nodes {
                     node.server().kill().map_err(failed)?;
                 }
             }
@@ -183,7 +183,7 @@ impl Stage {
             | Fault::TruncateLog { node, .. }
             | Fault::LoseData { node } => self.server(node).restart().await.map_err(failed)?,
             Fault::KillAll { .. } => {
-                let starts = self.ground.nodes.iter().map(|node| node.server().restart());
+                let starts = self.servers.nodes.iter().map(|node| node.server().restart());
                 for started in futures_util::future::join_all(starts).await {
                     started.map_err(failed)?;
                 }
@@ -231,16 +231,16 @@ impl Stage {
     }
 
     fn server(&self, node: u32) -> &Server {
-        self.ground.nodes[node as usize].server()
+        self.servers.nodes[node as usize].server()
     }
 
     fn clocks(&self) -> Result<&Clocks> {
-        self.ground.clocks.as_ref().ok_or_else(|| Error::failed("no clock can be stepped"))
+        self.servers.clocks.as_ref().ok_or_else(|| Error::failed("no clock can be stepped"))
     }
 
     fn step_server(&self, node: u32, by: i64) -> Result<()> {
         // The members of an ensemble share one clock.
-        let node = if self.ground.ensemble.is_some() { 0 } else { node };
+        let node = if self.servers.ensemble.is_some() { 0 } else { node };
         self.clocks()?.step(&server_clock(node), by)
     }
 

@@ -8,7 +8,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
-use crate::plan::{Habit, Work};
+use crate::plan::{Misuse, Work};
 
 /// What goes on until this is dropped.
 #[derive(Debug, Default)]
@@ -22,11 +22,11 @@ impl Drop for Disturbance {
     }
 }
 
-/// Begins the habit of this worker on its runtime, if it is one of the runtime.
+/// Begins the misuse of this worker on its runtime, if it is one of the runtime.
 /// [`strangers`](super::strangers) has those that hold locks.
 pub(super) fn begin(work: &Work) -> Disturbance {
     let disturbance = Disturbance::default();
-    if work.habit == Habit::StarvesRuntime {
+    if work.misuse == Misuse::StarvesRuntime {
         for _ in 0..Handle::current().metrics().num_workers() {
             let stop = Arc::clone(&disturbance.stop);
             drop(tokio::spawn(async move {

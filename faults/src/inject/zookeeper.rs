@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use testbed::ZooKeeper;
 
-use super::super::ground::{Node, failed};
+use super::super::servers::{Node, failed};
 use super::Stage;
 use super::data::run;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ const PROGRAM: &str = include_str!("Renumber.java");
 
 impl Stage {
     fn zookeeper(&self, node: u32) -> Result<&ZooKeeper> {
-        match &self.ground.nodes[node as usize] {
+        match &self.servers.nodes[node as usize] {
             Node::ZooKeeper(server) => Ok(server),
             _ => Err(Error::failed("it is no ZooKeeper")),
         }

@@ -10,7 +10,7 @@ use sqlx::{ConnectOptions, Connection};
 use testbed::Redis;
 use tokio::process::Command;
 
-use super::super::ground::{Node, failed};
+use super::super::servers::{Node, failed};
 use super::Stage;
 use crate::error::{Error, Result};
 
@@ -29,7 +29,7 @@ const TOO_MUCH: u64 = 150_000;
 
 impl Stage {
     fn node_of_redis(&self, node: u32) -> Result<&Redis> {
-        match &self.ground.nodes[node as usize] {
+        match &self.servers.nodes[node as usize] {
             Node::Redis(redis) => Ok(redis),
             _ => Err(Error::failed("it is no Redis")),
         }
@@ -84,7 +84,7 @@ impl Stage {
     /// The node shows this certificate to those who connect from now on, and all connections have ended.
     pub(super) fn show_certificate(&self, node: u32, name: &str) -> Result<()> {
         let files =
-            self.ground.certificates.as_ref().ok_or_else(|| Error::failed("there are no certificates"))?;
+            self.servers.certificates.as_ref().ok_or_else(|| Error::failed("there are no certificates"))?;
         let [cert, key] = ["pem", "key"].map(|kind| files.path(&format!("{name}.{kind}")));
         self.redis(node, &["CONFIG", "SET", "tls-cert-file", &cert, "tls-key-file", &key])?;
         for kind in ["normal", "pubsub"] {
@@ -134,7 +134,7 @@ impl Stage {
 
     /// Somebody reads the file in one transaction.
     pub(super) async fn long_reader(&self, millis: u64) -> Result<()> {
-        let options = SqliteConnectOptions::new().filename(self.ground.file()).read_only(true);
+        let options = SqliteConnectOptions::new().filename(self.servers.file()).read_only(true);
         let mut reader: SqliteConnection = options.connect().await?;
         let mut transaction = reader.begin().await?;
         sqlx::query("SELECT count(*) FROM sqlite_schema").execute(&mut *transaction).await?;
@@ -146,7 +146,7 @@ impl Stage {
 
     /// As a tool does that restores a copy.
     pub(super) fn replace_file(&self) -> Result<()> {
-        let file = self.ground.file();
+        let file = self.servers.file();
         let copy = file.with_extension("copy");
         fs::copy(&file, &copy)?;
         for more in ["db-wal", "db-shm"] {
@@ -159,7 +159,7 @@ impl Stage {
     }
 
     pub(super) async fn fill_disk(&self, millis: u64) -> Result<()> {
-        let disk = self.ground.disk.as_ref().ok_or_else(|| Error::failed("there is no small disk"))?;
+        let disk = self.servers.disk.as_ref().ok_or_else(|| Error::failed("there is no small disk"))?;
         disk.fill(Duration::from_millis(millis)).await
     }
 }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use rand::RngExt;
 use testbed::MariaDb;
 
-use super::super::ground::{Node, failed};
+use super::super::servers::{Node, failed};
 use super::Stage;
 use crate::error::{Error, Result};
 
@@ -32,7 +32,7 @@ async fn tried(server: &MariaDb, sql: &str) -> std::result::Result<String, testb
 
 impl Stage {
     pub(super) async fn kill_sessions(&self, node: u32) -> Result<()> {
-        match &self.ground.nodes[node as usize] {
+        match &self.servers.nodes[node as usize] {
             Node::Postgres(server) => {
                 // Not this program's own, nor those of another fault.
                 let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -59,7 +59,7 @@ impl Stage {
 
     /// Clients have other connections for that, where the server has such notifications.
     pub(super) async fn kill_listeners(&self, node: u32) -> Result<()> {
-        match &self.ground.nodes[node as usize] {
+        match &self.servers.nodes[node as usize] {
             Node::Postgres(server) => {
                 let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                     WHERE application_name <> 'psql' AND query ILIKE '%listen%'";
@@ -74,7 +74,7 @@ impl Stage {
     /// and listen on another, and ping only while they have both: if one of them is ended again and again,
     /// the master is taken for dead, and its replica takes over. That is another scenario.
     fn kill_clients(&self, node: u32, of_type: &str) -> Result<()> {
-        if self.ground.sentinels.is_none() {
+        if self.servers.sentinels.is_none() {
             return self.redis(node, &["CLIENT", "KILL", "TYPE", of_type]).map(drop);
         }
         let clients = self.redis(node, &["CLIENT", "LIST", "TYPE", of_type])?;
@@ -91,7 +91,7 @@ impl Stage {
         let seconds = Duration::from_millis(millis).as_secs_f64();
         let select =
             "BEGIN; SELECT count(*) FROM (SELECT 1 FROM lockwell_locks FOR UPDATE) AS rows_of_locks;";
-        match &self.ground.nodes[0] {
+        match &self.servers.nodes[0] {
             Node::Postgres(server) => {
                 server.admin_sql(&format!("{select} SELECT pg_sleep({seconds}); ROLLBACK")).await
             }
@@ -121,7 +121,7 @@ impl Stage {
             let row =
                 |name: &str| format!("SELECT token FROM lockwell_locks WHERE name = '{name}' FOR UPDATE;");
             let (first, second) = (row(name()), row(name()));
-            let outcome = match &self.ground.nodes[0] {
+            let outcome = match &self.servers.nodes[0] {
                 Node::Postgres(server) => {
                     server.admin_sql(&format!("BEGIN; {first} SELECT pg_sleep(0.02); {second} COMMIT")).await
                 }

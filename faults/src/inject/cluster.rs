@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use testbed::{Redis, RedisCluster};
 
-use super::super::ground::failed;
+use super::super::servers::failed;
 use super::Stage;
 use super::data::well;
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ const PORTION: &str = "100";
 
 impl Stage {
     fn cluster(&self) -> Result<&RedisCluster> {
-        self.ground.cluster.as_ref().ok_or_else(|| Error::failed("there is no cluster"))
+        self.servers.cluster.as_ref().ok_or_else(|| Error::failed("there is no cluster"))
     }
 
     /// Moves the slot of a lock to the next master, as the tool of Redis does it.

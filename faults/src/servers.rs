@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 
 /// Servers, which end with this.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct TestServers {
     pub(crate) kind: Kind,
     pub(crate) nodes: Vec<Node>,
     /// The replica that can be promoted.
@@ -87,7 +87,7 @@ const HOSTILE_MARIADB: &str = "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZAB
     SET GLOBAL time_zone = '-07:00', autocommit = 0, completion_type = 1, lock_wait_timeout = 1, max_join_size = 1,
         sql_select_limit = 0, sql_safe_updates = 1, sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'";
 
-impl Ground {
+impl TestServers {
     /// Starts the servers. Their data is in memory where that is possible: the scenarios are about locks, not
     /// about disks.
     pub(crate) async fn start(kind: Kind, memory: Memory, setup: Setup) -> Result<Self> {
@@ -96,7 +96,7 @@ impl Ground {
         let folder = tempfile::Builder::new().prefix("lockwell-faults-").tempdir_in(&parent)?;
         let clocks = (setup == Setup::Clocks).then(|| Clocks::make(folder.path())).transpose()?;
         let disk = (setup == Setup::SmallDisk).then(|| SmallDisk::mount(&folder.path().join("disk")));
-        let mut ground = Self {
+        let mut servers = Self {
             kind,
             nodes: Vec::new(),
             standby: None,
@@ -118,12 +118,12 @@ impl Ground {
             (Memory::Keeps, Kind::Redlock3) => Durability::Disk,
             (Memory::Keeps, _) => Durability::OsCache,
         };
-        ground.launch(&Options::new().durability(durability).parent(&parent), setup).await?;
+        servers.launch(&Options::new().durability(durability).parent(&parent), setup).await?;
         if kind == Kind::Redlock3 && memory == Memory::Forgets {
             // Until the new nodes have a vote.
             tokio::time::sleep(LONGEST_TTL + std::time::Duration::from_secs(1)).await;
         }
-        Ok(ground)
+        Ok(servers)
     }
 
     async fn launch(&mut self, options: &Options, setup: Setup) -> Result<()> {
