@@ -50,14 +50,14 @@ impl MySql {
         let answers =
             send_whole(&mut conn.inner, signing(&self.sql.poll_waiters, &rows, sign).written()).await?;
         let row = answers.rows.first().ok_or(sqlx::Error::RowNotFound)?;
-        let seats = |at: usize| -> sqlx::Result<Vec<i64>> {
+        let listed = |at: usize| -> sqlx::Result<Vec<i64>> {
             Ok(numbers(row.try_get_unchecked::<Option<String>, _>(at)?.as_deref()))
         };
         let left: Option<i64> = row.try_get_unchecked(3)?;
         Ok(WaiterPoll {
             clock: row.try_get_unchecked::<i64, _>(0)?.cast_unsigned(),
-            missing: seats(1)?,
-            turns: seats(2)?,
+            missing: listed(1)?,
+            turns: listed(2)?,
             left: left.map(span),
         })
     }

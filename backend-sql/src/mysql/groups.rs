@@ -95,10 +95,10 @@ impl MySql {
         if joined.is_empty() {
             return Ok(joined);
         }
-        let seats = Rows::of_granted(joined.iter().map(|&(at, token)| (&requests[at].claim, token)))?;
-        self.sql.insert_members.call().bind(seats.json()).execute(&mut conn.inner).await?;
+        let granted = Rows::of_granted(joined.iter().map(|&(at, token)| (&requests[at].claim, token)))?;
+        self.sql.insert_members.call().bind(granted.json()).execute(&mut conn.inner).await?;
         if joined.iter().any(|&(at, _)| requests[at].ticket != NO_TICKET) {
-            self.sql.forget_all.call().bind(seats.json()).execute(&mut conn.inner).await?;
+            self.sql.forget_all.call().bind(granted.json()).execute(&mut conn.inner).await?;
         }
         Ok(joined)
     }

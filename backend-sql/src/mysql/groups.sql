@@ -129,7 +129,7 @@ UPDATE {locks} SET owner = {group}, expires_at = {never}, mode = $2, members = 1
 -- name: due_waiters
 -- All whose turn it is, and their clients: the head of the queue, all readers at its head, or as many as there are
 -- permits. $1 name, $2 client.
-SELECT q.seat, q.client FROM (SELECT q.seat, q.client, q.mode, ROW_NUMBER() OVER (ORDER BY q.ticket) AS place,
+SELECT q.number, q.client FROM (SELECT q.number, q.client, q.mode, ROW_NUMBER() OVER (ORDER BY q.ticket) AS place,
         MAX(q.mode >= 0) OVER (ORDER BY q.ticket) AS behind_others FROM {live_waiters}
     WHERE q.name = $1 AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = $1))
     ) AS q LEFT JOIN {locks} AS l ON l.name = $1

@@ -34,7 +34,7 @@
 -- `JSON_TABLE` itself: its rows cannot be locked (error 3569).
 (SELECT * FROM JSON_TABLE($1, '$[*]' COLUMNS (n FOR ORDINALITY,
     name VARCHAR(1024) CHARACTER SET utf8mb4 PATH '$[0]', owner CHAR(32) CHARACTER SET utf8mb4 PATH '$[1]',
-    ttl BIGINT PATH '$[2]', seat BIGINT PATH '$[3]', label VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[4]',
+    ttl BIGINT PATH '$[2]', number BIGINT PATH '$[3]', label VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[4]',
     tokens BIGINT PATH '$[5]', mode BIGINT PATH '$[6]', token BIGINT PATH '$[7]', lease BIGINT PATH '$[8]',
     turn BIGINT PATH '$[9]')) AS j) AS w
 
@@ -139,11 +139,11 @@ FROM {want} LEFT JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.nam
 -- that is needed; one that others have locked is not marked, and the answer says so. $1 claims, $2 client, $3 how long a sign
 -- of life lasts, $4 its number.
 START TRANSACTION;
-INSERT INTO {waiters} (name, owner, client, seat, label, mode, tokens, lease, entered_at)
-    SELECT UNHEX(w.name), UNHEX(w.owner), $2, w.seat, w.label, w.mode, w.tokens, NULLIF(w.lease, 0), {now}
+INSERT INTO {waiters} (name, owner, client, number, label, mode, tokens, lease, entered_at)
+    SELECT UNHEX(w.name), UNHEX(w.owner), $2, w.number, w.label, w.mode, w.tokens, NULLIF(w.lease, 0), {now}
     FROM {want} WHERE NOT EXISTS
         (SELECT 1 FROM {members} AS m WHERE m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)) ORDER BY w.turn
-    ON DUPLICATE KEY UPDATE client = VALUES(client), seat = VALUES(seat), lease = VALUES(lease),
+    ON DUPLICATE KEY UPDATE client = VALUES(client), number = VALUES(number), lease = VALUES(lease),
         granted = NULL, granted_until = NULL;
 {sign};
 SELECT COUNT(*) INTO @lw_unmarked FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
@@ -172,9 +172,9 @@ COMMIT
 -- notification of a grant was lost) or the lock's row does not say that somebody waits; and those whose lock is free or held by a
 -- group that they may join. $1 places, $2 to $4 as for `enter`.
 {sign};
-SELECT CAST({now} AS SIGNED), GROUP_CONCAT(IF(x.state = 0, x.seat, NULL)), GROUP_CONCAT(IF(x.state = 1, x.seat, NULL)),
+SELECT CAST({now} AS SIGNED), GROUP_CONCAT(IF(x.state = 0, x.number, NULL)), GROUP_CONCAT(IF(x.state = 1, x.number, NULL)),
     CAST(MIN(x.ends) - {now} AS SIGNED)
-FROM (SELECT w.seat, IF(l.members > 0, COALESCE((SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name), {now}),
+FROM (SELECT w.number, IF(l.members > 0, COALESCE((SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name), {now}),
         IF(l.expires_at > {now}, l.expires_at, NULL)) AS ends,
     IF(own.owner IS NULL OR l.waited = 0, 0, IF(CASE
         WHEN l.name IS NULL THEN 1
@@ -207,7 +207,7 @@ SELECT l.name, l.token INTO @lw_name, @lw_token
     STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name WHERE l.owner = $2 FOR UPDATE;
 SELECT q.owner, c.last_sign INTO @lw_head, @lw_sign FROM {live_waiters}
     WHERE q.name = @lw_name AND q.owner <> $2 ORDER BY q.ticket LIMIT 1;
-SELECT q.owner, q.client, q.seat, q.mode, q.lease, q.label,
+SELECT q.owner, q.client, q.number, q.mode, q.lease, q.label,
         IF(q.mode = 0 AND q.lease IS NOT NULL, GREATEST(@lw_token, {now} - 1) + q.tokens, NULL),
         IF(q.mode = 0, {now} + q.lease, NULL)
     INTO @lw_owner, @lw_client, @lw_seat, @lw_mode, @lw_lease, @lw_label, @lw_granted, @lw_until
@@ -273,7 +273,7 @@ DELETE q FROM {want} STRAIGHT_JOIN {waiters} AS q FORCE INDEX (PRIMARY) ON q.own
 -- What of the first in a line is to be said: its number, if it waits in this process, and else its client, if that can be
 -- woken. One that does not want the lock alone may not be the only one whose turn it is, and one that does need not be told
 -- while a group holds the lock. $2 client.
-IF(q.mode <> 0, {several}, IF(COALESCE(l.mode, 0) = 0 AND q.client = $2, q.seat, NULL)),
+IF(q.mode <> 0, {several}, IF(COALESCE(l.mode, 0) = 0 AND q.client = $2, q.number, NULL)),
 IF(q.mode = 0 AND COALESCE(l.mode, 0) = 0 AND q.client <> $2 AND {parked} IS NOT NULL, q.client, NULL)
 
 -- part: parked
@@ -303,18 +303,18 @@ CASE WHEN l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode) THEN 0
 
 -- part: turns_of_client
 -- Of locks that are not held alone. $2 client, $3 who need not be told.
-(SELECT q.seat, q.name, q.client, q.mode, ROW_NUMBER() OVER (PARTITION BY q.name ORDER BY q.ticket) AS place,
+(SELECT q.number, q.name, q.client, q.mode, ROW_NUMBER() OVER (PARTITION BY q.name ORDER BY q.ticket) AS place,
         MAX(q.mode >= 0) OVER (PARTITION BY q.name ORDER BY q.ticket) AS behind_others
     FROM {live_waiters} LEFT JOIN {locks} AS h ON h.name = q.name
     WHERE q.name IN (SELECT o.name FROM {waiters} AS o LEFT JOIN {locks} AS l ON l.name = o.name
         WHERE o.client = $2 AND o.granted IS NULL AND (l.name IS NULL OR {is_free} OR l.mode <> 0))
     AND NOT (q.owner <=> h.owner)
 ) AS q LEFT JOIN {locks} AS l ON l.name = q.name
-WHERE q.client = $2 AND {turn} AND NOT FIND_IN_SET(q.seat, $3)
+WHERE q.client = $2 AND {turn} AND NOT FIND_IN_SET(q.number, $3)
 
 -- part: grants_of_client
 -- Grants of releases to waiters of the client $2 that it does not know yet. $4 the waiters whose grants it knows.
-{waiters} AS q WHERE q.client = $2 AND q.granted > 0 AND q.granted_until > {now} AND NOT FIND_IN_SET(q.seat, $4)
+{waiters} AS q WHERE q.client = $2 AND q.granted > 0 AND q.granted_until > {now} AND NOT FIND_IN_SET(q.number, $4)
 
 -- part: parking
 -- The message of a parked connection: the first statement looks for grants and turns of the client, the second waits if
@@ -327,8 +327,8 @@ SELECT EXISTS (SELECT 1 FROM {grants_of_client}) OR EXISTS (SELECT 1 FROM {turns
 DO IF(IS_USED_LOCK($1) <=> CONNECTION_ID() AND NOT @lw_due, {wait}, 0);
 SELECT CAST(IS_USED_LOCK($1) <=> CONNECTION_ID() AS SIGNED), CAST(IF(@lw_due, NULL, {now} - @lw_parked) AS SIGNED),
     CAST(IS_USED_LOCK($6) <=> CONNECTION_ID() AS SIGNED),
-    (SELECT GROUP_CONCAT(q.seat) FROM {turns_of_client}),
-    (SELECT GROUP_CONCAT(CONCAT_WS(':', q.seat, q.granted, q.granted_until, q.lease, q.granted_sign))
+    (SELECT GROUP_CONCAT(q.number) FROM {turns_of_client}),
+    (SELECT GROUP_CONCAT(CONCAT_WS(':', q.number, q.granted, q.granted_until, q.lease, q.granted_sign))
         FROM {grants_of_client})
 
 -- name: park_asleep

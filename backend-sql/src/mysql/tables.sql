@@ -26,14 +26,14 @@ CREATE TABLE IF NOT EXISTS {members} (
 ) ENGINE = InnoDB
 
 -- name: waiters
--- The client's own number of a place is `seat`; `lease` is that of a grant by a release, and null where a release only wakes.
+-- The client's own number of a place is `number`; `lease` is that of a grant by a release, and null where a release only wakes.
 -- `granted` is the token that a release has granted: the row is no place any more then, but the message to the waiter.
 CREATE TABLE IF NOT EXISTS {waiters} (
     owner BINARY(16) NOT NULL PRIMARY KEY,
     ticket BIGINT NOT NULL AUTO_INCREMENT,
     name VARBINARY(512) NOT NULL,
     client BINARY(16) NOT NULL,
-    seat BIGINT NOT NULL,
+    number BIGINT NOT NULL,
     label VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL,
     mode BIGINT NOT NULL,
     tokens BIGINT NOT NULL,
@@ -66,6 +66,6 @@ SHOW VARIABLES WHERE Variable_name = 'binlog_format' AND @@log_bin
 {log_format};
 SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0;
 SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0;
-SELECT ticket, name, owner, client, seat, label, mode, tokens, lease, entered_at, granted, granted_until, granted_sign
+SELECT ticket, name, owner, client, number, label, mode, tokens, lease, entered_at, granted, granted_until, granted_sign
     FROM {waiters} LIMIT 0;
 SELECT client, alive_until, last_sign FROM {clients} LIMIT 0

@@ -188,7 +188,7 @@ SELECT token FROM {members} WHERE name = $1 AND owner = $2
 -- Notifies all waiters whose turn it is: the head of the queue, all readers at its head, or as many as there are permits. $1 name,
 -- $2 client.
 WITH line AS (
-    SELECT q.ticket, q.client, q.seat, q.mode, row_number() OVER line AS place,
+    SELECT q.ticket, q.client, q.number, q.mode, row_number() OVER line AS place,
         bool_or(q.mode >= 0) OVER line AS behind_others
     FROM {live_waiters} WHERE q.name = $1 AND q.owner IS DISTINCT FROM (SELECT owner FROM {locks} WHERE name = $1)
     WINDOW line AS (ORDER BY q.ticket)

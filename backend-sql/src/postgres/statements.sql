@@ -116,10 +116,10 @@ ORDER BY w.n
 
 -- part: placing
 -- A place, and the heartbeat that it needs.
-INSERT INTO {waiters} AS q (name, owner, client, seat, label, mode, tokens, lease)
+INSERT INTO {waiters} AS q (name, owner, client, number, label, mode, tokens, lease)
 
 -- part: placed_already
-ON CONFLICT (owner) DO UPDATE SET client = excluded.client, seat = excluded.seat, lease = excluded.lease
+ON CONFLICT (owner) DO UPDATE SET client = excluded.client, number = excluded.number, lease = excluded.lease
 
 -- part: signing
 INSERT INTO {clients} AS c (client, alive_until, sign)
@@ -130,7 +130,7 @@ ON CONFLICT (client) DO UPDATE SET alive_until = excluded.alive_until, sign = gr
 -- name: claim
 -- Takes a lock that is free if no waiter is ahead of $2, or takes a place. A claim that finds the lock its own or free while it
 -- takes the place must ask again: `mine` has read an older version of the row. `placed` reads from `mark`, so a claim to which
--- a release grants the lock at this moment gets no second place. $1 to $5 as above, $6 client, $7 seat (null: no
+-- a release grants the lock at this moment gets no second place. $1 to $5 as above, $6 client, $7 number (null: no
 -- place), $8 how long a heartbeat lasts, $9 its number, $10 provisional lease (null: a release only notifies).
 WITH mine AS (
     SELECT l.name, {is_same} AS same FROM {locks} l
@@ -162,18 +162,18 @@ FROM (VALUES (1)) AS one LEFT JOIN taken ON true LEFT JOIN mark ON true LEFT JOI
 
 -- name: enter
 -- Takes places, for claims in any mode. A claim that is a member already, and asks again after a lost answer, gets none:
--- nothing would delete it. $1 names, $2 owners, $3 labels, $4 how many tokens, $5 modes, $6 seats,
+-- nothing would delete it. $1 names, $2 owners, $3 labels, $4 how many tokens, $5 modes, $6 numbers,
 -- $7 provisional leases, $8 client, $9 how long a heartbeat lasts, $10 its number.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
-        WITH ORDINALITY AS w(name, owner, label, tokens, mode, seat, lease, n) WHERE {lazy}
+        WITH ORDINALITY AS w(name, owner, label, tokens, mode, number, lease, n) WHERE {lazy}
 ), open AS (
     SELECT l.name FROM {locks} l WHERE l.name = ANY($1) ORDER BY l.name FOR NO KEY UPDATE OF l
 ), mark AS (
     UPDATE {locks} l SET waited = true FROM open WHERE l.name = open.name
     RETURNING l.name, l.owner, {is_free} AS is_free
 ), placed AS (
-    {placing} SELECT w.name, w.owner, $8, w.seat, w.label, w.mode, w.tokens, w.lease
+    {placing} SELECT w.name, w.owner, $8, w.number, w.label, w.mode, w.tokens, w.lease
     FROM want w JOIN mark USING (name) WHERE w.owner <> mark.owner
         AND NOT EXISTS (SELECT 1 FROM {members} m WHERE m.name = w.name AND m.owner = w.owner)
     ORDER BY w.n {placed_already}
@@ -211,16 +211,16 @@ FROM want w LEFT JOIN taken USING (n) LEFT JOIN {locks} l ON l.name = w.name ORD
 -- name: poll_waiters
 -- Gives a heartbeat, and returns which waiters of the client should ask. First those that must take a place: they have none, or
 -- the lock's row does not say that somebody waits, so no release would see it. Then those whose lock is
--- free. Waiters for groups ask whenever a group holds the lock. $1 seats, $2 owners, $3 client, $4 how long a sign lasts, $5 its number.
+-- free. Waiters for groups ask whenever a group holds the lock. $1 numbers, $2 owners, $3 client, $4 how long a sign lasts, $5 its number.
 WITH sign AS (
     {signing} VALUES ($3, clock_timestamp() + $4 * interval '1 microsecond', $5) {signed_already}
 ), own AS (
-    SELECT w.seat, q.name, q.ticket, q.mode, q.name IS NULL OR coalesce(NOT l.waited, false) AS enters
-        FROM unnest($1::bigint[], $2::uuid[]) AS w(seat, owner)
+    SELECT w.number, q.name, q.ticket, q.mode, q.name IS NULL OR coalesce(NOT l.waited, false) AS enters
+        FROM unnest($1::bigint[], $2::uuid[]) AS w(number, owner)
         LEFT JOIN {waiters} q ON q.owner = w.owner AND q.client = $3 LEFT JOIN {locks} l ON l.name = q.name
 )
-SELECT {clock}, ARRAY(SELECT own.seat FROM own WHERE own.enters),
-    ARRAY(SELECT own.seat FROM own LEFT JOIN {locks} l USING (name) WHERE NOT own.enters AND CASE
+SELECT {clock}, ARRAY(SELECT own.number FROM own WHERE own.enters),
+    ARRAY(SELECT own.number FROM own LEFT JOIN {locks} l USING (name) WHERE NOT own.enters AND CASE
         WHEN l.token IS NULL THEN true
         WHEN own.mode <> 0 THEN l.mode <> 0 OR {is_free}
         WHEN l.members > 0 THEN {left} <= 0
@@ -235,7 +235,7 @@ RETURNING 1::bigint
 
 -- part: head
 -- The first waiter. One that leaves at this moment is skipped.
-SELECT q.name, q.ticket, q.owner, q.client, q.seat, q.label, q.mode, q.tokens, q.lease, c.sign FROM {live_waiters}
+SELECT q.name, q.ticket, q.owner, q.client, q.number, q.label, q.mode, q.tokens, q.lease, c.sign FROM {live_waiters}
 
 -- part: giving
 owner = coalesce(h.owner, l.owner), label = coalesce(h.label, l.label),
@@ -245,8 +245,8 @@ expires_at = clock_timestamp() + h.lease * interval '1 microsecond', mode = 0, m
 
 -- part: message
 -- The notification for the first waiter: its number, and what was granted to it.
-CASE WHEN head.lease IS NULL THEN head.seat::text
-    ELSE concat_ws(':', head.seat, done.token, (extract(epoch from done.expires_at) * 1000000)::bigint, head.lease, head.sign)
+CASE WHEN head.lease IS NULL THEN head.number::text
+    ELSE concat_ws(':', head.number, done.token, (extract(epoch from done.expires_at) * 1000000)::bigint, head.lease, head.sign)
     END
 
 -- part: notified
@@ -341,15 +341,15 @@ FROM want w LEFT JOIN done USING (n) LEFT JOIN {held} l ON l.name = w.name AND l
 DELETE FROM {waiters} q WHERE q.owner = ANY($1) RETURNING q.owner, q.name
 
 -- part: notify
-WHEN q.client = {client} THEN q.seat
-WHEN pg_notify('lockwell_' || replace(q.client::text, '-', ''), q.seat::text)::text IS NULL THEN NULL ELSE {elsewhere}
+WHEN q.client = {client} THEN q.number
+WHEN pg_notify('lockwell_' || replace(q.client::text, '-', ''), q.number::text)::text IS NULL THEN NULL ELSE {elsewhere}
 
 -- part: next
 -- Notifies the first waiter. A waiter for a group may not be the only one whose turn it is; a waiter that wants the lock
 -- exclusively need not be notified while a group holds it. The snapshot may still show one that has left, so the row is locked:
 -- one that leaves later waits for this statement, and then notifies the next.
 (SELECT CASE WHEN q.mode <> 0 THEN {several} WHEN l.mode <> 0 THEN {elsewhere} {notify} END FROM (
-    SELECT q.mode, q.client, q.seat FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner
+    SELECT q.mode, q.client, q.number FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner
     ORDER BY q.ticket LIMIT 1 FOR KEY SHARE OF q SKIP LOCKED) q)
 
 -- name: notify_heads
@@ -359,9 +359,9 @@ SELECT l.name, {next} FROM {locks} l WHERE l.name = ANY($1) AND ({is_free} OR l.
 -- name: turns
 -- The first waiters that belong to this client, for clients that receive no notifications. $1 names, $2 client.
 SELECT l.name, CASE WHEN t.mode <> 0 THEN {several}
-    WHEN l.mode = 0 AND t.client = $2 THEN t.seat END
+    WHEN l.mode = 0 AND t.client = $2 THEN t.number END
 FROM {locks} l CROSS JOIN LATERAL (
-    SELECT q.seat, q.client, q.mode FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner
+    SELECT q.number, q.client, q.mode FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner
     ORDER BY q.ticket LIMIT 1) t
 WHERE l.name = ANY($1) AND ({is_free} OR l.mode < 0 OR l.members < l.mode)
 

@@ -26,14 +26,14 @@ CREATE TABLE IF NOT EXISTS {members} (
 ) WITH (fillfactor = 50)
 
 -- name: waiters
--- It need not survive a crash: waiters whose places are gone enter again with their next poll. `seat` is the number that the
+-- It need not survive a crash: waiters whose places are gone enter again with their next poll. `number` is the number that the
 -- client has given to the place; `lease` is the lease of a grant by a release, and null where a release only notifies.
 CREATE UNLOGGED TABLE IF NOT EXISTS {waiters} (
     ticket bigint GENERATED ALWAYS AS IDENTITY,
     name text COLLATE "C" NOT NULL,
     owner uuid NOT NULL UNIQUE,
     client uuid NOT NULL,
-    seat bigint NOT NULL,
+    number bigint NOT NULL,
     label text NOT NULL,
     mode bigint NOT NULL,
     tokens bigint NOT NULL,
@@ -62,7 +62,7 @@ SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited
 SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0
 
 -- name: check_waiters
-SELECT ticket, name, owner, client, seat, label, mode, tokens, lease, entered_at FROM {waiters} LIMIT 0
+SELECT ticket, name, owner, client, number, label, mode, tokens, lease, entered_at FROM {waiters} LIMIT 0
 
 -- name: check_clients
 SELECT client, alive_until, sign FROM {clients} LIMIT 0

@@ -13,20 +13,20 @@ fn fill(kind: Kind) -> String {
             "INSERT INTO dead_clients SELECT ('00000000-0000-0000-0000-00000000000' || n)::uuid,
                  now() - interval '1 minute', n FROM generate_series(1, 3) AS n;
              INSERT INTO dead_clients VALUES ('00000000-0000-0000-0000-000000000009', now() + interval '1 hour', 1);
-             INSERT INTO dead_waiters (name, owner, client, seat, label, mode, tokens)
+             INSERT INTO dead_waiters (name, owner, client, number, label, mode, tokens)
                  SELECT 'a', gen_random_uuid(), ('00000000-0000-0000-0000-00000000000' || n % 3 + 1)::uuid, n, 'dead', 0, 1
                  FROM generate_series(1, {DEAD}) AS n;
-             INSERT INTO dead_waiters (name, owner, client, seat, label, mode, tokens)
+             INSERT INTO dead_waiters (name, owner, client, number, label, mode, tokens)
                  VALUES ('a', gen_random_uuid(), '00000000-0000-0000-0000-000000000009', 1, 'alive', 0, 1)"
         ),
         Kind::MariaDb => format!(
             "SET SESSION max_recursive_iterations = {DEAD};
              INSERT INTO dead_clients VALUES (LPAD(1, 16, 'x'), 1000, 1), (LPAD(2, 16, 'x'), 1000, 1),
                  (LPAD(0, 16, 'x'), 1000, 1), (LPAD(9, 16, 'x'), 9000000000000000, 1);
-             INSERT INTO dead_waiters (name, owner, client, seat, label, mode, tokens, entered_at)
+             INSERT INTO dead_waiters (name, owner, client, number, label, mode, tokens, entered_at)
                  WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {DEAD})
                  SELECT 'a', LPAD(n, 16, 'o'), LPAD(n % 3, 16, 'x'), n, 'dead', 0, 1, 0 FROM s;
-             INSERT INTO dead_waiters (name, owner, client, seat, label, mode, tokens, entered_at)
+             INSERT INTO dead_waiters (name, owner, client, number, label, mode, tokens, entered_at)
                  VALUES ('a', LPAD(9, 16, 'p'), LPAD(9, 16, 'x'), 1, 'alive', 0, 1, 0)"
         ),
         Kind::Sqlite => format!(

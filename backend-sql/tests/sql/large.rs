@@ -32,7 +32,7 @@ async fn fill(server: &Postgres) {
          INSERT INTO large_members SELECT 'group/' || n, gen_random_uuid(), n, now() + interval '1 hour', now(), '', -1
              FROM generate_series(1, {OTHERS}) AS n;
          INSERT INTO large_clients VALUES ('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', 1);
-         INSERT INTO large_waiters (name, owner, client, seat, label, mode, tokens)
+         INSERT INTO large_waiters (name, owner, client, number, label, mode, tokens)
              SELECT 'group/' || n, gen_random_uuid(), '00000000-0000-0000-0000-000000000001', n, '', 0, 1
              FROM generate_series(1, {OTHERS}) AS n;
          ANALYZE"
@@ -153,7 +153,7 @@ async fn nothing_scans_a_large_table_of_mariadb() {
          INSERT INTO large_members
              SELECT CONCAT('group/', seq), UNHEX(MD5(seq)), seq, @later, @now, '', -1 FROM seq_1_to_{OTHERS};
          INSERT INTO large_clients VALUES (UNHEX(MD5('client')), @later, 1);
-         INSERT INTO large_waiters (owner, name, client, seat, label, mode, tokens, entered_at)
+         INSERT INTO large_waiters (owner, name, client, number, label, mode, tokens, entered_at)
              SELECT UNHEX(MD5(seq)), CONCAT('group/', seq), UNHEX(MD5('client')), seq, '', 0, 1, @now
              FROM seq_1_to_{OTHERS};
          ANALYZE TABLE large, large_members, large_waiters"

@@ -114,7 +114,7 @@ async fn a_head_that_has_just_left_is_not_notified() {
         let places = format!(
             "INSERT INTO leaving_clients VALUES ('{gone}', now() + interval '1 hour', 1), ('{next}', now() + interval '1 hour', 1)
                  ON CONFLICT DO NOTHING;
-             INSERT INTO leaving_waiters (name, owner, client, seat, label, mode, tokens) VALUES
+             INSERT INTO leaving_waiters (name, owner, client, number, label, mode, tokens) VALUES
                  ('{name}', gen_random_uuid(), '{gone}', 1, '', 0, 1), ('{name}', gen_random_uuid(), '{next}', {round}, '', 0, 1);
              UPDATE leaving SET waited = true WHERE name = '{name}'"
         );

@@ -26,7 +26,7 @@ async fn fill(server: &MariaDb, table: &str) {
     let sql = format!(
         "INSERT INTO {table} (name, owner, token, expires_at, acquired_at, label, mode, members, waited) VALUES {locks};
          INSERT INTO {table}_members (name, owner, token, expires_at, acquired_at, label, mode) VALUES {members};
-         INSERT INTO {table}_waiters (owner, name, client, seat, label, mode, tokens, lease, entered_at) VALUES {places};
+         INSERT INTO {table}_waiters (owner, name, client, number, label, mode, tokens, lease, entered_at) VALUES {places};
          INSERT INTO {table}_clients (client, alive_until, last_sign) VALUES {clients};
          ANALYZE TABLE {table}, {table}_members, {table}_waiters, {table}_clients"
     );
