@@ -4,11 +4,12 @@
 //! # async fn example() -> lockwell::Result<()> {
 //! use std::time::Duration;
 //!
-//! let locks = lockwell::connect("postgres://app@db.example.org/app").await?;
-//! let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // waits its turn
+//! let locks = lockwell::connect("sqlite://locks.db").await?; // or postgres://, redis://, ... with their features
+//! let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // `TimedOut` after 5 seconds
 //! println!("nobody else sells tickets now, fencing token {}", guard.token());
-//! guard.release().await?; // or drop the guard
-//! # Ok(()) }
+//! guard.release().await?; // or drop the guard, which releases in the background
+//! locks.close().await // the end of the program waits for such releases
+//! # }
 //! ```
 //!
 //! | to | there is |
@@ -34,7 +35,7 @@
 //!     Ok(locks.lock("tickets").run(async |held| held.token().get()).await?)
 //! }
 //!
-//! // A guard. `lost` completes when the lock is lost: at the end of its lease at the latest.
+//! // A guard. `lost` completes when the lock is lost, before its lease ends. It is renewed until then.
 //! async fn guard(locks: &Locks) -> Result<()> {
 //!     let guard = locks.lock("tickets").ttl(Duration::from_secs(10)).await?;
 //!     tokio::select! {
@@ -59,19 +60,20 @@
 //!     // Readers and writers. A writer can become a reader, and no other writer comes in between.
 //!     locks.read("catalogue").await?.release().await?;
 //!     locks.write("catalogue").await?.downgrade().await?.release().await?;
-//!     // A semaphore: one of four permits.
+//!     // A semaphore: one of four permits. Whoever asks for one of eight meanwhile gets the error `KindClash`.
 //!     let _permit = locks.permit("gpu", 4).await?;
 //!     // Several locks: all of them or none, without deadlocks.
 //!     let _both = locks.lock_all(["account/1", "account/2"]).await?;
-//!     // An owner can take its own lock again.
+//!     // An owner can take its own lock again. Without one, a task that takes its own lock waits for itself.
 //!     let owner = locks.owner();
 //!     let (_outer, _inner) = (owner.lock("order").await?, owner.lock("order").await?);
-//!     // Leader election; also `run_as_leader` and `observe`.
+//!     // Leader election: it waits until this process leads. Also `run_as_leader` and `observe`.
 //!     let _leadership = locks.campaign("scheduler").await?;
-//!     // Limits: the lock is lost after a minute, or when no progress is reported for 5 seconds.
+//!     // Limits: the lock is lost after a minute, or when `guard.progress()` was not called for 5 seconds.
 //!     let limited = locks.lock("import").max_hold(Duration::from_secs(60));
 //!     let _limited = limited.progress(Duration::from_secs(5)).await?;
-//!     // The tasks of this process pass a lock from one to the next in memory.
+//!     // The tasks of this process pass a lock from one to the next in memory, at most 1000 times and for 20 ms. Then
+//!     // other processes have their turn.
 //!     let _tasks = locks.clone().hand_over(1000, Duration::from_millis(20));
 //!     Ok(())
 //! }
@@ -81,9 +83,10 @@
 //!
 //! # Configuration
 //!
-//! The address selects the backend, and can contain options. They can come from a file or from the
-//! environment variable `LOCKWELL_URL` as well ([`LockConfig::from_env`]). A program can demand what a
-//! backend must promise. Connecting fails otherwise.
+//! The address selects the backend, and can contain options, which each guide to a backend lists. What is set
+//! there and beside it as well is an error. The address can come from a file, or from the
+//! environment variable `LOCKWELL_URL` ([`LockConfig::from_env`]); `password_file` keeps the password out of it.
+//! A program can demand what a backend must promise ([`guides::choosing`]). Connecting fails otherwise.
 //!
 //! ```
 //! use lockwell::{LockConfig, Locks, Result};
