@@ -44,7 +44,8 @@ impl Rows {
     }
 
     pub(super) fn of_places(places: &[(i64, Uuid)]) -> sqlx::Result<Self> {
-        let row = |(number, owner): &(i64, Uuid)| Row { 1: hex(owner.as_bytes()), 3: *number, ..Row::default() };
+        let row =
+            |(number, owner): &(i64, Uuid)| Row { 1: hex(owner.as_bytes()), 3: *number, ..Row::default() };
         Self::new(places.iter().map(row).collect())
     }
 
