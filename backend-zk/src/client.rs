@@ -50,7 +50,8 @@ impl ClientInner {
     pub(crate) fn lease(&self, claim: &Claim, node: &Node, sent: Moment) -> Option<Moment> {
         node.note_proven(sent);
         let until = valid_until(sent, claim.ttl());
-        self.leases.extend(claim.owner(), until).then(|| until.min(node.session.deadline()))
+        // The node stays for the whole lease. The margin for clocks is a part of the holder's time alone.
+        self.leases.extend(claim.owner(), sent.after(claim.ttl())).then(|| until.min(node.session.deadline()))
     }
 
     /// The grant of a claim that holds the lock.
