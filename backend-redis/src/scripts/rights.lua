@@ -23,7 +23,9 @@ for _, call in ipairs({
 end
 for i = 3, #ARGV do
   local more = {ARGV[i], key, '1'}
+  -- Since Redis 8 it is an error to ask with a wrong number of arguments.
   if ARGV[i] == 'WAIT' then more = {'WAIT', '0', '0'} end
+  if ARGV[i] == 'ASKING' then more = {'ASKING'} end
   if not may(more) then missing[#missing + 1] = ARGV[i] end
 end
 return missing
