@@ -3,17 +3,16 @@
 //! A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the
 //! next call. No request waits for others to come.
 //!
-//! A batcher has no task: *the callers poll the calls*. The caller that begins a call polls it; the other
-//! callers of its batch wait for their answers. If the future of a caller is dropped, or is not polled any
-//! more, another caller goes on with the same call. If no caller is left, a task finishes the call, so that
-//! no connection is left with a part of an answer.
+//! A task of the runtime sends the requests of a key, batch after batch, and ends when none waits. So a caller that
+//! is dropped, or is not polled any more, delays nobody, and no connection is left with a part of an answer.
 //!
 //! A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 
 mod call;
-mod flight;
+mod entry;
 mod queues;
 mod retry;
+mod sender;
 mod service;
 mod shared;
 mod sync;
@@ -22,6 +21,8 @@ mod tries;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::runtime::Handle;
 
 use self::queues::Queues;
 use self::shared::Shared;
@@ -38,14 +39,13 @@ pub use self::service::{Attempt, Bounds, CallOutcome, Reply, Service};
 /// next call. No request waits for others to come. Requests with different [keys](Service::Key) never wait
 /// for each other.
 ///
-/// A batcher has no task: the callers poll the calls. If the future of a caller is dropped, or is not polled
-/// any more, another caller goes on with the same call.
+/// A task sends the requests of a key. A caller that is dropped, or is not polled any more, delays nobody.
 ///
 /// A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 pub struct Batcher<S: Service>(Arc<Shared<S>>);
 
 impl<S: Service> Batcher<S> {
-    /// A batcher for this service.
+    /// A batcher for this service. It sends on the runtime in which it was made, or else in which it is used.
     pub fn new(service: S, bounds: Bounds) -> Self {
         Self::with_clock(service, bounds, Clock::system())
     }
@@ -53,7 +53,8 @@ impl<S: Service> Batcher<S> {
     /// The same with the clock that its limits, its pauses and the times of an [`Attempt`] come from. A real
     /// server needs the system clock; another one is for a service in this process.
     pub fn with_clock(service: S, bounds: Bounds, clock: Clock) -> Self {
-        Self(Arc::new(Shared { service, bounds, clock, queues: Mutex::new(Queues::new()) }))
+        let runtime = Handle::try_current().ok();
+        Self(Arc::new(Shared { service, bounds, clock, runtime, queues: Mutex::new(Queues::new()) }))
     }
 
     /// The service.
@@ -78,7 +79,7 @@ impl<S: Service> Batcher<S> {
     /// Sends a request without waiting for its answer. It needs a runtime.
     pub fn send(&self, key: S::Key, request: S::Request, limit: Duration) {
         let call = self.call(key, request, limit);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn(async move { drop(call.await) }));
         }
     }

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use tokio::sync::Notify;
 
-use super::flight::{Entry, Flight};
+use super::entry::Entry;
 use super::service::{Bounds, Service};
 use crate::Moment;
 
@@ -35,27 +36,27 @@ struct KeyQueue<S: Service> {
     /// The number of requests whose callers were dropped. They are removed together, since each removal needs
     /// a search.
     gone: usize,
-    flights: Vec<Arc<Flight<S>>>,
+    /// How many tasks send requests of this key.
+    senders: usize,
+    /// Notified when a request comes while a sender pauses.
+    came: Arc<Notify>,
     /// When the last request was sent that has its answer.
     answered: Option<Moment>,
-    /// The callers of the last batch have just been answered, and often ask again at once. The next call
-    /// begins when they have run, so that their requests share it.
-    settling: bool,
 }
 
-/// What a caller is to do.
-pub(super) enum Part<S: Service> {
-    /// Poll this call. The flag: other callers are waiting and may begin another call.
-    Drive(Arc<Flight<S>>, bool),
-    /// Let other tasks run first, and check again.
-    Yield,
-    /// Wait for the answer.
-    Wait,
+/// What a sender is to do.
+pub(super) enum Step<S: Service> {
+    /// Send these.
+    Send(Vec<Arc<Entry<S>>>),
+    /// All requests pause: until this moment, or until another one comes.
+    Pause(Moment, Arc<Notify>),
+    /// End. It does not count any more.
+    End,
 }
 
 impl<S: Service> KeyQueue<S> {
     fn new() -> Self {
-        Self { waiting: VecDeque::new(), gone: 0, flights: Vec::new(), answered: None, settling: false }
+        Self { waiting: VecDeque::new(), gone: 0, senders: 0, came: Arc::default(), answered: None }
     }
 
     fn is_empty(&self) -> bool {
@@ -64,10 +65,6 @@ impl<S: Service> KeyQueue<S> {
 
     fn live(&self) -> impl Iterator<Item = &Arc<Entry<S>>> {
         self.waiting.iter().filter(|entry| entry.is_queued())
-    }
-
-    fn take_left(&self) -> Option<Arc<Flight<S>>> {
-        self.flights.iter().find(|flight| !flight.driven.swap(true, Ordering::AcqRel)).cloned()
     }
 
     fn note_gone(&mut self) {
@@ -180,53 +177,43 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    /// A call whose caller was dropped.
-    pub(super) fn take_left(&mut self, key: &S::Key) -> Option<Arc<Flight<S>>> {
-        self.queues.get(key)?.take_left()
+    /// A caller waits from now on. Whether to start a sender for it; if not, one of those that there are sends
+    /// its request.
+    pub(super) fn needs_sender(&mut self, key: &S::Key, under_way: usize) -> bool {
+        let Some(queue) = self.queues.get_mut(key) else { return false };
+        if queue.is_empty() {
+            return false;
+        }
+        if queue.senders < under_way {
+            queue.senders += 1;
+            return true;
+        }
+        queue.came.notify_one();
+        false
     }
 
-    /// The next step of a caller with this key that polls no call yet. `begin` makes a call of a batch.
-    pub(super) fn part(
-        &mut self,
-        key: &S::Key,
-        has_yielded: bool,
-        (service, bounds, now): (&S, Bounds, Moment),
-        begin: impl FnOnce(Vec<Arc<Entry<S>>>) -> Arc<Flight<S>>,
-    ) -> Part<S> {
-        let Some(queue) = self.queues.get_mut(key) else { return Part::Wait };
-        // A call whose caller has left comes first: other callers wait for it.
-        if let Some(flight) = queue.take_left() {
-            return Part::Drive(flight, !queue.is_empty());
-        }
-        if queue.is_empty() || queue.flights.len() >= bounds.under_way {
-            return Part::Wait;
-        }
-        if queue.settling && !has_yielded {
-            return Part::Yield;
-        }
-        queue.settling = false;
+    /// The next step of a sender of this key.
+    pub(super) fn step(&mut self, key: &S::Key, service: &S, bounds: Bounds, now: Moment) -> Step<S> {
+        let Some(queue) = self.queues.get_mut(key) else { return Step::End };
         let batch = queue.take_batch(service, bounds.batch, now);
-        if batch.is_empty() {
-            // All of them pause.
-            return Part::Wait;
+        if !batch.is_empty() {
+            self.waiting -= batch.len();
+            return Step::Send(batch);
         }
-        self.waiting -= batch.len();
-        let flight = begin(batch);
-        queue.flights.push(Arc::clone(&flight));
-        Part::Drive(flight, !queue.is_empty())
+        // One sender is enough to wait for the end of a pause.
+        let pause = queue.live().filter_map(|entry| Some(entry.retry()?.not_before)).min();
+        if let Some(until) = pause.filter(|_| queue.senders == 1) {
+            return Step::Pause(until, Arc::clone(&queue.came));
+        }
+        self.leave(key);
+        Step::End
     }
 
-    /// The calls of a key that are under way.
-    pub(super) fn flights(&self, key: &S::Key) -> Vec<Arc<Flight<S>>> {
-        self.queues.get(key).map_or_else(Vec::new, |queue| queue.flights.clone())
-    }
-
-    /// Notes that a call has ended. The caller that is to begin the next one must be [woken](Self::next).
-    pub(super) fn finish(&mut self, key: &S::Key, flight: &Arc<Flight<S>>) {
+    /// A sender has ended.
+    pub(super) fn leave(&mut self, key: &S::Key) {
         let Some(queue) = self.queues.get_mut(key) else { return };
-        queue.flights.retain(|one| !Arc::ptr_eq(one, flight));
-        queue.settling = flight.batch.len() > 1;
-        if queue.flights.is_empty() && queue.is_empty() && self.queues.len() > IDLE_KEPT {
+        queue.senders -= 1;
+        if queue.senders == 0 && queue.is_empty() && self.queues.len() > IDLE_KEPT {
             self.queues.remove(key);
         }
     }
@@ -234,20 +221,5 @@ impl<S: Service> Queues<S> {
     #[cfg(all(test, not(lockwell_loom)))]
     pub(super) fn keys(&self) -> usize {
         self.queues.len()
-    }
-
-    /// The callers that could begin the next call, if a request waits and another call is allowed.
-    pub(super) fn next(&self, key: &S::Key, under_way: usize) -> Vec<Arc<Entry<S>>> {
-        match self.queues.get(key) {
-            Some(queue) if queue.flights.len() < under_way => queue.live().take(8).cloned().collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// The callers that could go on with a call whose caller was dropped: those of its batch, and some that
-    /// wait for the next call.
-    pub(super) fn next_pollers(&self, key: &S::Key, flight: &Flight<S>) -> Vec<Arc<Entry<S>>> {
-        let waiting = self.queues.get(key).into_iter().flat_map(|queue| queue.live().take(64));
-        flight.batch.iter().chain(waiting).cloned().collect()
     }
 }

@@ -59,8 +59,8 @@ pub trait Service: Send + Sync + Sized + 'static {
 
     /// Sends a batch at once, and returns an outcome for each request, in order.
     ///
-    /// It should return by [`Attempt::until`]. If all callers are dropped, its future is dropped, too: the
-    /// connection of that future must then not be used any more.
+    /// It should return by [`Attempt::until`]. Otherwise its future is dropped then: the connection of that
+    /// future must not be used any more.
     fn call(
         &self,
         key: &Self::Key,

@@ -1,4 +1,6 @@
-//! What the callers of a batcher share.
+//! What the callers of a batcher and its senders share.
+
+use tokio::runtime::Handle;
 
 use super::queues::Queues;
 use super::service::{Bounds, Service};
@@ -9,5 +11,8 @@ pub(super) struct Shared<S: Service> {
     pub(super) service: S,
     pub(super) bounds: Bounds,
     pub(super) clock: Clock,
+    /// That of the connection behind the service: what is sent is sent there.
+    #[cfg_attr(all(test, lockwell_loom), allow(dead_code))]
+    pub(super) runtime: Option<Handle>,
     pub(super) queues: Mutex<Queues<S>>,
 }

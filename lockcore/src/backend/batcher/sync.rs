@@ -7,7 +7,7 @@
 #[cfg(not(all(test, lockwell_loom)))]
 pub(super) use crate::system::lock;
 #[cfg(not(all(test, lockwell_loom)))]
-pub(super) use std::sync::{Mutex, MutexGuard, atomic::AtomicBool};
+pub(super) use std::sync::{Mutex, atomic::AtomicBool};
 
 #[cfg(all(test, lockwell_loom))]
 pub(super) use loom::sync::{Mutex, MutexGuard, atomic::AtomicBool};

@@ -1,5 +1,5 @@
-mod driving;
 mod failures;
+mod sending;
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -103,19 +103,26 @@ fn calls(batcher: &Batcher<Server>) -> Vec<Vec<u32>> {
     lock(&batcher.service().calls).clone()
 }
 
+/// Lets the other tasks run.
+async fn let_others_run() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn requests_that_meet_share_a_call() {
     let go = Arc::new(Semaphore::new(0));
     let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
     let ask = |number| tokio::spawn(batcher.call(0, number, LONG));
     let mut asked: Vec<_> = [2, 4, 6, 3, 8, 1002].into_iter().map(ask).collect();
-    tokio::task::yield_now().await;
+    let_others_run().await;
     go.add_permits(10);
     for (task, number) in asked.drain(..).zip([2, 4, 6, 3, 8, 1002]) {
         assert_eq!(answer(task.await.unwrap()), number * 10);
     }
     let calls = calls(&batcher);
-    // The first to be polled sends all that is there: the most urgent one, with what can share its call.
+    // All that is there is sent: the most urgent one, with what can share its call.
     assert_eq!(calls, [vec![1002, 2, 4, 6, 8], vec![3]]);
 }
 
@@ -125,7 +132,7 @@ async fn requests_that_take_long_share_calls_of_few() {
     let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
     let asked: Vec<_> =
         (0..5).map(|number| tokio::spawn(batcher.call(0, LARGE + 2 * number, LONG))).collect();
-    tokio::task::yield_now().await;
+    let_others_run().await;
     go.add_permits(10);
     for task in asked {
         task.await.unwrap().unwrap();
@@ -138,7 +145,7 @@ async fn a_hung_key_holds_up_itself_alone() {
     let batcher = batcher(Server::default(), Bounds::default());
     lock(&batcher.service().hung).insert(1);
     let hung = tokio::spawn(batcher.call(1, 2, Duration::from_millis(300)));
-    tokio::task::yield_now().await;
+    let_others_run().await;
     for number in 0..100 {
         assert_eq!(answer(batcher.call(0, number, LONG).await), number * 10);
     }
@@ -155,7 +162,7 @@ async fn a_caller_that_is_not_polled_holds_nobody_up() {
     let mut idle = pin!(batcher.call(0, 2, LONG));
     assert!(poll_once(&mut idle).await.is_pending(), "it has begun a call");
     let others: Vec<_> = (0..4).map(|one| tokio::spawn(batcher.call(0, 4 + 2 * one, LONG))).collect();
-    tokio::task::yield_now().await;
+    let_others_run().await;
     go.add_permits(10);
     for other in others {
         let reply = tokio::time::timeout(LONG / 4, other).await.expect("not held up");
@@ -165,33 +172,33 @@ async fn a_caller_that_is_not_polled_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_leaves_its_call_to_others() {
+async fn a_caller_that_goes_does_not_end_its_call() {
     let go = Arc::new(Semaphore::new(0));
     let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
     let first = tokio::spawn(batcher.call(0, 2, LONG));
-    tokio::task::yield_now().await;
+    let_others_run().await;
     let second = tokio::spawn(batcher.call(0, 4, LONG));
-    tokio::task::yield_now().await;
+    let_others_run().await;
     first.abort();
     go.add_permits(10);
     assert_eq!(answer(second.await.unwrap()), 40);
-    // And one that is alone leaves it to a task, so that the next finds the way clear.
+    // Nor does one that is alone, so that the next finds the way clear.
     let go_on = tokio::spawn(batcher.call(0, 6, LONG));
-    tokio::task::yield_now().await;
+    let_others_run().await;
     go_on.abort();
     assert_eq!(answer(batcher.call(0, 8, LONG).await), 80);
     assert_eq!(calls(&batcher), [[2], [4], [6], [8]]);
 }
 
 #[tokio::test]
-async fn a_call_that_is_left_twice_is_finished_by_a_task() {
+async fn a_call_that_all_its_callers_leave_comes_to_its_end() {
     let go = Arc::new(Semaphore::new(0));
     let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
     let mut first = Box::pin(batcher.call(0, 2, LONG));
     assert!(poll_once(&mut first).await.is_pending());
     let mut second = Box::pin(batcher.call(0, 4, LONG));
     assert!(poll_once(&mut second).await.is_pending());
-    // The second is woken to go on with it, and is dropped before it is polled.
+    let_others_run().await;
     drop(first);
     drop(second);
     go.add_permits(1);
@@ -204,10 +211,10 @@ async fn what_was_not_sent_is_not_sent_for_nobody() {
     let go = Arc::new(Semaphore::new(0));
     let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
     let first = tokio::spawn(batcher.call(0, 2, LONG));
-    tokio::task::yield_now().await;
+    let_others_run().await;
     drop(batcher.call(0, 4, LONG));
     let unwanted = tokio::spawn(batcher.call(0, UNWANTED, LONG));
-    tokio::task::yield_now().await;
+    let_others_run().await;
     go.add_permits(10);
     answer(first.await.unwrap());
     assert_eq!(unwanted.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
@@ -236,7 +243,7 @@ async fn one_that_is_blocked_does_not_block_the_others() {
     let go = Arc::new(Semaphore::new(0));
     let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
     let tasks: Vec<_> = [1, BLOCKS, 3, 3].map(|one| tokio::spawn(batcher.call(0, one, LONG))).into();
-    tokio::task::yield_now().await;
+    let_others_run().await;
     go.add_permits(10);
     for task in tasks {
         answer(task.await.unwrap());
@@ -316,7 +323,8 @@ async fn urgent_requests_go_first_but_none_waits_for_ever() {
     let server = Server { go: Some(Arc::clone(&go)), ..Server::default() };
     let batcher = batcher(server, Bounds::new().batch(1));
     let mut first = pin!(batcher.call(0, 2, LONG));
-    assert!(poll_once(&mut first).await.is_pending(), "it is under way, and blocks the others");
+    assert!(poll_once(&mut first).await.is_pending());
+    let_others_run().await;
     let (slow, urgent) = (batcher.call(0, 4, LONG), batcher.call(0, 1004, LONG));
     tokio::time::sleep(Duration::from_millis(300)).await;
     let late = batcher.call(0, 1006, LONG);
@@ -336,6 +344,7 @@ async fn an_urgent_request_overtakes_others() {
     let batcher = batcher(server, Bounds::new().batch(1));
     let mut first = pin!(batcher.call(0, 2, LONG));
     assert!(poll_once(&mut first).await.is_pending());
+    let_others_run().await;
     let (slow, urgent) = (batcher.call(0, 4, LONG), batcher.call(0, 1004, LONG));
     let others = tokio::spawn(async move { tokio::join!(slow, urgent) });
     go.add_permits(3);
@@ -353,7 +362,7 @@ async fn as_many_calls_of_a_key_are_under_way_as_the_bounds_allow() {
     let mut asked = Vec::new();
     for number in [2, 4, 6] {
         asked.push(tokio::spawn(batcher.call(0, number, LONG)));
-        tokio::task::yield_now().await;
+        let_others_run().await;
     }
     assert_eq!(calls(&batcher), [[2], [4]]);
     go.add_permits(10);

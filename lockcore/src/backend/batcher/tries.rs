@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::flight::Entry;
+use super::entry::Entry;
 use super::retry::{Retry, pause};
-use super::service::{Attempt, CallOutcome, Service};
+use super::service::{Attempt, CallOutcome, Service, no_answer};
 use super::shared::Shared;
 use super::sync::lock;
 use crate::backend::Backoff;
@@ -19,28 +19,32 @@ const TRIES: u32 = 20;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(256));
 
 /// Tries a batch until all its requests have answers, or no caller waits for them any more.
-pub(super) async fn run<S: Service>(inner: Arc<Shared<S>>, batch: Vec<Arc<Entry<S>>>) {
-    let mut parts = run_part(&inner, batch).await;
+pub(super) async fn run<S: Service>(shared: &Shared<S>, batch: Vec<Arc<Entry<S>>>) {
+    let mut parts = run_part(shared, batch).await;
     while let Some(part) = parts.pop() {
-        parts.extend(run_part(&inner, part).await);
+        parts.extend(run_part(shared, part).await);
     }
 }
 
 /// The same for a batch, or for a part of a batch that is tried separately. Returns parts that must be tried
 /// separately.
-async fn run_part<S: Service>(inner: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
-    let service = &inner.service;
+async fn run_part<S: Service>(shared: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
+    let service = &shared.service;
     let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
-    let (began, mut tries) = (inner.clock.now(), 0);
+    let (began, mut tries) = (shared.clock.now(), 0);
     loop {
         let Some(first) = open.first() else { return Vec::new() };
         let key = first.key.clone();
         let began = open.iter().filter_map(|entry| Some(entry.retry()?.began)).min().unwrap_or(began);
         let until = open.iter().map(|entry| entry.deadline).max().unwrap_or(Moment::NEVER);
         let attempt = Attempt { began, until };
-        let prepared = service.prepare(&key, attempt).await;
+        // A service should return by then. One that does not must not keep the later requests of its key.
+        let Some(prepared) = shared.clock.timeout_at(until, service.prepare(&key, attempt)).await else {
+            give_up(&open);
+            return Vec::new();
+        };
         // Nothing is sent, or sent again, for a caller that has left: its release may be on its way already.
-        open.retain(|entry| is_wanted(inner, entry));
+        open.retain(|entry| is_wanted(shared, entry));
         match prepared {
             Ok(()) if open.is_empty() => return Vec::new(),
             Ok(()) => (),
@@ -48,7 +52,7 @@ async fn run_part<S: Service>(inner: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) -
                 for entry in &open {
                     entry.note(error.duplicate(), false);
                 }
-                backoff.pause_by(&inner.clock).await;
+                backoff.pause_by(&shared.clock).await;
                 continue;
             }
             Err(error) => {
@@ -59,12 +63,16 @@ async fn run_part<S: Service>(inner: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) -
             }
         }
         let requests: Vec<_> = open.iter().map(|entry| &entry.request).collect();
-        let sent = inner.clock.now();
-        let outcomes = service.call(&key, &requests, attempt).await;
+        let sent = shared.clock.now();
+        let Some(outcomes) = shared.clock.timeout_at(until, service.call(&key, &requests, attempt)).await
+        else {
+            give_up(&open);
+            return Vec::new();
+        };
         tries += 1;
         let size = open.len();
         if outcomes.iter().any(|outcome| !matches!(outcome, CallOutcome::Unknown(_))) {
-            lock(&inner.queues).note_answer(&key, sent);
+            lock(&shared.queues).note_answer(&key, sent);
         }
         let mut again = Vec::new();
         let mut unknown = Vec::new();
@@ -89,7 +97,7 @@ async fn run_part<S: Service>(inner: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) -
                 CallOutcome::Blocked => blocked.push(entry),
             }
         }
-        put_back(inner, &key, &unknown, sent, size);
+        put_back(shared, &key, &unknown, sent, size);
         if !blocked.is_empty() {
             let mut parts = apart(service, blocked);
             parts.extend((!again.is_empty()).then_some(again));
@@ -99,13 +107,13 @@ async fn run_part<S: Service>(inner: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) -
             return Vec::new();
         }
         open = again;
-        backoff.pause_by(&inner.clock).await;
+        backoff.pause_by(&shared.clock).await;
     }
 }
 
 /// Puts requests whose outcome is unknown into the queue again. They were sent then in a call of this size.
 fn put_back<S: Service>(
-    inner: &Shared<S>,
+    shared: &Shared<S>,
     key: &S::Key,
     entries: &[Arc<Entry<S>>],
     sent: Moment,
@@ -113,9 +121,9 @@ fn put_back<S: Service>(
 ) {
     let tries = entries.iter().filter_map(|entry| Some(entry.retry()?.tries)).max().unwrap_or(0);
     // One pause for all of them, so that they share calls again.
-    let not_before = inner.clock.now().after(pause(tries, rand::random()));
+    let not_before = shared.clock.now().after(pause(tries, rand::random()));
     {
-        let mut queues = lock(&inner.queues);
+        let mut queues = lock(&shared.queues);
         let answered = queues.answered(key);
         // The last one first, since each goes to the front.
         for entry in entries.iter().rev() {
@@ -124,20 +132,23 @@ fn put_back<S: Service>(
             queues.put_back(entry);
         }
     }
+}
+
+/// There is no answer, and no caller has time left.
+fn give_up<S: Service>(entries: &[Arc<Entry<S>>]) {
     for entry in entries {
-        // So that it knows when to go on.
-        entry.wake();
+        entry.settle(Err(no_answer(entry.last_error().as_ref())));
     }
 }
 
-fn is_wanted<S: Service>(inner: &Shared<S>, entry: &Entry<S>) -> bool {
-    if !inner.service.is_wanted(&entry.request) {
+fn is_wanted<S: Service>(shared: &Shared<S>, entry: &Entry<S>) -> bool {
+    if !shared.service.is_wanted(&entry.request) {
         // What was sent before may have been carried out.
         let kind = if entry.is_in_doubt() { ErrorKind::UnknownOutcome } else { ErrorKind::Cancelled };
         entry.settle(Err(Error::new(kind, "the claim was cancelled before its request was sent")));
         return false;
     }
-    !inner.clock.has_passed(entry.deadline) && !entry.has_left()
+    !shared.clock.has_passed(entry.deadline) && !entry.has_left()
 }
 
 /// Groups the requests that want the same resource; the first to try comes last.

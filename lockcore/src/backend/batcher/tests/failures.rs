@@ -105,6 +105,7 @@ async fn nothing_is_tried_again_for_a_caller_that_has_left() {
     let mut leaves = Box::pin(batcher.call(0, 2, LONG));
     let mut stays = pin!(batcher.call(0, 4, LONG));
     assert!(poll_once(&mut leaves).await.is_pending() && poll_once(&mut stays).await.is_pending());
+    let_others_run().await;
     drop(leaves);
     go.add_permits(2);
     assert_eq!(answer(stays.await), 40);

@@ -1,4 +1,4 @@
-//! Which caller begins a call, which polls it, and how often.
+//! When a request is sent, and which requests share a call.
 
 use std::sync::atomic::AtomicBool;
 
@@ -10,13 +10,6 @@ fn gated(bounds: Bounds) -> (Arc<Semaphore>, Batcher<Server>) {
     let go = Arc::new(Semaphore::new(0));
     let server = Server { go: Some(Arc::clone(&go)), ..Server::default() };
     (go, batcher(server, bounds))
-}
-
-/// Lets the other tasks run, for a shorter time than a caller waits before it checks by itself.
-async fn let_others_run() {
-    for _ in 0..10 {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]
@@ -72,6 +65,7 @@ async fn a_caller_that_is_alone_never_waits_for_others() {
     answer(batcher.call(0, 2, LONG).await);
     let mut next = pin!(batcher.call(0, 4, LONG));
     assert!(poll_once(&mut next).await.is_pending());
+    let_others_run().await;
     assert_eq!(calls(&batcher), [[2], [4]], "it is sent when it is first polled");
     answer(next.await);
 }
@@ -99,10 +93,9 @@ async fn not_all_keys_that_were_ever_used_are_kept() {
     assert_eq!(lock(&batcher.0.queues).keys(), 64);
 }
 
-/// A server that does not answer, and notes how often its calls are polled and whether one was dropped.
+/// A server that does not answer, and notes whether one of its calls was dropped.
 #[derive(Clone, Default)]
 struct Silent {
-    polls: Arc<AtomicUsize>,
     dropped: Arc<AtomicBool>,
 }
 
@@ -125,24 +118,8 @@ impl Service for Silent {
 
     async fn call(&self, (): &(), _: &[&()], _: Attempt) -> Vec<CallOutcome<()>> {
         let _noted = NotesItsDrop(Arc::clone(&self.dropped));
-        std::future::poll_fn(|_| {
-            self.polls.fetch_add(1, Ordering::SeqCst);
-            std::task::Poll::Pending
-        })
-        .await
+        std::future::pending().await
     }
-}
-
-#[tokio::test]
-async fn a_caller_that_waits_long_polls_seldom() {
-    let silent = Silent::default();
-    let batcher = Batcher::new(silent.clone(), Bounds::default());
-    let mut first = pin!(batcher.call((), (), LONG));
-    assert!(poll_once(&mut first).await.is_pending());
-    // It checks after 20 ms, and each time after twice as long.
-    batcher.call((), (), Duration::from_millis(1500)).await.unwrap_err();
-    let polls = silent.polls.load(Ordering::SeqCst);
-    assert!((2..20).contains(&polls), "{polls} polls");
 }
 
 #[tokio::test]
@@ -151,7 +128,8 @@ async fn a_call_that_nobody_waits_for_ends_at_the_deadline() {
     let batcher = Batcher::new(silent.clone(), Bounds::default());
     let error = batcher.call((), (), Duration::from_millis(50)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
-    assert!(silent.dropped.load(Ordering::SeqCst), "no task has to run first");
+    let_others_run().await;
+    assert!(silent.dropped.load(Ordering::SeqCst));
 }
 
 #[tokio::test]

@@ -1,0 +1,114 @@
+//! One request: what its caller and its call share.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::retry::Retry;
+use super::service::{Reply, Service};
+use super::sync::{AtomicBool, Mutex, lock};
+use crate::{Error, Moment, Result};
+
+/// One request, from its caller's first step to its answer.
+pub(super) struct Entry<S: Service> {
+    pub(super) key: S::Key,
+    pub(super) request: S::Request,
+    pub(super) deadline: Moment,
+    in_doubt: AtomicBool,
+    /// Whether the request waits in the queue of its key.
+    pub(super) queued: AtomicBool,
+    /// When it was put into the queue.
+    pub(super) since: Moment,
+    /// Set when its outcome became unknown.
+    pub(super) retry: std::sync::Mutex<Option<Retry>>,
+    slot: Mutex<AnswerSlot<S::Answer>>,
+}
+
+/// The place of the answer for the caller.
+struct AnswerSlot<T> {
+    answer: Option<Result<Reply<T>>>,
+    /// The request has, or had, its answer. A second answer does not replace it.
+    settled: bool,
+    /// The last failure.
+    last: Option<Error>,
+    waker: Option<Waker>,
+    /// The caller was dropped.
+    left: bool,
+}
+
+impl<S: Service> Entry<S> {
+    pub(super) fn new(key: S::Key, request: S::Request, now: Moment, limit: Duration) -> Arc<Self> {
+        let slot = AnswerSlot { answer: None, settled: false, last: None, waker: None, left: false };
+        Arc::new(Self {
+            key,
+            request,
+            deadline: now.after(limit),
+            in_doubt: AtomicBool::new(false),
+            queued: AtomicBool::new(false),
+            since: now,
+            retry: std::sync::Mutex::default(),
+            slot: Mutex::new(slot),
+        })
+    }
+
+    /// The answer, if there is one. Otherwise the answer will wake the caller.
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Result<Reply<S::Answer>>> {
+        let mut slot = lock(&self.slot);
+        if let Some(answer) = slot.answer.take() {
+            return Poll::Ready(answer);
+        }
+        match &mut slot.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    pub(super) fn settle(&self, answer: Result<S::Answer>) {
+        let in_doubt = self.in_doubt.load(Ordering::Relaxed);
+        let mut slot = lock(&self.slot);
+        if std::mem::replace(&mut slot.settled, true) {
+            return;
+        }
+        slot.answer = Some(answer.map(|answer| Reply { answer, in_doubt }));
+        let waker = slot.waker.take();
+        drop(slot);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn leave(&self) {
+        let mut slot = lock(&self.slot);
+        slot.left = true;
+        slot.waker = None;
+    }
+
+    /// What is known of it if its outcome is unknown.
+    pub(super) fn retry(&self) -> Option<Retry> {
+        *crate::system::lock(&self.retry)
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        lock(&self.slot).left
+    }
+
+    /// The last failure.
+    pub(super) fn last_error(&self) -> Option<Error> {
+        lock(&self.slot).last.take()
+    }
+
+    pub(super) fn note(&self, error: Error, in_doubt: bool) {
+        self.in_doubt.fetch_or(in_doubt, Ordering::Relaxed);
+        lock(&self.slot).last = Some(error);
+    }
+}

@@ -1,0 +1,86 @@
+//! The task that sends the requests of a key.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+
+use super::entry::Entry;
+use super::queues::Step;
+use super::service::{Service, no_answer};
+use super::shared::Shared;
+use super::sync::lock;
+use super::tries;
+use crate::{Error, ErrorKind};
+
+/// Sends batches of a key, one after the other, until none of its requests waits.
+struct Sender<S: Service> {
+    shared: Arc<Shared<S>>,
+    key: S::Key,
+    /// What it sends at this moment.
+    batch: Vec<Arc<Entry<S>>>,
+    has_ended: bool,
+}
+
+/// Starts a sender that the queues count already.
+pub(super) fn start<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) {
+    let sender = Sender { shared: Arc::clone(shared), key: key.clone(), batch: Vec::new(), has_ended: false };
+    #[cfg(all(test, lockwell_loom))]
+    drop(loom::thread::spawn(move || loom::future::block_on(sender.run())));
+    #[cfg(not(all(test, lockwell_loom)))]
+    match &shared.runtime {
+        Some(runtime) => drop(runtime.spawn(sender.run())),
+        None => drop(tokio::spawn(sender.run())),
+    }
+}
+
+impl<S: Service> Sender<S> {
+    async fn run(mut self) {
+        loop {
+            let shared = &self.shared;
+            let step =
+                lock(&shared.queues).step(&self.key, &shared.service, shared.bounds, shared.clock.now());
+            match step {
+                Step::Send(batch) => self.send(batch).await,
+                Step::Pause(until, came) => {
+                    tokio::select! {
+                        () = shared.clock.sleep_until(until) => (),
+                        () = came.notified() => (),
+                    }
+                }
+                Step::End => {
+                    self.has_ended = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, batch: Vec<Arc<Entry<S>>>) {
+        self.batch.clone_from(&batch);
+        let is_one = batch.len() == 1;
+        let sent = AssertUnwindSafe(tries::run(&self.shared, batch)).catch_unwind().await;
+        if sent.is_err() {
+            let panicked = || Error::new(ErrorKind::Internal, "the backend has panicked");
+            self.batch.iter().for_each(|entry| entry.settle(Err(panicked())));
+        }
+        self.batch.clear();
+        if !is_one {
+            // Those that were answered often ask again at once. When they have run, their requests share a call.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl<S: Service> Drop for Sender<S> {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        // Its runtime has ended.
+        for entry in &self.batch {
+            entry.settle(Err(no_answer(entry.last_error().as_ref())));
+        }
+        lock(&self.shared.queues).leave(&self.key);
+    }
+}
