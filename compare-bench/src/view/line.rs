@@ -1,4 +1,4 @@
-//! One line of a figure, and its unit.
+//! One line of a figure.
 
 use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
