@@ -5,8 +5,8 @@ use std::time::Duration;
 #[tokio::main]
 async fn main() -> lockwell::Result<()> {
     let locks = lockwell::connect("sqlite://locks.db").await?;
-    let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // waits its turn, for 5 seconds at most
+    let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // `TimedOut` after 5 seconds
     println!("nobody else sells tickets now, fencing token {}", guard.token());
-    guard.release().await?; // or drop the guard
-    locks.close().await // waits for releases under way
+    guard.release().await?; // or drop the guard, which releases in the background
+    locks.close().await // the end of the program waits for such releases
 }

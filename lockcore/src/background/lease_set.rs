@@ -241,7 +241,8 @@ impl LeaseSet {
                 self.backend.doubted(held.grant()).await;
                 // A lease in doubt keeps the time of its next try.
                 if held.lease_state() == LeaseState::Held {
-                    let event = self.renewer.doubt(held, rand::random(), "the connection is down");
+                    let event =
+                        self.renewer.doubt(held, rand::random(), "the connection is down", Duration::MAX);
                     held.on(self.clock.now(), event);
                     self.sweep_again();
                 }

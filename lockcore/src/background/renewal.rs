@@ -18,6 +18,8 @@ use crate::lease::{Event, HeldLock};
 use crate::telemetry::Telemetry;
 use crate::{Clock, DistributedLock, Error, ErrorKind, Grant, Moment, Renewal};
 
+/// A renewal with less time than this may have failed for the lack of it. It does not hide the reason of an earlier one.
+const TELLING: Duration = Duration::from_millis(100);
 /// The most leases in one renewal: enough to make statements rare, few enough to keep each one short.
 const BATCH: usize = 500;
 /// The most renewals of leases without failures, and of leases in doubt, that are under way at a time in one
@@ -93,11 +95,11 @@ impl Renewer {
                 Some(Renewal::Lost) => Event::Gone,
                 Some(Renewal::Unknown(error)) => {
                     self.narrow(held, batch.len(), sent);
-                    self.doubt(held, spread, &format!("{error:#}"))
+                    self.doubt(held, spread, &format!("{error:#}"), limit)
                 }
                 None => {
                     self.narrow(held, batch.len(), sent);
-                    self.doubt(held, spread, "no answer in time")
+                    self.doubt(held, spread, "no answer in time", limit)
                 }
             };
             // The time now, and not that of the answer: a lease that was reported lost in between does not
@@ -141,10 +143,12 @@ impl Renewer {
         }
     }
 
-    /// A renewal that says nothing about the lock.
-    pub(super) fn doubt(&self, held: &HeldLock, spread: f64, why: &str) -> Event {
+    /// A renewal that says nothing about the lock. It had this much time.
+    pub(super) fn doubt(&self, held: &HeldLock, spread: f64, why: &str, limit: Duration) -> Event {
         self.telemetry.renewal_failed();
-        held.note_failure(Some(why));
+        if limit >= TELLING || held.failure().is_none() {
+            held.note_failure(Some(why));
+        }
         tracing::info!(lock = %held.grant().claim().name(), why, "renewal failed; it is tried again");
         Event::Unknown(held.lease().retry_pause(self.clock.now(), spread))
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lockcore::Locks;
 use testbed::{MariaDb, Proxy};
 
-use super::{RELEASES, connect, options, servers, start, wait_for};
+use super::{RELEASES, can_be_granted, connect, options, servers, start, wait_for};
 use crate::servers::{Kind, client};
 
 /// How long a message is under way.
@@ -144,7 +144,7 @@ async fn the_grant_of_one_that_is_gone_lapses() {
         wait_for(&one, "a", 1).await;
         let waiting = tokio::spawn(three.lock("a").into_future());
         wait_for(&one, "a", 2).await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        can_be_granted(server, "gone", 2).await;
         proxy.cut();
         gone.abort();
         let released = Instant::now();

@@ -74,3 +74,14 @@ pub(super) async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// Waits until a release could grant locks to so many waiters: their clients have found out that they receive what it
+/// tells them.
+pub(super) async fn can_be_granted(server: &MariaDb, table: &str, waiters: u64) {
+    let end = Instant::now() + Duration::from_secs(30);
+    let count = format!("SELECT count(lease) FROM lockwell.{table}_waiters");
+    while server.admin_sql(&count).await.expect("an answer").trim() != waiters.to_string() {
+        assert!(Instant::now() < end, "never {waiters} waiters with a lease");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
