@@ -241,8 +241,12 @@ async fn a_grant_goes_to_the_first_waiter_whose_client_listens() {
         until("it listens", || !tell(&server, &["HVALS", WAITERS]).contains("\r\np\r\n")).await;
         count(&server);
         holder.release().await.expect("held");
-        // By the release itself.
-        assert!(tell(&server, &["EXISTS", LOCK]).contains('1'), "it was granted");
+        // By the release itself, which goes past 25 places. What it leaves is done by the waiter's next call.
+        let is_granted = || tell(&server, &["EXISTS", LOCK]).contains('1');
+        if dead < 25 {
+            assert!(is_granted(), "it was granted");
+        }
+        until("it is granted", is_granted).await;
         let guard = waiting.await.expect("no panic").expect("its turn");
         guard.release().await.expect("held");
         assert_eq!(tell(&server, &["EXISTS", LOCK, QUEUE, WAITERS]), ":0\r\n", "nothing is left");
