@@ -1,8 +1,8 @@
 //! What each backend survives, by experiment: the command `compare-bench faults`.
 //!
-//! A [`scenario`] has workers, which are processes that take locks and note until when they considered
-//! themselves the holders, and a [`schedule`] of faults, drawn from a seed. The [`checker`] reads the
-//! histories afterwards, and two [`witness`]es outside the library say what was lost. The [`result`] is
+//! A `scenario` has workers, which are processes that take locks and note until when they considered
+//! themselves the holders, and a `schedule` of faults, drawn from a seed. The `checker` reads the
+//! histories afterwards, and two `witness`es outside the library say what was lost. The `result` is
 //! compared with what is expected of the backend.
 
 #[cfg(test)]

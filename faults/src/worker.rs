@@ -1,6 +1,6 @@
 //! Workers: processes, so that they can be killed and stopped; with `memory://`, tasks of the runner.
 //!
-//! A worker process is this program again. It reads its [`Order`] from a line of its input, writes `ready`,
+//! A worker process is this program again. It reads its `Order` from a line of its input, writes `ready`,
 //! works from the next line to the one after it, and writes `done` or `error TEXT`. It ends when its input
 //! does.
 

@@ -66,8 +66,8 @@ impl<S: Service> Batcher<S> {
     /// It is sent when the returned call is first polled, at the latest.
     ///
     /// # Errors of the call
-    /// [`Overloaded`](ErrorKind::Overloaded) if too many requests are waiting,
-    /// [`Unreachable`](ErrorKind::Unreachable) if there is no answer in time, and all errors of the service.
+    /// [`Overloaded`](crate::ErrorKind::Overloaded) if too many requests are waiting,
+    /// [`Unreachable`](crate::ErrorKind::Unreachable) if there is no answer in time, and all errors of the service.
     ///
     /// # Cancel safety
     /// If the call is dropped, a request that was not sent leaves the queue. A request that was sent may be

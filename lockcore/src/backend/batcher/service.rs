@@ -161,7 +161,7 @@ impl Bounds {
     }
 
     /// The most waiting requests, of all keys together. One more is refused as
-    /// [`Overloaded`](ErrorKind::Overloaded).
+    /// [`Overloaded`](crate::ErrorKind::Overloaded).
     pub const fn waiting(self, most: usize) -> Self {
         Self { waiting: most, ..self }
     }
