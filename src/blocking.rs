@@ -15,10 +15,10 @@
 //! ```
 //!
 //! `block_on` takes each future of the library whose output is a `Result`: readers, permits, several locks at
-//! once, owners, campaigns. The program needs no dependency on tokio. The thread `lockwell-blocking` drives the
-//! connections; all clients of the process share it. Leases are renewed by another thread of the library,
-//! whatever the program does meanwhile. Guards may be dropped anywhere. A thread that waits for a loss waits for
-//! `async { Ok::<_, lockwell::Error>(guard.lost().await) }`.
+//! once, owners, campaigns. The program needs no dependency on tokio. The thread `lockwell-blocking` drives
+//! the connections; all clients of the process share it. Leases are renewed by another thread of the library,
+//! whatever the program does meanwhile. Guards may be dropped anywhere. A thread that waits for a loss waits
+//! for `async { Ok::<_, lockwell::Error>(guard.lost().await) }`.
 //!
 //! Within an async runtime `block_on` fails with an error of kind
 //! [`Unsupported`](crate::ErrorKind::Unsupported). An async task awaits the future. A closure of

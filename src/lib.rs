@@ -84,9 +84,9 @@
 //! # Configuration
 //!
 //! The address selects the backend, and can contain options, which each guide to a backend lists. What is set
-//! there and beside it as well is an error. The address can come from a file, or from the
-//! environment variable `LOCKWELL_URL` ([`LockConfig::from_env`]); `password_file` keeps the password out of it.
-//! A program can demand what a backend must promise ([`guides::choosing`]). Connecting fails otherwise.
+//! there and beside it as well is an error. The address can come from a file, or from the environment
+//! variable `LOCKWELL_URL` ([`LockConfig::from_env`]); `password_file` keeps the password out of it. A
+//! program can demand what a backend must promise ([`guides::choosing`]). Connecting fails otherwise.
 //!
 //! ```
 //! use lockwell::{LockConfig, Locks, Result};

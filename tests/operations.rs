@@ -110,8 +110,8 @@ fn the_leader_serves_until_it_dies() {
 fn a_job_survives_its_host() {
     let (folder, url) = database();
     let record = folder.path().join("record").display().to_string();
-    // Six seconds: on a busy machine, too, each is in the queue while the other does the job, and the next one can do it
-    // within the period.
+    // Six seconds: on a busy machine, too, each is in the queue while the other does the job, and the next
+    // one can do it within the period.
     let host = || Running::start("scheduled_job", &[&url, &record, "6"]);
     let period = |line: &str| line.split(' ').next().unwrap_or_default().parse::<u64>().expect("a period");
     let first = host();

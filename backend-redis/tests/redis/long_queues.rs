@@ -237,7 +237,8 @@ async fn a_grant_goes_to_the_first_waiter_whose_client_listens() {
         seed(&server, dead, Mode::Exclusive, KEPT);
         let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
         queued(&one, "a", dead + 1).await;
-        // On a busy machine the subscription may come after the place, which says so until the next heartbeat.
+        // On a busy machine the subscription may come after the place, which says so until the next
+        // heartbeat.
         until("it listens", || !tell(&server, &["HVALS", WAITERS]).contains("\r\np\r\n")).await;
         count(&server);
         holder.release().await.expect("held");

@@ -18,7 +18,8 @@ use crate::lease::{Event, HeldLock};
 use crate::telemetry::Telemetry;
 use crate::{Clock, DistributedLock, Error, ErrorKind, Grant, Moment, Renewal};
 
-/// A renewal with less time than this may have failed for the lack of it. It does not hide the reason of an earlier one.
+/// A renewal with less time than this may have failed for the lack of it. It does not hide the reason of an
+/// earlier one.
 const TELLING: Duration = Duration::from_millis(100);
 /// The most leases in one renewal: enough to make statements rare, few enough to keep each one short.
 const BATCH: usize = 500;

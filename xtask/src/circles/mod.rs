@@ -52,7 +52,7 @@ pub(crate) fn run() -> Result<ExitCode> {
             println!("{package}: {}", circle.join(", "));
             wrong += 1;
         }
-        // One that is mended is meant no longer.
+        // A circle that does not exist any more must not stay in the list.
         for files in meant.iter().filter(|files| !found.contains(*files)) {
             println!("{package}: {} are no circle any more: remove them from MEANT", files.join(", "));
             wrong += 1;

@@ -75,8 +75,8 @@ pub(super) async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
     }
 }
 
-/// Waits until a release could grant locks to so many waiters: their clients have found out that they receive what it
-/// tells them.
+/// Waits until a release could grant locks to so many waiters: their clients have found out that they receive
+/// what it tells them.
 pub(super) async fn can_be_granted(server: &MariaDb, table: &str, waiters: u64) {
     let end = Instant::now() + Duration::from_secs(30);
     let count = format!("SELECT count(lease) FROM lockwell.{table}_waiters");

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::retry::Retry;
-use super::service::{Reply, Service};
+use super::service::{Reply, Service, no_answer};
 use super::sync::{AtomicBool, Mutex, lock};
 use crate::{Error, Moment, Result};
 
@@ -77,6 +77,11 @@ impl<S: Service> Entry<S> {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Nobody will answer.
+    pub(super) fn give_up(&self) {
+        self.settle(Err(no_answer(self.last_error().as_ref())));
     }
 
     pub(super) fn leave(&self) {

@@ -3,8 +3,9 @@
 //! A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the
 //! next call. No request waits for others to come.
 //!
-//! A task of the runtime sends the requests of a key, batch after batch, and ends when none waits. So a caller that
-//! is dropped, or is not polled any more, delays nobody, and no connection is left with a part of an answer.
+//! A task of the runtime sends the requests of a key, batch after batch, and ends when none waits. So a
+//! caller that is dropped, or is not polled any more, delays nobody, and no connection is left with a part of
+//! an answer.
 //!
 //! A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 
@@ -67,7 +68,8 @@ impl<S: Service> Batcher<S> {
     ///
     /// # Errors of the call
     /// [`Overloaded`](crate::ErrorKind::Overloaded) if too many requests are waiting,
-    /// [`Unreachable`](crate::ErrorKind::Unreachable) if there is no answer in time, and all errors of the service.
+    /// [`Unreachable`](crate::ErrorKind::Unreachable) if there is no answer in time, and all errors of the
+    /// service.
     ///
     /// # Cancel safety
     /// If the call is dropped, a request that was not sent leaves the queue. A request that was sent may be

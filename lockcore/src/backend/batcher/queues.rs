@@ -177,8 +177,8 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    /// A caller waits from now on. Whether to start a sender for it; if not, one of those that there are sends
-    /// its request.
+    /// A caller waits from now on. Whether to start a sender for it; if not, one of those that there are
+    /// sends its request.
     pub(super) fn needs_sender(&mut self, key: &S::Key, under_way: usize) -> bool {
         let Some(queue) = self.queues.get_mut(key) else { return false };
         if queue.is_empty() {

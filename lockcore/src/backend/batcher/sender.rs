@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 
 use super::entry::Entry;
 use super::queues::Step;
-use super::service::{Service, no_answer};
+use super::service::Service;
 use super::shared::Shared;
 use super::sync::lock;
 use super::tries;
@@ -66,7 +66,8 @@ impl<S: Service> Sender<S> {
         }
         self.batch.clear();
         if !is_one {
-            // Those that were answered often ask again at once. When they have run, their requests share a call.
+            // Those that were answered often ask again at once. When they have run, their requests share a
+            // call.
             tokio::task::yield_now().await;
         }
     }
@@ -79,7 +80,7 @@ impl<S: Service> Drop for Sender<S> {
         }
         // Its runtime has ended.
         for entry in &self.batch {
-            entry.settle(Err(no_answer(entry.last_error().as_ref())));
+            entry.give_up();
         }
         lock(&self.shared.queues).leave(&self.key);
     }

@@ -26,8 +26,8 @@ pub trait Service: Send + Sync + Sized + 'static {
         usize::MAX
     }
 
-    /// Whether two requests want the same resource, so that if one is [blocked](CallOutcome::Blocked), the other
-    /// is, too.
+    /// Whether two requests want the same resource, so that if one is [blocked](CallOutcome::Blocked), the
+    /// other is, too.
     fn is_about_one(&self, _first: &Self::Request, _other: &Self::Request) -> bool {
         false
     }

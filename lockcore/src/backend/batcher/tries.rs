@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::entry::Entry;
 use super::retry::{Retry, pause};
-use super::service::{Attempt, CallOutcome, Service, no_answer};
+use super::service::{Attempt, CallOutcome, Service};
 use super::shared::Shared;
 use super::sync::lock;
 use crate::backend::Backoff;
@@ -40,7 +40,9 @@ async fn run_part<S: Service>(shared: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) 
         let attempt = Attempt { began, until };
         // A service should return by then. One that does not must not keep the later requests of its key.
         let Some(prepared) = shared.clock.timeout_at(until, service.prepare(&key, attempt)).await else {
-            give_up(&open);
+            for entry in &open {
+                entry.give_up();
+            }
             return Vec::new();
         };
         // Nothing is sent, or sent again, for a caller that has left: its release may be on its way already.
@@ -66,7 +68,9 @@ async fn run_part<S: Service>(shared: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) 
         let sent = shared.clock.now();
         let Some(outcomes) = shared.clock.timeout_at(until, service.call(&key, &requests, attempt)).await
         else {
-            give_up(&open);
+            for entry in &open {
+                entry.give_up();
+            }
             return Vec::new();
         };
         tries += 1;
@@ -131,13 +135,6 @@ fn put_back<S: Service>(
             *crate::system::lock(&entry.retry) = Some(next);
             queues.put_back(entry);
         }
-    }
-}
-
-/// There is no answer, and no caller has time left.
-fn give_up<S: Service>(entries: &[Arc<Entry<S>>]) {
-    for entry in entries {
-        entry.settle(Err(no_answer(entry.last_error().as_ref())));
     }
 }
 
