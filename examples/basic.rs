@@ -1,6 +1,6 @@
 //! Take a lock, try to take it, wait for it with a limit.
 //!
-//! `cargo run --example basic`, or `cargo run --example basic -- sqlite://locks.db`
+//! `cargo run --example basic`, or `cargo run --example basic --features sqlite -- sqlite://locks.db`
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! Leases are renewed by a thread of the library, so nothing has to run in between.
 //!
-//! `cargo run --example blocking_program`, or `-- redis://127.0.0.1:6379` and any other address
+//! `cargo run --example blocking_program`, or `--features redis -- redis://127.0.0.1` and any other address
 
 use std::thread;
 use std::time::Duration;

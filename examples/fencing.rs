@@ -6,28 +6,27 @@
 //!
 //! `cargo run --example fencing`
 
-use lockwell::backend::OwnerId;
-use lockwell::{FencingToken, LockGuard, Locks};
+use lockwell::{FencingToken, HoldId, LockGuard, Locks};
 
 /// A resource with a memory for tokens. In a real one, check and write are one step: one transaction, one
 /// script.
 #[derive(Default)]
 struct Account {
     balance: i64,
-    last: Option<(FencingToken, OwnerId)>,
+    last: Option<(FencingToken, HoldId)>,
 }
 
 impl Account {
     fn write(&mut self, balance: i64, guard: &LockGuard) -> Result<(), FencingToken> {
-        let (token, owner) = (guard.token(), guard.grant().claim().owner());
-        if let Some((highest, writer)) = self.last {
+        let (token, hold) = (guard.token(), guard.hold_id());
+        if let Some((highest, last)) = self.last {
             // Higher, or the very holder who wrote last. Never "higher or equal": after the failover of a
             // store that copies asynchronously, two holders may have the same number.
-            if token < highest || (token == highest && owner != writer) {
+            if token < highest || (token == highest && hold != last) {
                 return Err(highest);
             }
         }
-        self.last = Some((token, owner));
+        self.last = Some((token, hold));
         self.balance = balance;
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! server has confirmed that. The next copy need not wait for a lease to end.
 //!
 //! ```text
-//! cargo run --example graceful_shutdown -- sqlite:///tmp/locks.db 127.0.0.1:8080
+//! cargo run --example graceful_shutdown --features sqlite -- sqlite:///tmp/locks.db 127.0.0.1:8080
 //! curl -X POST http://127.0.0.1:8080/reports/monthly
 //! ```
 
@@ -37,10 +37,10 @@ async fn write_report(
     Path(name): Path<String>,
 ) -> Result<String, (StatusCode, String)> {
     // A lease of a minute: a copy that crashed would leave the lock behind for as long.
-    let lock = service.locks.lock(format!("report/{name}")).ttl(Duration::from_mins(1));
+    let lock = service.locks.lock(format!("report/{name}")).ttl(Duration::from_secs(60));
     let report = lock.wait(Duration::from_secs(5)).run(async |held| {
         println!("writing {name}, token {}", held.token());
-        tokio::time::sleep(Duration::from_mins(2)).await;
+        tokio::time::sleep(Duration::from_secs(120)).await;
         format!("{name} is written\n")
     });
     tokio::select! {

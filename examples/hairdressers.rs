@@ -3,7 +3,7 @@
 //! The semaphore says how many may dry at a time, and nobody cares which dryer it is. With a mutex for each
 //! dryer, a customer has to choose one first, and may wait for it while the other is free.
 //!
-//! `cargo run --example hairdressers`, or `-- redis://127.0.0.1` and any other address
+//! `cargo run --example hairdressers`, or `--features redis -- redis://127.0.0.1` and any other address
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

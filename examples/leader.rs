@@ -1,7 +1,7 @@
 //! Leader election: of several candidates one leads; when it loses leadership its work is cancelled, and
 //! another's begins.
 //!
-//! `cargo run --example leader`, or `-- zk://127.0.0.1:2181` and any other address
+//! `cargo run --example leader`, or `--features zk -- zk://127.0.0.1:2181` and any other address
 
 use std::time::Duration;
 

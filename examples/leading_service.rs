@@ -4,8 +4,8 @@
 //! token, so that a former leader, which was paused and does not know it yet, can be refused.
 //!
 //! ```text
-//! cargo run --example leading_service -- sqlite:///tmp/locks.db 127.0.0.1:8081
-//! cargo run --example leading_service -- sqlite:///tmp/locks.db 127.0.0.1:8082
+//! cargo run --example leading_service --features sqlite -- sqlite:///tmp/locks.db 127.0.0.1:8081
+//! cargo run --example leading_service --features sqlite -- sqlite:///tmp/locks.db 127.0.0.1:8082
 //! curl -L http://127.0.0.1:8082/
 //! ```
 

@@ -1,6 +1,7 @@
 //! Many tasks of one process want one lock: they queue in memory, and pass the lock on among themselves.
 //!
-//! `cargo run --release --example local_queue`, or `-- redis://127.0.0.1` and any other address
+//! `cargo run --release --example local_queue`, or `--features redis -- redis://127.0.0.1` and any other
+//! address
 
 use std::time::{Duration, Instant};
 
@@ -36,16 +37,16 @@ async fn main() -> Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory://".to_owned());
     let locks: Locks = lockwell::connect(url).await?;
 
-    let plain = hand_overs(&locks).await?;
+    // Each task has a place of its own in the queue of the server.
+    let plain = hand_overs(&locks.clone().server_order()).await?;
     println!("each task for itself at the server:   {plain:>9.0} hand-overs per second");
 
-    // One claim of the process stands at the server.
-    let queued = hand_overs(&locks.clone().coalesce()).await?;
+    // One task has a place at the server, and the lock goes from task to task for 2 ms.
+    let queued = hand_overs(&locks).await?;
     println!("a queue in the process:               {queued:>9.0}, {:.1} times as many", queued / plain);
 
-    // And the lock goes from task to task without asking the server: 1000 times, or for 20 ms, whichever
-    // comes first. Other processes wait for that long.
+    // Up to 1000 times, and for up to 20 ms. Other processes wait for that long.
     let passed = hand_overs(&locks.hand_over(1000, Duration::from_millis(20))).await?;
-    println!("passed on within the process:         {passed:>9.0}, {:.1} times as many", passed / plain);
+    println!("passed on for longer:                  {passed:>9.0}, {:.1} times as many", passed / plain);
     Ok(())
 }

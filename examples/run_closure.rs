@@ -14,6 +14,10 @@ async fn main() -> lockwell::Result<()> {
     let sum = locks.lock("report").run(|_held| async { 19 + 23 }).await?;
     println!("done under the lock: {sum}");
 
+    // Work that can fail: one `?` for its error and for that of the lock.
+    let pages = locks.lock("report").try_run(async |held| held.check().map(|()| 42)).await?;
+    println!("{pages} pages");
+
     // An operator frees the lock by force, while work is going on.
     let operator = locks.clone();
     let operator = tokio::spawn(async move {

@@ -10,7 +10,7 @@
 //! successor wrote.
 //!
 //! ```text
-//! cargo run --example scheduled_job -- sqlite:///shared/locks.db /shared/record 60
+//! cargo run --example scheduled_job --features sqlite -- sqlite:///shared/locks.db /shared/record 60
 //! ```
 
 use std::error::Error;

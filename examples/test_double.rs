@@ -111,12 +111,12 @@ mod tests {
         let locks = server.locks().unwrap();
         // The clock stands still otherwise: nothing here sleeps.
         let night = write_report(&locks, |_| {
-            server.advance(Duration::from_mins(1));
+            server.advance(Duration::from_secs(60));
             std::future::ready(())
         });
         assert_eq!(night.await.unwrap(), Night::Stopped);
         let guard = locks.lock("report").await.unwrap();
-        server.advance(Duration::from_mins(1));
+        server.advance(Duration::from_secs(60));
         assert_eq!(guard.lost().await, Loss::Expired);
     }
 }

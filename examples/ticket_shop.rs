@@ -3,7 +3,7 @@
 //! First without a lock: two shops read the same number, and sell the same ticket. Then with a lock:
 //!
 //! ```text
-//! cargo run --example ticket_shop                                    # processes of this host, by an SQLite file
+//! cargo run --example ticket_shop --features sqlite                  # processes of this host, by an SQLite file
 //! cargo run --example ticket_shop --features postgres -- --url postgres://user:password@host/database
 //! cargo run --example ticket_shop --features zk -- --url zk://host1,host2,host3/locks
 //! ```
@@ -34,7 +34,7 @@ async fn sell_with_lock(stock: &Stock) -> Result<u32> {
         // Waits for our turn; without `wait`, for as long as it takes. From now on a thread of the library
         // renews the lease, however long we think. If this process dies, the lock ends with its ttl
         // (`.ttl(...)`, else 10 s).
-        let guard = locks.lock("ticket-shop/stock").wait(Duration::from_mins(1)).await?;
+        let guard = locks.lock("ticket-shop/stock").wait(Duration::from_secs(60)).await?;
 
         let found_one = stock.sell_one().await?;
 

@@ -24,4 +24,4 @@
 //! [`Unsupported`](crate::ErrorKind::Unsupported). An async task awaits the future. A closure of
 //! `spawn_blocking` uses `tokio::runtime::Handle::current().block_on(...)`.
 
-pub use lockcore::blocking::{block_on, run};
+pub use lockwell_core::blocking::{block_on, run, try_run};

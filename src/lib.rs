@@ -4,13 +4,15 @@
 //! # async fn example() -> lockwell::Result<()> {
 //! use std::time::Duration;
 //!
-//! let locks = lockwell::connect("sqlite://locks.db").await?; // or postgres://, redis://, ... with their features
+//! let locks = lockwell::connect("sqlite://locks.db").await?; // with the feature `sqlite`; or postgres://, redis://, ...
 //! let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // `TimedOut` after 5 seconds
 //! println!("nobody else sells tickets now, fencing token {}", guard.token());
 //! guard.release().await?; // or drop the guard, which releases in the background
 //! locks.close().await // the end of the program waits for such releases
 //! # }
 //! ```
+//!
+//! It runs on tokio, with any kind of runtime; [`blocking`] is for programs without async.
 //!
 //! | to | there is |
 //! |---|---|
@@ -33,6 +35,11 @@
 //! // The lock is released when the work ends. If the lock is lost earlier, the work is cancelled.
 //! async fn closure(locks: &Locks) -> Result<u64> {
 //!     Ok(locks.lock("tickets").run(async |held| held.token().get()).await?)
+//! }
+//!
+//! // The same for work that can fail, with one `?` for both errors.
+//! async fn fallible(locks: &Locks) -> std::result::Result<String, Box<dyn std::error::Error>> {
+//!     locks.lock("tickets").try_run(async |_held| Ok(tokio::fs::read_to_string("tickets.txt").await?)).await
 //! }
 //!
 //! // A guard. `lost` completes when the lock is lost, before its lease ends. It is renewed until then.
@@ -85,8 +92,8 @@
 //!
 //! The address selects the backend, and can contain options, which each guide to a backend lists. What is set
 //! there and beside it as well is an error. The address can come from a file, or from the environment
-//! variable `LOCKWELL_URL` ([`LockConfig::from_env`]); `password_file` keeps the password out of it. A
-//! program can demand what a backend must promise ([`guides::choosing`]). Connecting fails otherwise.
+//! variable `LOCKWELL_URL` ([`LockConfig::from_env`]). `password_file` keeps the password out of it, and
+//! [`LockConfig::password_from`] asks a function for it. A program can demand what a backend must promise ([`guides::choosing`]). Connecting fails otherwise.
 //!
 //! ```
 //! use lockwell::{LockConfig, Locks, Result};
@@ -104,6 +111,7 @@
 //!
 //! # Guides
 //!
+//! * Begin: [`guides::first_day`], from an empty folder to a service in production
 //! * Use: [`guides::choosing`] a backend, [`guides::modes`], [`guides::command`], [`guides::migrating`]
 //! * Operate: [`guides::production`], [`guides::operations`], [`guides::sql`], [`guides::redis`],
 //!   [`guides::zookeeper`]
@@ -111,22 +119,22 @@
 //! * Contribute: [`guides::architecture`], [`guides::changelog`]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub use lockcore::{
-    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, Events, FencingToken, Finding, HandOver, Holder,
-    Leader, LeaseState, LockAllGuard, LockConfig, LockEvent, LockGuard, LockHandle, LockName, LockRequest,
-    LockStatus, Locks, Loss, Mode, Observation, Operation, ReentrantGuard, Requirement, Result, Severity,
-    Stats,
+pub use lockwell_core::{
+    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, Events, FencingToken, Finding, HandOver, HoldId,
+    Holder, Leader, LeaseState, LockAllGuard, LockConfig, LockEvent, LockGuard, LockHandle, LockName,
+    LockRequest, LockStatus, Locks, Loss, Mode, Observation, Operation, ReentrantGuard, Requirement, Result,
+    Severity, Stats,
 };
 
 /// The kinds of requests, as the type parameter of [`LockRequest`]. Applications seldom name these types.
 pub mod request {
-    pub use lockcore::{Acquire, All, Campaign, Leadership, One, Owner, Reentrant};
+    pub use lockwell_core::{Acquire, All, Campaign, One, Owner, Reentrant};
 }
 
-pub use lockcore::backend;
+pub use lockwell_core::backend;
 #[cfg(feature = "conformance")]
-pub use lockcore::conformance;
-pub use lockcore::testing;
+pub use lockwell_core::conformance;
+pub use lockwell_core::testing;
 
 /// The guides of the `docs` folder, as modules, so that their code is compiled.
 // `guide_links.md` says where their links to each other lead here: of several definitions of a link the first
@@ -141,6 +149,9 @@ pub mod guides {
     #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/command.md")]
     pub mod command {}
+    #[cfg_attr(feature = "etcd", doc = include_str!("../docs/etcd.md"))]
+    #[cfg_attr(not(feature = "etcd"), doc = "docs/etcd.md: its code needs the feature `etcd`.")]
+    pub mod etcd {}
     #[doc = include_str!("guide_links.md")]
     #[cfg_attr(
         all(feature = "postgres", feature = "sqlite", feature = "redis", feature = "zk"),
@@ -152,8 +163,14 @@ pub mod guides {
     )]
     pub mod fencing {}
     #[doc = include_str!("guide_links.md")]
+    #[doc = include_str!("../docs/first-day.md")]
+    pub mod first_day {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
+    #[doc = include_str!("guide_links.md")]
+    #[doc = include_str!("../docs/hold.md")]
+    pub mod hold {}
     #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/migrating.md")]
     pub mod migrating {}
@@ -183,6 +200,16 @@ pub mod guides {
 }
 
 pub mod blocking;
+mod connecting;
+#[cfg_attr(
+    any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk", feature = "etcd"),
+    path = "reach.rs"
+)]
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk", feature = "etcd")),
+    path = "no_reach.rs"
+)]
+mod reach;
 mod registry;
 mod schemes;
 
@@ -190,19 +217,31 @@ pub use registry::Registry;
 
 /// The SQL lock table: PostgreSQL, MySQL/MariaDB, SQLite.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-pub use backend_sql as sql;
+pub mod sql {
+    pub use lockwell_sql::*;
+}
 
 /// Redis: one server, Sentinel, Cluster, and Redlock.
 #[cfg(feature = "redis")]
-pub use backend_redis as redis;
+pub mod redis {
+    pub use lockwell_redis::*;
+}
+
+/// etcd.
+#[cfg(feature = "etcd")]
+pub mod etcd {
+    pub use lockwell_etcd::*;
+}
 
 /// ZooKeeper.
 #[cfg(feature = "zk")]
-pub use backend_zk as zk;
+pub mod zk {
+    pub use lockwell_zk::*;
+}
 
 use std::sync::Arc;
 
-use lockcore::backend::{DistributedLock, ServerUrl};
+use lockwell_core::backend::{DistributedLock, ServerUrl};
 
 /// Connects to the lock server at this address; the scheme selects the backend.
 ///
@@ -217,11 +256,13 @@ use lockcore::backend::{DistributedLock, ServerUrl};
 /// | `redis+cluster://NODES` | Redis Cluster | `redis` |
 /// | `redlock://NODE,NODE,NODE` | Redlock: a majority of independent Redis nodes | `redis` |
 /// | `zk://HOST,HOST,HOST/BASE/PATH` | ZooKeeper | `zk` |
+/// | `etcd://HOST,HOST,HOST/PREFIX`, `etcds://HOST,HOST,HOST/PREFIX?ca=FILE` | etcd | `etcd` |
 ///
 /// A backend from another crate adds its scheme to a [`Registry`].
 ///
 /// This connects to the server and checks it, so a wrong password or a missing table is an error here, not at
-/// the first lock.
+/// the first lock. If no server is reached, it is tried again for the option `timeout` (5 s), and the error
+/// says of each host what it does: it refuses connections, does not answer, or its name is unknown.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
@@ -247,7 +288,8 @@ pub async fn connect_with(config: LockConfig) -> Result<Locks> {
     Registry::installed().connect_with(config).await
 }
 
-/// A client that connects with its first request, so the lock server may be away when the program starts.
+/// A client that connects with its first request, so the lock server may be away when the program starts. In
+/// a configuration the same is `lazy = true`, in an address `?lazy=true`.
 ///
 /// A claim that waits tries to connect until its [wait](LockRequest::wait) ends; then the error is of kind
 /// [`Unreachable`](ErrorKind::Unreachable), with the cause. Other requests, and claims without a wait, try

@@ -5,15 +5,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use lockcore::backend::Lazy;
-use lockcore::{
-    DistributedLock, Error, ErrorKind, LockConfig, Locks, MemoryLock, Operation, Result, ServerUrl,
-};
+use lockwell_core::{DistributedLock, Error, ErrorKind, MemoryLock, Result, ServerUrl};
 
 use crate::schemes;
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
-type Connect = Arc<dyn Fn(ServerUrl) -> Connecting + Send + Sync>;
+pub(crate) type Connect = Arc<dyn Fn(ServerUrl) -> Connecting + Send + Sync>;
 type Schema = Arc<dyn Fn(&ServerUrl) -> Result<String> + Send + Sync>;
 
 /// The registry for the free functions of this crate.
@@ -52,8 +49,9 @@ impl Registry {
     /// Adds a backend for addresses with this scheme.
     ///
     /// `connect` gets the address without the options that every address understands (`ttl`, `wait`, `label`,
-    /// `require`, `coalesce`, `hand_over`, `password_file`). It connects to the server and checks it, so that
-    /// a wrong password is an error of connecting.
+    /// `require`, `server_order`, `hand_over`, `lazy`, `password_file`), and with the present password. It connects to the
+    /// server and checks it, so that a wrong password is an error of connecting. For connections that it makes
+    /// later it asks [`ServerUrl::passwords`] for the password.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the scheme is taken, or is not lower-case letters,
@@ -77,7 +75,12 @@ impl Registry {
             let message = format!("{scheme}:// has a backend already");
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        self.add(scheme, connect);
+        // Before the address is handed over, since a backend may know nothing of passwords that change.
+        let connect = Arc::new(connect);
+        self.add(scheme, move |url: ServerUrl| {
+            let connect = Arc::clone(&connect);
+            async move { connect(url.with_present_password().await?).await }
+        });
         Ok(self)
     }
 
@@ -127,7 +130,7 @@ impl Registry {
     /// Adds the statements that create the tables of a scheme of ours.
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     pub(crate) fn add_schema(&mut self, scheme: &str) {
-        let statements = |url: &ServerUrl| backend_sql::schema(url).map(Option::unwrap_or_default);
+        let statements = |url: &ServerUrl| lockwell_sql::schema(url).map(Option::unwrap_or_default);
         self.schemas.insert(scheme.to_owned(), Arc::new(statements));
     }
 
@@ -136,57 +139,9 @@ impl Registry {
         self.connectors.keys().map(String::as_str)
     }
 
-    /// As [`connect`](crate::connect), with the backends of this registry.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: nothing is locked.
-    pub async fn connect(&self, url: impl Into<String>) -> Result<Locks> {
-        self.connect_with(LockConfig::new(url)).await
-    }
-
-    /// As [`connect_with`](crate::connect_with), with the backends of this registry.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: nothing is locked.
-    pub async fn connect_with(&self, config: LockConfig) -> Result<Locks> {
-        let (url, config) = config.resolve().map_err(|error| error.during(Operation::Connect))?;
-        let backend = self.connect_backend(&url).await?;
-        Locks::with_config(backend, &config)
-    }
-
-    /// As [`connect_lazy`](crate::connect_lazy), with the backends of this registry.
-    ///
-    /// # Errors
-    /// Those of the function.
-    pub fn connect_lazy(&self, url: impl Into<String>) -> Result<Locks> {
-        self.connect_lazy_with(LockConfig::new(url))
-    }
-
-    /// As [`connect_lazy_with`](crate::connect_lazy_with), with the backends of this registry.
-    ///
-    /// # Errors
-    /// Those of the function.
-    pub fn connect_lazy_with(&self, config: LockConfig) -> Result<Locks> {
-        let of_connecting = |error: Error| error.during(Operation::Connect);
-        let (url, config) = config.resolve().map_err(of_connecting)?;
-        let connect = self.connectors.get(url.scheme()).ok_or_else(|| self.unknown(url.scheme()));
-        let connect = Arc::clone(connect.map_err(of_connecting)?);
-        let name = schemes::ALL.iter().find(|(scheme, _)| *scheme == url.scheme());
-        let name = name.map_or("lazy", |(scheme, _)| scheme);
-        let lazy = Lazy::new(name, &config.require, move || connect(url.clone()));
-        Locks::with_config(Arc::new(lazy), &config)
-    }
-
-    /// As [`connect_backend`](crate::connect_backend), with the backends of this registry.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: nothing is locked.
-    pub async fn connect_backend(&self, url: &ServerUrl) -> Result<Arc<dyn DistributedLock>> {
-        let connecting = async {
-            let connect = self.connectors.get(url.scheme()).ok_or_else(|| self.unknown(url.scheme()))?;
-            connect(url.clone()).await
-        };
-        connecting.await.map_err(|error: Error| error.during(Operation::Connect))
+    /// How to connect to the server of an address.
+    pub(crate) fn connector(&self, url: &ServerUrl) -> Result<Connect> {
+        self.connectors.get(url.scheme()).cloned().ok_or_else(|| self.unknown(url.scheme()))
     }
 
     /// Makes this the registry of [`connect`](crate::connect) and the other functions of this crate, for the
@@ -229,29 +184,33 @@ fn compiled_in(mut registry: Registry) -> Registry {
     registry.add("memory", |url| std::future::ready(MemoryLock::from_url(&url)));
     #[cfg(feature = "sqlite")]
     {
-        registry.add("sqlite", |url| async move { backend_sql::SqliteLock::connect(&url).await });
+        registry.add("sqlite", |url| async move { lockwell_sql::SqliteLock::connect(&url).await });
         registry.add_schema("sqlite");
     }
     #[cfg(feature = "postgres")]
     for scheme in ["postgres", "postgresql"] {
-        registry.add(scheme, |url| async move { backend_sql::PostgresLock::connect(&url).await });
+        registry.add(scheme, |url| async move { lockwell_sql::PostgresLock::connect(&url).await });
         registry.add_schema(scheme);
     }
     #[cfg(feature = "mysql")]
     for scheme in ["mysql", "mariadb"] {
-        registry.add(scheme, |url| async move { backend_sql::MySqlLock::connect(&url).await });
+        registry.add(scheme, |url| async move { lockwell_sql::MySqlLock::connect(&url).await });
         registry.add_schema(scheme);
     }
     #[cfg(feature = "redis")]
     for (scheme, _) in schemes::ALL.iter().filter(|(_, feature)| *feature == "redis") {
         if scheme.starts_with("redlock") {
-            registry.add(scheme, |url| async move { backend_redis::Redlock::connect(&url).await });
+            registry.add(scheme, |url| async move { lockwell_redis::Redlock::connect(&url).await });
         } else {
-            registry.add(scheme, |url| async move { backend_redis::RedisLock::connect(&url).await });
+            registry.add(scheme, |url| async move { lockwell_redis::RedisLock::connect(&url).await });
         }
     }
     #[cfg(feature = "zk")]
-    registry.add("zk", |url| async move { backend_zk::ZkLock::connect(&url).await });
+    registry.add("zk", |url| async move { lockwell_zk::ZkLock::connect(&url).await });
+    #[cfg(feature = "etcd")]
+    for scheme in ["etcd", "etcds"] {
+        registry.add(scheme, |url| async move { lockwell_etcd::EtcdLock::connect(&url).await });
+    }
     registry
 }
 
@@ -269,6 +228,8 @@ impl fmt::Debug for Registry {
 
 #[cfg(test)]
 mod tests {
+    use lockwell_core::{LockConfig, Operation};
+
     use super::*;
 
     async fn memory(url: ServerUrl) -> Result<MemoryLock> {
@@ -304,7 +265,8 @@ mod tests {
         feature = "postgres",
         feature = "mysql",
         feature = "redis",
-        feature = "zk"
+        feature = "zk",
+        feature = "etcd"
     ))]
     #[test]
     fn all_schemes_are_listed() {
@@ -317,7 +279,7 @@ mod tests {
     fn a_scheme_has_one_backend_and_a_plain_name() {
         let error = Registry::new().with("memory", memory).unwrap_err();
         assert!(error.to_string().contains("has a backend already"), "{error}");
-        for scheme in ["", "Etcd", "et cd", "etcd:"] {
+        for scheme in ["", "Table", "ta ble", "table:"] {
             let error = Registry::new().with(scheme, memory).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{scheme}");
         }
@@ -330,15 +292,15 @@ mod tests {
             assert_eq!(url.option("colour"), Some("red"));
             Ok(MemoryLock::named(&url.location()))
         };
-        let registry = Registry::new().with("etcd", connect).unwrap();
-        assert!(registry.schemes().any(|scheme| scheme == "etcd"));
-        let config = LockConfig::new("etcd://here?colour=red&ttl=3s&require=fencing");
+        let registry = Registry::new().with("table", connect).unwrap();
+        assert!(registry.schemes().any(|scheme| scheme == "table"));
+        let config = LockConfig::new("table://here?colour=red&ttl=3s&require=fencing");
         let locks = registry.connect_with(config).await.unwrap();
         locks.lock("a").await.unwrap().release().await.unwrap();
-        let error = registry.connect("etcd://here?colour=red&require=durable").await.unwrap_err();
+        let error = registry.connect("table://here?colour=red&require=durable").await.unwrap_err();
         assert!(error.to_string().contains("durable"), "{error}");
-        assert_eq!(registry.schema(&"etcd://here".parse().unwrap()).unwrap(), None);
-        let error = registry.connect("etcd://here?color=red").await.unwrap_err();
+        assert_eq!(registry.schema(&"table://here".parse().unwrap()).unwrap(), None);
+        let error = registry.connect("table://here?color=red").await.unwrap_err();
         assert_eq!(error.operation(), Some(Operation::Connect));
         assert!(error.to_string().contains("colour"), "{error}");
     }
@@ -346,11 +308,11 @@ mod tests {
     #[test]
     fn a_schema_belongs_to_a_scheme() {
         let tables = |url: &ServerUrl| Ok(format!("create {}", url.location()));
-        let registry = Registry::new().with("etcd", memory).unwrap().with_schema("etcd", tables).unwrap();
+        let registry = Registry::new().with("table", memory).unwrap().with_schema("table", tables).unwrap();
         let schema = |url: &str| registry.schema(&url.parse().unwrap());
-        assert_eq!(schema("etcd://here").unwrap().as_deref(), Some("create here"));
+        assert_eq!(schema("table://here").unwrap().as_deref(), Some("create here"));
         assert_eq!(schema("memory://").unwrap(), None);
         assert_eq!(schema("mongodb://here").unwrap_err().kind(), ErrorKind::InvalidInput);
-        assert_eq!(Registry::new().with_schema("etcd", tables).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(Registry::new().with_schema("table", tables).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 }

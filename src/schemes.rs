@@ -1,7 +1,7 @@
 //! The schemes of the backends that are in this repository.
 
 /// Each scheme and its Cargo feature.
-pub(crate) const ALL: [(&str, &str); 16] = [
+pub(crate) const ALL: [(&str, &str); 18] = [
     ("memory", ""),
     ("sqlite", "sqlite"),
     ("postgres", "postgres"),
@@ -18,6 +18,8 @@ pub(crate) const ALL: [(&str, &str); 16] = [
     ("redlock", "redis"),
     ("redlocks", "redis"),
     ("zk", "zk"),
+    ("etcd", "etcd"),
+    ("etcds", "etcd"),
 ];
 
 /// The Cargo feature of this scheme, if it belongs to this repository.
@@ -29,6 +31,8 @@ pub(crate) fn feature(scheme: &str) -> Option<&'static str> {
 pub(crate) fn meant(scheme: &str) -> Option<&'static str> {
     Some(match scheme {
         "zookeeper" => "zk",
+        "etcd3" | "etcd3+http" => "etcd",
+        "etcd+tls" | "etcd3+https" => "etcds",
         "valkey" => "redis",
         "valkeys" | "redis+tls" | "redis+ssl" => "rediss",
         "unix" | "redis+socket" => "redis+unix",

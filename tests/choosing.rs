@@ -1,11 +1,18 @@
 //! The table of promises in docs/choosing.md is what the backends say on running servers.
 
-#![cfg(all(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "redis", feature = "zk"))]
+#![cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "sqlite",
+    feature = "redis",
+    feature = "zk",
+    feature = "etcd"
+))]
 
 use std::time::Duration;
 
 use lockwell::{Capabilities, Requirement};
-use testbed::{Durability, MariaDb, Options, Postgres, Redis, ZooKeeper, is_installed};
+use testbed::{Durability, Etcd, MariaDb, Options, Postgres, Redis, ZooKeeper, is_installed};
 
 const GUIDE: &str = include_str!("../docs/choosing.md");
 
@@ -28,16 +35,17 @@ fn time(text: &str) -> Duration {
     match text {
         "10ms" => Duration::from_millis(10),
         "200ms" => Duration::from_millis(200),
+        "2s" => Duration::from_secs(2),
         "4s" => Duration::from_secs(4),
         "40s" => Duration::from_secs(40),
-        "1m" => Duration::from_mins(1),
-        "1day" => Duration::from_hours(24),
+        "1m" => Duration::from_secs(60),
+        "1day" => Duration::from_secs(86_400),
         other => panic!("{other}: not a time of the table"),
     }
 }
 
 async fn agrees(title: &str, url: &str) {
-    let locks = lockwell::connect(url).await.expect("a server");
+    let locks = lockwell::connect(url).await.expect("a server").server_order();
     let promised: &Capabilities = locks.capabilities();
     let rows = column(title);
     for (name, said) in &rows {
@@ -97,5 +105,12 @@ async fn zookeeper() {
     if is_installed(ZooKeeper::installed()) {
         let options = options().setting("tickTime", "2000");
         agrees("ZooKeeper", &ZooKeeper::start_with(&options).await.expect("a server").url()).await;
+    }
+}
+
+#[tokio::test]
+async fn etcd() {
+    if is_installed(Etcd::installed()) {
+        agrees("etcd", &Etcd::start_with(&options()).await.expect("a server").url()).await;
     }
 }

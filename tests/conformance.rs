@@ -12,7 +12,11 @@ mod support {
     pub(crate) mod databases;
     #[cfg(feature = "zk")]
     pub(crate) mod ensembles;
+    #[cfg(feature = "etcd")]
+    pub(crate) mod etcd;
     pub(crate) mod files;
+    #[cfg(any(feature = "zk", feature = "etcd"))]
+    pub(crate) mod majority;
     pub(crate) mod memory;
     #[cfg(feature = "redis")]
     pub(crate) mod redis;
@@ -23,9 +27,10 @@ mod support {
     #[cfg(feature = "redis")]
     pub(crate) mod redlock;
     pub(crate) mod report;
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk", feature = "etcd"))]
     pub(crate) mod servers;
     pub(crate) mod targets;
+    pub(crate) mod test_double;
 }
 
 use std::collections::{BTreeMap, BTreeSet};

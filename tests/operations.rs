@@ -16,7 +16,7 @@ use running::Running;
 use tempfile::TempDir;
 
 /// Long enough for what is said to happen soon, on a busy machine.
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn database() -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -262,6 +262,33 @@ mod metrics {
         becomes(0.0, "lockwell_waiters", "backend").await;
         becomes(0.0, "lockwell_held", "backend").await;
         becomes(1.0, "lockwell_acquires_total", r#"outcome="cancelled""#).await;
+    }
+
+    #[cfg(feature = "redis")]
+    #[tokio::test]
+    async fn the_end_of_a_grace_period_is_told() {
+        use std::time::SystemTime;
+
+        use testbed::{Durability, Options, Redis, is_installed};
+
+        if !is_installed(Redis::installed()) {
+            return;
+        }
+        let now = || SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970").as_secs_f64();
+        let handle = recorder();
+        let options = Options::new().durability(Durability::OsCache);
+        let server = Redis::start_with(&options).await.expect("a server");
+        let url = format!("{}?durability=grace&longest_ttl=4s", server.url());
+        let config = lockwell::LockConfig::new(&url).ttl(Duration::from_secs(4)).wait(TIMEOUT);
+        let locks = lockwell::connect_with(config).await.expect("a client");
+        let left = || value(&handle.render(), "lockwell_grace_end_seconds", "redis", "") - now();
+        locks.lock("a").await.expect("a free lock").release().await.expect("it is held");
+        assert!(left() <= 0.0, "{}", left());
+        locks.begin_grace().await.expect("it begins");
+        let later = left();
+        assert!((0.0..4.2).contains(&later), "{later}");
+        locks.lock("a").await.expect("after that time").release().await.expect("it is held");
+        assert!(left() <= 0.0, "{}", left());
     }
 
     /// A server that is restarted is reached by new connections, and they are counted.

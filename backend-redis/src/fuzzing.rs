@@ -1,7 +1,7 @@
 //! Answers of scripts and servers, from anywhere: nothing panics, and nothing that is no answer is taken for
 //! a grant.
 
-use lockcore::{Mode, ServerUrl};
+use lockwell_core::{Mode, ServerUrl};
 use redis::Value;
 
 use crate::wire::slots;

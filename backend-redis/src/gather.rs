@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::Result;
+use lockwell_core::Result;
 use tokio::time::Instant;
 
 /// Waits until all have answered, or `enough` without an error and the others have had `grace` to follow. In

@@ -1,6 +1,6 @@
 //! Owners and clients as the databases store them.
 
-use lockcore::OwnerId;
+use lockwell_core::OwnerId;
 use uuid::Uuid;
 
 /// The 128 bits as the type that databases have for them.
@@ -14,7 +14,7 @@ impl AsUuid for OwnerId {
     }
 }
 
-/// For the [names of clients](lockcore::backend::Waiters::client).
+/// For the [names of clients](lockwell_core::backend::Waiters::client).
 impl AsUuid for u128 {
     fn as_uuid(&self) -> Uuid {
         Uuid::from_u128(*self)

@@ -1,6 +1,6 @@
 //! The statements that create the tables of an address.
 
-use lockcore::{Result, ServerUrl};
+use lockwell_core::{Result, ServerUrl};
 
 use crate::sql::table::Table;
 
@@ -13,7 +13,7 @@ pub fn schema(url: &ServerUrl) -> Result<Option<String>> {
     let table = || Table::new(url.option("table").unwrap_or(Table::DEFAULT));
     match url.scheme() {
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => Ok(Some(crate::postgres::ddl(&table()?))),
+        "postgres" | "postgresql" => Ok(Some(crate::postgres::ddl(url, &table()?)?)),
         #[cfg(feature = "mysql")]
         "mysql" | "mariadb" => Ok(Some(crate::mysql::ddl(&table()?))),
         #[cfg(feature = "sqlite")]

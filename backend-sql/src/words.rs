@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockcore::backend::{PushedGrant, Waiters};
-use lockcore::{Claim, FencingToken, Holder, LockName, LockStatus, Mode};
+use lockwell_core::backend::{PushedGrant, Waiters};
+use lockwell_core::{Claim, FencingToken, Holder, LockName, LockStatus, Mode};
 use uuid::Uuid;
 
 /// How many names a portion has.
@@ -16,6 +16,9 @@ pub(crate) const JOINS: usize = 64;
 /// The ticket of a claim that is not in the queue. It comes after all others.
 pub(crate) const NO_TICKET: i64 = i64::MAX;
 
+/// Stands for a ticket where notifications may be missing: all waiters of the client are to ask.
+pub(crate) const EVERYBODY: i64 = i64::MIN;
+
 /// Stands for a ticket where the head of the queue is not the only waiter that can be next.
 pub(crate) const SEVERAL: i64 = -1;
 
@@ -24,6 +27,15 @@ pub(crate) const SEVERAL: i64 = -1;
 pub struct TakeRequest {
     pub claim: Claim,
     pub ticket: i64,
+    /// The token of the grant that a release says to have made for the claim.
+    pub announced: Option<FencingToken>,
+}
+
+impl TakeRequest {
+    /// The request of a claim with this place, to which nothing was announced.
+    pub(crate) fn new(claim: &Claim, ticket: i64) -> Self {
+        Self { claim: claim.clone(), ticket, announced: None }
+    }
 }
 
 /// A claim with its place in the queue, on databases where a release grants the lock to a waiter.
@@ -61,6 +73,8 @@ impl Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryAcquire {
     Granted(FencingToken),
+    /// A release has granted the lock to the claim, and this is left of its provisional lease.
+    HandedOver(FencingToken, Duration),
     /// The claim is already a member of the group, with this token.
     Member(FencingToken),
     /// Another claim holds the lock, or is ahead in the queue. The time until the lease of a holder ends, if
@@ -72,6 +86,8 @@ pub enum TryAcquire {
     Blocked,
     /// The lock is in use as another kind of lock.
     KindClash(Mode),
+    /// The server may have forgotten grants, and grants nothing for this time.
+    Closed(Duration),
 }
 
 impl TryAcquire {
@@ -85,6 +101,14 @@ impl TryAcquire {
             _ => Self::Busy(left.map(span)),
         }
     }
+}
+
+/// A place in a queue whose tickets the database gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entered {
+    pub ticket: i64,
+    /// The answer to a request for the lock with this place, if that is refused.
+    pub refused: Option<TryAcquire>,
 }
 
 /// The result of releasing a lock or of leaving the queue.
@@ -135,6 +159,7 @@ impl Notification {
     pub(crate) fn deliver(self, waiters: &Waiters) {
         match self.granted {
             Some(granted) => waiters.grant(self.ticket, granted),
+            None if self.ticket == EVERYBODY => waiters.notify_all(),
             None => waiters.notify(self.ticket),
         }
     }

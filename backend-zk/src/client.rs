@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Backoff, LeaseTable, valid_until};
-use lockcore::{Capabilities, Claim, Grant, Moment, Result, Wait};
+use lockwell_core::backend::{Backoff, LeaseTable, valid_until};
+use lockwell_core::{Capabilities, Claim, Grant, Moment, Result, Wait};
 
 use crate::options::ZkOptions;
 use crate::queue::child::Child;

@@ -1,6 +1,6 @@
 //! Converts the errors of the client crate.
 
-use lockcore::{Error, ErrorKind};
+use lockwell_core::{Error, ErrorKind};
 use zookeeper_client as zk;
 
 /// What an error means for a request.

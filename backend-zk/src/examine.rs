@@ -1,7 +1,7 @@
 //! For operators: the names of locks, and whether the settings of the servers are safe for locks.
 
-use lockcore::backend::unescape;
-use lockcore::{Finding, LockName, Result};
+use lockwell_core::backend::unescape;
+use lockwell_core::{Finding, LockName, Result};
 use zookeeper_client as zk;
 
 use crate::client::ClientInner;
@@ -73,7 +73,7 @@ fn replication(limits: Limits) -> Finding {
 mod tests {
     use std::time::Duration;
 
-    use lockcore::Severity;
+    use lockwell_core::Severity;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use lockcore::{LockName, ServerUrl};
+use lockwell_core::{LockName, ServerUrl};
 
 use crate::names::{base_path, lock_path};
 use crate::options::ZkOptions;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Grant, Operation, Result};
+use lockwell_core::{Error, ErrorKind, Grant, Operation, Result};
 use zookeeper_client::{Acls, CheckWriteError, Client, CreateMode};
 
 use crate::error::{ErrorClass, class_of, explain};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use lockcore::backend::{Backoff, LeaseTable};
-use lockcore::{
+use lockwell_core::backend::{Backoff, LeaseTable};
+use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
     Operation, Released, Renewal, Requirement, Result, ServerUrl, async_trait,
 };
@@ -22,6 +22,7 @@ use crate::queue::inspect::{self, QueueEntry};
 use crate::queue::node::Node;
 use crate::queue::{held, release, waiter};
 use crate::session::clock::ServerClock;
+use crate::session::forked;
 use crate::session::four_letters::say_why;
 use crate::session::limits::Limits;
 use crate::session::pool::Pool;
@@ -53,6 +54,8 @@ impl ZkLock {
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend(BACKEND);
         let options = Arc::new(ZkOptions::read(url).map_err(context)?);
+        let context = |error: Error| context(error.at(options.servers.as_str()));
+        forked::check().map_err(context)?;
         SESSIONS.get().map_err(context)?;
         let clock = ServerClock::default();
         let limits = match probe(&options, &clock).await {
@@ -119,6 +122,10 @@ fn capabilities(limits: Limits) -> Capabilities {
 impl DistributedLock for ZkLock {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities.clone()
+    }
+
+    fn servers(&self) -> Option<&str> {
+        Some(&self.inner.options.servers)
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {

@@ -4,8 +4,8 @@
 //! Curator and kazoo can use the same path. Characters that a path cannot contain are percent-encoded, and so
 //! is the percent sign itself.
 
-use lockcore::backend::escape;
-use lockcore::{Error, ErrorKind, LockName, Result};
+use lockwell_core::backend::escape;
+use lockwell_core::{Error, ErrorKind, LockName, Result};
 
 /// The name of the backend.
 pub(crate) const BACKEND: &str = "zookeeper";

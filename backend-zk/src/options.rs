@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockcore::tls::TlsFiles;
-use lockcore::{Error, ErrorKind, Result, Secret, ServerUrl};
+use lockwell_core::tls::TlsFiles;
+use lockwell_core::{Error, ErrorKind, Passwords, Result, ServerUrl};
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::names::base_path;
@@ -20,11 +20,11 @@ const COPIES: usize = 2;
 /// Our identity at the servers.
 #[derive(Clone, Debug)]
 pub(crate) enum Login {
-    /// `user:password`, for the scheme `digest`: the user need not exist at the servers.
-    Digest(Secret),
+    /// The scheme `digest`: the user need not exist at the servers.
+    Digest(String, Passwords),
     /// A user that exists at the servers, by SASL with DIGEST-MD5.
     #[cfg(feature = "sasl")]
-    Sasl(String, Secret),
+    Sasl(String, Passwords),
 }
 
 /// What to do about leases that are shorter than the time for which a server without its leader serves its
@@ -142,20 +142,18 @@ impl ZkOptions {
 }
 
 fn login(url: &ServerUrl) -> Result<Option<Login>> {
-    let (user, password) = match (url.user(), url.password()) {
+    let (user, passwords) = match (url.user(), url.passwords()) {
         (None, None) if url.option("auth").is_some() => {
             return Err(bad("auth needs USER:PASSWORD in the address"));
         }
         (None, None) => return Ok(None),
-        (Some(user), Some(password)) => (user, password),
+        (Some(user), Some(passwords)) => (user.to_owned(), passwords),
         _ => return Err(bad("credentials are USER:PASSWORD")),
     };
     match url.option("auth") {
-        None | Some("digest") => {
-            Ok(Some(Login::Digest(Secret::new(format!("{user}:{}", password.expose())))))
-        }
+        None | Some("digest") => Ok(Some(Login::Digest(user, passwords))),
         #[cfg(feature = "sasl")]
-        Some("sasl") => Ok(Some(Login::Sasl(user.to_owned(), password.clone()))),
+        Some("sasl") => Ok(Some(Login::Sasl(user, passwords))),
         #[cfg(not(feature = "sasl"))]
         Some("sasl") => Err(Error::new(ErrorKind::Unsupported, "auth=sasl needs the feature \"sasl\"")),
         Some(_) => Err(bad("auth is digest or sasl")),
@@ -223,7 +221,7 @@ mod tests {
             read("zk://ann:s%40cret@h1,h2:2182,[::1]:9/app/locks?acl=creator&recipe=curator-rw").unwrap();
         assert_eq!(options.servers, "h1:2181,h2:2182,[::1]:9");
         assert_eq!(options.base, "/app/locks");
-        assert!(matches!(&options.login, Some(Login::Digest(digest)) if digest.expose() == "ann:s@cret"));
+        assert!(matches!(&options.login, Some(Login::Digest(user, _)) if user == "ann"));
         assert!(options.private && options.create && options.strict == Strict::No);
         assert_eq!(options.form, Form::Writer);
         assert!(!format!("{options:?}").contains("s@cret"));

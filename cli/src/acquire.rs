@@ -21,7 +21,7 @@ const LAST_RELEASE: Duration = Duration::from_secs(1);
 pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     let voice = if args.quiet { Voice::Quiet } else { Voice::Usual };
-    let wait_limit = WaitLimit::new(args.no_wait, args.wait);
+    let wait_limit = args.claim.wait_limit();
     let mut patience = Patience::new(wait_limit.limit(), voice);
     let mut address = Address::of(&args.server)?;
     if args.label.is_some() {
@@ -34,18 +34,18 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
     };
     let locks = connection.locks()?;
     check(args, &locks)?;
-    nested::check(&locks, std::slice::from_ref(&args.name), args.mode()).await?;
+    nested::check(&locks, std::slice::from_ref(&args.name), args.claim.mode()).await?;
     let (claim, obtained) = loop {
         let claim = claim(args, &connection, wait_limit, patience.left());
         let obtained = obtain(&*connection.backend, &claim, &mut signals).await;
         match obtained {
             // The claim has been released, as far as the server could be reached. The next one is another.
             Err(error) if may_pass(&error) => {
-                let failure = decorated(error, args, &locks).into();
+                let failure = decorated(error, args, &locks);
                 tokio::select! {
                     biased;
                     signal = signals.next_ending() => return Ok(signals::status_of(signal)),
-                    again = patience.again(failure) => again?,
+                    again = patience.after(failure) => again?,
                 }
             }
             obtained => break (claim, obtained),
@@ -90,8 +90,8 @@ fn check(args: &AcquireArgs, locks: &Locks) -> Result<(), Failure> {
         let [least, most] = [least, most].map(humantime::format_duration);
         return Err(Failure::usage(format!("--for must be between {least} and {most}")));
     }
-    if (args.read && !promised.promises(Requirement::Shared))
-        || (args.permits.is_some() && !promised.promises(Requirement::Permits))
+    if (args.claim.read && !promised.promises(Requirement::Shared))
+        || (args.claim.permits.is_some() && !promised.promises(Requirement::Permits))
     {
         return Err(Failure::usage(format!("{} has no locks of this mode", promised.backend())));
     }
@@ -105,7 +105,7 @@ fn claim(
     wait_limit: WaitLimit,
     left: Option<Duration>,
 ) -> Claim {
-    let mode = args.mode();
+    let mode = args.claim.mode();
     let wait = match (wait_limit, left) {
         (WaitLimit::No, _) | (_, Some(Duration::ZERO)) => Wait::No,
         (_, Some(left)) => Wait::Until(Moment::now().after(left)),

@@ -11,7 +11,7 @@ use rustix::process::{
 };
 use tokio::process;
 
-use crate::args::HoldArgs;
+use crate::args::WorkArgs;
 use crate::exit::Failure;
 use crate::helper::{self, Watcher};
 use crate::hold::Hold;
@@ -50,7 +50,7 @@ impl Child {
         words: &[OsString],
         name: &LockName,
         hold: &Hold,
-        holding: &HoldArgs,
+        holding: &WorkArgs,
         address: &str,
     ) -> Result<Self, Failure> {
         let (program, arguments) = words.split_first().ok_or_else(|| io::Error::other("no command"))?;

@@ -1,10 +1,8 @@
 //! The connection to the lock server.
 
-use std::error::Error as _;
 use std::fs;
 use std::path::{Path, absolute};
 use std::sync::Arc;
-use std::time::Duration;
 
 use lockwell::backend::{DistributedLock, ServerUrl};
 use lockwell::{Error, ErrorKind, LockConfig, Locks, Operation, Registry};
@@ -13,8 +11,7 @@ use crate::args::Server;
 use crate::exit::Failure;
 use crate::nested;
 use crate::patience::{Patience, may_pass};
-use crate::reach::{self, NoServer};
-use crate::say::{Voice, rounded};
+use crate::say::Voice;
 
 /// The backends that create tables, nodes or keys when they connect, unless the address forbids it.
 const CREATING: [&str; 8] =
@@ -25,8 +22,10 @@ const CREATING: [&str; 8] =
 pub(crate) enum Purpose {
     /// To take locks. What is missing at the server is made, if the address does not forbid it.
     Locking,
-    /// To read. Nothing is made.
+    /// To read, and to change what is there. Nothing is made.
     Looking,
+    /// To read only: the user may have no other rights.
+    Reading,
 }
 
 /// The lock server that the command line or the environment names.
@@ -39,13 +38,6 @@ pub(crate) struct Address {
     is_relative: bool,
     /// The configuration beside the address.
     pub(crate) config: LockConfig,
-}
-
-/// Why a try to connect has failed.
-enum Refusal {
-    /// The next one may succeed.
-    MayPass(Failure),
-    ForGood(Failure),
 }
 
 /// A lock server that was reached.
@@ -91,45 +83,19 @@ impl Address {
     ) -> Result<Connection, Failure> {
         self.check_file(purpose, patience.voice())?;
         patience.or(self.config.wait);
-        if purpose == Purpose::Looking && CREATING.contains(&self.url.scheme()) {
+        let scheme = self.url.scheme();
+        let checks_rights = scheme.starts_with("redis") && purpose == Purpose::Reading;
+        if purpose != Purpose::Locking && (CREATING.contains(&scheme) || checks_rights) {
             self.url = self.url.with_option("create", "false");
         }
         loop {
-            match self.try_once(registry, patience.limit(self.url.timeout()?)).await {
+            // The backends wait for a server that is just restarting. The command does not, unless it was told
+            // to, and then it says so.
+            match registry.try_connect_backend(&self.url, patience.limit(self.url.timeout()?)).await {
                 Ok(backend) => return Ok(Connection { backend, config: self.config }),
-                Err(Refusal::ForGood(failure)) => return Err(failure),
-                Err(Refusal::MayPass(failure)) => patience.again(failure).await?,
+                Err(error) if may_pass(&error) => patience.again(error.into()).await?,
+                Err(error) => return Err(error.into()),
             }
-        }
-    }
-
-    /// Tries to connect once, for this time at most.
-    async fn try_once(
-        &self,
-        registry: &Registry,
-        limit: Duration,
-    ) -> Result<Arc<dyn DistributedLock>, Refusal> {
-        let connecting = registry.connect_backend(&self.url);
-        tokio::pin!(connecting);
-        tokio::select! {
-            biased;
-            connected = tokio::time::timeout(limit, &mut connecting) => match connected {
-                Ok(Ok(connected)) => Ok(connected),
-                Ok(Err(error)) => {
-                    let refusal = if may_pass(&error) { Refusal::MayPass } else { Refusal::ForGood };
-                    Err(refusal(explained(error, &self.url).await))
-                }
-                Err(_) => {
-                    let why = reach::describe(&self.url).await;
-                    Err(Refusal::MayPass(unreachable(format!("{why}: no answer within {}", rounded(limit)))))
-                }
-            },
-            // The backends try again for a while, in case the server is just restarting. The command does not
-            // wait for that if clearly no server is there.
-            none = reach::no_server(&self.url) => Err(match none {
-                NoServer::Now(why) => Refusal::MayPass(unreachable(why)),
-                NoServer::Unknown(why) => Refusal::ForGood(unreachable(why)),
-            }),
         }
     }
 
@@ -148,7 +114,7 @@ impl Address {
                 path.display()
             ));
         }
-        if purpose == Purpose::Looking && !path.exists() {
+        if purpose != Purpose::Locking && !path.exists() {
             let text = format!(
                 "there is no lock file {}: nothing has been locked there yet, or the path is mistyped",
                 path.display()
@@ -157,21 +123,6 @@ impl Address {
         }
         Ok(())
     }
-}
-
-/// The error of a connection, with the hosts that cannot be reached; with all hosts if the backend knows no
-/// reason.
-async fn explained(error: Error, url: &ServerUrl) -> Failure {
-    let hosts = match (error.kind(), error.source()) {
-        (ErrorKind::Unreachable, None) => Some(reach::describe(url).await),
-        (ErrorKind::Unreachable, Some(_)) => reach::missing(url).await,
-        _ => None,
-    };
-    let mut failure = Failure::from(error);
-    if let Some(hosts) = hosts {
-        failure.message = format!("{}; {hosts}", failure.message);
-    }
-    failure
 }
 
 fn unreachable(why: String) -> Failure {

@@ -88,6 +88,11 @@ async fn try_out(
     connection: &Connection,
     findings: &mut Vec<Finding>,
 ) {
+    if let Ok(Some(left)) = connection.backend.grace_left().await {
+        let text = format!("the server grants nothing for another {}: no lock was tried", rounded(left));
+        findings.push(Finding::doubtful("trial", text, "run this again then"));
+        return;
+    }
     let name = LockName::new(format!("lockwell doctor {:016x}", rand::random::<u64>()));
     let trial = async {
         let other =

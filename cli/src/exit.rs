@@ -127,7 +127,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> u8 {
         | ErrorKind::KindClash
         | ErrorKind::WouldDeadlock => USAGE,
         // With an unknown outcome there was no answer. The command is not run, and the claim is released.
-        ErrorKind::Unreachable | ErrorKind::UnknownOutcome => UNREACHABLE,
+        ErrorKind::Unreachable | ErrorKind::UnknownOutcome | ErrorKind::GracePeriod => UNREACHABLE,
         ErrorKind::Refused => REFUSED,
         _ => SOFTWARE,
     }
@@ -209,6 +209,7 @@ mod tests {
             (ErrorKind::Cancelled, 70),
             (ErrorKind::Overloaded, 70),
             (ErrorKind::Conflict, 70),
+            (ErrorKind::GracePeriod, 69),
             (ErrorKind::Closed, 70),
             (ErrorKind::Internal, 70),
         ];
@@ -235,6 +236,7 @@ mod tests {
             ),
             (ErrorKind::Unreachable, "the message says of each host what to check"),
             (ErrorKind::Misconfigured, "the message says what the server lacks"),
+            (ErrorKind::GracePeriod, "the message says for how long, and the command waits for its end"),
             (ErrorKind::Cancelled, "the command cancels no claim that it still waits for"),
             (ErrorKind::Closed, "the command closes its client last"),
         ];

@@ -1,11 +1,12 @@
 //! `lockwell release`: by its handle, or by force.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _};
 
 use lockwell::backend::Released;
 use lockwell::{LockName, Operation, Registry};
 
 use crate::args::ReleaseArgs;
+use crate::asking::{agrees, can_ask};
 use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
 use crate::handle;
@@ -51,9 +52,7 @@ pub(crate) async fn release(registry: &Registry, args: &ReleaseArgs) -> Result<u
 
 async fn by_force(registry: &Registry, args: &ReleaseArgs) -> Result<u8, Failure> {
     let name: LockName = args.what.parse()?;
-    if !args.yes && (args.json || !io::stdin().is_terminal()) {
-        return Err(Failure::usage("--force asks before, on a terminal and without --json: add --yes"));
-    }
+    can_ask("--force", args.yes, args.json)?;
     let address = Address::of(&args.server)?;
     let locks =
         address.connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual)).await?.locks()?;
@@ -62,14 +61,18 @@ async fn by_force(registry: &Registry, args: &ReleaseArgs) -> Result<u8, Failure
         report(args, &ReleasedReport::by_force(&status))?;
         return Err(Failure::new(exit::LOST, format!("the lock {name:?} is not held")));
     };
-    if !args.yes && !agrees(&who)? {
+    if !args.yes && !agrees(&format!("{who}. It may be at work. Free the lock all the same?"))? {
         return Err(Failure::silent(exit::NOT_OBTAINED));
     }
     let freed = locks.force_release(&name).await?;
     report(args, &ReleasedReport::by_force(&status))?;
-    Voice::Usual.warn(&format!(
-        "freed {name:?} of {freed} by force; {who}, and goes on until it notices: with its next renewal"
-    ));
+    Voice::Usual.warn(&if status.is_held() {
+        format!(
+            "freed {name:?} of {freed} by force; {who}, and goes on until it notices: with its next renewal"
+        )
+    } else {
+        format!("{who}; whoever holds it loses it with the next renewal")
+    });
     Ok(0)
 }
 
@@ -78,13 +81,4 @@ fn report(args: &ReleaseArgs, report: &ReleasedReport) -> Result<(), Failure> {
         json::print(&json::pretty(report)?)?;
     }
     Ok(())
-}
-
-fn agrees(who: &str) -> Result<bool, Failure> {
-    let mut err = io::stderr().lock();
-    write!(err, "{who}. It may be at work. Free the lock all the same? [y/N] ")?;
-    err.flush()?;
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }

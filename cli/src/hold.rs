@@ -1,4 +1,6 @@
-//! The locks that are held while a command runs: one, or several.
+//! The locks that are held together: one, or several.
+
+use std::time::Duration;
 
 use lockwell::{FencingToken, LockAllGuard, LockGuard, LockName, Loss, Result};
 
@@ -9,7 +11,7 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
-    fn guards(&self) -> &[LockGuard] {
+    pub(crate) fn guards(&self) -> &[LockGuard] {
         match self {
             Self::One(guard) => std::slice::from_ref(guard),
             Self::All(all) => all.guards(),
@@ -23,7 +25,22 @@ impl Hold {
 
     /// The token of this lock.
     pub(crate) fn token(&self, name: &LockName) -> Option<FencingToken> {
-        self.tokens().find(|(_, one)| *one == name).map(|(token, _)| token)
+        self.guard(name).map(LockGuard::token)
+    }
+
+    /// The guard of this lock.
+    pub(crate) fn guard(&self, name: &LockName) -> Option<&LockGuard> {
+        self.guards().iter().find(|guard| guard.name() == name)
+    }
+
+    /// For how long all of them are held, if nothing is renewed.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.guards().iter().map(LockGuard::time_left).min().unwrap_or_default()
+    }
+
+    /// Reports progress of the work under them.
+    pub(crate) fn progress(&self) {
+        self.guards().iter().for_each(LockGuard::progress);
     }
 
     pub(crate) fn is_held(&self) -> bool {

@@ -30,17 +30,20 @@ impl<'a> OneReport<'a> {
 pub(crate) struct ManyReport<'a> {
     schema_version: u32,
     locks: Vec<LockReport<'a>>,
+    /// For how long locks that are held may be missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown_ms: Option<u64>,
 }
 
 impl<'a> ManyReport<'a> {
-    pub(crate) fn new(statuses: &'a [LockStatus]) -> Self {
+    pub(crate) fn new(statuses: &'a [LockStatus], unknown_for: Option<Duration>) -> Self {
         let locks = statuses.iter().map(LockReport::new).collect();
-        Self { schema_version: SCHEMA_VERSION, locks }
+        Self { schema_version: SCHEMA_VERSION, locks, unknown_ms: unknown_for.map(millis) }
     }
 }
 
 #[derive(Serialize)]
-struct LockReport<'a> {
+pub(crate) struct LockReport<'a> {
     name: &'a str,
     held: bool,
     holders: Vec<HolderReport<'a>>,
@@ -48,16 +51,20 @@ struct LockReport<'a> {
     /// Left out if nobody waits, and where the server does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     longest_wait_ms: Option<u64>,
+    /// For how long it is not known who else holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown_ms: Option<u64>,
 }
 
 impl<'a> LockReport<'a> {
-    fn new(status: &'a LockStatus) -> Self {
+    pub(crate) fn new(status: &'a LockStatus) -> Self {
         Self {
             name: status.name.as_str(),
             held: status.is_held(),
             holders: status.holders.iter().map(HolderReport::new).collect(),
             waiters: status.waiters,
             longest_wait_ms: status.longest_wait.map(millis),
+            unknown_ms: status.unknown_for.map(millis),
         }
     }
 }
@@ -132,6 +139,21 @@ impl<'a> ReleasedReport<'a> {
             by_force: true,
             holders: Some(status.holders.iter().map(HolderReport::new).collect()),
         }
+    }
+}
+
+/// A grace period that was begun by hand.
+#[derive(Serialize)]
+pub(crate) struct GraceReport {
+    schema_version: u32,
+    /// The address without its password.
+    server: String,
+    grace_ms: u64,
+}
+
+impl GraceReport {
+    pub(crate) fn new(server: String, lasts: Duration) -> Self {
+        Self { schema_version: SCHEMA_VERSION, server, grace_ms: millis(lasts) }
     }
 }
 
@@ -260,7 +282,11 @@ mod tests {
         let mut one = lock.clone();
         one["schema_version"] = 1.into();
         assert_eq!(value, one);
-        let many = serde_json::to_value(ManyReport::new(&[status])).unwrap();
+        let many = serde_json::to_value(ManyReport::new(std::slice::from_ref(&status), None)).unwrap();
         assert_eq!(many, serde_json::json!({ "schema_version": 1, "locks": [lock] }));
+        let unknown = status.unknown_for(Some(Duration::from_micros(7_000_900)));
+        assert_eq!(serde_json::to_value(OneReport::new(&unknown)).unwrap()["unknown_ms"], 7000);
+        let many = serde_json::to_value(ManyReport::new(&[], unknown.unknown_for)).unwrap();
+        assert_eq!(many, serde_json::json!({ "schema_version": 1, "locks": [], "unknown_ms": 7000 }));
     }
 }

@@ -40,8 +40,15 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
     let names = [args.name.clone()];
     nested::check(&locks, &names, Mode::Exclusive).await?;
     let holding = &args.holding;
-    let (mode, wait_limit) = (Mode::Exclusive, WaitLimit::Forever);
-    let request = ObtainRequest { names: &names, mode, wait_limit, lock_delay: holding.lock_delay, holding };
+    let request = ObtainRequest {
+        names: &names,
+        mode: Mode::Exclusive,
+        wait_limit: WaitLimit::Forever,
+        lock_delay: holding.lease.lock_delay,
+        ttl: holding.lease.ttl,
+        limits: holding.limits(),
+        voice,
+    };
     let (command, pulse) = (&args.command, Pulse::new());
     let mut work = Work { command, name: &args.name, holding, address: &given, pulse };
     let end = loop {

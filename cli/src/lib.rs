@@ -14,25 +14,29 @@
 
 mod acquire;
 mod args;
+mod asking;
 mod child;
 mod connect;
 mod doctor;
 mod exit;
+mod for_parent;
 mod force;
+mod grace;
 mod handle;
 mod helper;
 mod hold;
 mod json;
 mod lead;
 mod log;
+mod loss;
 mod nested;
 mod obtain;
 mod orphans;
+mod outlet;
 mod pages;
 mod patience;
 mod program;
 mod pulse;
-mod reach;
 mod run;
 mod say;
 mod schema;
@@ -40,6 +44,7 @@ mod signals;
 mod status;
 mod supervise;
 mod terminal;
+mod top;
 mod wait;
 
 use std::process::ExitCode;
@@ -69,13 +74,15 @@ pub fn run(registry: Registry) -> ExitCode {
     if command.json() {
         say::for_programs();
     }
-    match log::start(command.voice()).and_then(|()| perform(&registry, command)) {
-        Ok(status) => ExitCode::from(status),
+    let status = match log::start(command.voice()).and_then(|()| perform(&registry, command)) {
+        Ok(status) => status,
         Err(failure) => {
             say::failure(&failure);
-            ExitCode::from(failure.status)
+            failure.status
         }
-    }
+    };
+    say::finish();
+    ExitCode::from(status)
 }
 
 fn perform(registry: &Registry, command: Command) -> Result<u8, Failure> {
@@ -85,11 +92,14 @@ fn perform(registry: &Registry, command: Command) -> Result<u8, Failure> {
         match command {
             Command::Run(args) => run::run(registry, &args).await,
             Command::Lead(args) => lead::lead(registry, &args).await,
+            Command::Hold(args) => for_parent::hold(registry, &args).await,
             Command::Status(args) => status::status(registry, &args).await,
+            Command::Top(args) => top::top(registry, &args).await,
             Command::Wait(args) => wait::wait(registry, &args).await,
             Command::Acquire(args) => acquire::acquire(registry, &args).await,
             Command::Release(args) => force::release(registry, &args).await,
             Command::Doctor(args) => doctor::doctor(registry, &args).await,
+            Command::Grace(args) => grace::grace(registry, &args).await,
             Command::Schema(args) => schema::schema(registry, &args),
             Command::Completions(args) => pages::completions(args.shell),
             Command::Man(args) => pages::man(args.folder.as_deref()),

@@ -14,8 +14,8 @@ use crate::say::{self, Voice};
 
 /// Warnings of the library and of backends from elsewhere, without what the command says itself and without
 /// the client crates.
-const USUAL: &str =
-    "warn,lockcore::lease=off,lockcore::client=off,sqlx=off,redis=off,zookeeper_client=off,rustls=off";
+const USUAL: &str = "warn,lockwell_core::lease=off,lockwell_core::client=off,sqlx=off,redis=off,zookeeper_client=off,rustls=off,\
+                     tonic=off,hyper=off,h2=off,tower=off";
 
 /// Logs as `RUST_LOG` says. Without it, warnings are printed in one line each.
 pub(crate) fn start(voice: Voice) -> Result<(), Failure> {
@@ -23,10 +23,10 @@ pub(crate) fn start(voice: Voice) -> Result<(), Failure> {
     if asked {
         let filter = EnvFilter::try_from_default_env()
             .map_err(|error| Failure::usage(format!("{}: {error}", EnvFilter::DEFAULT_ENV)))?;
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| say::Stderr).init();
     } else if voice > Voice::Quiet {
         let filter = EnvFilter::try_new(USUAL).map_err(|error| Failure::usage(error.to_string()))?;
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| say::Stderr);
         lines.event_format(Lines).init();
     }
     Ok(())

@@ -7,7 +7,6 @@ use std::time::Duration;
 use lockwell::{Error, ErrorKind, LockName, LockRequest, LockStatus, Locks, Mode, Result};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::args::HoldArgs;
 use crate::exit::Failure;
 use crate::hold::Hold;
 use crate::patience::{Patience, may_pass};
@@ -50,6 +49,15 @@ impl WaitLimit {
     }
 }
 
+/// What ends a hold although nothing failed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    /// The longest hold.
+    pub(crate) max_hold: Option<Duration>,
+    /// The longest time without a report of progress.
+    pub(crate) progress: Option<Duration>,
+}
+
 /// The locks to obtain.
 pub(crate) struct ObtainRequest<'a> {
     pub(crate) names: &'a [LockName],
@@ -57,7 +65,9 @@ pub(crate) struct ObtainRequest<'a> {
     pub(crate) wait_limit: WaitLimit,
     /// The lock delay: how long after a crash the lock is not granted.
     pub(crate) lock_delay: Option<Duration>,
-    pub(crate) holding: &'a HoldArgs,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) limits: Limits,
+    pub(crate) voice: Voice,
 }
 
 impl ObtainRequest<'_> {
@@ -66,7 +76,7 @@ impl ObtainRequest<'_> {
         loop {
             match self.obtain_once(locks, patience.left()).await {
                 Ok(hold) => return Ok(hold),
-                Err(error) if may_pass(&error) => patience.again(error.into()).await?,
+                Err(error) if may_pass(&error) => patience.after(error).await?,
                 Err(error) => return Err(explain(error, self.names, self.wait_limit, locks).await),
             }
         }
@@ -74,7 +84,7 @@ impl ObtainRequest<'_> {
 
     /// Obtains the locks, or says why not. `left`: what is left of the wait.
     pub(crate) async fn obtain_once(&self, locks: &Locks, left: Option<Duration>) -> Result<Hold> {
-        let voice = self.holding.voice();
+        let voice = self.voice;
         let began = Instant::now();
         let hold = tokio::select! {
             biased;
@@ -111,12 +121,14 @@ impl ObtainRequest<'_> {
     }
 
     fn chosen<W>(&self, mut request: LockRequest<W>, left: Option<Duration>) -> LockRequest<W> {
-        let holding = self.holding;
-        if let Some(ttl) = holding.ttl {
+        if let Some(ttl) = self.ttl {
             request = request.ttl(ttl);
         }
-        if let Some(longest) = holding.max_hold {
+        if let Some(longest) = self.limits.max_hold {
             request = request.max_hold(longest);
+        }
+        if let Some(at_least_every) = self.limits.progress {
+            request = request.progress(at_least_every);
         }
         if let Some(delay) = self.lock_delay {
             request = request.lock_delay(delay);
@@ -194,9 +206,15 @@ async fn who_holds(locks: &Locks, names: &[LockName], in_queue: bool) -> Option<
     timeout(INSPECT_LIMIT, looking).await.ok().flatten()
 }
 
-/// `"a" is held by web-1:4711 for 5s (token 7), and 2 wait`
+/// `"a" is held by web-1:4711 for 5s (token 7), and 2 wait`. `None`: it is free.
 pub(crate) fn sentence(status: &LockStatus) -> Option<String> {
-    let first = status.holders.first()?;
+    let Some(first) = status.holders.first() else {
+        let left = rounded(status.unknown_for?);
+        return Some(format!(
+            "whether {:?} is held is unknown for another {left} (grace period)",
+            status.name
+        ));
+    };
     let mut text = format!(
         "{:?} is held by {} for {} (token {})",
         status.name,
@@ -232,6 +250,9 @@ mod tests {
         };
         let status = |holders, waiters| LockStatus::new(LockName::new("a").unwrap(), holders, waiters);
         assert_eq!(sentence(&status(vec![], 3)), None);
+        let unknown = status(vec![], 0).unknown_for(Some(Duration::from_secs(7)));
+        let unknown = sentence(&unknown).unwrap();
+        assert!(unknown.starts_with("whether \"a\" is held is unknown for another 7s "), "{unknown}");
         let one = sentence(&status(vec![holder("web:1")], 0)).unwrap();
         assert_eq!(one, "\"a\" is held by web:1 for 1m 1s (token 7)");
         let three = sentence(&status(vec![holder("x"), holder("y"), holder("z")], 2)).unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockwell::Error;
 use lockwell::backend::Backoff;
+use lockwell::{Error, ErrorKind};
 use tokio::time::{Instant, sleep};
 
 use crate::exit::Failure;
@@ -16,6 +16,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// lower one is this much more than the time that the backend takes to give up, since it knows the reason.
 const MORE: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(10);
+
+/// How long a command without a wait waits for the end of a grace period at most.
+const GRACE: Duration = Duration::from_mins(10);
 
 /// The wait of a command, from its start.
 pub(crate) struct Patience {
@@ -58,6 +61,24 @@ impl Patience {
         self.left().map_or(LONGEST, |left| left.clamp(shortest, LONGEST))
     }
 
+    /// The same as [`again`](Self::again) after an error of the library. Without a wait, the grace period of a
+    /// server that may have forgotten grants is waited for all the same: the lock may be free.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub(crate) async fn after(&mut self, error: Error) -> Result<(), Failure> {
+        let waits = self.wait.is_some_and(|wait| !wait.is_zero());
+        if error.kind() != ErrorKind::GracePeriod || waits || self.began.elapsed() > GRACE {
+            return self.again(error.into()).await;
+        }
+        if !self.has_failed {
+            self.has_failed = true;
+            self.voice.warn(&format!("{error:#}; waiting for that"));
+        }
+        sleep(PAUSES.1).await;
+        Ok(())
+    }
+
     /// Pauses before the next try after a failure that may pass, and says so the first time. Returns the
     /// failure when the wait is over.
     ///
@@ -85,13 +106,28 @@ impl Patience {
 /// Whether the server may be back in a moment: it did not answer, or could not. A wrong password or address
 /// stays wrong, and a lock that is held has been waited for.
 pub(crate) fn may_pass(error: &Error) -> bool {
-    use lockwell::ErrorKind::{Overloaded, UnknownOutcome, Unreachable};
-    matches!(error.kind(), Unreachable | UnknownOutcome | Overloaded)
+    use lockwell::ErrorKind::{GracePeriod, Overloaded, UnknownOutcome, Unreachable};
+    error.is_retryable() && matches!(error.kind(), GracePeriod | Overloaded | UnknownOutcome | Unreachable)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_grace_period_is_waited_for_without_a_wait() {
+        let mut patience = Patience::none(Voice::Quiet);
+        let begun = Instant::now();
+        let closed = || Error::new(ErrorKind::GracePeriod, "closed");
+        while patience.after(closed()).await.is_ok() {}
+        assert!((GRACE..GRACE * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        let other = Patience::none(Voice::Quiet).after(Error::new(ErrorKind::Unreachable, "away")).await;
+        assert!(other.unwrap_err().message.contains("away"));
+        let mut patience = Patience::new(Some(Duration::from_secs(5)), Voice::Quiet);
+        let begun = Instant::now();
+        while patience.after(closed()).await.is_ok() {}
+        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+    }
 
     #[tokio::test]
     async fn it_ends_with_the_wait_and_without_one_at_once() {

@@ -9,7 +9,7 @@ use crate::args::RunArgs;
 use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
-use crate::obtain::{ObtainRequest, WaitLimit};
+use crate::obtain::ObtainRequest;
 use crate::patience::Patience;
 use crate::pulse::Pulse;
 use crate::say::rounded;
@@ -25,7 +25,7 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     check(args)?;
     let mut signals = Signals::listen()?;
     let voice = args.holding.voice();
-    let wait_limit = WaitLimit::new(args.no_wait, args.wait);
+    let wait_limit = args.claim.wait_limit();
     let mut patience = Patience::new(wait_limit.limit(), voice);
     let mut address = Address::of(&args.server)?;
     if args.holding.label.is_some() {
@@ -40,9 +40,16 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     let locks = connection.locks()?;
     refuse_at_least(args, &locks)?;
     let (names, lock_delay) = (args.names(), lock_delay(args, &connection.config));
-    nested::check(&locks, &names, args.mode()).await?;
-    let request =
-        ObtainRequest { names: &names, mode: args.mode(), wait_limit, lock_delay, holding: &args.holding };
+    nested::check(&locks, &names, args.claim.mode()).await?;
+    let request = ObtainRequest {
+        names: &names,
+        mode: args.claim.mode(),
+        wait_limit,
+        lock_delay,
+        ttl: args.holding.lease.ttl,
+        limits: args.holding.limits(),
+        voice,
+    };
     let not_obtained = tokio::select! {
         biased;
         signal = signals.next_ending() => Ok(signals::status_of(signal)),
@@ -86,9 +93,9 @@ fn refuse_at_least(args: &RunArgs, locks: &Locks) -> Result<(), Failure> {
 /// the lock was obtained, and so does the renewal that it lives on.
 fn lock_delay(args: &RunArgs, config: &LockConfig) -> Option<Duration> {
     let holding = &args.holding;
-    let ttl = holding.ttl.or(config.ttl).unwrap_or(lockwell::DEFAULT_TTL);
+    let ttl = holding.lease.ttl.or(config.ttl).unwrap_or(lockwell::DEFAULT_TTL);
     let least = args.at_least.map(|least| least.saturating_sub(ttl));
-    holding.lock_delay.max(least.filter(|least| !least.is_zero()))
+    holding.lease.lock_delay.max(least.filter(|least| !least.is_zero()))
 }
 
 fn not_obtained(args: &RunArgs, mut failure: Failure) -> Failure {

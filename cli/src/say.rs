@@ -1,11 +1,15 @@
 //! Messages on standard error, for people or, with `--json`, for programs. If it is closed, they are lost.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::exit::Failure;
 use crate::json::MessageReport;
+use crate::outlet::Outlet;
 
 /// Whether messages are for programs: an object in a line each. It is set once, before the first message.
 static FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
@@ -13,6 +17,48 @@ static FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
 /// From now on messages are for programs.
 pub(crate) fn for_programs() {
     FOR_PROGRAMS.store(true, Ordering::Relaxed);
+}
+
+/// How long the end of lockwell waits for a reader of messages.
+const LAST_MESSAGE: Duration = Duration::from_secs(1);
+
+/// Writes messages and the log, where a reader that does not read must block nobody.
+static ASIDE: OnceLock<Outlet> = OnceLock::new();
+
+/// From now on a reader that does not read blocks neither those who say something nor those who log. What it
+/// does not read in time is lost.
+pub(crate) fn never_block() -> io::Result<()> {
+    let outlet = Outlet::start(File::from(io::stderr().as_fd().try_clone_to_owned()?))?;
+    // It is called once.
+    drop(ASIDE.set(outlet));
+    Ok(())
+}
+
+/// Waits for a moment until all is written.
+pub(crate) fn finish() {
+    if let Some(outlet) = ASIDE.get() {
+        outlet.drain(LAST_MESSAGE);
+    }
+}
+
+/// Standard error, for messages and the log.
+pub(crate) struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match ASIDE.get() {
+            Some(outlet) => {
+                // If it is full, this is lost.
+                outlet.send(text);
+                Ok(text.len())
+            }
+            None => io::stderr().write(text),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// How many messages are printed.
@@ -58,7 +104,8 @@ pub(crate) fn failure(failure: &Failure) {
 
 /// One line, whatever is in the message.
 fn print(severity: &'static str, message: &str, exit_status: Option<u8>) {
-    drop(writeln!(std::io::stderr(), "{}", line(severity, message, exit_status)));
+    let line = line(severity, message, exit_status) + "\n";
+    drop(Stderr.write_all(line.as_bytes()));
 }
 
 /// A message as it is printed, without the end of the line.

@@ -18,35 +18,66 @@ const EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) async fn status(registry: &Registry, args: &StatusArgs) -> Result<u8, Failure> {
     let connection = Address::of(&args.server)?
-        .connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual))
+        .connect(registry, Purpose::Reading, &mut Patience::none(Voice::Usual))
         .await?;
     let locks = connection.locks()?;
-    let statuses = read(&locks, args).await?;
-    let goes_on = json::print(&text(args, &statuses)?)?;
+    let seen = read(&locks, args).await?;
+    let goes_on = json::print(&text(args, &seen)?)?;
     if args.watch && goes_on {
-        return watch(&locks, args, statuses).await;
+        return watch(&locks, args, seen).await;
     }
-    let held = args.exit_code && statuses.iter().any(LockStatus::is_held);
-    Ok(if held { NOT_OBTAINED } else { 0 })
+    Ok(if args.exit_code && !seen.is_all_free() { NOT_OBTAINED } else { 0 })
 }
 
-async fn read(locks: &Locks, args: &StatusArgs) -> Result<Vec<LockStatus>, Failure> {
+/// What was read.
+struct Seen {
+    statuses: Vec<LockStatus>,
+    /// For how long locks that are held may be missing.
+    unknown_for: Option<Duration>,
+}
+
+impl Seen {
+    /// Whether no lock is held, and all that may be held are known.
+    fn is_all_free(&self) -> bool {
+        self.unknown_for.is_none() && self.statuses.iter().all(LockStatus::is_free)
+    }
+
+    /// Whether the same hold and as many wait. Times always differ.
+    fn is_as(&self, other: &Self) -> bool {
+        let tokens = |status: &LockStatus| status.holders.iter().map(|one| one.token).collect::<Vec<_>>();
+        let same = |(a, b): (&LockStatus, &LockStatus)| {
+            a.name == b.name
+                && a.waiters == b.waiters
+                && a.unknown_for.is_some() == b.unknown_for.is_some()
+                && tokens(a) == tokens(b)
+        };
+        self.unknown_for.is_some() == other.unknown_for.is_some()
+            && self.statuses.len() == other.statuses.len()
+            && self.statuses.iter().zip(&other.statuses).all(same)
+    }
+}
+
+async fn read(locks: &Locks, args: &StatusArgs) -> Result<Seen, Failure> {
     if args.names.is_empty() {
-        return Ok(locks.held().await?);
+        // The server may forget between two questions, or end its grace period.
+        let before = locks.grace_left().await?;
+        let statuses = locks.held().await?;
+        let after = locks.grace_left().await?;
+        return Ok(Seen { statuses, unknown_for: after.or(before) });
     }
     let mut statuses = Vec::new();
     for name in &args.names {
         statuses.push(locks.inspect(name).await?);
     }
-    Ok(statuses)
+    Ok(Seen { statuses, unknown_for: None })
 }
 
 /// Shows every change, until the output is closed. If the server cannot be reached, it tries again.
-async fn watch(locks: &Locks, args: &StatusArgs, mut seen: Vec<LockStatus>) -> Result<u8, Failure> {
+async fn watch(locks: &Locks, args: &StatusArgs, mut seen: Seen) -> Result<u8, Failure> {
     loop {
         sleep(EVERY).await;
         match read(locks, args).await {
-            Ok(now) if is_same(&seen, &now) => (),
+            Ok(now) if seen.is_as(&now) => (),
             Ok(now) => {
                 if !json::print(&text(args, &now)?)? {
                     return Ok(0);
@@ -58,23 +89,26 @@ async fn watch(locks: &Locks, args: &StatusArgs, mut seen: Vec<LockStatus>) -> R
     }
 }
 
-/// Whether the same hold and as many wait. Times always differ.
-fn is_same(a: &[LockStatus], b: &[LockStatus]) -> bool {
-    let tokens = |status: &LockStatus| status.holders.iter().map(|one| one.token).collect::<Vec<_>>();
-    let same = |(a, b): (&LockStatus, &LockStatus)| {
-        a.name == b.name && a.waiters == b.waiters && tokens(a) == tokens(b)
-    };
-    a.len() == b.len() && a.iter().zip(b).all(same)
-}
-
-fn text(args: &StatusArgs, statuses: &[LockStatus]) -> Result<String, Failure> {
-    match (statuses, args.json) {
+fn text(args: &StatusArgs, seen: &Seen) -> Result<String, Failure> {
+    let Seen { statuses, unknown_for } = seen;
+    match (statuses.as_slice(), args.json) {
         ([one], true) if args.names.len() == 1 && args.watch => json::line(&OneReport::new(one)),
         ([one], true) if args.names.len() == 1 => json::pretty(&OneReport::new(one)),
-        (many, true) if args.watch => json::line(&ManyReport::new(many)),
-        (many, true) => json::pretty(&ManyReport::new(many)),
-        ([], false) => Ok("no lock is held\n".to_owned()),
-        (many, false) => Ok(many.iter().map(human).collect()),
+        (many, true) if args.watch => json::line(&ManyReport::new(many, *unknown_for)),
+        (many, true) => json::pretty(&ManyReport::new(many, *unknown_for)),
+        (many, false) => Ok(list(many, *unknown_for)),
+    }
+}
+
+fn list(statuses: &[LockStatus], unknown_for: Option<Duration>) -> String {
+    let known: String = statuses.iter().map(human).collect();
+    match unknown_for {
+        Some(left) => {
+            let left = rounded(left);
+            format!("{known}whether other locks are held is unknown for another {left} (grace period)\n")
+        }
+        None if known.is_empty() => "no lock is held\n".to_owned(),
+        None => known,
     }
 }
 
@@ -87,7 +121,10 @@ fn human(status: &LockStatus) -> String {
         (many, Some(time)) => format!("{many} wait, the first since {time} ago"),
     };
     let held = match status.holders.as_slice() {
-        [] => "free".to_owned(),
+        [] if status.is_free() => "free".to_owned(),
+        [] => {
+            format!("unknown for another {} (grace period)", rounded(status.unknown_for.unwrap_or_default()))
+        }
         [Holder { mode: Mode::Permit { limit }, .. }, ..] => {
             format!("{} of {limit} held", status.holders.len())
         }
@@ -95,7 +132,11 @@ fn human(status: &LockStatus) -> String {
         [Holder { mode: Mode::Shared, .. }, ..] => format!("held by {} readers", status.holders.len()),
         _ => "held".to_owned(),
     };
-    let mut text = format!("{}: {held}, {waiting}\n", status.name);
+    let missing = match status.unknown_for.filter(|_| status.is_held()) {
+        Some(left) => format!("; holders may be missing for another {} (grace period)", rounded(left)),
+        None => String::new(),
+    };
+    let mut text = format!("{}: {held}, {waiting}{missing}\n", status.name);
     for holder in &status.holders {
         let (left, since) = (rounded(holder.ttl_left), rounded(holder.held_for));
         let (label, token) = (&holder.label, holder.token);
@@ -133,6 +174,18 @@ mod tests {
         let waiting = |waiters| example(vec![], waiters).longest_wait(Some(Duration::from_millis(61_234)));
         assert_eq!(human(&waiting(1)), "orders/42: free, 1 waits, since 1m 1s ago\n");
         assert_eq!(human(&waiting(3)), "orders/42: free, 3 wait, the first since 1m 1s ago\n");
+        let unknown = |holders| human(&example(holders, 0).unknown_for(Some(Duration::from_secs(7))));
+        assert_eq!(
+            unknown(vec![]),
+            "orders/42: unknown for another 7s (grace period), nobody waits
+"
+        );
+        let known = unknown(vec![holder(Mode::Exclusive)]);
+        let missing = "orders/42: held, nobody waits; holders may be missing for another 7s (grace period)
+";
+        assert!(known.starts_with(&format!("{missing}  web-1:4711: token 7")), "{known}");
+        assert_eq!(list(&[], None), "no lock is held\n");
+        assert!(list(&[], Some(Duration::from_secs(7))).contains(" are held is unknown for another 7s "));
         let permit = Mode::Permit { limit: NonZeroU32::new(3).unwrap() };
         let two = human(&example(vec![holder(permit), holder(permit)], 0));
         assert!(two.starts_with("orders/42: 2 of 3 held, nobody waits\n"), "{two}");

@@ -5,18 +5,18 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use lockwell::backend::Moment;
 use lockwell::{ErrorKind, LockName, Loss};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::args::HoldArgs;
+use crate::args::WorkArgs;
 use crate::child::Child;
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
+use crate::loss;
 use crate::orphans::Orphans;
 use crate::pulse::Pulse;
-use crate::say::{self, rounded};
+use crate::say;
 use crate::signals::{self, Signals};
 
 /// How long to try to free a lock that is lost.
@@ -34,7 +34,7 @@ pub(crate) enum Ended {
 pub(crate) struct Work<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) name: &'a LockName,
-    pub(crate) holding: &'a HoldArgs,
+    pub(crate) holding: &'a WorkArgs,
     pub(crate) address: &'a str,
     /// When this process ran.
     pub(crate) pulse: Pulse,
@@ -101,25 +101,11 @@ impl Work<'_> {
 
     /// Why the lease of a lost lock was not renewed, as far as it is known.
     pub(crate) fn cause(&mut self, hold: &Hold) -> Option<String> {
-        let ttl = self.holding.ttl.unwrap_or(lockwell::DEFAULT_TTL);
-        let stopped = self.pulse.stopped(ttl, Moment::now()).map(|time| {
-            format!("this process was stopped for {}, and nothing renewed the lock meanwhile", rounded(time))
-        });
-        stopped.or_else(|| hold.renewal_failure().map(|why| format!("the last renewal failed: {why}")))
+        loss::cause(&mut self.pulse, self.holding.lease.ttl, hold)
     }
 
     fn report(&mut self, name: &LockName, loss: Loss, hold: &Hold) {
-        let why = match loss {
-            Loss::Expired => match self.cause(hold) {
-                Some(cause) => format!("its lease ran out before it could be renewed: {cause}"),
-                None => "its lease ran out before it could be renewed; is the server reachable, and --ttl long enough for \
-                         its outages?"
-                    .to_owned(),
-            },
-            Loss::HeldTooLong => "it was held for as long as --max-hold allows".to_owned(),
-            Loss::Taken => "the lock server says that another has it, or that it was freed by force".to_owned(),
-            _ => "reason unknown".to_owned(),
-        };
+        let why = loss::words(loss, self.cause(hold));
         let grace = humantime::format_duration(self.holding.grace);
         let text = format!("lost the lock {name:?}: {why}; the command gets TERM, and KILL after {grace}");
         say::error(&text, exit::LOST);

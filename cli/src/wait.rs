@@ -21,7 +21,7 @@ pub(crate) async fn wait(registry: &Registry, args: &WaitArgs) -> Result<u8, Fai
     let address = Address::of(&args.server)?;
     let began = Instant::now();
     let mut patience = Patience::new(args.limit, Voice::Usual);
-    let locks = address.connect(registry, Purpose::Looking, &mut patience).await?.locks()?;
+    let locks = address.connect(registry, Purpose::Reading, &mut patience).await?.locks()?;
     let end = args.limit.and_then(|limit| began.checked_add(limit));
     let mut pause = SOON;
     loop {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::measure::peer::GivenProgram;
 use crate::measure::workload;
 use crate::measure::workload::bench::Workload;
 use crate::plan::Plan;
@@ -99,11 +100,12 @@ pub(crate) enum Export {
 #[derive(Clone, Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct RunArgs {
-    /// Measure fewer cases: about three minutes instead of twenty.
+    /// Measure fewer cases: about three minutes instead of twenty. `cargo xtask compare` also builds it in a
+    /// part of the time then.
     #[arg(long)]
     quick: bool,
 
-    /// Measure all cases, and for longer: at most 80 minutes, and about half an hour more with `--peers`.
+    /// Measure all cases, and for longer: at most 100 minutes, and about half an hour more with `--peers`.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
 
@@ -114,8 +116,9 @@ pub(crate) struct RunArgs {
     /// Measure the server at this address, and start none. May be given several times. The names of the locks
     /// begin with `compare/`, those of other libraries with `compare_peers/`. The raw statements use a table
     /// or node `lockwell_compare_floor`, or keys `compare/floor/...`; faulty recipes use a table or node
-    /// `lockwell_compare_contrast`, or keys `compare_contrast/...`. All of these are removed at the end. What
-    /// lockwell keeps for its locks stays as for any lock, such as a row in SQL for a day.
+    /// `lockwell_compare_contrast`, or keys `compare_contrast/...`; `--peers` makes a folder `FILE.flock`
+    /// beside a file of `SQLite`. All of these are removed at the end. What lockwell keeps for its locks stays
+    /// as for any lock, such as a row in SQL for a day.
     #[arg(long, value_name = "URL", conflicts_with_all = ["backend", "tmpfs"])]
     pub(crate) url: Vec<String>,
 
@@ -145,11 +148,22 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with = "url")]
     pub(crate) delay: humantime::Duration,
 
+    /// Make each sync of the servers' files, and of `SQLite`, take longer by this time, such as `3ms`, as on
+    /// the disks of most clouds. Needs Linux and a C compiler.
+    #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with_all = ["url", "tmpfs"])]
+    pub(crate) sync_delay: humantime::Duration,
+
     /// Measure other lock libraries as well, where there are any for the backend: rslock, node-redlock and
     /// distributed-lock for Redis and Redlock, redis-py for Redis, distributed-lock for Postgres, Curator and
     /// kazoo for `ZooKeeper`. Builds them first. Those whose tools are not installed are left out.
     #[arg(long)]
     pub(crate) peers: bool,
+
+    /// Measure a program of your own as well, on each backend of the run. The words of its command have spaces
+    /// between them. compare-bench/README.md says what the program reads and answers. May be given several
+    /// times.
+    #[arg(long, value_name = "NAME=COMMAND")]
+    pub(crate) peer: Vec<GivenProgram>,
 
     /// Measure common but faulty recipes as well: a lock node without a queue on `ZooKeeper`, SETNX with a
     /// time in the value on Redis, rows that are inserted and deleted in SQL. Included in `--full`.
@@ -162,7 +176,7 @@ pub(crate) struct RunArgs {
 
     /// Continue a run that was stopped, with its options: the run of this file, or the newest unfinished one
     /// in results/. An address with a password must be given again with `--url`.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "peers", "contrast", "parties"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "sync_delay", "peers", "peer", "contrast", "parties"])]
     #[expect(clippy::option_option, reason = "as clap has options whose value may be left out")]
     pub(crate) resume: Option<Option<PathBuf>>,
 
@@ -184,6 +198,16 @@ impl RunArgs {
             _ => Plan::USUAL,
         };
         plan.with_parties(&self.parties.iter().map(|number| usize::from(*number)).collect::<Vec<_>>())
+    }
+
+    /// What a quick run lacks, in one line, with a program of this profile.
+    pub(crate) fn left_out(&self, profile: &str) -> Option<String> {
+        let of_all = workload::ALL.iter().filter(|it| it.only_in_full()).map(|it| it.name());
+        let left_out: Vec<&str> = of_all.filter(|name| !self.only.iter().any(|only| only == name)).collect();
+        let linked = if profile == "quick" { ", and link-time optimisation" } else { "" };
+        let cases = left_out.join(", ");
+        self.quick
+            .then(|| format!("--quick leaves out: {cases}; most rounds, so that intervals are wider{linked}"))
     }
 
     /// Whether common but faulty recipes are measured as well.
@@ -270,9 +294,20 @@ mod tests {
     }
 
     #[test]
+    fn a_quick_run_says_in_one_line_what_it_leaves_out() {
+        let line = parsed("c --quick --only crowd").left_out("quick").unwrap();
+        let all = "arrivals, readers, semaphore, herd, holding, recovery; most rounds, so that intervals are wider, \
+                   and link-time optimisation";
+        assert_eq!(line, format!("--quick leaves out: {all}"));
+        assert!(!parsed("c --quick").left_out("release").unwrap().contains("link-time"));
+        assert_eq!(parsed("c").left_out("release"), None);
+    }
+
+    #[test]
     fn clients_can_be_as_many_as_in_another_evaluation() {
         let plan = parsed("c --full --parties 1,5,15").plan();
-        assert_eq!((plan.tasks, plan.processes), (&[1, 5, 15][..], &[5, 15][..]));
+        let handoffs: Vec<_> = plan.handoffs.iter().map(|(parties, holds)| (*parties, holds.len())).collect();
+        assert_eq!((plan.tasks, &*handoffs), (&[1, 5, 15][..], &[(1, 4), (5, 4), (15, 4)][..]));
         assert_eq!(parsed("c --full").plan().tasks, Plan::FULL.tasks);
         assert!(Args::try_parse_from(["c", "--parties", "0"]).is_err());
     }
@@ -292,6 +327,9 @@ mod tests {
         assert!(!parsed("c --full --peers").has_others(Some(Kind::Valkey)));
         assert!(parsed("c --peers --backend valkey").has_others(Some(Kind::Valkey)));
         assert!(parsed("c --peers").has_others(None), "a server at an address");
+        assert!(Args::try_parse_from(["c", "--peer", "mine"]).is_err(), "no command");
+        assert!(Args::try_parse_from(["c", "--peer", "mine= "]).is_err(), "no command");
+        assert_eq!(Args::try_parse_from(["c", "--peer", "mine=python3 mine.py"]).unwrap().run.peer.len(), 1);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use clap::Parser;
 use crate::args::{Args, Command, RunArgs};
 use crate::error::{Error, Result};
 use crate::measure::{peer, worker, workload};
+use crate::record::machine::PROFILE;
 use crate::target::kind::Kind;
 
 /// The status after a lock did not exclude.
@@ -78,8 +79,12 @@ async fn measured(args: RunArgs) -> Result<ExitCode> {
         }
         None => args,
     };
+    let _slow = target::slow_disk::ensure(args.sync_delay.into())?;
     if cfg!(debug_assertions) {
         eprintln!("compare-bench: {}", terminal::DEBUG);
+    }
+    if let Some(left_out) = args.left_out(PROFILE) {
+        eprintln!("compare-bench: {left_out}");
     }
     // On a thread of the runtime, where an application's tasks are: the main thread is woken in another way.
     let urls = args.url.clone();

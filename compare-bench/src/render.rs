@@ -8,7 +8,7 @@ use crate::args::{Export, RenderArgs};
 use crate::error::{Error, Result};
 use crate::html;
 use crate::record::Report;
-use crate::record::file::read;
+use crate::record::file::{read, text};
 use crate::view::export;
 use faults::{Results, SCHEMA};
 
@@ -40,16 +40,16 @@ pub(crate) fn run(args: &RenderArgs) -> Result<()> {
 fn files(paths: &[PathBuf]) -> Result<(Vec<Report>, Vec<Results>)> {
     let (mut runs, mut faults) = (Vec::new(), Vec::new());
     for path in paths {
-        if is_of_faults(path) { faults.push(Results::read(path)?) } else { runs.push(read(path)?) }
+        let text = text(path).unwrap_or_default();
+        let is_of_faults = serde_json::from_str::<Schema>(&text).is_ok_and(|schema| schema.schema == SCHEMA);
+        if is_of_faults { faults.push(of_faults(path, &text)?) } else { runs.push(read(path)?) }
     }
     runs.sort_by_key(|run: &Report| (run.conditions.delay_us, run.conditions.storage == TMPFS));
     Ok((runs, faults))
 }
 
-/// Where it cannot be read, whoever reads it says why.
-fn is_of_faults(path: &Path) -> bool {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    serde_json::from_str::<Schema>(&text).is_ok_and(|schema| schema.schema == SCHEMA)
+fn of_faults(path: &Path, text: &str) -> Result<Results> {
+    serde_json::from_str(text).map_err(|error| Error::failed(format!("{}: {error}", path.display())))
 }
 
 /// What all files begin with.

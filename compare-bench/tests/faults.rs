@@ -43,7 +43,7 @@ fn a_scenario_has_a_verdict_and_is_not_repeated() {
     let rendered = render.args(["render", "faults.json"]).current_dir(folder.path()).output().unwrap();
     assert!(rendered.status.success(), "{rendered:?}");
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
-    assert!(page.contains("holder-killed on sqlite, seed 3: who was the holder of lock"), "{page}");
+    assert!(page.contains("holder-killed on SQLite, seed 3: who was the holder of lock"), "{page}");
 
     // Gone on with: everything is there.
     let (output, again) = run(&arguments, folder.path());

@@ -13,8 +13,8 @@ use super::scenario::Expected;
 use super::schedule::{Fault, FaultTarget};
 use super::witness::Testimony;
 use crate::checker::rules::{Findings, Outage, Rules, Span};
-use crate::plan::Misuse;
-use crate::run::{Run, TTL};
+use crate::plan::{Misuse, in_order};
+use crate::run::Run;
 use crate::time::nanos_of;
 
 /// How long a free lock may be withheld from those who wait. Behind each notification stands a look, at the
@@ -29,7 +29,9 @@ const AFTERWARDS: u64 = 10_000_000_000;
 
 /// What the checker judges this run by.
 pub(super) fn rules(run: &Run<'_>, happened: &[Happened], deprived: u64, until: u64) -> Rules {
-    let span = |one: &Happened| Span { from: one.from, until: one.until };
+    // Nothing is granted in a grace period, and after it those who wait begin anew.
+    let grace = nanos_of(run.scenario.setup.grace());
+    let span = |one: &Happened| Span { from: one.from, until: one.until + grace };
     let mut faults: Vec<Span> = happened.iter().map(span).collect();
     // At the end everybody leaves, at a different moment each.
     faults.push(Span { from: until, until: u64::MAX });
@@ -37,9 +39,9 @@ pub(super) fn rules(run: &Run<'_>, happened: &[Happened], deprived: u64, until: 
         faults.push(Span { from: 0, until: u64::MAX });
     }
     // In the first moments, with readers who come in together, order says nothing.
-    let in_order = run.kind.order().map(nanos_of);
+    let in_order = run.kind.order().filter(|_| in_order(run.seed)).map(nanos_of);
     Rules {
-        ttl: nanos_of(TTL),
+        ttl: nanos_of(run.kind.ttl()),
         bound: nanos_of(BOUND),
         in_order,
         outages: outages(run.kind, happened),
@@ -199,10 +201,12 @@ pub(super) fn verdict(
 ) -> Verdict {
     let mut reasons: Vec<String> =
         findings.wrong().into_iter().map(|(number, what)| format!("{number} {what}")).collect();
-    if expected != Expected::MayOverlap {
-        let what = findings.unsafe_ones().into_iter();
-        reasons.extend(what.map(|(number, what)| format!("{number} {what}")));
-    }
+    let unsafe_ones = match expected {
+        Expected::MayOverlap => Vec::new(),
+        Expected::MayLose => findings.overlapping(),
+        Expected::Safe | Expected::Unavailable => findings.unsafe_ones(),
+    };
+    reasons.extend(unsafe_ones.into_iter().map(|(number, what)| format!("{number} {what}")));
     if testimony.guarded_lost > 0 {
         reasons.push(format!("{} writes lost at the guarded witness", testimony.guarded_lost));
     }

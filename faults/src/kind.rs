@@ -27,11 +27,15 @@ pub enum Kind {
     Zookeeper,
     /// An ensemble of three.
     Zookeeper3,
+    /// One member of etcd.
+    Etcd,
+    /// A cluster of three.
+    Etcd3,
 }
 
 impl Kind {
     /// Every one.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Memory,
         Self::Sqlite,
         Self::Postgres,
@@ -41,10 +45,12 @@ impl Kind {
         Self::Redlock3,
         Self::Zookeeper,
         Self::Zookeeper3,
+        Self::Etcd,
+        Self::Etcd3,
     ];
 
     /// Those of the quick set: one of each kind.
-    pub const QUICK: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::Zookeeper];
+    pub const QUICK: [Self; 5] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::Zookeeper, Self::Etcd];
 
     /// As the command line calls it.
     pub fn name(self) -> &'static str {
@@ -58,6 +64,17 @@ impl Kind {
             Self::Redlock3 => "redlock3",
             Self::Zookeeper => "zookeeper",
             Self::Zookeeper3 => "zookeeper3",
+            Self::Etcd => "etcd",
+            Self::Etcd3 => "etcd3",
+        }
+    }
+
+    /// The length of the leases.
+    pub(crate) fn ttl(self) -> Duration {
+        match self {
+            // The shortest that it has.
+            Self::Etcd | Self::Etcd3 => Duration::from_secs(2),
+            _ => Duration::from_millis(1500),
         }
     }
 
@@ -83,12 +100,16 @@ impl Kind {
         matches!(self, Self::Zookeeper | Self::Zookeeper3)
     }
 
+    pub(crate) fn is_etcd(self) -> bool {
+        matches!(self, Self::Etcd | Self::Etcd3)
+    }
+
     /// How many servers there are. Behind sentinels it is the first master: the replica is no target of its
     /// own.
     pub(crate) fn nodes(self) -> u32 {
         match self {
             Self::Memory | Self::Sqlite => 0,
-            Self::Redlock3 | Self::Zookeeper3 => 3,
+            Self::Redlock3 | Self::Zookeeper3 | Self::Etcd3 => 3,
             _ => 1,
         }
     }
@@ -147,4 +168,22 @@ pub(crate) enum Setup {
     Cluster,
     /// Redis: clients and servers show each other certificates.
     Tls,
+    /// A server that may have forgotten grants makes none for a while: `durability=grace`.
+    Grace,
+    /// The same, and there is an asynchronous replica, which can be promoted.
+    GraceStandby,
+}
+
+impl Setup {
+    /// The longest lease of servers with grace periods, which is the shortest that they allow: for so long
+    /// they grant nothing after a fault. Zero: they have none.
+    pub(crate) fn grace(self) -> Duration {
+        let has_grace = matches!(self, Self::Grace | Self::GraceStandby);
+        if has_grace { Duration::from_secs(4) } else { Duration::ZERO }
+    }
+
+    /// Whether there is an asynchronous replica.
+    pub(crate) fn has_standby(self) -> bool {
+        matches!(self, Self::Standby | Self::GraceStandby)
+    }
 }

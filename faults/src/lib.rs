@@ -48,6 +48,7 @@ pub use self::inject::Happened;
 pub use self::kind::Kind;
 pub use self::result::{Results, RunOutcome, SCHEMA, Verdict};
 pub use self::schedule::FaultTarget;
+pub use self::time::nanos;
 
 /// What is run, and on what.
 #[derive(Clone, Debug, clap::Args)]

@@ -26,7 +26,7 @@ impl Drop for Disturbance {
 /// [`strangers`](super::strangers) has those that hold locks.
 pub(super) fn begin(work: &Work) -> Disturbance {
     let disturbance = Disturbance::default();
-    if work.misuse == Misuse::StarvesRuntime {
+    if work.crew.misuse == Misuse::StarvesRuntime {
         for _ in 0..Handle::current().metrics().num_workers() {
             let stop = Arc::clone(&disturbance.stop);
             drop(tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! What a worker is told to do.
+//! Who works in a scenario, and what a worker is told to do.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,51 +15,95 @@ const ALIKE: [&str; 18] = [
     "{a}", "a{a}",
 ];
 
-/// What a worker is to do. All durations are microseconds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
-    /// The number of the worker.
-    pub(crate) worker: u32,
-    /// What all names of locks begin with.
-    pub(crate) prefix: String,
-    /// So many locks go quickly from hand to hand, and as many more are held for long.
-    pub(crate) locks: u32,
-    /// Their names look like each other.
-    pub(crate) look_alike: bool,
-    /// One of [`SHARE`] wants the latter.
+/// Who works, and how.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Crew {
+    pub(crate) workers: u32,
+    /// Of each worker. Some of them take the locks that are held for long, if there are such.
     pub(crate) tasks: u32,
-    /// What the mode is drawn from: the codes of [`Mode`]. The locks share them out: a semaphore is no mutex.
-    pub(crate) modes: Vec<Vec<i64>>,
-    pub(crate) ttl: u64,
-    /// The longest wait.
-    pub(crate) wait: u64,
-    /// The longest of the usual holds.
+    /// That go quickly from hand to hand; as many more are held for long.
+    pub(crate) locks: u32,
+    /// The names of the locks look like each other.
+    pub(crate) look_alike: bool,
+    /// Mutexes only, or also a reader-writer lock and a semaphore.
+    pub(crate) all_modes: bool,
+    /// The longest of the usual holds, in microseconds.
     pub(crate) hold: u64,
-    /// Of the locks that are held for long: so many of a hundred holds last this long.
+    /// So many of a hundred holds of the others are long: so many hundredths of a lease.
     pub(crate) long: (u32, u64),
     /// So many of a hundred attempts are given up by the caller, do not wait, or end with a dropped guard.
     pub(crate) cancelled: u32,
     pub(crate) impatient: u32,
     pub(crate) dropped: u32,
     pub(crate) misuse: Misuse,
+    /// How long it goes on if no fault makes it longer, in milliseconds.
+    pub(crate) least: u64,
+}
+
+impl Crew {
+    pub(crate) const USUAL: Self = Self {
+        workers: 3,
+        tasks: 12,
+        locks: 9,
+        look_alike: false,
+        all_modes: true,
+        hold: 1_000,
+        long: (40, 60),
+        cancelled: 6,
+        impatient: 6,
+        dropped: 15,
+        misuse: Misuse::None,
+        least: 5_000,
+    };
+}
+
+/// What one worker of a crew is to do. Its own durations are microseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    /// The number of the worker.
+    pub(crate) worker: u32,
+    /// What all names of locks begin with.
+    pub(crate) prefix: String,
+    pub(crate) crew: Crew,
+    /// What the mode is drawn from: the codes of [`Mode`]. The locks share them out: a semaphore is no mutex.
+    pub(crate) modes: Vec<Vec<i64>>,
+    pub(crate) ttl: u64,
+    /// The longest wait.
+    pub(crate) wait: u64,
     pub(crate) seed: u64,
     pub(crate) history: PathBuf,
     pub(crate) witness: PathBuf,
 }
 
+/// Whether the runs with this seed are about the order of the server: every second.
+pub(crate) fn in_order(seed: u64) -> bool {
+    seed.is_multiple_of(2)
+}
+
 impl Work {
     pub(crate) fn name(&self, lock: u32) -> String {
-        let end = ALIKE.get(lock as usize).filter(|_| self.look_alike);
+        let end = ALIKE.get(lock as usize).filter(|_| self.crew.look_alike);
         end.map_or_else(|| format!("{}/{lock}", self.prefix), |end| format!("{}/{end}", self.prefix))
     }
 
     /// Those of all locks.
     pub(crate) fn names(&self) -> Vec<String> {
-        (0..2 * self.locks).map(|lock| self.name(lock)).collect()
+        (0..2 * self.crew.locks).map(|lock| self.name(lock)).collect()
     }
 
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_micros(self.ttl)
+    }
+
+    /// Whether each request has a place of its own at the server; otherwise the tasks of a worker pass the
+    /// locks on.
+    pub(crate) fn in_order(&self) -> bool {
+        in_order(self.seed)
+    }
+
+    /// The length of a long hold.
+    pub(crate) fn long_hold(&self) -> u64 {
+        self.ttl * self.crew.long.1 / 100
     }
 }
 

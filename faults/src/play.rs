@@ -22,8 +22,8 @@ use super::worker::Worker;
 use super::{checker, excerpt, judge};
 use crate::error::Result;
 use crate::plan::{Misuse, Work};
-use crate::run::{Run, TTL};
-use crate::time::{nanos, nanos_of};
+use crate::run::Run;
+use crate::time::{micros, nanos, nanos_of};
 
 /// For how long it goes on after the last fault and all that may follow from it.
 const CALM: Duration = Duration::from_millis(2500);
@@ -56,7 +56,7 @@ impl Run<'_> {
         let testimony = witness.testimony();
         let counts = judge::counts(self.scenario.crew.misuse, &history, &testimony, &happened, &killed);
         let verdict = judge::verdict(expected, &findings, &testimony, &counts);
-        let excerpt = excerpt::of(&history, &happened, began, nanos_of(TTL));
+        let excerpt = excerpt::of(&history, &happened, began, nanos_of(self.kind.ttl()));
         Ok(RunOutcome {
             scenario: self.scenario.name.to_owned(),
             backend: self.kind.name().to_owned(),
@@ -78,7 +78,7 @@ impl Run<'_> {
     }
 
     fn work(&self, worker: u32, witness: &Path, prefix: &str) -> Work {
-        let crew = &self.scenario.crew;
+        let crew = self.scenario.crew;
         let (mutex, readers, permits) = (vec![0], vec![0, -1, -1], vec![2]);
         let modes = match (crew.all_modes, self.kind.has_permits()) {
             (false, _) => vec![mutex],
@@ -88,18 +88,10 @@ impl Run<'_> {
         Work {
             worker,
             prefix: prefix.to_owned(),
-            locks: crew.locks,
-            look_alike: crew.look_alike,
-            tasks: crew.tasks,
+            crew,
             modes,
-            ttl: micros(TTL),
-            wait: micros(TTL * 2),
-            hold: crew.hold,
-            long: (crew.long.0, micros(TTL) * crew.long.1 / 100),
-            cancelled: crew.cancelled,
-            impatient: crew.impatient,
-            dropped: crew.dropped,
-            misuse: crew.misuse,
+            ttl: micros(self.kind.ttl()),
+            wait: micros(self.kind.ttl() * 2),
             seed: self.seed,
             history: self.history(worker),
             witness: witness.to_owned(),
@@ -142,6 +134,7 @@ impl Run<'_> {
             names,
             operator,
             chosen: Mutex::default(),
+            hung: Mutex::default(),
             deprived: AtomicU64::new(0),
             happened: Mutex::default(),
         };
@@ -161,7 +154,7 @@ impl Run<'_> {
         let begun = tokio::time::Instant::now();
         let watch = (self.scenario.crew.misuse == Misuse::PausesBeforeWrite).then(|| {
             let ids: Vec<u32> = stage.workers.iter().flatten().copied().collect();
-            tokio::spawn(go_on(ids))
+            tokio::spawn(go_on(ids, self.kind.ttl() * 2))
         });
         let mut faults = JoinSet::new();
         for &planned in schedule {
@@ -180,7 +173,8 @@ impl Run<'_> {
         };
         let killed: Vec<u32> = schedule.iter().filter_map(is_killed).collect();
         // Faults may have taken longer than planned, as the start of a server does on a busy machine.
-        let calm = if schedule.is_empty() { Duration::ZERO } else { TTL + judge::BOUND + CALM };
+        let after = self.scenario.setup.grace() + self.kind.ttl() + judge::BOUND + CALM;
+        let calm = if schedule.is_empty() { Duration::ZERO } else { after };
         let least = begun + Duration::from_millis(self.scenario.crew.least);
         tokio::time::sleep_until(least.max(tokio::time::Instant::now() + calm)).await;
         let until = nanos();
@@ -198,12 +192,8 @@ impl Run<'_> {
     }
 }
 
-fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Lets processes that have stopped themselves go on after two leases. One may stop again at once.
-async fn go_on(ids: Vec<u32>) {
+/// Lets processes that have stopped themselves go on after this time. One may stop again at once.
+async fn go_on(ids: Vec<u32>, after: Duration) {
     let mut stopped: BTreeMap<u32, tokio::time::Instant> = BTreeMap::new();
     loop {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -211,7 +201,7 @@ async fn go_on(ids: Vec<u32>) {
         for &id in &ids {
             let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
             let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-            if state == Some('T') && now > *stopped.entry(id).or_insert(now) + TTL * 2 {
+            if state == Some('T') && now > *stopped.entry(id).or_insert(now) + after {
                 stopped.remove(&id);
                 if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
                     // It may have ended meanwhile.
@@ -224,14 +214,14 @@ async fn go_on(ids: Vec<u32>) {
 
 /// A client with nothing in between.
 async fn operator(servers: &TestServers) -> Result<Locks> {
-    Ok(lockwell::connect_with(LockConfig::new(servers.direct()).ttl(TTL)).await?)
+    Ok(lockwell::connect_with(LockConfig::new(servers.direct()).ttl(servers.kind.ttl())).await?)
 }
 
 /// Waits until the locks are free and nobody waits for them, for as long as it may take. Returns what is left
 /// behind.
 async fn quiet(stage: &Stage) -> Result<Vec<String>> {
     let locks = operator(&stage.servers).await?;
-    let end = tokio::time::Instant::now() + TTL + judge::BOUND * 2;
+    let end = tokio::time::Instant::now() + stage.servers.kind.ttl() + judge::BOUND * 2;
     let left = loop {
         let left = left_behind(&locks, &stage.names).await?;
         if left.is_empty() || tokio::time::Instant::now() > end {

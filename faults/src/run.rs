@@ -1,18 +1,11 @@
 //! One run: the scenario, the backend, and the faults that are drawn for it.
 
 use std::path::Path;
-use std::time::Duration;
 
 use crate::kind::Kind;
 use crate::scenario::Scenario;
 use crate::schedule::PlannedFault;
-
-/// The length of the leases.
-pub(crate) const TTL: Duration = Duration::from_millis(1500);
-
-pub(super) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
+use crate::time::millis;
 
 /// One run.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +22,7 @@ pub(crate) struct Run<'a> {
 impl Run<'_> {
     /// The faults that this run has.
     pub(crate) fn schedule(&self) -> Vec<PlannedFault> {
-        let all = self.scenario.schedule(self.seed, self.kind, millis(TTL));
+        let all = self.scenario.schedule(self.seed, self.kind, millis(self.kind.ttl()));
         let is_wanted = |number: usize| self.only.is_none_or(|only| only.contains(&number));
         let wanted = all.into_iter().enumerate().filter(|(number, _)| is_wanted(*number));
         wanted.map(|(_, planned)| planned).collect()

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kind::{Kind, Memory, Setup};
 use super::schedule::{Draw, Fault, PlannedFault};
-use crate::plan::Misuse;
+use crate::plan::Crew;
 
 /// What a backend is expected to do in a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -13,6 +13,8 @@ use crate::plan::Misuse;
 pub enum Expected {
     /// No two hold the lock that must not, and it is granted again within the bound.
     Safe,
+    /// No two hold the lock that must not. A holder may lose it before its lease ends, and is told.
+    MayLose,
     /// Two may consider themselves the holder for a while. The guarded witness loses nothing.
     MayOverlap,
     /// As safe; and while the server cannot be reached, nobody considers itself the holder for more than a
@@ -25,6 +27,7 @@ impl Expected {
     pub fn word(self) -> &'static str {
         match self {
             Self::Safe => "safe",
+            Self::MayLose => "lost",
             Self::MayOverlap => "guard",
             Self::Unavailable => "told",
         }
@@ -34,51 +37,11 @@ impl Expected {
     pub fn words(self) -> &'static str {
         match self {
             Self::Safe => "safe",
+            Self::MayLose => "no overlap, a holder may lose its lock",
             Self::MayOverlap => "may overlap, the guard holds",
             Self::Unavailable => "unavailable, holder told",
         }
     }
-}
-
-/// Who works, and how.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Crew {
-    pub(crate) workers: u32,
-    /// Of each worker.
-    pub(crate) tasks: u32,
-    /// That go quickly from hand to hand; as many more are held for long.
-    pub(crate) locks: u32,
-    /// The names of the locks look like each other.
-    pub(crate) look_alike: bool,
-    /// Mutexes only, or also a reader-writer lock and a semaphore.
-    pub(crate) all_modes: bool,
-    /// Microseconds.
-    pub(crate) hold: u64,
-    /// So many of a hundred holds of the others are long: so many hundredths of a lease.
-    pub(crate) long: (u32, u64),
-    pub(crate) cancelled: u32,
-    pub(crate) impatient: u32,
-    pub(crate) dropped: u32,
-    pub(crate) misuse: Misuse,
-    /// How long it goes on if no fault makes it longer, in milliseconds.
-    pub(crate) least: u64,
-}
-
-impl Crew {
-    pub(crate) const USUAL: Self = Self {
-        workers: 3,
-        tasks: 12,
-        locks: 9,
-        look_alike: false,
-        all_modes: true,
-        hold: 1_000,
-        long: (40, 60),
-        cancelled: 6,
-        impatient: 6,
-        dropped: 15,
-        misuse: Misuse::None,
-        least: 5_000,
-    };
 }
 
 /// A scenario.

@@ -52,13 +52,18 @@ pub enum Fault {
     KillAll { millis: u64 },
     /// The server that leads is killed and started again.
     KillLeader { millis: u64 },
+    /// Sentinel: the master sends its replica nothing for `ahead`. Then the replica takes over, and the old
+    /// master is killed and started again.
+    KillAhead { ahead: u64, millis: u64 },
+    /// etcd: the disk of the server that leads hangs.
+    HangLeader { millis: u64 },
     /// The other servers cannot reach one of them: the one that leads, or one that does not. Clients can.
     Island { of_leader: bool, millis: u64 },
     /// A replica takes over: after the server has ended in good order, or was killed.
     Promote { planned: bool },
     /// Redis: a node is killed and starts again without the last bytes of its append-only file.
     TruncateLog { node: u32, bytes: u64 },
-    /// `ZooKeeper`: a server is killed and starts again without its data.
+    /// `ZooKeeper` and etcd: a server is killed and starts again without its data.
     LoseData { node: u32 },
     /// An operator frees a lock, whoever holds it.
     ForceRelease { lock: u32 },
@@ -68,7 +73,7 @@ pub enum Fault {
     FlushScripts { node: u32 },
     /// Redis: memory is short, and keys are evicted.
     Evict { node: u32, millis: u64 },
-    /// Redis: memory is short, and what takes more of it is refused.
+    /// Redis and etcd: memory is short, and what takes more of it is refused.
     FillMemory { node: u32, millis: u64 },
     /// Redis: the password is another, and all connections have ended.
     ChangePassword { node: u32, millis: u64 },
@@ -100,7 +105,7 @@ pub enum Fault {
     ReplaceFile,
     /// `SQLite`: nothing more can be written to the disk.
     FillDisk { millis: u64 },
-    /// `ZooKeeper`: the folder of all locks is deleted.
+    /// `ZooKeeper` and etcd: all that is stored of locks is deleted.
     RemoveFolder,
 }
 
@@ -147,6 +152,8 @@ impl Fault {
             | Self::KillListeners { node } => FaultTarget::Server(node),
             Self::KillAll { .. }
             | Self::KillLeader { .. }
+            | Self::KillAhead { .. }
+            | Self::HangLeader { .. }
             | Self::Island { .. }
             | Self::Promote { .. }
             | Self::MoveSlot { .. } => FaultTarget::Servers,
@@ -180,6 +187,8 @@ impl Fault {
             | Self::KillServer { millis, .. }
             | Self::KillAll { millis }
             | Self::KillLeader { millis }
+            | Self::KillAhead { millis, .. }
+            | Self::HangLeader { millis }
             | Self::Island { millis, .. }
             | Self::Evict { millis, .. }
             | Self::FillMemory { millis, .. }

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use testbed::{
-    Certificates, Durability, MariaDb, Options, PgBouncer, Postgres, Proxy, Redis, RedisCluster,
-    RedisSentinel, Server, ZooKeeper, ZooKeeperEnsemble,
+    Certificates, Durability, Etcd, EtcdCluster, MariaDb, Options, PgBouncer, Postgres, Proxy, Redis,
+    RedisCluster, RedisSentinel, Server, ZooKeeper, ZooKeeperEnsemble,
 };
 
 use super::clocks::{Clocks, SmallDisk};
@@ -24,10 +25,12 @@ pub(crate) struct TestServers {
     pub(crate) clocks: Option<Clocks>,
     pub(crate) disk: Option<SmallDisk>,
     pub(crate) ensemble: Option<ZooKeeperEnsemble>,
+    pub(crate) etcd: Option<EtcdCluster>,
     pub(crate) sentinels: Option<RedisSentinel>,
     pub(crate) cluster: Option<RedisCluster>,
     pub(crate) certificates: Option<Certificates>,
     memory: Memory,
+    grace: Duration,
     pooler: Option<PgBouncer>,
     /// Where the server is, since another has taken over.
     moved: Mutex<Option<SocketAddr>>,
@@ -41,6 +44,7 @@ pub(crate) enum Node {
     Postgres(Postgres),
     MariaDb(MariaDb),
     ZooKeeper(ZooKeeper),
+    Etcd(Etcd),
 }
 
 impl Node {
@@ -50,6 +54,7 @@ impl Node {
             Self::Postgres(server) => server,
             Self::MariaDb(server) => server,
             Self::ZooKeeper(server) => server,
+            Self::Etcd(server) => server,
         }
     }
 
@@ -103,10 +108,12 @@ impl TestServers {
             clocks,
             disk: disk.transpose()?,
             ensemble: None,
+            etcd: None,
             sentinels: None,
             cluster: None,
             certificates: None,
             memory,
+            grace: setup.grace(),
             pooler: None,
             moved: Mutex::default(),
             folder,
@@ -121,7 +128,7 @@ impl TestServers {
         servers.launch(&Options::new().durability(durability).parent(&parent), setup).await?;
         if kind == Kind::Redlock3 && memory == Memory::Forgets {
             // Until the new nodes have a vote.
-            tokio::time::sleep(LONGEST_TTL + std::time::Duration::from_secs(1)).await;
+            tokio::time::sleep(LONGEST_TTL + Duration::from_secs(1)).await;
         }
         Ok(servers)
     }
@@ -134,7 +141,7 @@ impl TestServers {
         match self.kind {
             Kind::Memory | Kind::Sqlite => (),
             Kind::Postgres => self.postgres(options, setup).await?,
-            Kind::Mariadb if setup == Setup::Standby => self.mariadb_with_standby(options).await?,
+            Kind::Mariadb if setup.has_standby() => self.mariadb_with_standby(options).await?,
             Kind::Mariadb => {
                 let server = MariaDb::start_with(&self.timed(options, 0)?).await.map_err(failed)?;
                 if setup == Setup::Hostile {
@@ -158,7 +165,7 @@ impl TestServers {
                 let options = &options;
                 for node in 0..self.kind.nodes() {
                     let server = Redis::start_with(&self.timed(options, node)?).await.map_err(failed)?;
-                    if setup == Setup::Standby {
+                    if setup.has_standby() {
                         let standby = Redis::start_replica(server.addr(), options).await.map_err(failed)?;
                         self.standby = Some(Node::Redis(standby));
                     }
@@ -185,6 +192,12 @@ impl TestServers {
                 self.nodes.extend(ensemble.servers().iter().cloned().map(Node::ZooKeeper));
                 self.ensemble = Some(ensemble);
             }
+            Kind::Etcd => self.nodes.push(Node::Etcd(Etcd::start_with(options).await.map_err(failed)?)),
+            Kind::Etcd3 => {
+                let cluster = EtcdCluster::start(3, options).await.map_err(failed)?;
+                self.nodes.extend(cluster.members().iter().cloned().map(Node::Etcd));
+                self.etcd = Some(cluster);
+            }
         }
         Ok(())
     }
@@ -196,11 +209,15 @@ impl TestServers {
                 options = options.setting(name, value);
             }
         }
+        if !setup.grace().is_zero() {
+            // A crash loses what was granted in this time.
+            options = options.setting("wal_writer_delay", "10s");
+        }
         let server = Postgres::start_with(&options).await.map_err(failed)?;
         if setup == Setup::Pooler {
             self.pooler = Some(PgBouncer::start_with(&server, &Options::new()).await.map_err(failed)?);
         }
-        if setup == Setup::Standby {
+        if setup.has_standby() {
             let standby = server.start_standby(&options).await.map_err(failed)?;
             self.standby = Some(Node::Postgres(standby));
         }
@@ -243,6 +260,15 @@ impl TestServers {
 
     /// The address by which clients find the servers at these addresses.
     fn url(&self, addrs: &[SocketAddr]) -> String {
+        let url = self.plain_url(addrs);
+        if self.grace.is_zero() {
+            return url;
+        }
+        let sign = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{sign}durability=grace&longest_ttl={}s", self.grace.as_secs())
+    }
+
+    fn plain_url(&self, addrs: &[SocketAddr]) -> String {
         let first = addrs.first().copied();
         match (self.nodes.first(), first) {
             (Some(Node::Postgres(server)), Some(addr)) => {
@@ -257,6 +283,10 @@ impl TestServers {
             (Some(Node::ZooKeeper(server)), Some(addr)) => match &self.ensemble {
                 // A server that is too busy to tell its tick would be taken for one with a longer tick.
                 Some(ensemble) => format!("{}?tick={TICK}ms", ensemble.url_via(addrs)),
+                None => server.url_via(addr),
+            },
+            (Some(Node::Etcd(server)), Some(addr)) => match &self.etcd {
+                Some(cluster) => cluster.url_via(addrs),
                 None => server.url_via(addr),
             },
             _ if self.kind == Kind::Memory => format!("memory://{}", self.folder.path().display()),
@@ -341,7 +371,7 @@ pub(crate) fn worker_clock(worker: u32) -> String {
 }
 
 /// The longest lease of a Redlock whose nodes forget: as long they have no vote after a start.
-const LONGEST_TTL: std::time::Duration = std::time::Duration::from_secs(3);
+const LONGEST_TTL: Duration = Duration::from_secs(3);
 
 pub(crate) fn failed(error: impl std::fmt::Display) -> Error {
     Error::failed(error.to_string())

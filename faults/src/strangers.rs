@@ -18,7 +18,7 @@ pub(super) fn run(locks: &Locks, work: &Work, journal: &Journal, until: &Until) 
     let who = Who { worker: work.worker, task: TASK };
     let mut turn = 0;
     while !until.is_over() {
-        let lock = turn % work.locks;
+        let lock = turn % work.crew.locks;
         turn += 1;
         // Mutexes only.
         if work.modes[lock as usize % work.modes.len()] != [0] {
@@ -50,7 +50,7 @@ pub(super) fn run(locks: &Locks, work: &Work, journal: &Journal, until: &Until) 
             }
             guard.is_held()
         };
-        if work.misuse == Misuse::LeavesRuntime {
+        if work.crew.misuse == Misuse::LeavesRuntime {
             // The keeper renews it, whatever this runtime does.
             std::thread::sleep(work.ttl() * 3 / 2);
             if !look(&mut hold) {

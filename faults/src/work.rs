@@ -34,14 +34,14 @@ pub(crate) async fn work(locks: &Locks, work: &Work, until: &Until) -> Result<()
     let journal = Arc::new(Journal::create(&work.history)?);
     let work = Arc::new(work.clone());
     let disturbance = misuse::begin(&work);
-    let stranger = matches!(work.misuse, Misuse::LeavesRuntime | Misuse::OutlivesRuntime).then(|| {
+    let stranger = matches!(work.crew.misuse, Misuse::LeavesRuntime | Misuse::OutlivesRuntime).then(|| {
         let (locks, work) = (locks.clone(), Arc::clone(&work));
         let (journal, until) = (Arc::clone(&journal), until.clone());
         // A thread without a runtime: it makes its own.
         std::thread::spawn(move || strangers::run(&locks, &work, &journal, &until))
     });
     let mut tasks = JoinSet::new();
-    for task in 0..work.tasks {
+    for task in 0..work.crew.tasks {
         let who = Who { worker: work.worker, task };
         let seed = work.seed ^ (u64::from(work.worker) << 32) ^ (u64::from(task) << 8);
         let worker = Task {
@@ -90,7 +90,7 @@ impl Task {
 
     /// Whether this task takes locks that are held for long.
     fn takes_its_time(&self) -> bool {
-        self.work.long.0 > 0 && self.who.task % SHARE == SHARE - 1
+        self.work.crew.long.0 > 0 && self.who.task % SHARE == SHARE - 1
     }
 
     fn chance(&mut self, of_a_hundred: u32) -> bool {
@@ -98,16 +98,16 @@ impl Task {
     }
 
     async fn step(&mut self) -> Result<()> {
-        let lock = self.random.random_range(0..self.work.locks);
-        let lock = if self.takes_its_time() { self.work.locks + lock } else { lock };
+        let lock = self.random.random_range(0..self.work.crew.locks);
+        let lock = if self.takes_its_time() { self.work.crew.locks + lock } else { lock };
         let modes = &self.work.modes[lock as usize % self.work.modes.len()];
         let code = modes[self.random.random_range(0..modes.len())];
         let mode = Mode::from_code(code).ok_or_else(|| Error::failed("not a mode"))?;
         let request = self.request(lock, mode);
         let ask = Ask { who: self.who, lock, mode, asked: nanos() };
-        let answer = if self.chance(self.work.cancelled) {
+        let answer = if self.chance(self.work.crew.cancelled) {
             self.given_up(request).await
-        } else if self.chance(self.work.impatient) {
+        } else if self.chance(self.work.crew.impatient) {
             request
                 .try_now()
                 .await
@@ -184,12 +184,12 @@ impl Task {
         if read.is_some_and(Read::is_refused) {
             self.journal.refused(self.who, nanos());
         }
-        let length = if self.takes_its_time() && self.chance(self.work.long.0) {
-            self.work.long.1
+        let length = if self.takes_its_time() && self.chance(self.work.crew.long.0) {
+            self.work.long_hold()
         } else if self.chance(70) {
             0
         } else {
-            self.random.random_range(0..=self.work.hold)
+            self.random.random_range(0..=self.work.crew.hold)
         };
         let mut hold = blank(ask, token, from);
         let lost = self.watch_validity(&guard, &mut hold, Duration::from_micros(length)).await;
@@ -198,7 +198,7 @@ impl Task {
             && lost.is_none()
             && self.look(&guard, &mut hold)
         {
-            if self.work.misuse == Misuse::PausesBeforeWrite
+            if self.work.crew.misuse == Misuse::PausesBeforeWrite
                 && self.holds.is_multiple_of(PAUSES)
                 && !self.until.is_over()
             {
@@ -266,7 +266,7 @@ impl Task {
         // The time first: a pause between the two must not make the lease longer.
         let deadline = deadline(nanos(), &guard);
         hold.called = nanos();
-        if hold.end == End::Released && self.chance(self.work.dropped) {
+        if hold.end == End::Released && self.chance(self.work.crew.dropped) {
             drop(guard);
             hold.end = End::Dropped;
         } else {

@@ -42,7 +42,9 @@ pub(crate) enum Worker {
 }
 
 async fn connect(url: &str, work: &Work) -> Result<Locks> {
-    let locks = lockwell::connect_with(LockConfig::new(url).ttl(work.ttl())).await?;
+    let config = LockConfig::new(url).ttl(work.ttl());
+    let config = if work.in_order() { config.server_order() } else { config };
+    let locks = lockwell::connect_with(config).await?;
     // Warm connections and statements, on a name of its own.
     let own = format!("{}/warm/{}", work.prefix, work.worker);
     locks.lock(own).wait(START).await?.release().await?;

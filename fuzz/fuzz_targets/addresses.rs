@@ -7,6 +7,7 @@ mod properties;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     properties::address(text);
-    backend_redis::fuzzing::address(text);
-    backend_zk::fuzzing::address(text);
+    lockwell_etcd::fuzzing::address(text);
+    lockwell_redis::fuzzing::address(text);
+    lockwell_zk::fuzzing::address(text);
 });

@@ -7,5 +7,5 @@ mod properties;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     properties::name(text);
-    backend_zk::fuzzing::paths(text);
+    lockwell_zk::fuzzing::paths(text);
 });

@@ -2,8 +2,8 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    backend_redis::fuzzing::answer(data);
+    lockwell_redis::fuzzing::answer(data);
     if let Ok(text) = std::str::from_utf8(data) {
-        backend_redis::fuzzing::text(text);
+        lockwell_redis::fuzzing::text(text);
     }
 });

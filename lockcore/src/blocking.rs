@@ -47,5 +47,26 @@ pub fn run<T>(request: LockRequest, work: impl FnOnce(&LockHandle) -> T) -> Resu
     }
 }
 
+/// As [`run`], for work that can fail: one `?` is enough for both errors.
+///
+/// ```
+/// let locks = lockwell_core::Locks::in_memory();
+/// let text: Result<String, Box<dyn std::error::Error>> =
+///     lockwell_core::blocking::try_run(locks.lock("report"), |_held| {
+///         Ok(std::fs::read_to_string("no/such/report.txt")?)
+///     });
+/// assert!(text.is_err());
+/// ```
+///
+/// # Errors
+/// That of the work, those of the request, and those of [`block_on`]. If the lock was lost before the end of
+/// the work, the error is of kind [`Lost`](ErrorKind::Lost), and the result of the work is dropped.
+pub fn try_run<T, E: From<Error>>(
+    request: LockRequest,
+    work: impl FnOnce(&LockHandle) -> Result<T, E>,
+) -> Result<T, E> {
+    run(request, work).map_err(Error::from)?
+}
+
 #[cfg(test)]
 mod tests;

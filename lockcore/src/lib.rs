@@ -57,14 +57,14 @@ pub mod testing;
 pub use async_trait::async_trait;
 
 pub use client::{DEFAULT_TTL, Leader, Locks, Observation};
-pub use config::{HandOver, Host, LockConfig, Secret, ServerUrl, tls};
+pub use config::{HandOver, Host, LockConfig, Passwords, Secret, ServerUrl, tls};
 pub use contract::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, ErrorWith, FencingToken, Finding, Grant, Holder,
-    LeaseState, LockName, LockStatus, Loss, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result,
-    Severity, Stats, Wait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, ErrorWith, FencingToken, Finding, Grant, HoldId,
+    Holder, LeaseState, LockName, LockStatus, Loss, Mode, Operation, OwnerId, Released, Renewal, Requirement,
+    Result, Severity, Stats, Wait,
 };
 pub use hold::{LockAllGuard, LockGuard, LockHandle};
 pub use memory::MemoryLock;
-pub use request::{Acquire, All, Campaign, Leadership, LockRequest, One, Owner, Reentrant, ReentrantGuard};
+pub use request::{Acquire, All, Campaign, LockRequest, One, Owner, Reentrant, ReentrantGuard};
 pub use system::{Clock, Moment, TestClock};
 pub use telemetry::{Events, LockEvent};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockcore::{LockGuard, Locks, Moment};
+use lockwell_core::{LockGuard, Locks, Moment};
 use metrics::{Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 /// How many calls have met the recorder.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockcore::Locks;
+use lockwell_core::Locks;
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 

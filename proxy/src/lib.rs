@@ -238,9 +238,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         drop(self.stop.take());
         // A panic over there has been printed; here it would only hide the test's own.
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!(addr = %self.addr, "the proxy's thread had panicked");
         }
     }

@@ -1,7 +1,7 @@
 //! Servers of this crate for the conformance suite.
 
-use lockcore::async_trait;
-use lockcore::conformance::{Missing, Server};
+use lockwell_core::async_trait;
+use lockwell_core::conformance::{Missing, Server};
 
 use crate::Error;
 

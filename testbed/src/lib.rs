@@ -31,7 +31,9 @@
 mod certificates;
 mod client;
 mod error;
+mod etcd;
 mod group;
+mod hang;
 #[cfg(feature = "conformance")]
 mod harness;
 mod kind;
@@ -40,6 +42,7 @@ mod options;
 mod pgbouncer;
 mod port;
 mod postgres;
+mod preload;
 mod proctree;
 mod programs;
 mod redis;
@@ -54,10 +57,13 @@ pub use lockwell_proxy::{Direction, Proxy};
 pub use self::{
     certificates::Certificates,
     error::Error,
+    etcd::{Etcd, cluster::EtcdCluster},
+    hang::HungSyncs,
     mariadb::MariaDb,
     options::{Durability, Options},
     pgbouncer::PgBouncer,
     postgres::Postgres,
+    preload::{preloaded, preloaded_syncs},
     programs::{is_installed, not_run, servers_required},
     redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
     release::{Family, Release},

@@ -47,7 +47,7 @@ impl Options {
 
     /// One more setting in the server's own words: `-c name=value` (Postgres), `--name=value` (`MariaDB`),
     /// `--name value` (Redis), `name=value` in `zoo.cfg`
-    /// and in `pgbouncer.ini`. Later ones win over earlier ones and over ours.
+    /// and in `pgbouncer.ini`, `--name=value` (etcd). Later ones win over earlier ones and over ours.
     #[must_use]
     pub fn setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
@@ -77,7 +77,7 @@ impl Options {
         self
     }
 
-    /// Redis takes TLS connections, too, on a port of its own and from those who show a certificate. The
+    /// etcd takes TLS connections only. Redis takes them, too, on a port of its own and from those who show a certificate. The
     /// members of a Sentinel group or a cluster use nothing else among themselves, and tell clients these
     /// ports. The files are not copied.
     #[must_use]

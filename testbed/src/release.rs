@@ -39,6 +39,8 @@ pub enum Family {
     PgBouncer,
     /// `ZooKeeper`.
     ZooKeeper,
+    /// etcd.
+    Etcd,
 }
 
 /// A release of a server.
@@ -53,7 +55,7 @@ pub struct Release {
 }
 
 /// All of them. Those of the machine come first in their families.
-static ALL: [Release; 12] = [
+static ALL: [Release; 14] = [
     installed("redis7", "Redis", "7.0", Family::Redis),
     newer("redis8", "Redis", "8.0", Family::Redis, &recipes::REDIS_8),
     newer("valkey9", "Valkey", "9.1", Family::Redis, &recipes::VALKEY_9),
@@ -66,6 +68,8 @@ static ALL: [Release; 12] = [
     newer("pgbouncer1.26", "PgBouncer", "1.26", Family::PgBouncer, &recipes::PGBOUNCER_1_26),
     installed("zookeeper3.8", "ZooKeeper", "3.8", Family::ZooKeeper),
     newer("zookeeper3.9", "ZooKeeper", "3.9", Family::ZooKeeper, &recipes::ZOOKEEPER_3_9),
+    installed("etcd3.4", "etcd", "3.4", Family::Etcd),
+    newer("etcd3.5", "etcd", "3.5", Family::Etcd, &recipes::ETCD_3_5),
 ];
 
 const fn installed(

@@ -47,10 +47,10 @@ async fn purge_postgres(url: String) {
 }
 
 #[cfg(feature = "postgres")]
-pub(crate) async fn postgres(release: &'static Release) -> Started {
+pub(crate) async fn postgres(release: &'static Release, options_of_url: &'static str) -> Started {
     let postgres = start_postgres(release).await?;
     let (door, server) = (postgres.addr(), testbed::Server::clone(&postgres));
-    let url = move |addr| postgres.url_via(addr);
+    let url = move |addr| postgres.url_via(addr) + options_of_url;
     Ok(Arc::new(OneServer::new(offers(), door, server, url, lockwell::connect).purged_by(purge_postgres)))
 }
 

@@ -1,28 +1,12 @@
 //! `ZooKeeper`: one server, and an ensemble of three.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use lockwell::backend::async_trait;
-use lockwell::conformance::{Harness, Line, Link, Need, OneServer, Server};
-use lockwell::{Locks, Result};
-use testbed::{Options, Proxy, Release, ZooKeeper, ZooKeeperEnsemble};
+use lockwell::conformance::OneServer;
+use testbed::{Options, Release, ZooKeeper, ZooKeeperEnsemble};
 
+use super::majority::{Three, offers};
 use super::targets::Started;
-
-pub(crate) fn offers() -> Vec<Need> {
-    use Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Server, Shared,
-    };
-    vec![Shared, Permits, Downgrade, Fencing, Fifo, Counted, LongestWait, Durable, Process, Server, Link]
-}
-
-/// The leader of an ensemble can be killed.
-pub(crate) fn offers_of_three() -> Vec<Need> {
-    let mut offers = offers();
-    offers.push(Need::Failover);
-    offers
-}
 
 /// The suite works with leases from a second to a minute, and measures how soon they end: so a short tick,
 /// which is the grain of the server's time, and no upper bound in the way.
@@ -46,76 +30,4 @@ pub(crate) async fn three(release: &'static Release) -> Started {
     let options = options.setting("minSessionTimeout", "2000");
     let ensemble = ZooKeeperEnsemble::start(3, &options).await?;
     Ok(Arc::new(Three(ensemble)))
-}
-
-#[derive(Debug)]
-struct Three(ZooKeeperEnsemble);
-
-impl Three {
-    async fn start_those_that_are_down(&self) {
-        let mut starting = Vec::new();
-        for server in self.0.servers().iter().filter(|server| server.pid().is_none()) {
-            let server = server.clone();
-            starting.push(tokio::spawn(async move { server.restart().await }));
-        }
-        for start in starting {
-            start.await.expect("no panic").expect("the server starts again");
-        }
-        self.0.ready().await.expect("a leader and its followers");
-    }
-}
-
-#[async_trait]
-impl Harness for Three {
-    fn offers(&self) -> Vec<Need> {
-        offers_of_three()
-    }
-
-    async fn client(&self) -> Result<Locks> {
-        lockwell::connect(self.0.url()).await
-    }
-
-    fn address(&self) -> Option<String> {
-        Some(self.0.url())
-    }
-
-    fn server(&self) -> Option<&dyn Server> {
-        Some(self)
-    }
-
-    async fn link(&self) -> Option<Box<dyn Link>> {
-        let mut proxies = Vec::new();
-        for addr in self.0.addresses() {
-            proxies.push(Proxy::start(addr).await.expect("a proxy"));
-        }
-        let addresses: Vec<SocketAddr> = proxies.iter().map(Proxy::addr).collect();
-        let url = self.0.url_via(&addresses);
-        Some(Box::new(Line::new(proxies, url, lockwell::connect)))
-    }
-}
-
-#[async_trait]
-impl Server for Three {
-    async fn pause(&self) {
-        self.0.servers().iter().for_each(|server| server.pause().expect("the server runs"));
-    }
-
-    async fn resume(&self) {
-        for server in self.0.servers().iter().filter(|server| server.pid().is_some()) {
-            server.resume().expect("the server runs");
-        }
-        self.start_those_that_are_down().await;
-    }
-
-    async fn fail_over(&self) {
-        let leader = self.0.leader().await.expect("a leader");
-        self.0.servers()[leader].kill().expect("the leader runs");
-    }
-
-    async fn restart(&self) {
-        for server in self.0.servers() {
-            server.stop().await.expect("the server ends");
-        }
-        self.start_those_that_are_down().await;
-    }
 }

@@ -31,5 +31,5 @@ pub(crate) fn write(
     let ran = |record: &&CaseRecord| record.begun > 0 || record.missing.is_some();
     let all: Vec<Value> = records.iter().filter(ran).map(of).collect();
     let text = serde_json::to_string_pretty(&all).map_err(|error| error.to_string())?;
-    std::fs::write(&path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))
+    std::fs::write(&path, text + "\n").map_err(|error| format!("{}: {error}", path.to_string_lossy()))
 }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::programs::program;
 
 /// How long it may take to say what is waited for.
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A program, killed when it is dropped.
 pub(crate) struct Running {

@@ -50,10 +50,12 @@ impl Target {
 }
 
 /// The targets of every run, and the one with a server on which it tests policy.
-const USUAL: [&str; 12] = [
+const USUAL: [&str; 15] = [
     "memory",
+    "test_double",
     "sqlite",
     "postgres",
+    "postgres_grace",
     "postgres_pooled",
     "mariadb",
     "mysql9",
@@ -63,8 +65,9 @@ const USUAL: [&str; 12] = [
     "redlock5",
     "zookeeper",
     "zookeeper_ensemble",
+    "etcd",
 ];
-const WITH_POLICY: [&str; 3] = ["memory", "sqlite", "redis"];
+const WITH_POLICY: [&str; 4] = ["memory", "test_double", "sqlite", "redis"];
 
 /// Which targets there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,13 +105,24 @@ pub(crate) fn all() -> Vec<Target> {
             Target::new("memory", &["memory"], super::memory::offers(), || ready(super::memory::start()))
                 .change(lockwell::conformance::Target::one_each),
         );
+        let double = || ready(super::test_double::start());
+        targets.push(
+            Target::new("test_double", &[], super::memory::offers(), double)
+                .change(lockwell::conformance::Target::one_each),
+        );
         #[cfg(feature = "sqlite")]
         targets.push(
             Target::new("sqlite", &["sqlite"], super::files::offers(), || ready(super::files::start()))
                 .change(lockwell::conformance::Target::one_each),
         );
     }
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
+    #[cfg(any(
+        feature = "postgres",
+        feature = "mysql",
+        feature = "redis",
+        feature = "zk",
+        feature = "etcd"
+    ))]
     targets.extend(Release::all().iter().flat_map(|release| on(release, choice)));
     if choice == Choice::Usual {
         targets.retain(|it| USUAL.contains(&it.inner.name()));
@@ -124,7 +138,7 @@ fn without_policy(target: lockwell::conformance::Target) -> lockwell::conformanc
 }
 
 /// The targets on a release.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk", feature = "etcd"))]
 fn on(release: &'static Release, choice: Choice) -> Vec<Target> {
     let mut targets = match release.family() {
         #[cfg(feature = "redis")]
@@ -139,12 +153,14 @@ fn on(release: &'static Release, choice: Choice) -> Vec<Target> {
         testbed::Family::Postgres => postgres(release),
         #[cfg(feature = "zk")]
         testbed::Family::ZooKeeper => zookeeper(release),
+        #[cfg(feature = "etcd")]
+        testbed::Family::Etcd => etcd(release),
         _ => Vec::new(),
     };
     if release.is_newer() {
         // The name of the release in the place of that of its kind.
         let renamed = |target: lockwell::conformance::Target| {
-            let rest = ["redis", "mariadb", "postgres", "zookeeper"]
+            let rest = ["redis", "mariadb", "postgres", "zookeeper", "etcd"]
                 .into_iter()
                 .find_map(|kind| target.name().strip_prefix(kind))
                 .map_or_else(|| format!("_{}", target.name()), str::to_owned);
@@ -199,7 +215,10 @@ fn postgres(release: &'static Release) -> Vec<Target> {
     use super::databases;
     let schemes = &["postgres", "postgresql"];
     vec![
-        Target::new("postgres", schemes, databases::offers(), move || databases::postgres(release)),
+        Target::new("postgres", schemes, databases::offers(), move || databases::postgres(release, "")),
+        Target::new("postgres_grace", schemes, databases::offers(), move || {
+            databases::postgres(release, "?durability=grace&longest_ttl=4s")
+        }),
         Target::new("postgres_pooled", schemes, databases::offers(), move || {
             databases::pooled(release, "?pooled=true")
         }),
@@ -209,17 +228,34 @@ fn postgres(release: &'static Release) -> Vec<Target> {
 
 #[cfg(feature = "zk")]
 fn zookeeper(release: &'static Release) -> Vec<Target> {
-    use super::ensembles;
+    use super::{ensembles, majority};
     vec![
-        Target::new("zookeeper", &["zk"], ensembles::offers(), move || ensembles::one(release)),
-        Target::new("zookeeper_ensemble", &["zk"], ensembles::offers_of_three(), move || {
+        Target::new("zookeeper", &["zk"], majority::offers(), move || ensembles::one(release)),
+        Target::new("zookeeper_ensemble", &["zk"], majority::offers_of_three(), move || {
             ensembles::three(release)
         }),
     ]
 }
 
+#[cfg(feature = "etcd")]
+fn etcd(release: &'static Release) -> Vec<Target> {
+    use super::{etcd, majority};
+    let schemes = &["etcd", "etcds"];
+    vec![
+        Target::new("etcd", schemes, majority::offers(), move || etcd::one(release)),
+        Target::new("etcd_cluster", schemes, majority::offers_of_three(), move || etcd::three(release)),
+    ]
+}
+
 /// A folder in memory where there is one: the suite is about locks, not about disks.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
+#[cfg(any(
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "zk",
+    feature = "etcd"
+))]
 pub(crate) fn quick_folder() -> std::path::PathBuf {
     let memory = std::path::Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }

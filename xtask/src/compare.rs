@@ -1,25 +1,40 @@
-//! `cargo xtask compare`: the comparison, in release.
+//! `cargo xtask compare`: the comparison, in release; the quick one without link-time optimisation.
 
 use std::process::ExitCode;
 
 use testbed::Release;
 
-use crate::install::{allowed, ensure};
+use crate::install::{is_told, provide};
 use crate::packages::{Package, SERVERS};
+use crate::peers;
 use crate::shell::{Result, cargo, foreground};
-use crate::{peers, servers};
 
 pub(crate) fn run(mut args: Vec<String>) -> Result<ExitCode> {
-    let allowed = allowed(&mut args);
+    let told = is_told(&mut args);
     if args.iter().any(|arg| arg == "--peers") {
         peers::hint();
     }
-    if allowed {
-        let newer = NEWER.iter().filter(|(backend, _)| starts(backend, &args) == Some(true));
-        servers::fetch(newer.map(|(_, release)| Release::named(release)));
-    }
-    ensure(SERVERS.iter().filter(|server| is_needed(server, &args)), allowed);
-    foreground(cargo().args(["run", "--release", "--package", "compare-bench", "--"]).args(&args))
+    let newer = NEWER.iter().filter(|(backend, _)| starts(backend, &args) == Some(true));
+    let newer = newer.map(|(_, release)| Release::named(release));
+    // The comparison names the backends that it leaves out.
+    drop(provide(SERVERS.iter().filter(|server| is_needed(server, &args)), newer, told));
+    let profile = profile(&args);
+    // The comparison says which one it is.
+    let mut cargo = cargo();
+    cargo.env("LOCKWELL_COMPARE_PROFILE", profile).args([
+        "run",
+        "--profile",
+        profile,
+        "--package",
+        "compare-bench",
+        "--",
+    ]);
+    foreground(cargo.args(&args))
+}
+
+/// How it is built: see Cargo.toml.
+fn profile(args: &[String]) -> &'static str {
+    if args.iter().any(|arg| arg == "--quick") { "quick" } else { "release" }
 }
 
 /// The commands of the comparison that look at what was measured.
@@ -30,7 +45,7 @@ const NEWER: [(&str, &str); 2] = [("mysql", "mysql9"), ("valkey", "valkey9")];
 
 /// Whether a comparison with these arguments starts that server.
 fn is_needed(server: &Package, args: &[String]) -> bool {
-    starts(server.gives, args).unwrap_or(true)
+    starts(server.gives, args).unwrap_or(server.gives != "etcd")
 }
 
 /// Whether these arguments make a comparison start that backend; `None` if they leave the choice to it.
@@ -64,6 +79,8 @@ fn gives(backend: &str) -> &str {
     match backend {
         "redlock" | "redlock3" | "sentinel" | "cluster" => "redis",
         "zk" | "zookeeper3" | "zookeeper3-leader" => "zookeeper",
+        "postgres-grace" => "postgres",
+        "etcd3" => "etcd",
         other => other,
     }
 }
@@ -75,6 +92,16 @@ mod tests {
     fn needed(line: &str) -> Vec<&'static str> {
         let args: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
         SERVERS.iter().filter(|server| is_needed(server, &args)).map(|server| server.gives).collect()
+    }
+
+    #[test]
+    fn the_quick_run_is_built_quickly() {
+        let built = |line: &str| profile(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!((built("--quick --tmpfs"), built("--full"), built("")), ("quick", "release", "release"));
+        let manifest = std::fs::read_to_string(crate::shell::root().join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = manifest.parse().unwrap();
+        let quick = &manifest["profile"]["quick"];
+        assert_eq!((quick["inherits"].as_str(), quick["lto"].as_str()), (Some("release"), Some("off")));
     }
 
     #[test]
@@ -92,7 +119,9 @@ mod tests {
     fn only_servers_that_will_be_started_are_needed() {
         assert_eq!(needed(""), ["postgres", "mariadb", "redis", "zookeeper"]);
         assert_eq!(needed("--quick --tmpfs"), ["postgres", "mariadb", "redis", "zookeeper"]);
+        assert_eq!(needed("--full"), ["postgres", "mariadb", "redis", "zookeeper", "etcd"]);
         assert_eq!(needed("--backend postgres,memory"), ["postgres"]);
+        assert_eq!(needed("--backend etcd3,postgres-grace"), ["postgres", "etcd"]);
         assert_eq!(needed("--backend=mariadb --quick"), ["mariadb"]);
         assert!(needed("--backend mysql,valkey").is_empty(), "they are fetched");
         assert_eq!(needed("--backend redlock,zookeeper3"), ["redis", "zookeeper"]);

@@ -10,19 +10,26 @@ use serde_json::Value;
 
 use crate::shell::{Result, cargo, foreground, root, text};
 
+/// What users install: the workspace, and that of the package for Python.
+const WORKSPACES: [&str; 2] = ["Cargo.toml", "python/Cargo.toml"];
+
 pub(crate) fn run() -> Result<ExitCode> {
-    let mut command = cargo();
-    command.current_dir(root()).args(["metadata", "--format-version=1", "--all-features", "--locked"]);
-    let metadata: Value = serde_json::from_str(&text(&mut command)?).map_err(|error| error.to_string())?;
     let rules =
         std::fs::read_to_string(root().join("deny.toml")).map_err(|error| format!("deny.toml: {error}"))?;
     let allowed = allowed(&rules)?;
-    let problems = problems(&metadata, &allowed);
-    if !problems.is_empty() {
-        return Err(problems.join("\n    "));
+    for workspace in WORKSPACES {
+        let mut command = cargo();
+        command.current_dir(root()).args(["metadata", "--format-version=1", "--all-features", "--locked"]);
+        command.args(["--manifest-path", workspace]);
+        let metadata: Value =
+            serde_json::from_str(&text(&mut command)?).map_err(|error| error.to_string())?;
+        let problems = problems(&metadata, &allowed);
+        if !problems.is_empty() {
+            return Err(problems.join("\n    "));
+        }
+        let packages = metadata["packages"].as_array().map_or(0, Vec::len);
+        println!("{workspace}: the licences and sources of {packages} packages are as deny.toml wants them");
     }
-    let packages = metadata["packages"].as_array().map_or(0, Vec::len);
-    println!("the licences and sources of {packages} packages are as deny.toml wants them");
     let outcome = denied()?;
     if outcome != ExitCode::SUCCESS {
         return Ok(outcome);

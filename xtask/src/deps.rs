@@ -19,29 +19,32 @@ const END: &str = "<!-- end of dependencies -->\n";
 const SYSTEM: &str = "x86_64-unknown-linux-gnu";
 
 /// Features as an application chooses them, and their names in the table.
-const CHOICES: [(&str, &str); 13] = [
+const CHOICES: [(&str, &str); 15] = [
     ("", "none: `memory://`"),
-    ("sqlite", "`sqlite` (default)"),
+    ("sqlite", "`sqlite`"),
     ("postgres", "`postgres`"),
     ("mysql", "`mysql`"),
     ("redis", "`redis`"),
     ("zk", "`zk`"),
+    ("etcd", "`etcd`"),
     ("postgres,tls", "`postgres`, `tls`"),
     ("mysql,tls", "`mysql`, `tls`"),
     ("redis,tls", "`redis`, `tls`"),
     ("zk,tls", "`zk`, `tls`"),
+    ("etcd,tls", "`etcd`, `tls`"),
     ("zk,sasl", "`zk`, `sasl`"),
     ("metrics", "`metrics`"),
-    ("postgres,mysql,sqlite,redis,zk,tls,sasl", "all"),
+    ("postgres,mysql,sqlite,redis,zk,etcd,tls,sasl", "all"),
 ];
 
 /// Packages that only this feature may bring.
-const OWN: [(&str, &[&str]); 7] = [
+const OWN: [(&str, &[&str]); 8] = [
     ("sqlite", &["libsqlite3-sys", "sqlx-sqlite", "notify"]),
     ("postgres", &["sqlx-postgres"]),
     ("mysql", &["sqlx-mysql"]),
     ("redis", &["redis", "lockwell-redis"]),
     ("zk", &["zookeeper-client", "lockwell-zk"]),
+    ("etcd", &["tonic", "prost", "lockwell-etcd"]),
     ("tls", &["rustls"]),
     ("metrics", &["metrics"]),
 ];
@@ -84,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// build it included.
 pub(crate) fn tree(features: &str, system: &str) -> Result<BTreeSet<String>> {
     let mut command = cargo();
-    command.current_dir(root()).args(["tree", "--locked", "--package", "lockwell", "--no-default-features"]);
+    command.current_dir(root()).args(["tree", "--locked", "--package", "lockwell"]);
     command.args(["--features", features, "--target", system, "--edges", "normal,build"]);
     command.args(["--prefix", "none", "--format", "{p}"]);
     Ok(packages(&text(&mut command)?))

@@ -2,7 +2,7 @@
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HandedOn {
-    /// `--no-install`: install nothing. All other arguments are passed on.
+    /// `--install`: install what is missing. All other arguments are passed on.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub(crate) args: Vec<String>,
 }

@@ -1,8 +1,13 @@
-//! Installs missing packages, prints what it does, and goes on without those that cannot be installed.
+//! Installs missing packages if it is told to, prints what it does, and goes on without those that cannot be
+//! installed.
 
+use std::io::{BufRead, IsTerminal, Write};
 use std::process::Command;
 
+use testbed::Release;
+
 use crate::packages::Package;
+use crate::servers;
 use crate::shell::{line, text};
 
 /// How this user can run apt-get.
@@ -50,13 +55,64 @@ impl Apt {
     }
 }
 
-/// Installs these packages as far as possible.
-pub(crate) fn ensure(packages: impl IntoIterator<Item = &'static Package>, allowed: bool) {
+/// Provides these packages and releases as far as possible, if that is wished: by `--install`, or by whoever
+/// sits at the terminal. Otherwise it says how they are had. Returns remarks for the end.
+pub(crate) fn provide<'a>(
+    packages: impl IntoIterator<Item = &'static Package>,
+    releases: impl IntoIterator<Item = &'a Release>,
+    told: bool,
+) -> Vec<String> {
     let missing: Vec<_> = packages.into_iter().filter(|package| !package.is_installed()).collect();
+    let releases: Vec<_> = releases.into_iter().filter(|release| release.is_newer()).collect();
+    let absent: Vec<_> = releases.iter().filter(|release| release.version().is_err()).collect();
+    let ways = ways(
+        &missing.iter().map(|package| package.name).collect::<Vec<_>>(),
+        &absent.iter().map(|release| release.name()).collect::<Vec<_>>(),
+    );
+    if told || (!ways.is_empty() && is_agreed(&ways)) {
+        install(missing);
+        return servers::fetch(releases);
+    }
+    for way in ways {
+        eprintln!("xtask: going on without what is missing; to have it (--install does it): {way}");
+    }
+    Vec::new()
+}
+
+/// The commands by which one has these packages of Debian, and these releases.
+fn ways(packages: &[&str], releases: &[&str]) -> Vec<String> {
+    let mut ways = Vec::new();
+    if !packages.is_empty() {
+        ways.push(format!("sudo apt-get install --no-install-recommends {}", packages.join(" ")));
+    }
+    if !releases.is_empty() {
+        ways.push(format!("cargo xtask servers fetch {}", releases.join(" ")));
+    }
+    ways
+}
+
+/// Asks at the terminal. Where there is none, nobody agrees.
+fn is_agreed(ways: &[String]) -> bool {
+    let mut errors = std::io::stderr();
+    if !std::io::stdin().is_terminal() || !errors.is_terminal() {
+        return false;
+    }
+    let asked = write!(errors, "xtask: missing: run {} now? [y/N] ", ways.join(" and ")).and(errors.flush());
+    asked.is_ok() && is_yes(&mut std::io::stdin().lock())
+}
+
+fn is_yes(answers: &mut impl BufRead) -> bool {
+    let mut answer = String::new();
+    answers.read_line(&mut answer).is_ok()
+        && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+/// Installs these packages as far as possible.
+fn install(missing: Vec<&Package>) {
     if missing.is_empty() {
         return;
     }
-    let apt = if allowed { Apt::find() } else { Err("--no-install forbids it".to_owned()) };
+    let apt = Apt::find();
     for Package { gives, name, .. } in missing {
         match apt.as_ref().map_err(Clone::clone).and_then(|apt| apt.install(name)) {
             Ok(()) => eprintln!("xtask: installed {name}{}", remark(name)),
@@ -80,13 +136,13 @@ fn remark(package: &str) -> &'static str {
     }
 }
 
-/// Takes `--no-install` out of the arguments that are to be handed on. Whether installing is allowed.
-pub(crate) fn allowed(args: &mut Vec<String>) -> bool {
+/// Takes `--install` out of the arguments that are to be handed on. Whether it was there.
+pub(crate) fn is_told(args: &mut Vec<String>) -> bool {
     // What follows a `--` belongs to the program.
     let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
-    let Some(at) = args[..end].iter().position(|arg| arg == "--no-install") else { return true };
+    let Some(at) = args[..end].iter().position(|arg| arg == "--install") else { return false };
     args.remove(at);
-    false
+    true
 }
 
 #[cfg(test)]
@@ -96,14 +152,34 @@ mod tests {
     #[test]
     fn the_word_is_taken_out_wherever_it_stands() {
         for (line, expected, left) in [
-            ("--no-install --quick", false, "--quick"),
-            ("--quick --no-install", false, "--quick"),
-            ("--quick", true, "--quick"),
-            ("-p cli -- --no-install", true, "-p cli -- --no-install"),
+            ("--install --quick", true, "--quick"),
+            ("--quick --install", true, "--quick"),
+            ("--quick", false, "--quick"),
+            ("-p cli -- --install", false, "-p cli -- --install"),
         ] {
             let mut args = line.split(' ').map(str::to_owned).collect();
-            assert_eq!(allowed(&mut args), expected, "{line}");
+            assert_eq!(is_told(&mut args), expected, "{line}");
             assert_eq!(args.join(" "), left);
+        }
+    }
+
+    #[test]
+    fn one_line_has_all_packages() {
+        assert_eq!(
+            ways(&["redis-server", "zookeeper"], &["mysql9"]),
+            [
+                "sudo apt-get install --no-install-recommends redis-server zookeeper",
+                "cargo xtask servers fetch mysql9"
+            ]
+        );
+        assert!(ways(&[], &[]).is_empty());
+    }
+
+    #[test]
+    fn only_a_yes_is_one() {
+        for (answer, agreed) in [("y\n", true), ("Yes\n", true), ("\n", false), ("", false), ("yet\n", false)]
+        {
+            assert_eq!(is_yes(&mut answer.as_bytes()), agreed, "{answer:?}");
         }
     }
 

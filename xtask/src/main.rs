@@ -17,6 +17,8 @@ mod package;
 mod packages;
 mod peers;
 mod play;
+#[cfg(test)]
+mod published;
 mod ran;
 mod semver;
 mod servers;
@@ -37,14 +39,16 @@ enum Command {
     /// Measure the backends: build compare-bench for release and run it. `cargo xtask compare -- --help`
     /// lists its options, which can be given here.
     ///
-    /// Missing servers are installed with apt where that is possible.
+    /// With `--install`, or a yes at the terminal, missing servers are installed with apt. Otherwise the
+    /// command for that is printed.
     Compare(HandedOn),
     /// Run all tests. Arguments after the options listed here go to `cargo test`.
     ///
-    /// The tests use servers that are installed, and newer releases, which are downloaded. Those that cannot
-    /// be downloaded are listed at the end.
+    /// The tests use servers that are installed, and newer releases, which are downloaded. Those that are not
+    /// there are listed at the end.
     ///
-    /// Missing servers, and the tools for other lock clients, are installed with apt where that is possible.
+    /// With `--install`, or a yes at the terminal, missing servers and the tools for other lock clients are
+    /// installed with apt, and newer releases are downloaded. Otherwise the commands for that are printed.
     /// Tests that miss a server are ignored. With the environment variable `LOCKWELL_REQUIRE_SERVERS=1` they
     /// fail.
     Test(test::Options),

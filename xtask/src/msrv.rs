@@ -5,7 +5,7 @@
 //! checked alone as well, against what those of our packages promise that it needs. With `--compile` the
 //! promised versions check our packages, where they are installed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, ExitCode};
 
 use serde_json::Value;
@@ -64,17 +64,25 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if !options.compile {
         return Ok(ExitCode::SUCCESS);
     }
-    let least = each.iter().map(|(_, promise)| *promise).min().unwrap_or(promised);
-    if least < promised {
-        let with: Vec<_> = each.iter().filter(|(_, promise)| *promise == least).collect();
-        let with = with.iter().map(|(feature, _)| feature.as_str()).collect::<Vec<_>>().join(",");
-        let only = ["--package", FACADE, "--lib", "--no-default-features", "--features", &with];
-        let compiled = compile(least, &only)?;
-        if compiled != ExitCode::SUCCESS {
-            return Ok(compiled);
+    for (version, with) in together(&each) {
+        if version < promised {
+            let only = ["--package", FACADE, "--lib", "--features", &with];
+            let compiled = compile(version, &only)?;
+            if compiled != ExitCode::SUCCESS {
+                return Ok(compiled);
+            }
         }
     }
     compile(promised, &["--workspace", "--all-features", "--lib", "--bins"])
+}
+
+/// Each version, and all features that need no newer one.
+fn together(each: &[(String, Version)]) -> BTreeMap<Version, String> {
+    let features = |version| {
+        let with = each.iter().filter(|(_, promise)| *promise <= version);
+        with.map(|(feature, _)| feature.as_str()).collect::<Vec<_>>().join(",")
+    };
+    each.iter().map(|(_, version)| (*version, features(*version))).collect()
 }
 
 /// Checks packages with that version.
@@ -222,6 +230,14 @@ mod tests {
         let of_quick = problems(&list(&["newer v1.0.0"]));
         assert_eq!(of_quick, ["it promises Rust 1.89.0, but newer v1.0.0 needs 1.90.0"]);
         assert_eq!(problems(&list(&["newer v1.0.0", "slow v0.1.0"])), [""; 0]);
+    }
+
+    #[test]
+    fn a_version_compiles_all_that_needs_no_newer_one() {
+        let each = [("zk", (1, 85, 0)), ("redis", (1, 88, 0)), ("tls", (1, 85, 0))];
+        let each = each.map(|(feature, version)| (feature.to_owned(), version));
+        let expected = [((1, 85, 0), "zk,tls".to_owned()), ((1, 88, 0), "zk,redis,tls".to_owned())];
+        assert_eq!(together(&each), BTreeMap::from(expected));
     }
 
     #[test]

@@ -23,12 +23,13 @@ enum Sign {
     Module(&'static str),
 }
 
-/// Every server.
-pub(crate) const SERVERS: [Package; 4] = [
+/// Every server that the comparison starts.
+pub(crate) const SERVERS: [Package; 5] = [
     Package { gives: "postgres", name: "postgresql", sign: Sign::File("postgres") },
     Package { gives: "mariadb", name: "mariadb-server", sign: Sign::File("mariadbd") },
     Package { gives: "redis", name: "redis-server", sign: Sign::File("redis-server") },
     Package { gives: "zookeeper", name: "zookeeper", sign: Sign::File("/usr/share/java/zookeeper.jar") },
+    Package { gives: "etcd", name: "etcd-server", sign: Sign::File("etcd") },
 ];
 
 /// What else the tests use: a pooler, certificates, a browser, and what the lock clients of others need,
@@ -48,18 +49,14 @@ pub(crate) const TOOLS: [Package; 10] = [
         name: "chromium-driver",
         sign: Sign::File("chromedriver"),
     },
+    Package { gives: "the first day of docs", name: "curl", sign: Sign::File("curl") },
+    Package { gives: "node-redlock", name: "npm", sign: Sign::File("npm") },
+    Package { gives: "disks that hang", name: "strace", sign: Sign::File("strace") },
     Package {
         gives: "the server of the example of a backend",
-        name: "etcd-server",
-        sign: Sign::File("etcd"),
+        name: "tarantool",
+        sign: Sign::File("tarantool"),
     },
-    Package { gives: "what its client is built with", name: "protobuf-compiler", sign: Sign::File("protoc") },
-    Package {
-        gives: "the descriptions for that",
-        name: "libprotobuf-dev",
-        sign: Sign::File("/usr/include/google/protobuf/descriptor.proto"),
-    },
-    Package { gives: "node-redlock", name: "npm", sign: Sign::File("npm") },
 ];
 
 /// Debian keeps daemons out of an ordinary user's `PATH`.

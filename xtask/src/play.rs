@@ -4,8 +4,8 @@ use std::any::Any;
 use std::process::ExitCode;
 
 use testbed::{
-    Family, MariaDb, Options, Postgres, Redis, RedisCluster, RedisSentinel, Release, ZooKeeper,
-    ZooKeeperEnsemble,
+    Etcd, EtcdCluster, Family, MariaDb, Options, Postgres, Redis, RedisCluster, RedisSentinel, Release,
+    ZooKeeper, ZooKeeperEnsemble,
 };
 
 use crate::shell::Result;
@@ -15,8 +15,18 @@ const REDLOCK: usize = 5;
 const GROUP: usize = 3;
 
 /// What is not a release.
-const NAMES: [&str; 8] =
-    ["redis", "redlock", "sentinel", "cluster", "postgres", "mariadb", "zookeeper", "zookeeper3"];
+const NAMES: [&str; 10] = [
+    "redis",
+    "redlock",
+    "sentinel",
+    "cluster",
+    "postgres",
+    "mariadb",
+    "zookeeper",
+    "zookeeper3",
+    "etcd",
+    "etcd3",
+];
 
 /// Servers that run until this is dropped, and their address.
 struct Running {
@@ -88,6 +98,10 @@ async fn start(name: &str) -> Result<Running> {
             let ensemble = ZooKeeperEnsemble::start(GROUP, &options).await.map_err(failed)?;
             one(ensemble.url(), Box::new(ensemble))
         }
+        ("etcd3", _) => {
+            let cluster = EtcdCluster::start(GROUP, &options).await.map_err(failed)?;
+            one(cluster.url(), Box::new(cluster))
+        }
         ("redis", _) | (_, Some(Family::Redis)) => {
             let server = Redis::start_with(&options).await.map_err(failed)?;
             one(server.url(), Box::new(server))
@@ -102,6 +116,10 @@ async fn start(name: &str) -> Result<Running> {
         }
         ("zookeeper", _) | (_, Some(Family::ZooKeeper)) => {
             let server = ZooKeeper::start_with(&options).await.map_err(failed)?;
+            one(server.url(), Box::new(server))
+        }
+        ("etcd", _) | (_, Some(Family::Etcd)) => {
+            let server = Etcd::start_with(&options).await.map_err(failed)?;
             one(server.url(), Box::new(server))
         }
         _ => return Err(format!("{name} is no server of its own")),

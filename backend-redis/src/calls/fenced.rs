@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Grant, Operation, Result};
+use lockwell_core::{Error, ErrorKind, Grant, Operation, Result};
 use redis::Value;
 use redis::aio::ConnectionLike;
 
-use crate::calls::items::owner;
 use crate::words::answers::text;
 use crate::words::error::{ErrorClass, classify, fatal, no_answer};
 use crate::words::script::FENCED_WRITE;
@@ -14,14 +13,15 @@ use crate::words::script::FENCED_WRITE;
 /// A write to Redis that is refused when a later holder of the lock has written already.
 ///
 /// A lease alone cannot stop a holder that was paused between its last check of the lock and its write. This
-/// can: beside the data it stores the highest token that has written, and compares in the same step. It works
-/// with the lock of any backend, on any Redis, on the application's own connection.
+/// can: beside the data it stores the highest token that has written, with the
+/// [id of that hold](lockwell_core::HoldId), and compares in the same step. It works with the lock of any backend,
+/// on any Redis, on the application's own connection.
 ///
 /// The rule: a token above the highest is accepted, or the highest itself from the holder that it came from.
 ///
 /// ```no_run
-/// # async fn example(locks: lockcore::Locks, conn: &mut redis::aio::MultiplexedConnection) -> lockcore::Result<()> {
-/// use backend_redis::FencedWrite;
+/// # async fn example(locks: lockwell_core::Locks, conn: &mut redis::aio::MultiplexedConnection) -> lockwell_core::Result<()> {
+/// use lockwell_redis::FencedWrite;
 /// let guard = locks.lock("report").await?;
 /// FencedWrite::new("report:latest", "42 pages").run(guard.grant(), conn).await?;
 /// # Ok(()) }
@@ -71,7 +71,8 @@ impl FencedWrite {
         loop {
             let mut command = FENCED_WRITE.call(by_text, 2, (6, 0));
             command.arg(&self.key).arg(&self.fence);
-            command.arg(grant.token().to_string()).arg(owner(grant.claim())).arg(&self.value).arg(&life);
+            command.arg(grant.token().to_string()).arg(grant.hold_id().to_string());
+            command.arg(&self.value).arg(&life);
             match conn.req_packed_command(&command).await.and_then(Value::extract_error) {
                 Ok(answer) => {
                     let highest = text(Some(&answer)).map_err(context)?;

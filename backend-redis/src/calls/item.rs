@@ -1,8 +1,9 @@
 //! One call of a script, and its answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use lockcore::{Claim, Moment};
+use lockwell_core::{Claim, Moment};
 use redis::Value;
 
 use crate::wire::Wire;
@@ -38,4 +39,6 @@ pub(crate) struct ItemReply {
     /// The server that it came from, and the number of the connection.
     pub(crate) wire: Arc<Wire>,
     pub(crate) generation: u64,
+    /// For how long the server grants nothing. It is known of calls that read.
+    pub(crate) closed_for: Option<Duration>,
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::KEEP_EVERY;
-use lockcore::{Claim, Grant, LockName, Mode};
+use lockwell_core::backend::KEEP_EVERY;
+use lockwell_core::{Claim, Grant, LockName, Mode};
 
 use crate::calls::item::Item;
 use crate::words::answers::Busy;

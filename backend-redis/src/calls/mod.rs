@@ -8,6 +8,7 @@
 //! released again.
 
 pub(crate) mod fenced;
+pub(crate) mod grace;
 pub(crate) mod item;
 pub(crate) mod items;
 pub(crate) mod place;
@@ -17,10 +18,11 @@ mod sending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Attempt, Batcher, Bounds, Call, CallOutcome, Service};
-use lockcore::{Moment, Result};
+use lockwell_core::backend::{Attempt, Batcher, Bounds, Call, CallOutcome, Service};
+use lockwell_core::{Moment, Result};
 use redis::Value;
 
+use crate::calls::grace::GraceGate;
 use crate::calls::item::{Item, ItemReply};
 use crate::calls::sending::{CallPath, Scripts, SendOutcome};
 use crate::wire::Wire;
@@ -43,9 +45,9 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    pub(crate) fn new(route: Route, timeout: Duration) -> Self {
+    pub(crate) fn new(route: Route, grace: Option<Arc<GraceGate>>, timeout: Duration) -> Self {
         let one_try = (timeout / 3).max(Duration::from_millis(50));
-        Self { batcher: Batcher::new(Scripts { route, one_try }, BOUNDS), timeout }
+        Self { batcher: Batcher::new(Scripts { route, grace, one_try }, BOUNDS), timeout }
     }
 
     pub(crate) fn route(&self) -> &Route {
@@ -82,7 +84,7 @@ pub(crate) struct OneServer {
 
 impl OneServer {
     pub(crate) fn new(wire: Arc<Wire>, timeout: Duration) -> Self {
-        Self { calls: Calls::new(Route::One(Arc::clone(&wire)), timeout), wire }
+        Self { calls: Calls::new(Route::One(Arc::clone(&wire)), None, timeout), wire }
     }
 
     pub(crate) fn wire(&self) -> &Arc<Wire> {
@@ -146,7 +148,7 @@ impl Service for Scripts {
         };
         let script = batch[0].script;
         let end = Moment::now().after(attempt.until().remaining().min(self.one_try));
-        let mut path = CallPath { wire, link, generation, asking: false };
+        let mut path = CallPath { wire, link, generation, asking: false, closed_for: None };
         let (mut called, mut sent) = self.call_at(&mut path, batch, end).await;
         for _ in 0..REDIRECTS {
             let SendOutcome::Elsewhere(error) = &called else { break };
@@ -159,8 +161,9 @@ impl Service for Scripts {
             (called, sent) = self.call_at(&mut path, batch, end).await;
         }
         let answer = |value| {
-            let (wire, generation) = (Arc::clone(&path.wire), path.generation);
-            CallOutcome::Answered(ItemReply { value, sent, in_doubt: false, wire, generation })
+            let CallPath { generation, closed_for, .. } = path;
+            let wire = Arc::clone(&path.wire);
+            CallOutcome::Answered(ItemReply { value, sent, in_doubt: false, wire, generation, closed_for })
         };
         match called {
             SendOutcome::Answered(value) if script.sharing.is_none() => vec![answer(value)],

@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lockcore::Moment;
-use lockcore::backend::{PLACE_TTL, Waiter};
+use lockwell_core::Moment;
+use lockwell_core::backend::{PLACE_TTL, Waiter};
 
 /// A place in the queue at the server.
 pub(crate) struct Place {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::PLACE_TTL;
-use lockcore::{Claim, LockName};
+use lockwell_core::backend::PLACE_TTL;
+use lockwell_core::{Claim, LockName};
 
 use crate::calls::item::Item;
 use crate::calls::items::{is_exclusive, millis, owner};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Attempt, Service};
-use lockcore::{Moment, Result};
+use lockwell_core::backend::{Attempt, Service};
+use lockwell_core::{Moment, Result};
 use redis::{RedisError, RedisResult, Value};
 
+use crate::calls::grace::GraceGate;
 use crate::calls::item::Item;
 use crate::wire::Wire;
 use crate::wire::link::Link;
@@ -26,6 +27,8 @@ pub(crate) struct CallPath {
     pub(crate) generation: u64,
     /// Whether the node is only receiving the slot, and answers only after `ASKING`.
     pub(crate) asking: bool,
+    /// For how long the server grants nothing, if a call was to find out.
+    pub(crate) closed_for: Option<Duration>,
 }
 
 /// The outcome of a call at one node.
@@ -65,6 +68,8 @@ impl Drop for Silence<'_> {
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) route: Route,
+    /// What is known about grace periods, if there are any.
+    pub(super) grace: Option<Arc<GraceGate>>,
     /// How long one try may take before another connection is tried.
     pub(super) one_try: Duration,
 }
@@ -152,13 +157,30 @@ impl Scripts {
             cluster.moved(slot, &name)
         };
         let (link, generation) = tokio::time::timeout(end.remaining(), wire.link()).await.ok()?.ok()?;
-        Some(CallPath { wire, link, generation, asking })
+        Some(CallPath { wire, link, generation, asking, closed_for: None })
     }
 
     /// Calls a script by its hash; with its text if the server does not know it, as after a restart. That is
     /// sent only for those who still want it.
     async fn invoke(&self, path: &mut CallPath, items: &[&Item]) -> RedisResult<Value> {
         let script = items[0].script;
+        let first = match &self.grace {
+            Some(gate) => {
+                let CallPath { wire, link, generation, .. } = path;
+                let passed = Box::pin(gate.pass(&self.route, (&*wire, *generation), link, items)).await?;
+                path.closed_for = passed.closed_for;
+                passed.instead
+            }
+            None => None,
+        };
+        let changed: Vec<_>;
+        let items = match &first {
+            Some(first) => {
+                changed = std::iter::once(first).chain(items[1..].iter().copied()).collect();
+                &changed
+            }
+            None => items,
+        };
         match path.query(&command(script, false, items)).await {
             Err(error) if is_unknown(&error) && items.iter().all(|item| self.is_wanted(item)) => {
                 path.query(&command(script, true, items)).await

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lockcore::{Finding, LockName, Result, Severity};
+use lockwell_core::{Finding, LockName, Result, Severity};
 use redis::Value;
 
 use crate::checks::{ask, info};
@@ -76,6 +76,17 @@ pub(crate) async fn examine(wire: &Arc<Wire>, demands: Demands, timeout: Duratio
         findings.push(Finding::clock(SystemTime::UNIX_EPOCH + server, asked, SystemTime::now()));
     }
     Ok(findings)
+}
+
+/// The finding about a server that may have forgotten grants.
+pub(crate) fn closed(left: Duration) -> Finding {
+    let text =
+        format!("it may have forgotten grants, as after a restart: it grants nothing for another {left:.1?}");
+    Finding::doubtful(
+        "grace period",
+        text,
+        "nothing need be done; if this recurs, see why it restarts or fails over",
+    )
 }
 
 /// The findings of one node among several: what it forgets in a restart it has no vote about until all leases

@@ -5,7 +5,7 @@ pub(crate) mod examine;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Moment, Result};
+use lockwell_core::{Error, ErrorKind, Moment, Result};
 use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
 use crate::gather::gather;
@@ -20,13 +20,15 @@ use crate::words::options::RedisOptions;
 use crate::words::script::RIGHTS;
 
 /// How long to wait for masters of a cluster that hang when one has answered.
-const GRACE: Duration = Duration::from_millis(500);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Reaches the server, or the masters of a cluster, and checks what can be checked before the first lock.
+/// `more`: the commands that are needed beside those that all need. `None`: the user may only read, so no
+/// rights are checked.
 pub(crate) async fn route(
     route: &Route,
     keys: &Keys,
-    more: &[&str],
+    more: Option<&[&str]>,
     options: &RedisOptions,
     demands: Demands,
 ) -> Result<()> {
@@ -34,7 +36,10 @@ pub(crate) async fn route(
     match route {
         Route::One(wire) => {
             server(wire, false, options, demands).await?;
-            rights(wire, keys, more, timeout).await
+            match more {
+                Some(more) => rights(wire, keys, more, timeout).await,
+                None => Ok(()),
+            }
         }
         Route::Cluster(cluster) => {
             let end = Moment::now().after(timeout);
@@ -60,19 +65,23 @@ pub(crate) async fn route(
 async fn masters(
     masters: &[Arc<Wire>],
     keys: &Keys,
-    more: &[&str],
+    more: Option<&[&str]>,
     options: &RedisOptions,
     demands: Demands,
 ) -> Result<()> {
     let checks = masters.iter().map(async |wire| {
         let timeout = options.timeout;
         server(wire, true, options, demands).await?;
-        rights(wire, keys, more, timeout).await
+        match more {
+            Some(more) => rights(wire, keys, more, timeout).await,
+            None => Ok(()),
+        }
     });
-    let checks = gather(checks, 1, GRACE).await;
+    let checks = gather(checks, 1, PATIENCE).await;
     let (mut answered, mut silent) = (false, None);
     for (check, wire) in checks.into_iter().zip(masters) {
-        match check.unwrap_or_else(|| Err(no_answer(None))) {
+        let check = check.unwrap_or_else(|| Err(no_answer(None)));
+        match check.map_err(|error| error.at(wire.address.topology.to_string())) {
             Ok(()) => answered = true,
             Err(error) if error.kind() == ErrorKind::Unreachable => {
                 tracing::warn!(node = ?wire.address.topology, "this master of the cluster cannot be reached, and is not checked");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
-use lockcore::backend::{Hot, Waiters};
+use lockwell_core::backend::{Hot, Waiters};
 use tokio::sync::Semaphore;
 
 use super::settings::Settings;

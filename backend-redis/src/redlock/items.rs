@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lockcore::{Claim, Error, ErrorKind, Grant, Result};
+use lockwell_core::{Claim, Error, ErrorKind, Grant, Result};
 
 use super::context::NodesContext;
 use crate::calls::item::Item;

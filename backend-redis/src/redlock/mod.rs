@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use lockcore::backend::PerRuntime;
-use lockcore::{
+use lockwell_core::backend::PerRuntime;
+use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Mode,
     Moment, Operation, Released, Renewal, Requirement, Result, ServerUrl, Wait, async_trait,
 };
@@ -50,6 +50,7 @@ const NO_PERMITS: &str = "Redlock has no semaphores, since no majority can count
 pub struct Redlock {
     common: Arc<Common>,
     quorums: PerRuntime<Quorum>,
+    servers: String,
 }
 
 impl Redlock {
@@ -62,8 +63,11 @@ impl Redlock {
         let settings = Settings::read(url).map_err(context)?;
         let keys = Keys::new(&settings.options.namespace, false);
         let common = Common { settings, keys, highest: AtomicU64::new(0) };
-        let redlock = Self { common: Arc::new(common), quorums: PerRuntime::new() };
-        redlock.quorum()?.check().await.map_err(context)?;
+        let servers: Vec<_> = common.settings.nodes.iter().map(|node| node.topology.to_string()).collect();
+        let servers = servers.join(",");
+        let redlock = Self { common: Arc::new(common), quorums: PerRuntime::new(), servers };
+        let checked = redlock.quorum()?.check().await;
+        checked.map_err(|error| context(error.at(redlock.servers.as_str())))?;
         Ok(redlock)
     }
 
@@ -89,6 +93,10 @@ impl DistributedLock for Redlock {
                 Requirement::FailoverSafe,
             ])
             .with_ttl(Duration::from_millis(200), self.common.settings.longest_ttl)
+    }
+
+    fn servers(&self) -> Option<&str> {
+        Some(&self.servers)
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
@@ -148,7 +156,7 @@ impl DistributedLock for Redlock {
     async fn examine(&self) -> Result<Vec<Finding>> {
         let (quorum, limit) = (self.quorum()?, self.common.settings.options.timeout);
         // Nodes of Redlock have no replicas that count.
-        let demands = Demands { wait_replicas: 0, by_sentinels: false };
+        let demands = Demands { wait_replicas: 0, by_sentinels: false, grace: false };
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for node in &quorum.nodes {
             let wire = node.calls.wire();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Moment, Result};
+use lockwell_core::{Error, ErrorKind, Moment, Result};
 use redis::Value;
 
 use super::items::Ballot;
@@ -116,6 +116,11 @@ impl Node {
 
     fn state(&self) -> MutexGuard<'_, NodeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error with the address of this node.
+    pub(super) fn blamed_for(&self, error: Error) -> Error {
+        error.at(self.calls.wire().address.topology.to_string())
     }
 
     /// The reason not to wait for the node, if it looks dead. It is then probed in the background.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use lockcore::backend::{Hot, Waiters};
-use lockcore::{Error, ErrorKind, LockName, LockStatus, Result};
+use lockwell_core::backend::{Hot, Waiters};
+use lockwell_core::{Error, ErrorKind, LockName, LockStatus, Result};
 use tokio::sync::Semaphore;
 
 use super::context::{Common, NodesContext};
@@ -70,7 +70,8 @@ impl Quorum {
         let (mut runs, mut missing, mut forgetful) = (Vec::new(), None, 0);
         let examined = gather(examined, self.majority(), GRACE).await;
         for (answer, address) in examined.into_iter().zip(&settings.nodes) {
-            match answer.unwrap_or_else(|| Err(crate::words::error::no_answer(None))) {
+            let answer = answer.unwrap_or_else(|| Err(crate::words::error::no_answer(None)));
+            match answer.map_err(|error| error.at(address.topology.to_string())) {
                 Ok(right) => {
                     let (run, votes_from) = (Arc::clone(&right.run_id), right.votes_from);
                     if !run.is_empty() && runs.contains(&run) {

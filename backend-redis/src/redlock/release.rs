@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::{Claim, Error, ErrorKind, Grant, Released, Result};
+use lockwell_core::{Claim, Error, ErrorKind, Grant, Released, Result};
 use tokio::time::Instant;
 
 use super::context::NodesContext;

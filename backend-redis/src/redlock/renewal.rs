@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::backend::valid_until;
-use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
+use lockwell_core::backend::valid_until;
+use lockwell_core::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 
 use super::context::NodesContext;
 use super::items::Round;
@@ -69,8 +69,8 @@ async fn renew_together(
                     let counts = node.may_extend(generation, limit, longest).await?;
                     Ok::<_, Error>((numbers, counts))
                 };
-                let late = |_| no_answer(None);
-                (index, tokio::time::timeout(limit, asked).await.map_err(late).flatten())
+                let answer = tokio::time::timeout(limit, asked).await;
+                (index, answer.unwrap_or_else(|_| Err(no_answer(None))))
             }
         })
         .collect();
@@ -91,7 +91,7 @@ async fn renew_together(
                     }
                 }
             }
-            Err(error) => last_error = Some(error),
+            Err(error) => last_error = Some(nodes[node].blamed_for(error)),
         }
         // Returns at the majority. The requests to the slow nodes go on: what was sent is carried out.
         let decided = |votes: &Votes| votes.extended >= majority || votes.gone >= majority || open == 0;

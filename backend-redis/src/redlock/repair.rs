@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::{Error, ErrorKind, Result};
+use lockwell_core::{Error, ErrorKind, Result};
 use redis::Value;
 
 use super::context::NodesContext;

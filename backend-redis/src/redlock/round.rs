@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment};
+use lockwell_core::{Claim, Error, ErrorKind, FencingToken, Grant, Moment};
 
 use super::context::NodesContext;
 use super::items;
@@ -92,7 +92,7 @@ impl Round<'_> {
         while let Some(reply) = replies.next().await {
             step = match reply {
                 VoteReply::Skipped(node, error) => {
-                    self.note_error(error);
+                    self.note_error(node, error);
                     self.tally.vote(node, VoteAnswer::Silent)
                 }
                 VoteReply::Vote(node, vote) => self.take_vote(node, vote),
@@ -173,13 +173,13 @@ impl Round<'_> {
             }
             Vote::NotAsked(error) => {
                 tracing::debug!(node, error = format!("{error:#}"), "a node was not asked for its vote");
-                self.note_error(error);
+                self.note_error(node, error);
                 VoteAnswer::Silent
             }
             Vote::Unknown(error) => {
                 tracing::debug!(node, error = format!("{error:#}"), "a node did not vote");
                 self.doubtful.push(node);
-                self.note_error(error);
+                self.note_error(node, error);
                 VoteAnswer::Silent
             }
         };
@@ -187,9 +187,9 @@ impl Round<'_> {
     }
 
     /// An error that a node answered is preferred to its silence.
-    fn note_error(&mut self, error: Error) {
+    fn note_error(&mut self, node: usize, error: Error) {
         if self.last_error.is_none() || error.kind() != ErrorKind::Unreachable {
-            self.last_error = Some(error);
+            self.last_error = Some(self.nodes[node].blamed_for(error));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Result, ServerUrl};
+use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
 
 use crate::words::address::Address;
 use crate::words::options::RedisOptions;
@@ -59,8 +59,8 @@ impl Settings {
         if node_timeout.is_some_and(|limit| limit < Duration::from_millis(1) || limit > options.timeout) {
             return Err(bad("node_timeout must be between 1ms and the timeout of a whole request"));
         }
-        let longest_ttl = url.duration("longest_ttl")?.unwrap_or(Duration::from_mins(1));
-        if longest_ttl < Duration::from_secs(1) || longest_ttl > Duration::from_hours(24) {
+        let longest_ttl = url.duration("longest_ttl")?.unwrap_or(Duration::from_secs(60));
+        if longest_ttl < Duration::from_secs(1) || longest_ttl > Duration::from_secs(86_400) {
             return Err(bad("longest_ttl must be between 1s and 24h"));
         }
         let create = url.parsed("create", "true or false")?.unwrap_or(true);
@@ -107,6 +107,6 @@ mod tests {
         let settings = Settings::read(&"redlock://a,b,c".parse().unwrap()).unwrap();
         assert_eq!(settings.node_timeout(Duration::from_millis(300)), Duration::from_millis(75));
         assert_eq!(settings.node_timeout(Duration::from_secs(2)), Duration::from_millis(100));
-        assert_eq!(settings.node_timeout(Duration::from_mins(5)), Duration::from_millis(250));
+        assert_eq!(settings.node_timeout(Duration::from_secs(300)), Duration::from_millis(250));
     }
 }

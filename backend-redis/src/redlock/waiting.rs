@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::backend::{ClaimReply, Queue, Waiter, wait_for_turn};
-use lockcore::{Claim, Error, Grant, Moment, Result, Wait};
+use lockwell_core::backend::{ClaimReply, Queue, Waiter, wait_for_turn};
+use lockwell_core::{Claim, Error, Grant, Moment, Result, Wait};
 
 use super::items::ticket_at;
 use super::quorum::Quorum;

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 
-use lockcore::backend::{Heartbeat, Hot, Waiters};
-use lockcore::{Claim, Moment, Released, Result};
+use futures_util::future::join_all;
+use lockwell_core::backend::{Heartbeat, Hot, Waiters};
+use lockwell_core::{Claim, Error, ErrorKind, Moment, Released, Result};
 
 use crate::calls::Calls;
+use crate::calls::grace::{Gate, GraceGate};
 use crate::calls::item::{Item, ItemReply};
 use crate::calls::place::Place;
 use crate::calls::requests::{Requests, is_simple};
@@ -18,6 +21,7 @@ use crate::wire::link::Subscriber;
 use crate::wire::route::Route;
 use crate::words::address::{Address, Topology};
 use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer, Tokens};
+use crate::words::error::{no_answer, no_link};
 use crate::words::keys::Keys;
 use crate::words::options::RedisOptions;
 
@@ -26,6 +30,10 @@ pub(crate) struct Settings {
     pub(super) options: RedisOptions,
     /// How many replicas must have a grant before it counts.
     pub(crate) wait_replicas: u32,
+    /// The longest lease that the server may forget, if it may forget any.
+    pub(crate) longest: Option<Duration>,
+    /// Whether connecting checks the rights to take locks, and sets the mark. If not, the user may only read.
+    pub(crate) create: bool,
 }
 
 impl Settings {
@@ -37,7 +45,8 @@ impl Settings {
     /// What a server that keeps these locks must fulfil.
     pub(super) fn demands(&self) -> Demands {
         let by_sentinels = matches!(self.address.topology, Topology::Sentinel { .. });
-        Demands { wait_replicas: self.wait_replicas, by_sentinels }
+        let grace = self.longest.is_some();
+        Demands { wait_replicas: self.wait_replicas, by_sentinels, grace }
     }
 }
 
@@ -45,6 +54,8 @@ impl Settings {
 pub(crate) struct Common {
     pub(crate) settings: Settings,
     pub(crate) keys: Keys,
+    /// What is known about grace periods, if there are any.
+    pub(crate) gate: Option<Arc<GraceGate>>,
 }
 
 /// The connection, the batcher and the waiters of one runtime.
@@ -71,7 +82,7 @@ impl Client {
         } else {
             Route::One(Arc::new(Wire::new(address, Some(subscriber.clone())).demanding(demands)))
         };
-        let calls = Calls::new(route, options.timeout);
+        let calls = Calls::new(route, common.gate.clone(), options.timeout);
         let (tickets, hot) = (AtomicI64::new(1), Hot::new());
         Self { common: Arc::clone(common), calls, waiters, subscriber, tickets, hot }
     }
@@ -85,8 +96,76 @@ impl Client {
         if settings.wait_replicas > 0 {
             more.push("WAIT");
         }
+        if settings.longest.is_some() {
+            more.push("INFO");
+        }
         let (options, demands) = (&settings.options, settings.demands());
-        checks::route(self.calls.route(), &self.common.keys, &more, options, demands).await
+        let more = settings.create.then_some(&*more);
+        checks::route(self.calls.route(), &self.common.keys, more, options, demands).await?;
+        // A master of a cluster that does not answer now is looked at by the claims that need it.
+        let limit = if settings.address.is_cluster() { checks::PATIENCE } else { options.timeout };
+        let masters = self.calls.route().masters();
+        let looked = masters.iter().map(async |wire| match &self.common.gate {
+            Some(_) => self.gate(wire, limit).await.map(drop),
+            None => self.without_mark(wire, limit).await,
+        });
+        let mut failures = join_all(looked).await.into_iter().filter_map(Result::err);
+        failures.find(|error| error.kind() != ErrorKind::Unreachable).map_or(Ok(()), Err)
+    }
+
+    /// Refuses a server whose other clients have grace periods: this client would grant locks meanwhile.
+    async fn without_mark(&self, wire: &Arc<Wire>, limit: Duration) -> Result<()> {
+        let Some(slot) = self.calls.route().first_slot(wire) else { return Ok(()) };
+        let mut get = redis::cmd("GET");
+        get.arg(self.common.keys.mark(slot));
+        let answer = checks::ask(wire, &get, limit).await?;
+        if matches!(answer, Ok(redis::Value::BulkString(_))) {
+            let text = "other clients of this namespace use durability=grace: all must, or none";
+            return Err(Error::new(ErrorKind::Misconfigured, text));
+        }
+        Ok(())
+    }
+
+    /// Whether a server may grant locks. From now on this process has seen it.
+    pub(super) async fn gate(&self, wire: &Arc<Wire>, limit: Duration) -> Result<Gate> {
+        let Some(gate) = &self.common.gate else { return Ok(Gate::Open) };
+        let Some((mut link, generation)) = wire.ready() else { return Err(no_answer(None)) };
+        let look = gate.look(self.calls.route(), (wire, generation), &mut link);
+        let looked = tokio::time::timeout(limit, look).await;
+        looked.map_err(|_| no_answer(None))?.map_err(|error| no_link(&error))
+    }
+
+    /// For how long one of the servers grants nothing.
+    pub(super) async fn grace_left(&self) -> Result<Option<Duration>> {
+        let mut longest = None;
+        let limit = self.common.settings.options.timeout;
+        for wire in self.calls.route().masters().iter().filter(|_| self.common.gate.is_some()) {
+            let linked = tokio::time::timeout(limit, wire.link()).await.map_err(|_| no_answer(None))?;
+            linked.map_err(|error| no_link(&error))?;
+            if let Gate::Closed(left) = self.gate(wire, limit).await? {
+                longest = longest.max(Some(left));
+            }
+        }
+        Ok(longest)
+    }
+
+    /// Begins a grace period at each server, and returns its length.
+    pub(super) async fn begin_grace(&self) -> Result<Duration> {
+        let Some(gate) = &self.common.gate else {
+            let text = "there are no grace periods without durability=grace in the address of all clients";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        };
+        let (route, limit) = (self.calls.route(), self.common.settings.options.timeout);
+        for wire in route.masters() {
+            let begun = async {
+                let (mut link, generation) = wire.link().await?;
+                gate.begin(route, (&wire, generation), &mut link).await
+            };
+            let begun = tokio::time::timeout(limit, begun).await.map_err(|_| no_answer(None));
+            let begun = begun.and_then(|begun| begun.map_err(|error| no_link(&error)));
+            begun.map_err(|error| error.at(wire.address.topology.to_string()))?;
+        }
+        Ok(gate.period())
     }
 
     /// The slot of a lock; 0 where there is no cluster.

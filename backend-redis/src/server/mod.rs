@@ -7,20 +7,25 @@ mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::backend::{PerRuntime, Queue, wait_for_turn};
-use lockcore::{
+use lockwell_core::backend::{PerRuntime, Queue, wait_for_turn};
+use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
     Operation, Released, Renewal, Requirement, Result, ServerUrl, Wait, async_trait,
 };
 
+use redis::ConnectionInfo;
+
 use self::client::{Client, Common, Settings};
+use crate::calls::grace::{Gate, GraceGate};
 use crate::calls::items;
 use crate::checks::examine;
 use crate::server::replicas::time_to_confirm;
-use crate::words::address::Address;
+use crate::words::address::{Address, SENTINEL_OPTIONS};
 use crate::words::answers::{self, ClaimAnswer};
+use crate::words::durability;
 use crate::words::keys::{self, Keys};
 use crate::words::options::RedisOptions;
 
@@ -32,6 +37,7 @@ use crate::words::options::RedisOptions;
 pub struct RedisLock {
     common: Arc<Common>,
     clients: PerRuntime<Client>,
+    servers: String,
 }
 
 impl RedisLock {
@@ -42,17 +48,65 @@ impl RedisLock {
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend("redis");
-        let own = ["wait_replicas", "sentinel_user", "sentinel_password"];
+        let mut own = vec!["create", "wait_replicas"];
+        own.extend(SENTINEL_OPTIONS);
+        own.extend(durability::OPTIONS);
         let options = RedisOptions::read(url, &own).map_err(context)?;
-        let address = Address::read(url).map_err(context)?;
+        Self::reach(url, Address::read(url).map_err(context)?, options).await
+    }
+
+    /// Connects to the server of a client that the application has, with its login and its certificates:
+    /// `client.get_connection_info()` of a `redis::Client`. It is one server.
+    ///
+    /// The address has the other options: `redis://?namespace=app:`. The password is that of the client, unless
+    /// the address came with a [file or a function](lockwell_core::LockConfig::password_from) for it.
+    ///
+    /// The connections are made for lockwell alone. Those of the application, such as a `ConnectionManager`,
+    /// do not do: notifications arrive over the connection that makes the calls, a call has its own time
+    /// limit, and lockwell must know when a connection is replaced.
+    ///
+    /// ```no_run
+    /// # async fn example(client: lockwell_redis::client::Client) -> lockwell_core::Result<()> {
+    /// use std::sync::Arc;
+    /// use lockwell_core::{LockConfig, Locks};
+    ///
+    /// let (url, config) = LockConfig::new("redis://?namespace=app:").resolve()?;
+    /// let backend = lockwell_redis::RedisLock::connect_with(&url, client.get_connection_info()).await?;
+    /// let locks = Locks::with_config(Arc::new(backend), &config)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and [`InvalidInput`](ErrorKind::InvalidInput) if the address names a
+    /// server, a user, a database or certificates.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is locked.
+    pub async fn connect_with(url: &ServerUrl, info: &ConnectionInfo) -> Result<Self> {
+        let context = |error: Error| error.during(Operation::Connect).on_backend("redis");
+        let mut own = vec!["create", "wait_replicas"];
+        own.extend(durability::OPTIONS);
+        let options = RedisOptions::read(url, &own).map_err(context)?;
+        Self::reach(url, Address::of_client(url, info).map_err(context)?, options).await
+    }
+
+    async fn reach(url: &ServerUrl, address: Address, options: RedisOptions) -> Result<Self> {
+        let context = |error: Error| error.during(Operation::Connect).on_backend("redis");
+        let longest = durability::read(url).map_err(context)?;
         if address.is_cluster() {
             keys::check_for_cluster(&options.namespace).map_err(context)?;
         }
         let wait_replicas = url.parsed("wait_replicas", "a number of replicas").map_err(context)?;
         let keys = Keys::new(&options.namespace, address.is_cluster());
-        let settings = Settings { address, options, wait_replicas: wait_replicas.unwrap_or(0) };
-        let lock = Self { common: Arc::new(Common { settings, keys }), clients: PerRuntime::new() };
-        lock.client()?.check().await.map_err(context)?;
+        let servers = address.topology.to_string();
+        let wait_replicas = wait_replicas.unwrap_or(0);
+        let create = url.parsed("create", "true or false").map_err(context)?.unwrap_or(true);
+        let settings = Settings { address, options, wait_replicas, longest, create };
+        let gate = longest.map(|longest| Arc::new(GraceGate::new(longest, keys.clone(), create)));
+        let common = Arc::new(Common { settings, keys, gate });
+        let lock = Self { common, clients: PerRuntime::new(), servers };
+        let checked = lock.client()?.check().await;
+        checked.map_err(|error| context(error.at(lock.servers.as_str())))?;
         Ok(lock)
     }
 
@@ -86,7 +140,12 @@ impl DistributedLock for RedisLock {
         ])
     }
 
+    fn servers(&self) -> Option<&str> {
+        Some(&self.servers)
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        durability::check(claim, self.common.settings.longest)?;
         let client = self.client()?;
         // If the lock was contended a moment ago, the claim is likely to wait, too, and queues with its first
         // call.
@@ -107,8 +166,10 @@ impl DistributedLock for RedisLock {
             Err(error) => return claims.iter().map(|_| Err(error.duplicate())).collect(),
         };
         // All are in the queue before the first is polled.
-        let asked: Vec<_> = claims.iter().map(|claim| client.acquire(claim)).collect();
-        let answers = claims.iter().zip(asked).map(async |(claim, asked)| match asked.await? {
+        let longest = self.common.settings.longest;
+        let ask = |claim| durability::check(claim, longest).map(|()| client.acquire(claim));
+        let asked: Vec<_> = claims.iter().map(ask).collect();
+        let answers = claims.iter().zip(asked).map(async |(claim, asked)| match asked?.await? {
             (ClaimAnswer::Granted(tokens), call) => client.granted(claim, tokens, call).await,
             (ClaimAnswer::Busy(_), _) => Ok(None),
         });
@@ -139,7 +200,7 @@ impl DistributedLock for RedisLock {
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let client = self.client()?;
         let answer = client.calls.call(items::inspection(&self.common.keys, name)).await?;
-        Ok(answers::lock_view(&answer.value)?.status(name))
+        Ok(answers::lock_view(&answer.value)?.status(name).unknown_for(answer.closed_for))
     }
 
     async fn names(&self) -> Result<Vec<LockName>> {
@@ -157,7 +218,11 @@ impl DistributedLock for RedisLock {
         let masters = client.calls.route().masters();
         let mut found = Vec::new();
         for wire in &masters {
-            found.push((wire, examine::examine(wire, settings.demands(), settings.options.timeout).await?));
+            let mut findings = examine::examine(wire, settings.demands(), settings.options.timeout).await?;
+            if let Gate::Closed(left) = client.gate(wire, settings.options.timeout).await? {
+                findings.push(examine::closed(left));
+            }
+            found.push((wire, findings));
         }
         Ok(examine::of_each(found))
     }
@@ -172,6 +237,14 @@ impl DistributedLock for RedisLock {
         // The call names the holders, so that a repeated call does not free a successor.
         let (freed, answer) = client.free(client.requests().force(name, &holders)).await?;
         Ok(if answer.in_doubt { holders.len() } else { freed })
+    }
+
+    async fn grace_left(&self) -> Result<Option<Duration>> {
+        self.client()?.grace_left().await
+    }
+
+    async fn begin_grace(&self) -> Result<Duration> {
+        self.client()?.begin_grace().await
     }
 
     async fn close(&self) {

@@ -1,8 +1,8 @@
 //! Extends leases: in few calls, or in a cluster in one for each slot.
 
 use futures_util::future::join_all;
-use lockcore::backend::valid_until;
-use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
+use lockwell_core::backend::valid_until;
+use lockwell_core::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 
 use crate::calls::items;
 use crate::server::client::Client;

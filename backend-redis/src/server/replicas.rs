@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{Claim, Error, ErrorKind, Grant, Result};
+use lockwell_core::{Claim, Error, ErrorKind, Grant, Result};
 use redis::Value;
 
 use crate::server::client::Answered;

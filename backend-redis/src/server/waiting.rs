@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockcore::backend::{ClaimReply, Queue};
-use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result, Wait};
+use lockwell_core::backend::{ClaimReply, Queue};
+use lockwell_core::{Claim, Error, ErrorKind, Grant, Moment, Result, Wait};
 
 use crate::calls::items::recheck;
 use crate::calls::place::Place;
@@ -12,6 +12,9 @@ use crate::server::client::Client;
 use crate::wire::route::Route;
 use crate::words::answers::ClaimAnswer;
 use crate::words::error::SLOT_MOVES;
+
+/// How often a claim asks again while the server grants nothing.
+const GRACE_PAUSE: Duration = Duration::from_millis(200);
 
 /// A claim queues by the same script call that asks for the lock, and each call is a heartbeat.
 impl Queue for Client {
@@ -47,6 +50,10 @@ impl Queue for Client {
                 })
             }
             Ok((ClaimAnswer::Busy(busy), _)) => Ok(ClaimReply::Refused { recheck: recheck(&busy) }),
+            // Nothing was done, and nothing can be until then.
+            Err(error) if claim.wait() != Wait::No && error.kind() == ErrorKind::GracePeriod => {
+                Ok(ClaimReply::Unavailable { error, pause: GRACE_PAUSE })
+            }
             // It will be at its new node in a moment, and nothing was done meanwhile.
             Err(error) if claim.wait() != Wait::No && error.is_retryable() && self.is_moving(claim) => {
                 let error = self.explained(claim, error);

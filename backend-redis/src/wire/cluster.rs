@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::Moment;
-use lockcore::backend::Backoff;
+use lockwell_core::Moment;
+use lockwell_core::backend::Backoff;
 use redis::{ConnectionAddr, RedisError, RedisResult, ServerErrorKind};
 
 use tokio::sync::watch;
@@ -88,6 +88,12 @@ impl Cluster {
         self.learn().await?;
         let text = "no node serves this slot";
         self.wire(slot).ok_or_else(|| RedisError::from((ServerErrorKind::ClusterDown.into(), text)))
+    }
+
+    /// The first slot of a master, as far as it is known.
+    pub(crate) fn first_slot(&self, wire: &Arc<Wire>) -> Option<u16> {
+        let is_its = |slot: &Option<Arc<Wire>>| slot.as_ref().is_some_and(|one| Arc::ptr_eq(one, wire));
+        self.state().slots.iter().position(is_its).and_then(|slot| u16::try_from(slot).ok())
     }
 
     /// All masters that are known.

@@ -1,6 +1,6 @@
 //! Whether a server may lose locks, according to its settings.
 
-use lockcore::{Finding, Severity};
+use lockwell_core::{Finding, Severity};
 use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
 use crate::wire::link::Link;
@@ -15,6 +15,8 @@ pub(crate) struct Demands {
     pub(crate) wait_replicas: u32,
     /// Whether sentinels put a replica in the place of the master, also where none is connected just now.
     pub(crate) by_sentinels: bool,
+    /// Whether nothing is granted after a restart or a failover until all leases have ended.
+    pub(crate) grace: bool,
 }
 
 impl Demands {
@@ -28,6 +30,10 @@ impl Demands {
 
     /// The same for an operator, including settings that are fine.
     pub(crate) fn findings(self, info: &Info, every_change: Option<bool>) -> Vec<Finding> {
+        if self.grace {
+            let text = "after a restart or a failover nothing is granted until all leases have ended";
+            return vec![eviction(info), Finding::good("grace period", text)];
+        }
         vec![eviction(info), persistence(info, every_change), self.replication(info)]
     }
 
@@ -41,7 +47,7 @@ impl Demands {
                 "it has replicas, {replicas} just now, and grants wait for {waits} of them: a failover to one that lags \
                  behind can grant a lock twice"
             );
-            return Finding::doubtful("replication", text, "see wait_replicas");
+            return Finding::doubtful("replication", text, "see durability=grace, and wait_replicas");
         }
         Finding::good("replication", format!("{replicas} replicas; grants wait for {}", self.wait_replicas))
     }
@@ -138,7 +144,7 @@ mod tests {
     use super::*;
 
     fn demands(wait_replicas: u32, by_sentinels: bool) -> Demands {
-        Demands { wait_replicas, by_sentinels }
+        Demands { wait_replicas, by_sentinels, grace: false }
     }
 
     #[test]

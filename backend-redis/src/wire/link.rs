@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockcore::backend::Waiters;
+use lockwell_core::backend::Waiters;
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendError};
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value};
 

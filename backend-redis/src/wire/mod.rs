@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 mod connect;
 mod dial;
 pub(crate) mod doubts;
+pub(crate) mod identity;
 pub(crate) mod link;
 mod refresh;
 pub(crate) mod route;
@@ -15,14 +16,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::Moment;
-use lockcore::backend::note_reconnection;
+use lockwell_core::Moment;
+use lockwell_core::backend::note_reconnection;
 use redis::{ConnectionAddr, RedisError, RedisResult};
 use tokio::sync::watch;
 
 use crate::wire::connect::connect;
 use crate::wire::dial::CONNECT;
 use crate::wire::doubts::Demands;
+use crate::wire::identity::Identified;
 use crate::wire::link::{Link, Subscriber};
 use crate::words::address::{Address, Topology};
 
@@ -57,6 +59,8 @@ struct ConnectionSlot {
     generation: u64,
     /// The connection that has subscribed.
     listening: u64,
+    /// What is known of the server behind the present connection.
+    identified: Option<Identified>,
     /// When the last answer came, how many calls have had none in time since, and since when: not from before
     /// the first of them was sent.
     last_answer: Moment,
@@ -82,6 +86,7 @@ impl Wire {
             link: None,
             generation: 0,
             listening: 0,
+            identified: None,
             last_answer: Moment::now(),
             silences: 0,
             silent_since: Moment::NEVER,
@@ -143,14 +148,19 @@ impl Wire {
         drop(tokio::spawn(async move {
             let too_late = || Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)));
             let generation = next_generation();
-            let made = tokio::time::timeout(CONNECT, wire.connect(generation)).await;
-            let link = made.unwrap_or_else(|_| too_late());
+            let made = async {
+                // Its time is not that of the server.
+                let address = wire.address.logging_in().await?;
+                let made = tokio::time::timeout(CONNECT, wire.connect(&address, generation)).await;
+                made.unwrap_or_else(|_| too_late())
+            };
+            let link = made.await;
             wire.slot().failed = link.as_ref().err().cloned();
             let outcome = link.map(|link| {
                 let earlier = {
                     let mut slot = wire.slot();
                     (slot.last_answer, slot.silences) = (Moment::now(), 0);
-                    slot.link = Some(link);
+                    (slot.link, slot.identified) = (Some(link), None);
                     std::mem::replace(&mut slot.generation, generation)
                 };
                 if earlier != 0 {
@@ -222,6 +232,20 @@ impl Wire {
         self.slot().link = None;
     }
 
+    /// What is known of the server behind the connection of this number.
+    pub(crate) fn identified(&self, generation: u64) -> Option<Identified> {
+        let slot = self.slot();
+        slot.identified.clone().filter(|_| slot.generation == generation)
+    }
+
+    /// Notes it.
+    pub(crate) fn note_identified(&self, generation: u64, identified: Identified) {
+        let mut slot = self.slot();
+        if slot.generation == generation {
+            slot.identified = Some(identified);
+        }
+    }
+
     /// Whether the present connection has subscribed.
     pub(crate) fn is_listening(&self) -> bool {
         let slot = self.slot();
@@ -250,9 +274,9 @@ impl Wire {
         }
     }
 
-    async fn connect(&self, generation: u64) -> RedisResult<Link> {
+    async fn connect(&self, address: &Address, generation: u64) -> RedisResult<Link> {
         let subscriber = self.subscriber.clone().map(|subscriber| Subscriber { generation, ..subscriber });
-        let mut link = connect(&self.address, subscriber).await?;
+        let mut link = connect(address, subscriber).await?;
         if let Some(demands) = &self.demands {
             demands.examine(&mut link).await?;
         }

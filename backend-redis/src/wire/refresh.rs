@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use lockcore::Moment;
+use lockwell_core::Moment;
 use rand::seq::SliceRandom;
 use redis::{ConnectionAddr, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
@@ -96,7 +96,10 @@ impl Cluster {
             asks.push(Box::pin(async move {
                 tokio::time::sleep(head_start).await;
                 let wire = Wire::new(self.address.at(addr), None);
-                let asked = async { ask(connect(&wire.address, None).await?, wire.host()).await };
+                let asked = async {
+                    let address = wire.address.logging_in().await?;
+                    ask(connect(&address, None).await?, wire.host()).await
+                };
                 within(asked).await
             }));
         }

@@ -33,6 +33,14 @@ impl Route {
         }
     }
 
+    /// The first slot that this server has, as far as it is known.
+    pub(crate) fn first_slot(&self, wire: &Arc<Wire>) -> Option<u16> {
+        match self {
+            Self::One(_) => Some(0),
+            Self::Cluster(cluster) => cluster.first_slot(wire),
+        }
+    }
+
     /// Notes that the server of a slot does not answer or has failed.
     pub(crate) fn note_trouble(&self) {
         if let Self::Cluster(cluster) = self {

@@ -1,16 +1,23 @@
 //! The addresses of Redis servers.
 
+use std::error::Error as _;
 use std::fmt;
 use std::path::PathBuf;
 
-use lockcore::tls::TlsFiles;
-use lockcore::{Error, ErrorKind, Host, Result, Secret, ServerUrl};
+use lockwell_core::tls::TlsFiles;
+use lockwell_core::{Error, ErrorKind, Host, Passwords, Result, Secret, ServerUrl};
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+
+use super::error::NO_PASSWORD;
 
 /// The port of Redis, and that of its sentinels.
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
+
+/// The login at the sentinels.
+pub(crate) const SENTINEL_OPTIONS: [&str; 3] =
+    ["sentinel_user", "sentinel_password", "sentinel_password_file"];
 
 /// How long the kernel waits for the other side to acknowledge what was sent before it resets the connection.
 #[cfg(target_os = "linux")]
@@ -41,9 +48,13 @@ impl fmt::Display for Topology {
 pub(crate) struct Address {
     pub(crate) topology: Topology,
     user: Option<String>,
+    passwords: Option<Passwords>,
+    /// The password for connections that are made now: see [`logging_in`](Self::logging_in).
     password: Option<Secret>,
     /// The login at the sentinels, where the address gives one.
     sentinel_user: Option<String>,
+    sentinel_passwords: Option<Passwords>,
+    /// As `password`.
     sentinel_password: Option<Secret>,
     pub(crate) db: i64,
     /// With TLS: the certificates to trust, and our own. Without a file, the certificate authorities of
@@ -95,11 +106,14 @@ impl Address {
                 Topology::Node(nodes.remove(0))
             }
         };
-        let of_sentinels = url.option("sentinel_user").or(url.option("sentinel_password"));
-        if of_sentinels.is_some() && scheme != "redis+sentinel" {
-            return Err(bad("sentinel_user and sentinel_password make sense with redis+sentinel:// only"));
+        let of_sentinels = SENTINEL_OPTIONS.iter().find(|name| url.option(name).is_some());
+        if let Some(name) = of_sentinels
+            && scheme != "redis+sentinel"
+        {
+            return Err(bad(format!("{name} makes sense with redis+sentinel:// only")));
         }
-        Ok(Self::new(url, topology, db, tls_files(url, tls)?))
+        let new = Self::new(url, topology, db, tls_files(url, tls)?);
+        Ok(Self { sentinel_passwords: sentinel_passwords(url)?, ..new })
     }
 
     /// Reads the addresses of independent nodes.
@@ -113,13 +127,32 @@ impl Address {
         Ok(nodes.into_iter().map(one).collect())
     }
 
+    /// The server and the login of a client of the application. Another password of the address goes first.
+    pub(crate) fn of_client(url: &ServerUrl, info: &ConnectionInfo) -> Result<Self> {
+        let of_server = ["db"].iter().chain(&TlsFiles::OPTIONS).any(|name| url.option(name).is_some());
+        if of_server || !url.location().is_empty() || url.user().is_some() {
+            let text = format!(
+                "the client of the application names server, user and database: write redis://?OPTIONS, not {url}"
+            );
+            return Err(bad(text));
+        }
+        let login = info.redis_settings();
+        let of_client = login.password().map(|text| Passwords::fixed(Secret::new(text)));
+        let mut new = Self::new(url, Topology::Node(info.addr().clone()), Some(login.db()), None);
+        new.user = login.username().map(str::to_owned);
+        new.passwords = new.passwords.or(of_client);
+        Ok(new)
+    }
+
     fn new(url: &ServerUrl, topology: Topology, db: Option<i64>, tls: Option<TlsFiles>) -> Self {
         Self {
             topology,
             user: url.user().map(str::to_owned),
-            password: url.password().cloned(),
+            passwords: url.passwords(),
+            password: None,
             sentinel_user: url.option("sentinel_user").map(str::to_owned),
-            sentinel_password: url.option("sentinel_password").map(Secret::new),
+            sentinel_passwords: None,
+            sentinel_password: None,
             db: db.unwrap_or(0),
             tls,
         }
@@ -142,6 +175,20 @@ impl Address {
     /// The address of a host that another member of the group named.
     pub(crate) fn node(&self, host: String, port: u16) -> ConnectionAddr {
         node(host, port, self.tls.is_some())
+    }
+
+    /// The same with the present passwords.
+    pub(crate) async fn logging_in(&self) -> redis::RedisResult<Self> {
+        let password = present(self.passwords.as_ref()).await?;
+        let sentinel_password = present(self.sentinel_passwords.as_ref()).await?;
+        Ok(Self { password, sentinel_password, ..self.clone() })
+    }
+
+    /// The same with another password than the one that was refused, if there is one by now.
+    pub(crate) async fn logging_in_anew(&self) -> Option<Self> {
+        let (passwords, refused) = (self.passwords.as_ref()?, self.password.as_ref()?);
+        let password = passwords.other_than(refused).await?;
+        Some(Self { password: Some(password), ..self.clone() })
     }
 
     /// The login that sentinels get when they ask for one: their own, or else the master's.
@@ -181,6 +228,32 @@ impl Address {
     pub(crate) fn password(&self) -> Option<&str> {
         self.password.as_ref().map(Secret::expose)
     }
+}
+
+async fn present(passwords: Option<&Passwords>) -> redis::RedisResult<Option<Secret>> {
+    match passwords {
+        Some(passwords) => passwords.current().await.map(Some).map_err(|error| no_password(&error)),
+        None => Ok(None),
+    }
+}
+
+/// The password for sentinels, in the address or in a file.
+fn sentinel_passwords(url: &ServerUrl) -> Result<Option<Passwords>> {
+    let [_, text, file] = SENTINEL_OPTIONS;
+    match (url.option(text), url.option(file)) {
+        (Some(_), Some(_)) => Err(bad(format!("the password is given twice: by {text} and by {file}"))),
+        (Some(text), None) => Ok(Some(Passwords::fixed(Secret::new(text)))),
+        (None, Some(path)) => Passwords::in_file(file, path).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// It is tried again, as when the server cannot be reached.
+fn no_password(error: &Error) -> redis::RedisError {
+    let text = error
+        .source()
+        .map_or_else(|| error.message().to_owned(), |why| format!("{}: {why}", error.message()));
+    redis::make_extension_error(NO_PASSWORD.to_owned(), Some(text))
 }
 
 /// Without these, a request waits for the acknowledgement of the one before, and a dead peer is noticed late.
@@ -262,11 +335,18 @@ mod tests {
     fn the_forms_of_an_address() {
         let address = read("redis://ann:s3cret@db/3").unwrap();
         assert!(matches!(&address.topology, Topology::Node(ConnectionAddr::Tcp(host, 6379)) if host == "db"));
-        assert_eq!((address.user(), address.password(), address.db), (Some("ann"), Some("s3cret"), 3));
+        assert_eq!((address.user(), address.db), (Some("ann"), 3));
         assert!(!format!("{address:?}").contains("s3cret"));
         let address =
             read("redis+sentinel://ann:s3cret@a/m?sentinel_user=sue&sentinel_password=t0psecret").unwrap();
         assert!(!format!("{address:?}").contains("secret"));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let url = format!("redis+sentinel://a/m?sentinel_password_file={}", file.path().display());
+        let error = read(&url).unwrap_err();
+        assert!(error.to_string().contains("sentinel_password_file: /"), "{error}");
+        std::fs::write(&file, "t0psecret\n").unwrap();
+        let address = read(&url).unwrap();
+        assert!(address.sentinel_passwords.is_some() && !format!("{address:?}").contains("secret"));
         let address = read("redis+unix:///run/redis.sock?db=2").unwrap();
         assert!(
             matches!(&address.topology, Topology::Node(ConnectionAddr::Unix(path)) if path.ends_with("redis.sock"))
@@ -288,6 +368,8 @@ mod tests {
             ("redis+sentinel://a", "master"),
             ("redis+cluster://a/1", "numbered"),
             ("redis://a?sentinel_password=x", "redis+sentinel"),
+            ("redis://a?sentinel_password_file=x", "redis+sentinel"),
+            ("redis+sentinel://a/m?sentinel_password=x&sentinel_password_file=x", "twice"),
             ("redis://", "no host"),
             ("redis://a?ca=file.pem", if cfg!(feature = "tls") { "not TLS" } else { "feature" }),
         ] {

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lockcore::backend::PushedGrant;
-use lockcore::{Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, Result};
+use lockwell_core::backend::PushedGrant;
+use lockwell_core::{Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, Result};
 use redis::Value;
 
 use crate::words::error::of_claim;

@@ -1,6 +1,6 @@
 //! From the errors of the client crate and of scripts to ours.
 
-use lockcore::{Error, ErrorKind};
+use lockwell_core::{Error, ErrorKind};
 use redis::{ErrorKind as Kind, RedisError, ServerErrorKind};
 
 use crate::words::script::Script;
@@ -9,8 +9,17 @@ use crate::words::script::Script;
 pub(crate) const STRICT: &str = "LOCKWELLSTRICT";
 /// The same: `strict=true` cannot be checked.
 pub(crate) const UNCHECKED: &str = "LOCKWELLUNCHECKED";
+/// The same: a server that may have forgotten grants.
+pub(crate) const GRACE: &str = "LOCKWELLGRACE";
+/// The same: clients that disagree on the longest lease.
+pub(crate) const LONGEST: &str = "LOCKWELLLONGEST";
+/// The same: a server that does not say who it is.
+pub(crate) const NO_IDENTITY: &str = "LOCKWELLIDENTITY";
 /// The same: sentinels that ask for another login.
 pub(crate) const SENTINEL_LOGIN: &str = "LOCKWELLSENTINEL";
+
+/// The same: the password of a connection could not be had.
+pub(crate) const NO_PASSWORD: &str = "LOCKWELLNOPASSWORD";
 
 /// What an error means for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +43,7 @@ pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
         Kind::Server(ServerErrorKind::NoScript) => ErrorClass::NoScript,
         // Another script is running; ours has not begun.
         _ if error.code() == Some("BUSY") => ErrorClass::Retry,
+        _ if error.code() == Some(NO_PASSWORD) => ErrorClass::Retry,
         // The server closes the connection after this error.
         _ if is_full(error) => ErrorClass::Broken,
         Kind::Server(
@@ -64,11 +74,19 @@ fn is_full(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains("max number of clients"))
 }
 
+/// Whether the server refuses the login.
+pub(crate) fn is_wrong_password(error: &RedisError) -> bool {
+    error.kind() == Kind::AuthenticationFailed || error.code() == Some("WRONGPASS")
+}
+
 /// The error of a request without an answer in time.
 pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
     let Some(cause) = cause else {
         return Error::new(ErrorKind::Unreachable, "Redis cannot be reached or does not answer");
     };
+    if cause.code() == Some(NO_PASSWORD) {
+        return Error::new(ErrorKind::Unreachable, cause.detail().unwrap_or_default());
+    }
     let text = match cause.kind() {
         Kind::Server(ServerErrorKind::BusyLoading) => "Redis is still loading its data",
         Kind::Server(ServerErrorKind::ClusterDown) => "the cluster is down: not all slots are served",
@@ -152,11 +170,13 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
             return Error::new(ErrorKind::Refused, format!("the user lacks a right: {what}"))
                 .with_source(format!("{code} {detail}"));
         }
-        STRICT => return Error::new(ErrorKind::Misconfigured, detail),
+        STRICT | LONGEST | NO_IDENTITY => return Error::new(ErrorKind::Misconfigured, detail),
+        GRACE => return Error::new(ErrorKind::GracePeriod, detail),
         UNCHECKED => return Error::new(ErrorKind::Refused, detail),
         SENTINEL_LOGIN => (
             ErrorKind::Refused,
-            "the sentinels ask for a user or a password that they do not get: sentinel_user=USER&sentinel_password=PASSWORD",
+            "the sentinels ask for a user or a password that they do not get: sentinel_user=USER and \
+             sentinel_password=PASSWORD, or sentinel_password_file=FILE",
         ),
         "WRONGPASS" => (ErrorKind::Refused, WRONG_PASSWORD),
         "NOAUTH" => (

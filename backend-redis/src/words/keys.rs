@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use lockcore::{Error, ErrorKind, LockName, Result};
+use lockwell_core::{Error, ErrorKind, LockName, Result};
 
 /// Separates the parts of our own keys. Lock names have no control characters, so no lock can have such a
 /// key.
@@ -62,6 +62,14 @@ impl Keys {
         match self.tag(slot) {
             None => self.token.clone(),
             Some(tag) => [self.namespace.as_str(), SEPARATOR, "{", tag, "}token"].concat(),
+        }
+    }
+
+    /// The note of which server may grant locks, in this slot.
+    pub(crate) fn mark(&self, slot: u16) -> String {
+        match self.tag(slot) {
+            None => [self.namespace.as_str(), SEPARATOR, "mark"].concat(),
+            Some(tag) => [self.namespace.as_str(), SEPARATOR, "{", tag, "}mark"].concat(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod address;
 pub(crate) mod answers;
+pub(crate) mod durability;
 pub(crate) mod error;
 pub(crate) mod info;
 pub(crate) mod keys;

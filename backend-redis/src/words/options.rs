@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockcore::tls::TlsFiles;
-use lockcore::{Error, ErrorKind, Result, ServerUrl};
+use lockwell_core::tls::TlsFiles;
+use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
 
 /// The options that one server and Redlock share, beside the files for TLS.
 const SHARED: [&str; 5] = ["accept_loss", "db", "namespace", "strict", "timeout"];

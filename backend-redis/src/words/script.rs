@@ -110,6 +110,8 @@ scripts! {
     DOWNGRADE = "downgrade.lua", None;
     /// Reads who holds a lock.
     INSPECT = "inspect.lua", None;
+    /// Replaces the mark of a server.
+    MARK = "mark.lua", None;
     /// Frees a lock from the holders that it names.
     FORCE = "force.lua", None;
     /// Redlock, phase 1 of exclusive claims for a lock that is free.

@@ -1,7 +1,7 @@
 //! TLS.
 
-use lockcore::Result;
-use lockcore::tls::{TlsFiles, choose_provider, read_certificates, read_key, unusable};
+use lockwell_core::Result;
+use lockwell_core::tls::{TlsFiles, choose_provider, read_certificates, read_key, unusable};
 use redis::{Client, ClientTlsConfig, TlsCertificates};
 
 /// The contents of the files. They are read anew for each connection, so that renewed ones are used.

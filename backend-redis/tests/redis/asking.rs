@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{Claim, LockName, Locks, Mode, Wait};
+use lockwell_core::{Claim, LockName, Locks, Mode, Wait};
 use testbed::Redis;
 
 use crate::servers::tell;

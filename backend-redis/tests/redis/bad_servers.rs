@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::{Error, ErrorKind};
+use lockwell_core::{Error, ErrorKind};
 use testbed::{Options, Redis};
 
 use crate::logs;
@@ -145,7 +145,7 @@ async fn a_server_whose_memory_is_full() {
     assert!(locks.inspect("held").await.expect("an answer").is_held());
     let renewal =
         backend(&server.url()).await.expect("a connection").renew(&[guard.grant().clone()], soon()).await;
-    assert!(matches!(renewal[0], lockcore::Renewal::Renewed(_)), "{renewal:?}");
+    assert!(matches!(renewal[0], lockwell_core::Renewal::Renewed(_)), "{renewal:?}");
     assert_eq!(keys(&server), ["lockwell:held"]);
     guard.release().await.expect("a release needs no memory");
     assert_eq!(keys(&server), [""; 0]);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, Locks};
+use lockwell_core::{ErrorKind, Locks};
 use testbed::{Redis, RedisCluster};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
@@ -118,9 +118,9 @@ async fn a_hundred_locks_on_all_nodes_are_renewed_together() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let stats = locks.stats();
     println!("100 locks in a cluster: {} renewals in {} calls", stats.renewals, stats.renewal_calls);
-    assert!(guards.iter().all(lockcore::LockGuard::is_held), "{stats:?}");
+    assert!(guards.iter().all(lockwell_core::LockGuard::is_held), "{stats:?}");
     assert!(stats.renewals >= 200 && stats.renewal_calls <= stats.renewals / 10, "{stats:?}");
-    for release in join_all(guards.into_iter().map(lockcore::LockGuard::release)).await {
+    for release in join_all(guards.into_iter().map(lockwell_core::LockGuard::release)).await {
         release.expect("held");
     }
 }
@@ -160,7 +160,7 @@ async fn a_master_that_is_restarted_loses_no_lock_and_no_waiter() {
     let (one, two) = (client(&url).await, client(&url).await);
     let names = names(&cluster, "kept");
     let holder = one.lock(&*names[1]).ttl(Duration::from_secs(30)).await.expect("a free lock");
-    let waiting = tokio::spawn(two.lock(&*names[1]).wait(Duration::from_mins(1)).into_future());
+    let waiting = tokio::spawn(two.lock(&*names[1]).wait(Duration::from_secs(60)).into_future());
     queued(&one, &names[1], 1).await;
     let node: &Redis = &cluster.nodes()[1];
     node.stop().await.expect("it ends");

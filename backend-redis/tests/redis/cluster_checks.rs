@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 use testbed::RedisCluster;
 
 use crate::cluster::{cluster, names};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, LeaseState, LockGuard, Locks};
+use lockwell_core::{ErrorKind, LeaseState, LockGuard, Locks};
 use testbed::{Durability, Redis, RedisCluster};
 
 use crate::asking::queued;
@@ -44,7 +44,7 @@ async fn a_replica_takes_over_on_command_and_after_the_masters_death() {
     for name in &kept {
         guards.push(one.lock(&**name).ttl(ttl).await.expect("a free lock"));
     }
-    let waiting = tokio::spawn(two.lock(&*kept[0]).wait(Duration::from_mins(1)).into_future());
+    let waiting = tokio::spawn(two.lock(&*kept[0]).wait(Duration::from_secs(60)).into_future());
     queued(&one, &kept[0], 1).await;
     has(&cluster.replicas()[0], &kept[0]).await;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{LeaseState, LockGuard, Locks};
+use lockwell_core::{LeaseState, LockGuard, Locks};
 use testbed::RedisCluster;
 
 use crate::asking::queued;
@@ -52,7 +52,7 @@ async fn a_hung_master_costs_only_its_own_names() {
     let [_, _, handed] = &*names(&cluster, "handed") else { panic!("three names") };
     let stuck = names_on(&cluster, &[0], "stuck", 10);
     let mine = one.lock(&**handed).await.expect("a free lock");
-    let waiting = tokio::spawn(two.lock(&**handed).wait(Duration::from_mins(1)).into_future());
+    let waiting = tokio::spawn(two.lock(&**handed).wait(Duration::from_secs(60)).into_future());
     queued(&one, handed, 1).await;
 
     cluster.nodes()[0].pause().expect("it runs");

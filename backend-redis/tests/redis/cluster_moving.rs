@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, LeaseState, LockGuard, Locks};
+use lockwell_core::{ErrorKind, LeaseState, LockGuard, Locks};
 use testbed::{Redis, RedisCluster};
 
 use crate::asking::queued;
@@ -90,13 +90,13 @@ async fn locks_live_through_a_move_and_what_cannot_be_done_is_told() {
     let (kept, moved) = (lock(&one, &name("kept"), 2).await, lock(&one, &name("moved"), 2).await);
     let released = lock(&one, &name("released"), 30).await;
     let handed = lock(&one, &name("handed"), 30).await;
-    let waiting = tokio::spawn(two.lock(name("handed")).wait(Duration::from_mins(1)).into_future());
+    let waiting = tokio::spawn(two.lock(name("handed")).wait(Duration::from_secs(60)).into_future());
     queued(&one, &name("handed"), 1).await;
 
     let slot = slot_of(&cluster.nodes()[0], &tag);
     let on_its_way = Move::begin(&cluster, slot, 0, 2);
     on_its_way.key(&format!("lockwell:{}", name("moved")));
-    let patient = tokio::spawn(two.lock(name("patient")).wait(Duration::from_mins(1)).into_future());
+    let patient = tokio::spawn(two.lock(name("patient")).wait(Duration::from_secs(60)).into_future());
     let start = Instant::now();
     for wait in [None, Some(Duration::from_millis(1500)), Some(Duration::from_millis(300))] {
         let request = two.lock(name("new"));

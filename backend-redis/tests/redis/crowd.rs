@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockcore::{LockGuard, Locks, OwnerId};
+use lockwell_core::{LockGuard, Locks, OwnerId};
 use testbed::Redis;
 use tokio::task::JoinSet;
 
@@ -18,7 +18,7 @@ type Served = Arc<Mutex<Vec<OwnerId>>>;
 /// Starts this number of waiters. Each notes its turn and releases the lock.
 fn wait_for(waiters: &mut JoinSet<()>, locks: &Locks, many: usize, served: &Served) {
     for _ in 0..many {
-        let (request, served) = (locks.lock("a").wait(Duration::from_mins(1)), Arc::clone(served));
+        let (request, served) = (locks.lock("a").wait(Duration::from_secs(60)), Arc::clone(served));
         waiters.spawn(async move {
             let guard = request.await.expect("its turn comes");
             served.lock().expect("no panic").push(guard.grant().claim().owner());
@@ -51,7 +51,7 @@ async fn serve_all(server: &Redis, holder: LockGuard, waiters: JoinSet<()>, serv
     tell(server, &["CONFIG", "RESETSTAT"]);
     let start = Instant::now();
     holder.release().await.expect("held");
-    let joined = tokio::time::timeout(Duration::from_mins(1), waiters.join_all()).await;
+    let joined = tokio::time::timeout(Duration::from_secs(60), waiters.join_all()).await;
     joined.expect("nobody is forgotten");
     let took = start.elapsed();
     let (scripts, published) = (calls(server, "evalsha"), calls(server, "publish"));
@@ -110,7 +110,7 @@ async fn a_connection_that_is_cut_loses_nobody() {
     holder.release().await.expect("held");
     let start = Instant::now();
     let mut cuts = 0;
-    while !waiters.is_empty() && start.elapsed() < Duration::from_mins(1) {
+    while !waiters.is_empty() && start.elapsed() < Duration::from_secs(60) {
         for kind in ["pubsub", "normal"] {
             tell(&server, &["CLIENT", "KILL", "TYPE", kind]);
         }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lockcore::{LockGuard, Locks};
+use lockwell_core::{LockGuard, Locks};
 use testbed::{Direction, Proxy, Redis};
 use tokio::task::JoinHandle;
 
@@ -19,11 +19,11 @@ const WAITERS: &str = "lockwell:\u{1f}waiters\u{1f}a";
 /// How long a provisional lease lasts.
 const PROVISIONAL: Duration = Duration::from_secs(3);
 
-type Waiting = JoinHandle<lockcore::Result<LockGuard>>;
+type Waiting = JoinHandle<lockwell_core::Result<LockGuard>>;
 
 /// Starts a waiter, and returns when this number of claims is in the queue.
 async fn wait(locks: &Locks, ttl: Duration, place: usize) -> Waiting {
-    let waiting = tokio::spawn(locks.lock("a").ttl(ttl).wait(Duration::from_mins(1)).into_future());
+    let waiting = tokio::spawn(locks.lock("a").ttl(ttl).wait(Duration::from_secs(60)).into_future());
     queued(locks, "a", place).await;
     waiting
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Locks};
+use lockwell_core::{ErrorKind, Locks};
 use testbed::Redis;
 
 use crate::servers::{

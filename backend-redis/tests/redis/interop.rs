@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, LockRequest, Locks, Renewal};
+use lockwell_core::{ErrorKind, LockRequest, Locks, Renewal};
 use testbed::Redis;
 use tokio::task::JoinSet;
 

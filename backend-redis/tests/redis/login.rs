@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 use testbed::{RedisCluster, RedisSentinel};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

@@ -24,7 +24,7 @@ pub(crate) fn keep() {
     static KEPT: Once = Once::new();
     KEPT.call_once(|| {
         tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::new("off,lockcore=trace,backend_redis=trace,redis=trace"))
+            .with_env_filter(EnvFilter::new("off,lockwell_core=trace,lockwell_redis=trace,redis=trace"))
             .with_ansi(false)
             .with_writer(|| Tap)
             .init();

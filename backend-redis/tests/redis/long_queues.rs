@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use lockcore::{Locks, Mode, Renewal};
+use lockwell_core::{Locks, Mode, Renewal};
 use testbed::Redis;
 
 use crate::asking::{all_calls, calls, claim_as, queued};
@@ -93,7 +93,7 @@ async fn locks(server: &Redis) -> (Locks, Locks) {
 
 /// Waits for the lock, and releases it.
 async fn served(locks: &Locks) {
-    let guard = locks.lock("a").wait(Duration::from_mins(1)).await.expect("its turn comes");
+    let guard = locks.lock("a").wait(Duration::from_secs(60)).await.expect("its turn comes");
     guard.release().await.expect("held");
 }
 
@@ -167,7 +167,7 @@ async fn a_place_a_heartbeat_a_hand_over_and_a_question_cost_the_same_in_every_q
         seed(&server, many, Mode::Exclusive, KEPT);
         let places = || tell(&server, &["ZCARD", QUEUE]);
         count(&server);
-        let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
+        let waiting = tokio::spawn(two.lock("a").wait(Duration::from_secs(60)).into_future());
         until("a place", || places() == format!(":{}\r\n", many + 1)).await;
         // At least one heartbeat.
         tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -206,7 +206,7 @@ async fn calls_of_many_claims_and_renewals_are_bounded() {
     bounded(&server, "heartbeats of 1,000 waiters", async || {
         let holder = two.lock("a").await.expect("a free lock");
         let waiting =
-            (0..1_000).map(|_| tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future()));
+            (0..1_000).map(|_| tokio::spawn(two.lock("a").wait(Duration::from_secs(60)).into_future()));
         let waiting: Vec<_> = waiting.collect();
         until("all wait", || tell(&server, &["ZCARD", QUEUE]) == ":1000\r\n").await;
         count(&server);
@@ -235,7 +235,7 @@ async fn a_grant_goes_to_the_first_waiter_whose_client_listens() {
     for dead in [1, 10, 40] {
         let holder = one.lock("a").await.expect("a free lock");
         seed(&server, dead, Mode::Exclusive, KEPT);
-        let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
+        let waiting = tokio::spawn(two.lock("a").wait(Duration::from_secs(60)).into_future());
         queued(&one, "a", dead + 1).await;
         // On a busy machine the subscription may come after the place, which says so until the next
         // heartbeat.
@@ -262,7 +262,7 @@ async fn a_waiter_that_loses_its_place_returns_to_it() {
     let holder = one.lock("a").await.expect("a free lock");
     let mut waiting = Vec::new();
     for (n, locks) in [&one, &two, &one].into_iter().enumerate() {
-        waiting.push(tokio::spawn(locks.lock("a").wait(Duration::from_mins(1)).into_future()));
+        waiting.push(tokio::spawn(locks.lock("a").wait(Duration::from_secs(60)).into_future()));
         queued(&one, "a", n + 1).await;
     }
     let order = tell(&server, &["ZRANGE", QUEUE, "0", "-1"]);

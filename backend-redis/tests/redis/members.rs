@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockcore::{Claim, DistributedLock, ErrorKind, Grant, Mode, Released, Renewal};
+use lockwell_core::{Claim, DistributedLock, ErrorKind, Grant, Mode, Released, Renewal};
 use testbed::{Durability, Redis};
 
 use crate::asking::{claim, claim_as, life, parts, permit, queued};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockcore::{ErrorKind, LeaseState, Mode, Renewal};
+use lockwell_core::{ErrorKind, LeaseState, Mode, Renewal};
 use testbed::Redis;
 
 use crate::asking::{claim_as, permit};

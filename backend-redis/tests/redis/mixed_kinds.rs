@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, LockGuard, Locks, Mode};
+use lockwell_core::{ErrorKind, LockGuard, Locks, Mode};
 use testbed::{Proxy, Redis};
 use tokio::task::JoinSet;
 
@@ -40,7 +40,7 @@ impl Holders {
     }
 }
 
-async fn take(locks: &Locks, mode: Mode, wait: Duration) -> lockcore::Result<LockGuard> {
+async fn take(locks: &Locks, mode: Mode, wait: Duration) -> lockwell_core::Result<LockGuard> {
     match mode {
         Mode::Permit { limit } => locks.permit("a", limit.get()).wait(wait).await,
         Mode::Shared => locks.read("a").wait(wait).await,
@@ -159,7 +159,7 @@ async fn a_waiter_of_another_kind_is_told_of_it() {
     let Some(server) = redis().await else { return };
     let (one, two) = (client(&server.url()).await, client(&server.url()).await);
     let holder = one.lock("a").await.expect("a free lock");
-    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
+    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_secs(60)).into_future());
     queued(&one, "a", 1).await;
     let error = take(&one, permit(2), Duration::ZERO).await.expect_err("an exclusive lock is held");
     assert_eq!(error.kind(), ErrorKind::KindClash);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, LockGuard, LockRequest, Locks, Mode};
+use lockwell_core::{ErrorKind, LockGuard, LockRequest, Locks, Mode};
 use testbed::{Direction, Proxy, Redis};
 use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
@@ -13,11 +13,11 @@ use tokio::task::JoinHandle;
 use crate::asking::{calls, claim_as, permit, queued};
 use crate::servers::{backend, client, keys, redis, tell, until};
 
-type Waiting = JoinHandle<lockcore::Result<LockGuard>>;
+type Waiting = JoinHandle<lockwell_core::Result<LockGuard>>;
 
 /// Starts a waiter, and returns when it has its place in the queue.
 async fn wait(locks: &Locks, request: LockRequest, place: usize) -> Waiting {
-    let waiting = tokio::spawn(request.wait(Duration::from_mins(1)).into_future());
+    let waiting = tokio::spawn(request.wait(Duration::from_secs(60)).into_future());
     queued(locks, "a", place).await;
     waiting
 }
@@ -42,7 +42,7 @@ async fn a_crowd_of_readers_and_writers_keeps_its_order() {
     for group in 0..2 {
         let barrier = Arc::new(Barrier::new(CROWD));
         for n in 0..CROWD {
-            let request = clients[n % 2].read("a").wait(Duration::from_mins(1));
+            let request = clients[n % 2].read("a").wait(Duration::from_secs(60));
             let (barrier, passed) = (Arc::clone(&barrier), Arc::clone(&passed));
             tasks.push(tokio::spawn(async move {
                 let guard = request.await.expect("its turn comes");
@@ -54,7 +54,8 @@ async fn a_crowd_of_readers_and_writers_keeps_its_order() {
         }
         place += CROWD;
         queued(&clients[0], "a", place).await;
-        let (request, passed) = (clients[group].write("a").wait(Duration::from_mins(1)), Arc::clone(&passed));
+        let (request, passed) =
+            (clients[group].write("a").wait(Duration::from_secs(60)), Arc::clone(&passed));
         tasks.push(tokio::spawn(async move {
             let guard = request.await.expect("its turn comes");
             assert_eq!(passed.load(Ordering::SeqCst), (group + 1) * CROWD, "a writer is alone, in its place");

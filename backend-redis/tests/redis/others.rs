@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 use testbed::Redis;
 
 use crate::servers::{client, keys, redis, tell};

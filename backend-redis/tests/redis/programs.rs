@@ -105,6 +105,7 @@ fn install_node_redlock() -> Result<PathBuf, String> {
 }
 
 /// Installs into a folder, unless that was done before and came to its end.
+#[allow(clippy::incompatible_msrv)] // The tests run with a newer Rust than the package needs.
 fn once(folder: &Path, install: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     // One process at a time.

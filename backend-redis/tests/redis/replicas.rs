@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, LeaseState, Loss};
+use lockwell_core::{ErrorKind, LeaseState, Loss};
 use testbed::Redis;
 
 use crate::asking::{claim, queued};
@@ -74,7 +74,7 @@ async fn a_lock_that_is_handed_over_is_confirmed_before_it_is_held() {
     let Some((_master, replica, url)) = pair().await else { return };
     let (one, two) = (client(&url).await, client(&url).await);
     let guard = one.lock("a").await.expect("confirmed");
-    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
+    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_secs(60)).into_future());
     queued(&one, "a", 1).await;
     replica.pause().expect("it runs");
     // The release itself need not be confirmed.
@@ -83,8 +83,8 @@ async fn a_lock_that_is_handed_over_is_confirmed_before_it_is_held() {
     assert!(!waiting.is_finished(), "no replica has the grant");
     waiting.abort();
     replica.resume().expect("it runs");
-    let guard = one.lock("a").wait(Duration::from_mins(1)).await.expect("released, and confirmed");
-    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
+    let guard = one.lock("a").wait(Duration::from_secs(60)).await.expect("released, and confirmed");
+    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_secs(60)).into_future());
     queued(&one, "a", 1).await;
     guard.release().await.expect("held");
     let guard = waiting.await.expect("no panic").expect("confirmed");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, LeaseState, Locks};
+use lockwell_core::{ErrorKind, LeaseState, Locks};
 use testbed::{Durability, Redis};
 
 use crate::asking::queued;
@@ -169,7 +169,7 @@ async fn one_bad_key_fails_one_claim_of_a_call() {
         // Of the releases that meet in a call, one meets a bad key, too.
         tell(&server, &["DEL", &format!("lockwell:name {bad}")]);
         spoil(&server, "name 40");
-        let releases: Vec<_> = join_all(guards.into_iter().map(lockcore::LockGuard::release)).await;
+        let releases: Vec<_> = join_all(guards.into_iter().map(lockwell_core::LockGuard::release)).await;
         assert_eq!(releases.into_iter().filter(Result::is_err).count(), 1);
         tell(&server, &["DEL", "lockwell:name 40"]);
     }

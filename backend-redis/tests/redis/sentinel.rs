@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, FencingToken, LeaseState, LockGuard, LockRequest, Locks, Loss, Mode, Requirement};
+use lockwell_core::{
+    ErrorKind, FencingToken, LeaseState, LockGuard, LockRequest, Locks, Loss, Mode, Requirement,
+};
 use testbed::{Durability, RedisSentinel};
 
 use crate::asking::claim;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backend_redis::{RedisLock, Redlock};
-use lockcore::{DistributedLock, Error, Locks, Result, ServerUrl};
+use lockwell_core::{DistributedLock, Error, Locks, Result, ServerUrl};
+use lockwell_redis::{RedisLock, Redlock};
 use testbed::{Durability, Options, Redis};
 
 /// A server that keeps all in memory. `None` where the program is not installed.
@@ -67,13 +67,14 @@ pub(crate) async fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
 }
 
 /// By when a backend that is asked to renew must answer.
-pub(crate) fn soon() -> lockcore::Moment {
-    lockcore::Moment::now().after(std::time::Duration::from_secs(5))
+pub(crate) fn soon() -> lockwell_core::Moment {
+    lockwell_core::Moment::now().after(std::time::Duration::from_secs(5))
 }
 
 /// A client with connections of its own.
 pub(crate) async fn client(url: &str) -> Locks {
-    Locks::new(backend(url).await.expect("a connection")).expect("a keeper")
+    // These tests are about the queue of the server.
+    Locks::new(backend(url).await.expect("a connection")).expect("a keeper").server_order()
 }
 
 /// Why no connection can be made to this address.

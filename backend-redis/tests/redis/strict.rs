@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 use testbed::{Redis, RedisSentinel};
 
 use crate::logs;
@@ -92,8 +92,14 @@ async fn sentinels_that_ask_for_a_password() {
         locks.lock("a").await.expect("a free lock").release().await.expect("held");
         assert!(!format!("{locks:?} {:?}", locks.backend()).contains("canary"));
     }
-    // A failover is followed.
-    let locks = client(&format!("{url}?sentinel_password={OF_SENTINELS}")).await;
+    // The file is read for each connection. A failover is followed.
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let url = format!("{url}?sentinel_password_file={}", file.path().display());
+    std::fs::write(&file, "canary-wrong\n").expect("our file");
+    let error = refusal(&url).await;
+    assert!(error.kind() == ErrorKind::Refused && !format!("{error:?}").contains("canary"), "{error:?}");
+    std::fs::write(&file, format!("{OF_SENTINELS}\n")).expect("our file");
+    let locks = client(&url).await;
     group.master().kill().expect("it runs");
     until_it_locks(&locks).await;
     assert!(!logs::lines().join("\n").contains("canary"));
@@ -178,7 +184,7 @@ async fn hung_sentinels_are_no_obstacle() {
     until("nothing is left", || keys(group.master()).is_empty()).await;
 }
 
-async fn until_it_locks(locks: &lockcore::Locks) {
+async fn until_it_locks(locks: &lockwell_core::Locks) {
     let locked = async {
         loop {
             match locks.lock("b").await {

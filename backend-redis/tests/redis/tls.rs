@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 use testbed::{Certificates, Options, Proxy, Redis, RedisCluster, RedisSentinel};
 
 use crate::asking::queued;
@@ -154,7 +154,7 @@ async fn a_master_behind_sentinels() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    let guard = tokio::time::timeout(Duration::from_mins(1), at_last).await.expect("a new master");
+    let guard = tokio::time::timeout(Duration::from_secs(60), at_last).await.expect("a new master");
     guard.release().await.expect("held");
 }
 

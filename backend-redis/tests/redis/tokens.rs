@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
-use lockcore::{FencingToken, LockGuard, Locks, Loss, Mode};
+use lockwell_core::{FencingToken, LockGuard, Locks, Loss, Mode};
 use testbed::Redis;
 
 use crate::asking::{calls, claim, claim_as, permit};
@@ -88,7 +88,7 @@ async fn tokens_rise_over_a_restart_that_forgets_all() {
 /// Sets the counter an hour ahead of the clock, and says to what.
 fn set_ahead(server: &Redis) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    let ahead = now + Duration::from_hours(1);
+    let ahead = now + Duration::from_secs(3600);
     tell(server, &["SET", COUNTER, &ahead.as_micros().to_string()]);
     ahead.as_micros().try_into().expect("not so far ahead")
 }

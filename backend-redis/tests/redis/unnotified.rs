@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{LockRequest, Locks};
+use lockwell_core::{LockRequest, Locks};
 use testbed::Redis;
 
 use crate::asking::queued;
@@ -25,7 +25,7 @@ async fn in_order<const N: usize>(server: &Redis, requests: impl Fn(&Locks, &Loc
         let (order, mut served) = tokio::sync::mpsc::unbounded_channel();
         let mut waiting = Vec::new();
         for (place, request) in requests(&one, &two).into_iter().enumerate() {
-            let (request, order) = (request.wait(Duration::from_mins(1)), order.clone());
+            let (request, order) = (request.wait(Duration::from_secs(60)), order.clone());
             waiting.push(tokio::spawn(async move {
                 let guard = request.await.expect("its turn comes");
                 order.send(place).expect("somebody listens");

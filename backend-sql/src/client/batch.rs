@@ -3,8 +3,8 @@
 
 use std::cmp::Ordering;
 
-use lockcore::backend::Waiters;
-use lockcore::{Claim, Grant};
+use lockwell_core::backend::Waiters;
+use lockwell_core::{Claim, Grant};
 
 use crate::dialect::Dialect;
 use crate::words::{Extension, Hold, JOINS, QueuedClaim, Sign, TakeRequest, TryAcquire};

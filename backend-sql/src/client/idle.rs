@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
-use lockcore::Moment;
+use lockwell_core::Moment;
 
 use crate::client::requests::Route;
 use crate::dialect::Dialect;

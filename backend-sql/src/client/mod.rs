@@ -11,8 +11,9 @@ mod service;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Batcher, Call, Waiters};
-use lockcore::{Claim, Grant, Moment, Result};
+use futures_util::future::join_all;
+use lockwell_core::backend::{Batcher, Call, Reply, Waiters};
+use lockwell_core::{Claim, Grant, Moment, Result};
 
 use crate::client::notifier::Notifier;
 use crate::client::places::{HandOverPlaces, PolledQueue};
@@ -20,7 +21,7 @@ use crate::client::requests::{Done, JobContext, Request, RequestReply, Route, un
 use crate::client::service::{Statements, job};
 use crate::dialect::Dialect;
 use crate::ids::AsUuid;
-use crate::words::{Extension, Freed, QueuedClaim, TakeRequest, TryAcquire};
+use crate::words::{Entered, Extension, Freed, QueuedClaim, TakeRequest, TryAcquire};
 
 /// The connection, requests and waiters of one runtime. Requests that arrive together share a statement.
 /// Every statement is idempotent for its owner, so it can be repeated after a lost reply.
@@ -37,7 +38,7 @@ impl<D: Dialect> Client<D> {
     pub(crate) fn new(dialect: &Arc<D>, timeout: Duration) -> Self {
         let waiters = Waiters::new();
         let statements = Statements::new(Arc::clone(dialect), Arc::clone(&waiters));
-        let batcher = Batcher::new(statements, D::BOUNDS);
+        let batcher = Batcher::new(statements, dialect.bounds());
         let notifier = Notifier::new(Arc::clone(dialect), Arc::clone(&waiters), batcher.clone(), timeout);
         Self { dialect: Arc::clone(dialect), batcher, places: Arc::default(), waiters, notifier, timeout }
     }
@@ -46,27 +47,24 @@ impl<D: Dialect> Client<D> {
         self.batcher.call(route, request, self.timeout)
     }
 
-    /// Takes a lock if it is free, and says when the statement was sent. The request is in the queue when
-    /// this returns.
-    pub(crate) fn take(
+    /// Takes a lock if it is free, and says when the statement was sent.
+    pub(crate) async fn take(&self, request: TakeRequest) -> Result<(TryAcquire, Moment)> {
+        took(self.call(Route::Main, Request::Take(request)).await?)
+    }
+
+    /// Takes those locks that are free, in one statement, and says for each when it was sent.
+    pub(crate) async fn take_each(
         &self,
-        request: TakeRequest,
-    ) -> impl Future<Output = Result<(TryAcquire, Moment)>> + use<D> {
-        let call = self.call(Route::Main, Request::Take(request));
-        async move {
-            match call.await?.into_answer() {
-                (RequestReply::TryAcquire(took), sent) => Ok((took, sent)),
-                _ => Err(unexpected()),
-            }
-        }
+        requests: impl Iterator<Item = TakeRequest>,
+    ) -> Vec<Result<(TryAcquire, Moment)>> {
+        let requests = requests.map(|request| (Route::Main, Request::Take(request)));
+        let calls = self.batcher.call_each(requests, self.timeout);
+        join_all(calls).await.into_iter().map(|reply| took(reply?)).collect()
     }
 
     /// Takes a lock if it is free, or a place in its queue.
     pub(crate) async fn claim(&self, route: Route, entry: QueuedClaim) -> Result<(TryAcquire, Moment)> {
-        match self.call(route, Request::Claim(entry)).await?.into_answer() {
-            (RequestReply::TryAcquire(took), sent) => Ok((took, sent)),
-            _ => Err(unexpected()),
-        }
+        took(self.call(route, Request::Claim(entry)).await?)
     }
 
     /// Asks whose turn it is, and gives a heartbeat. A poll that another waiter has sent since this time
@@ -122,26 +120,16 @@ impl<D: Dialect> Client<D> {
         route: Route,
         work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
     ) -> Result<T> {
-        self.job(route, None, work).await
+        job(&self.batcher, route, self.timeout, work).await
     }
 
-    /// The same for work by which a claim enters the queue. Once the claim is cancelled, the work is not
-    /// started any more.
-    pub(crate) async fn queue<T: Send + 'static>(
-        &self,
-        claim: &Claim,
-        work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
-    ) -> Result<T> {
-        self.job(Route::Main, Some(claim.clone()), work).await
-    }
-
-    async fn job<T: Send + 'static>(
-        &self,
-        route: Route,
-        queues: Option<Claim>,
-        work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
-    ) -> Result<T> {
-        job(&self.batcher, route, self.timeout, queues, work).await
+    /// Takes a place at the end of the queue, and says when the statement was sent.
+    pub(crate) async fn enter(&self, claim: &Claim) -> Result<(Entered, Moment)> {
+        let enter = Request::Enter(claim.clone(), self.notifier.receives());
+        match self.call(Route::Main, enter).await?.into_answer() {
+            (RequestReply::Entered(entered), sent) => Ok((entered, sent)),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Leaves the queue. Returns whether there was a place.
@@ -175,5 +163,13 @@ impl<D: Dialect> Client<D> {
 
     pub(crate) fn close_on(&self, route: Route) {
         self.batcher.service().close(route);
+    }
+}
+
+/// What the statement has done for a claim.
+fn took(reply: Reply<(RequestReply, Moment)>) -> Result<(TryAcquire, Moment)> {
+    match reply.into_answer() {
+        (RequestReply::TryAcquire(took), sent) => Ok((took, sent)),
+        _ => Err(unexpected()),
     }
 }

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockcore::Moment;
-use lockcore::backend::{Backoff, Batcher, Waiters};
+use lockwell_core::Moment;
+use lockwell_core::backend::{Backoff, Batcher, Waiters};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -87,8 +87,9 @@ impl<D: Dialect> Notifier<D> {
         self.state.receives.load(Ordering::Relaxed)
     }
 
-    /// Makes sure that the task runs, and waits until it has subscribed. A waiter calls this before it enters
-    /// the queue, so that no notification is sent before the subscription.
+    /// Makes sure that the task runs, and waits until notifications are known to arrive. A waiter calls this
+    /// before it enters the queue: so no notification is sent before the subscription, and its place says from
+    /// the beginning that a release may grant the lock to it.
     pub(crate) async fn ready(&self) {
         let (began, mut subscribed) = {
             let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,6 +151,7 @@ impl<D: Dialect> NotifierTask<D> {
             () = self.keep_subscribed(&delivery, ready) => (),
             () = self.poll_while_unverified(received, ready) => (),
             () = self.sweep_while_waiting() => (),
+            () = self.ask_while_receiving() => (),
             () = async {
                 loop {
                     sleep(LINGER).await;
@@ -169,12 +171,7 @@ impl<D: Dialect> NotifierTask<D> {
         loop {
             let end = match within(self.limit, self.dialect.subscribe(self.waiters.client().as_uuid())).await
             {
-                Ok(Some(mut subscription)) => {
-                    ready.send_replace(true);
-                    // Notifications between the last connection and this one are lost.
-                    self.waiters.notify_all();
-                    self.listen(&mut subscription, delivery).await
-                }
+                Ok(Some(mut subscription)) => self.listen(&mut subscription, delivery, ready).await,
                 Ok(None) => {
                     delivery.send_replace(Delivery::Broken);
                     return std::future::pending().await;
@@ -202,6 +199,7 @@ impl<D: Dialect> NotifierTask<D> {
         &self,
         subscription: &mut D::Subscription,
         delivery: &watch::Sender<Delivery>,
+        ready: &watch::Sender<bool>,
     ) -> sqlx::Error {
         loop {
             // No ticket is negative.
@@ -229,7 +227,13 @@ impl<D: Dialect> NotifierTask<D> {
                     }
                 }
             }
-            self.receives.store(true, Ordering::Relaxed);
+            if !self.receives.swap(true, Ordering::Relaxed) {
+                ready.send_replace(true);
+                // Notifications between the last connection and this one are lost. And the places that were
+                // entered meanwhile say that a release cannot grant the lock to them: each waiter that asks
+                // now corrects its own.
+                self.waiters.notify_all();
+            }
             if delivery.send_replace(Delivery::Verified) != Delivery::Verified {
                 tracing::debug!("notifications of the database arrive");
             }
@@ -257,7 +261,7 @@ impl<D: Dialect> NotifierTask<D> {
                 continue;
             }
             let looking =
-                job(&self.requests, Route::Main, self.limit, None, |JobContext { dialect, conn, .. }| {
+                job(&self.requests, Route::Main, self.limit, |JobContext { dialect, conn, .. }| {
                     Box::pin(async move { dialect.sweep(conn).await })
                 });
             look = looking.await;
@@ -270,9 +274,34 @@ impl<D: Dialect> NotifierTask<D> {
         }
     }
 
+    /// Asks now and then whose turn it is, although notifications arrive: none is sent when a lease ends, or
+    /// when the process that releases a lock is killed before it sends one.
+    async fn ask_while_receiving(&self) {
+        let Some(every) = D::ASKS_EVERY else { return std::future::pending().await };
+        loop {
+            // Jitter, so that the clients of a file do not ask together.
+            sleep(every.mul_f64(0.75 + 0.5 * rand::random::<f64>())).await;
+            if self.waiters.is_empty() || !self.receives.load(Ordering::Relaxed) {
+                continue;
+            }
+            let names = self.waiters.names();
+            let asking = job(&self.requests, Route::Main, self.limit, move |context| {
+                let JobContext { dialect, waiters, conn } = context;
+                let names = names.clone();
+                Box::pin(async move { dialect.turns(conn, waiters, &names).await })
+            });
+            match asking.await {
+                Ok(turns) => turns.into_iter().for_each(|ticket| self.waiters.notify(ticket)),
+                Err(error) => {
+                    tracing::debug!(error = format!("{error:#}"), "it was not found out whose turn it is");
+                }
+            }
+        }
+    }
+
     /// Sends a probe to our own subscription. False: this database needs none.
-    async fn send_probe(&self, probe: i64) -> lockcore::Result<bool> {
-        let sending = job(&self.requests, Route::Main, self.limit, None, move |context| {
+    async fn send_probe(&self, probe: i64) -> lockwell_core::Result<bool> {
+        let sending = job(&self.requests, Route::Main, self.limit, move |context| {
             let JobContext { dialect, waiters, conn } = context;
             let client = waiters.client().as_uuid();
             Box::pin(async move { dialect.probe(conn, client, probe).await })

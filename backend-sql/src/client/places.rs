@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::backend::{KEEP_EVERY, Waiter, Waiters};
-use lockcore::{Claim, Moment};
+use lockwell_core::backend::{KEEP_EVERY, Waiter, Waiters};
+use lockwell_core::{Claim, Moment};
 use uuid::Uuid;
 
 use crate::ids::AsUuid;
@@ -19,7 +19,7 @@ use crate::words::{QueueRow, WaiterPoll};
 /// The longest provisional lease, which a waiter gets when a release grants the lock to it. If the waiter is
 /// gone, the others wait for this time. The lease counts from the client's last heartbeat, so it is longer
 /// than the time between two of them.
-const PROVISIONAL: Duration = Duration::from_secs(3);
+pub(crate) const PROVISIONAL: Duration = Duration::from_secs(3);
 
 /// For how long other waiters use the answer to a poll.
 const SERVES: Duration = Duration::from_millis(50);

@@ -4,13 +4,13 @@ use std::any::Any;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use lockcore::backend::{CallOutcome, Waiters};
-use lockcore::{Claim, Error, ErrorKind, Grant, Moment};
+use lockwell_core::backend::{CallOutcome, Waiters};
+use lockwell_core::{Claim, Error, ErrorKind, Grant, Moment};
 use uuid::Uuid;
 
 use crate::client::places::{HandOverPlaces, PolledQueue};
 use crate::dialect::Dialect;
-use crate::words::{Extension, Freed, Hold, QueuedClaim, TakeRequest, TryAcquire};
+use crate::words::{Entered, Extension, Freed, Hold, QueuedClaim, TakeRequest, TryAcquire};
 
 /// One request.
 pub(crate) enum Request<D: Dialect> {
@@ -34,15 +34,10 @@ pub(crate) enum Request<D: Dialect> {
     KeepPlace(i64, Uuid),
     /// Deletes the place of a waiter that has its lock.
     ForgetPlace(i64),
+    /// Takes a place at the end of the queue, and says whether a release may grant the lock to the claim.
+    Enter(Claim, bool),
     /// Any rare request, which is not batched. It may be carried out several times.
-    Job(Job<D>),
-}
-
-/// Work on the connection.
-pub(crate) struct Job<D: Dialect> {
-    pub(crate) work: Work<D>,
-    /// The claim that enters the queue by it, if there is one.
-    pub(crate) queues: Option<Claim>,
+    Job(Work<D>),
 }
 
 impl<D: Dialect> Clone for Request<D> {
@@ -57,9 +52,8 @@ impl<D: Dialect> Clone for Request<D> {
             Self::Renew(grants) => Self::Renew(grants.clone()),
             Self::KeepPlace(ticket, owner) => Self::KeepPlace(*ticket, *owner),
             Self::ForgetPlace(ticket) => Self::ForgetPlace(*ticket),
-            Self::Job(Job { work, queues }) => {
-                Self::Job(Job { work: Arc::clone(work), queues: queues.clone() })
-            }
+            Self::Enter(claim, receives) => Self::Enter(claim.clone(), *receives),
+            Self::Job(work) => Self::Job(Arc::clone(work)),
         }
     }
 }
@@ -83,6 +77,7 @@ pub(crate) enum RequestReply {
     Freed(Freed),
     Extended(Vec<Extension>),
     Kept(bool),
+    Entered(Entered),
     Polled(Arc<PolledQueue>),
     Forgotten,
     Done(Box<dyn Any + Send>),
@@ -106,7 +101,8 @@ impl<D: Dialect> Request<D> {
     pub(crate) fn is_one_statement(&self) -> bool {
         match self {
             Self::Take(request) => Hold::of(&request.claim) == Hold::Alone,
-            Self::Release(_) => true,
+            // The second one only reads.
+            Self::Release(_) | Self::Enter(..) => true,
             _ => false,
         }
     }

@@ -4,16 +4,15 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{
+use lockwell_core::backend::{
     Attempt, Batcher, CallOutcome, Heartbeat, Service, SharedRuntime, Waiters, note_reconnection,
 };
-use lockcore::{Claim, Moment, Result};
+use lockwell_core::{Moment, Result};
 
 use crate::client::batch;
 use crate::client::idle::{Idle, IdleConnection};
 use crate::client::requests::{
-    Done, Job, JobContext, Request, RequestReply, Route, Work, blocked, claims, is_about_one, tickets,
-    unexpected,
+    Done, JobContext, Request, RequestReply, Route, Work, blocked, claims, is_about_one, tickets, unexpected,
 };
 use crate::dialect::Dialect;
 use crate::dialect::error::{class_of, fatal, no_answer};
@@ -179,8 +178,19 @@ async fn carry_out<D: Dialect>(
             dialect.forget_places(conn, &tickets(batch)).await?;
             batch.iter().map(|_| RequestReply::Forgotten).collect()
         }
-        Request::Job(job) => {
-            vec![RequestReply::Done((job.work)(JobContext { dialect, waiters, conn }).await?)]
+        Request::Enter(..) => {
+            let client = waiters.client().as_uuid();
+            let mut entered = Vec::with_capacity(batch.len());
+            for one in batch {
+                if let Request::Enter(claim, receives) = one {
+                    let place = dialect.enqueue(conn, claim, client, *receives).await?;
+                    entered.push(RequestReply::Entered(place));
+                }
+            }
+            entered
+        }
+        Request::Job(work) => {
+            vec![RequestReply::Done(work(JobContext { dialect, waiters, conn }).await?)]
         }
     };
     dialect.intact(conn)?;
@@ -220,13 +230,14 @@ impl<D: Dialect> Service for Statements<D> {
             | Request::Take(_)
             | Request::Claim(_)
             | Request::PollWaiters(_)
+            | Request::Enter(..)
             | Request::Leave(_) => 4,
         }
     }
 
     fn is_wanted(&self, request: &Request<D>) -> bool {
         match request {
-            Request::Job(Job { queues: Some(claim), .. }) => !claim.is_cancelled(),
+            Request::Enter(claim, _) => !claim.is_cancelled(),
             other => other.taker().is_none_or(|claim| !claim.is_cancelled()),
         }
     }
@@ -262,7 +273,7 @@ impl<D: Dialect> Service for Statements<D> {
         let sent = Moment::now();
         // This future owns the connection until it has answered. If the future is dropped, or has no answer
         // in time, the connection is closed, since its state is unknown.
-        let is_long = matches!(batch[0], Request::Job(Job { queues: None, .. }));
+        let is_long = matches!(batch[0], Request::Job(_));
         let limit = if is_long { attempt.until().remaining() } else { time_for_one_try::<D>(attempt) };
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
             tracing::debug!("a connection does not answer and is replaced");
@@ -281,6 +292,11 @@ impl<D: Dialect> Service for Statements<D> {
                     *self.idle.on(*route) = idle;
                 } else {
                     note_reconnection(self.dialect.capabilities().backend());
+                    if let Some(idle) = idle.filter(|_| !D::IS_REMOTE) {
+                        // At its end it moves what a removed log has into the file: before the next one reads
+                        // the file.
+                        self.dialect.shut(idle.conn).await;
+                    }
                 }
                 outcomes
             }
@@ -295,20 +311,18 @@ fn time_for_one_try<D: Dialect>(attempt: Attempt) -> Duration {
     if D::IS_REMOTE { left.min((left / 2).max(SHORTEST_TRY)) } else { left }
 }
 
-/// Runs some work on the connection for requests. The work is repeated until it has an answer. `queues` is
-/// the claim that enters the queue by it: once it is cancelled, the work is not started any more.
+/// Runs some work on the connection for requests. The work is repeated until it has an answer.
 pub(crate) async fn job<D: Dialect, T: Send + 'static>(
     requests: &Batcher<Statements<D>>,
     route: Route,
     limit: Duration,
-    queues: Option<Claim>,
     work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
 ) -> Result<T> {
     let work: Work<D> = Arc::new(move |context| {
         let work = work(context);
         Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
     });
-    match requests.call(route, Request::Job(Job { work, queues }), limit).await?.into_answer() {
+    match requests.call(route, Request::Job(work), limit).await?.into_answer() {
         (RequestReply::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
         _ => Err(unexpected()),
     }

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::words::{ErrorClass, Notification};
-use lockcore::Capabilities;
-use lockcore::backend::Bounds;
+use lockwell_core::Capabilities;
+use lockwell_core::backend::Bounds;
 use uuid::Uuid;
 
 /// One database: how to get a connection, how to make the tables, what its errors mean.
@@ -14,8 +14,14 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// Whether the database is reached over a network, which can fail without an error.
     const IS_REMOTE: bool = true;
 
+    /// How often a client that receives notifications asks whose turn it is all the same, in one request for
+    /// all its waiters. `None`: each waiter asks by itself.
+    const ASKS_EVERY: Option<Duration> = None;
+
     /// The bounds of a client's batcher.
-    const BOUNDS: Bounds = Bounds::new();
+    fn bounds(&self) -> Bounds {
+        Bounds::new()
+    }
 
     /// A connection. It carries one statement at a time, so that the answer to a statement whose caller has
     /// gone is not taken for the answer to another one.

@@ -1,6 +1,6 @@
 //! Turns the errors of sqlx into errors of lockwell.
 
-use lockcore::{Error, ErrorKind};
+use lockwell_core::{Error, ErrorKind};
 
 use crate::dialect::database::Database;
 use crate::words::ErrorClass;
@@ -8,6 +8,9 @@ use crate::words::ErrorClass;
 const LACKS_A_RIGHT: &str = "the user lacks a right: SELECT, INSERT and UPDATE are needed on all lock tables, \
                              and DELETE on those of the queue and of the members; on PostgreSQL a row-level security \
                              policy must not hide rows";
+
+/// What is in the error of PostgreSQL if its mark does not allow a grant.
+pub(crate) const NO_GRANT: &str = "lockwell: no grant";
 
 const CONFLICT: &str = "others changed the same rows at the same time";
 
@@ -38,6 +41,12 @@ fn is_untrusted(error: &sqlx::Error) -> bool {
 
 /// The error of a request that had no answer in time.
 pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
+    // The password could not be had, so nothing was sent.
+    if let Some(sqlx::Error::Io(error)) = cause
+        && let Some(known) = error.get_ref().and_then(|error| error.downcast_ref::<Error>())
+    {
+        return known.duplicate();
+    }
     let error = Error::new(ErrorKind::Unreachable, "the database cannot be reached or does not answer");
     match cause {
         Some(cause) => error.with_source(cause.to_string()),
@@ -60,7 +69,7 @@ pub(crate) fn ended<T>(outcome: sqlx::Result<T>, ending: sqlx::Result<()>) -> sq
 
 /// An error of lockwell where an error of sqlx is expected. [`fatal`] returns it unchanged.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-fn ours(kind: ErrorKind, text: impl Into<String>) -> sqlx::Error {
+pub(crate) fn ours(kind: ErrorKind, text: impl Into<String>) -> sqlx::Error {
     sqlx::Error::Configuration(Error::new(kind, text).into())
 }
 
@@ -73,6 +82,16 @@ pub(crate) fn misconfigured(text: impl Into<String>) -> sqlx::Error {
 #[cfg(feature = "sqlite")]
 pub(crate) fn refused(text: impl Into<String>) -> sqlx::Error {
     ours(ErrorKind::Refused, text)
+}
+
+/// The same for a disk that has refused a sync, while leases may be lost because of that for this time.
+#[cfg(feature = "sqlite")]
+pub(crate) fn disk_failed(left: std::time::Duration) -> sqlx::Error {
+    let text = format!(
+        "the disk of the database file has failed to sync, and leases may be lost: no lock is granted for {left:.0?}, \
+         and then only if the disk works again; look at the disk"
+    );
+    ours(ErrorKind::Unreachable, text)
 }
 
 /// The same for tables that somebody has locked as a whole for this time.
@@ -97,6 +116,11 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
         sqlx::Error::Database(error) => match by_number(&**error) {
             Some(known) => known,
             None => match error.code().as_deref().unwrap_or_default() {
+                // A statement that looks at the mark of the server fails in this way: see `grace.sql`.
+                "22P02" if error.message().contains(NO_GRANT) => (
+                    ErrorKind::GracePeriod,
+                    "the server may have forgotten grants: nothing is granted or verified until they have ended",
+                ),
                 // SQLite has one code for every mistake in a statement.
                 "1" if error.message().contains("no such table") => by_code("42P01"),
                 "1" if error.message().contains("no such column") => by_code("42703"),

@@ -1,10 +1,11 @@
 //! Questions of an administrator: which locks are held, and whether the database is set up well for locks.
 
 use std::future::Future;
+use std::time::Duration;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use lockcore::Finding;
+use lockwell_core::Finding;
 
 use crate::dialect::database::Database;
 
@@ -15,6 +16,17 @@ pub trait Examine: Database {
 
     /// What the database says about itself.
     fn examine(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Vec<Finding>>> + Send;
+
+    /// For how long the database grants nothing, because it may have forgotten grants. `None`: it grants
+    /// locks.
+    fn grace_left(&self, _: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Option<Duration>>> + Send {
+        std::future::ready(Ok(None))
+    }
+
+    /// Begins a grace period by hand, and returns its length. `None`: these tables have none.
+    fn begin_grace(&self, _: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Option<Duration>>> + Send {
+        std::future::ready(Ok(None))
+    }
 }
 
 /// The time in microseconds since 1970.
@@ -41,7 +53,7 @@ pub(crate) fn persistence(settings: &[(&str, &str, &[&str])]) -> Finding {
 
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 mod tests {
-    use lockcore::Severity;
+    use lockwell_core::Severity;
 
     use super::*;
 

@@ -14,8 +14,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-use lockcore::backend::Waiters;
-use lockcore::{Claim, LockName, Mode};
+use lockwell_core::backend::Waiters;
+use lockwell_core::{Claim, LockName, Mode};
 
 use crate::dialect::database::Database;
 use crate::dialect::follow_up::FollowUp;

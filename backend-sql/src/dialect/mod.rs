@@ -13,14 +13,16 @@ pub(crate) mod verify;
 use std::future::Future;
 use std::time::Duration;
 
-use lockcore::backend::{Hot, Waiters};
-use lockcore::{Claim, Grant, LockName, LockStatus};
+use lockwell_core::backend::{Hot, Waiters};
+use lockwell_core::{Claim, Grant, LockName, LockStatus};
 use uuid::Uuid;
 
 use crate::dialect::examine::Examine;
 use crate::dialect::groups::Groups;
 use crate::dialect::sweep::Swept;
-use crate::words::{Extension, Freed, Hold, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll};
+use crate::words::{
+    Entered, Extension, Freed, Hold, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll,
+};
 
 /// The requests about exclusive locks, about the queue, and about all kinds of locks. All of them are
 /// idempotent for a given owner, so each may be repeated after a lost reply.
@@ -35,7 +37,8 @@ pub trait Dialect: Groups + Examine {
     /// The locks that somebody has waited for lately, on databases where a release grants the lock to the
     /// first waiter. There, claims with places use [`claim`](Self::claim), one heartbeat counts for all
     /// waiters of a client ([`poll_waiters`](Self::poll_waiters)), and `enqueue`, `keep` and `forget_places`
-    /// are not used. `None`: a release notifies the first waiter, which asks again.
+    /// are not used. `None`: a release notifies the first waiter, which asks again or, on SQLite, reads its
+    /// grant.
     fn hot(&self) -> Option<&Hot> {
         None
     }
@@ -80,13 +83,16 @@ pub trait Dialect: Groups + Examine {
         grants: &[Grant],
     ) -> impl Future<Output = sqlx::Result<Vec<Extension>>> + Send;
 
-    /// Takes a place at the end of the queue. A repeated request returns the same place.
+    /// Takes a place at the end of the queue, and then requests the lock, as far as reading can refuse it. A
+    /// repeated request returns the same place. `receives`: whether notifications arrive at this process, so
+    /// that a release may grant the lock to the claim.
     fn enqueue(
         &self,
         _: &mut Self::Conn,
         _: &Claim,
         _client: Uuid,
-    ) -> impl Future<Output = sqlx::Result<i64>> + Send {
+        _receives: bool,
+    ) -> impl Future<Output = sqlx::Result<Entered>> + Send {
         std::future::ready(Err(other_queue()))
     }
 

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 
-use lockcore::{Claim, Mode};
+use lockwell_core::{Claim, Mode};
 
 use crate::dialect::groups::Groups;
 use crate::words::{Hold, JOINS, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcquire};
@@ -22,13 +22,13 @@ pub(crate) struct Entered {
     pub(crate) asks: bool,
     /// The lock's row does not say that somebody waits, since a transaction has locked it.
     pub(crate) blocked: bool,
-    /// The server's clock, in microseconds.
-    pub(crate) clock: u64,
+    /// The server's clock, in microseconds, if the request was a heartbeat.
+    pub(crate) clock: Option<u64>,
 }
 
 /// The requests about places. All of them are idempotent for a given owner.
 pub(crate) trait Places: Groups {
-    /// Takes places at the end of the queue. A claim that has a place keeps it. It is a heartbeat of the
+    /// Takes places at the end of the queue. A claim that has a place keeps it. It may be a heartbeat of the
     /// client.
     fn enter(
         &self,
@@ -65,7 +65,7 @@ pub(crate) async fn claim_each<D: Places>(
     if !places.is_empty() {
         let entering: Vec<&QueuedClaim> = places.iter().map(|&at| &entries[at]).collect();
         let entered = dialect.enter(conn, &entering, sign).await?;
-        clock = entered.first().map(|one| one.clock);
+        clock = entered.first().and_then(|one| one.clock);
         for (at, one) in places.into_iter().zip(entered) {
             let claim: &Claim = &entries[at].claim;
             if Hold::of(claim) == Hold::Alone {
@@ -99,7 +99,7 @@ pub(crate) async fn claim_each<D: Places>(
         for some in alike.chunks(JOINS) {
             let request = |&at: &usize| {
                 let QueuedClaim { claim, row } = &entries[at];
-                TakeRequest { claim: claim.clone(), ticket: row.number }
+                TakeRequest::new(claim, row.number)
             };
             let requests: Vec<_> = some.iter().map(request).collect();
             for (&at, took) in some.iter().zip(dialect.join(conn, mode(some[0]), &requests).await?) {

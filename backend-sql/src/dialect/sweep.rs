@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use lockcore::Result;
+use lockwell_core::Result;
 
 /// How often a client looks if it is the only one.
 const EVERY: Duration = Duration::from_secs(2);

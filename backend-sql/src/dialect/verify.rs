@@ -1,6 +1,6 @@
 //! The check of a lock inside the user's own transaction: the part that all databases share.
 
-use lockcore::{Error, ErrorKind, Grant, Operation, Result};
+use lockwell_core::{Error, ErrorKind, Grant, Operation, Result};
 
 use crate::dialect::error::fatal;
 use crate::sql::table::{HeldSql, Sql};
@@ -72,14 +72,14 @@ macro_rules! verify_trait {
             fn verify_in(
                 &self,
                 transaction: &mut sqlx::Transaction<'_, $database>,
-            ) -> impl Future<Output = lockcore::Result<()>> + Send;
+            ) -> impl Future<Output = lockwell_core::Result<()>> + Send;
         }
 
-        impl $name for lockcore::Grant {
+        impl $name for lockwell_core::Grant {
             async fn verify_in(
                 &self,
                 transaction: &mut sqlx::Transaction<'_, $database>,
-            ) -> lockcore::Result<()> {
+            ) -> lockwell_core::Result<()> {
                 let sql = $crate::dialect::verify::statement(self, $backend)?;
                 let found = sqlx::query(sql.get())
                     .bind(self.claim().name().as_str())
@@ -91,20 +91,20 @@ macro_rules! verify_trait {
             }
         }
 
-        impl $name for lockcore::LockGuard {
+        impl $name for lockwell_core::LockGuard {
             async fn verify_in(
                 &self,
                 transaction: &mut sqlx::Transaction<'_, $database>,
-            ) -> lockcore::Result<()> {
+            ) -> lockwell_core::Result<()> {
                 self.grant().verify_in(transaction).await
             }
         }
 
-        impl $name for lockcore::LockHandle {
+        impl $name for lockwell_core::LockHandle {
             async fn verify_in(
                 &self,
                 transaction: &mut sqlx::Transaction<'_, $database>,
-            ) -> lockcore::Result<()> {
+            ) -> lockwell_core::Result<()> {
                 self.grant().verify_in(transaction).await
             }
         }

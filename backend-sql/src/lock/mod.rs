@@ -8,9 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use lockcore::backend::{ClaimReply, PerRuntime, valid_until, wait_for_turn};
-use lockcore::{
+use lockwell_core::backend::{ClaimReply, PerRuntime, valid_until, wait_for_turn};
+use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
     Operation, Released, Renewal, Result, async_trait,
 };
@@ -61,7 +60,8 @@ impl<D: Dialect> SqlLock<D> {
             record,
         }));
         let backend = lock.capabilities().backend();
-        let context = |error: Error| error.during(Operation::Connect).on_backend(backend);
+        let context =
+            |error: Error| lock.0.options.named(error.during(Operation::Connect).on_backend(backend));
         lock.set_up().await.map_err(context)?;
         lock.start_purging();
         Ok(lock)
@@ -175,6 +175,10 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         self.0.dialect.capabilities()
     }
 
+    fn servers(&self) -> Option<&str> {
+        self.0.options.server.as_deref()
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         let turn = self.turn()?;
         let place = turn.place_at_once(claim);
@@ -187,12 +191,8 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             Ok(turn) => turn,
             Err(error) => return claims.iter().map(|_| Err(error.duplicate())).collect(),
         };
-        // All requests are in the batcher before the first is polled.
-        let requests = claims
-            .iter()
-            .map(|claim| turn.client.take(TakeRequest { claim: claim.clone(), ticket: NO_TICKET }));
-        let asked: Vec<_> = requests.collect();
-        let answers = join_all(asked).await;
+        let requests = claims.iter().map(|claim| TakeRequest::new(claim, NO_TICKET));
+        let answers = turn.client.take_each(requests).await;
         let answered = claims.iter().zip(answers);
         let granted = |(claim, took): (&Claim, Result<_>)| match turn.answer(claim, took?, None)? {
             ClaimReply::Granted(grant) => Ok(Some(grant)),
@@ -296,6 +296,22 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         let (freed, next) = forced.await?;
         client.notify(next);
         Ok(freed)
+    }
+
+    async fn grace_left(&self) -> Result<Option<Duration>> {
+        let client = self.0.client()?;
+        client.run(Route::Main, |JobContext { dialect, conn, .. }| Box::pin(dialect.grace_left(conn))).await
+    }
+
+    async fn begin_grace(&self) -> Result<Duration> {
+        let client = self.0.client()?;
+        let begun =
+            client.run(Route::Main, |JobContext { dialect, conn, .. }| Box::pin(dialect.begin_grace(conn)));
+        begun.await?.ok_or_else(|| {
+            let text = "these lock tables have no grace periods: PostgreSQL has them on tables that were made with \
+                        durability=grace";
+            Error::new(ErrorKind::Unsupported, text)
+        })
     }
 
     async fn close(&self) {

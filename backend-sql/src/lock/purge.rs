@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::Result;
+use lockwell_core::Result;
 
 use crate::client::Client;
 use crate::client::requests::{JobContext, Route};

@@ -1,29 +1,26 @@
 //! How a claim asks for its lock, and waits for its turn.
 
 use std::any::Any;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockcore::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter};
-use lockcore::{Claim, ErrorKind, Grant, Mode, Moment, Result, Wait};
+use lockwell_core::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter, closed_for, valid_until};
+use lockwell_core::{Claim, Error, ErrorKind, Grant, Mode, Moment, Result, Wait};
 
 use crate::client::Client;
 use crate::client::places::{HandOverPlace, WaiterStatus};
-use crate::client::requests::{JobContext, Route};
+use crate::client::requests::Route;
 use crate::dialect::Dialect;
-use crate::ids::AsUuid;
-use crate::words::{Hold, NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
+use crate::words::{Entered, Hold, NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
 
-/// A release that had started when a claim entered the queue may not have seen its place. These rechecks, at
-/// growing distances, find such a release.
-const EARLY_RECHECKS: [Duration; 3] =
-    [Duration::from_millis(4), Duration::from_millis(25), Duration::from_millis(150)];
+/// When to ask again if another client is changing the mark of the server.
+const MARK_CHANGES: Duration = Duration::from_millis(5);
 
 /// When to ask again if a transaction has locked the row.
 const BLOCKED: Duration = Duration::from_millis(20);
 
-/// The queue of a database, for [`wait_for_turn`](lockcore::backend::wait_for_turn).
+/// The queue of a database, for [`wait_for_turn`](lockwell_core::backend::wait_for_turn).
 pub(crate) struct LockQueue<'a, D: Dialect> {
     pub(crate) client: Arc<Client<D>>,
     pub(crate) record: &'a Arc<dyn Any + Send + Sync>,
@@ -31,7 +28,8 @@ pub(crate) struct LockQueue<'a, D: Dialect> {
 
 /// A place in the queue.
 pub(crate) enum QueuePlace {
-    /// A release notifies the waiter, which asks again. The waiter gives its own heartbeats.
+    /// A release notifies the waiter, which asks again, or reads what the release has granted to it. The waiter
+    /// gives its own heartbeats.
     Notified(NotifiedPlace),
     /// A release grants the lock to the waiter. Its client gives heartbeats for all its waiters.
     HandOver(HandOverPlace),
@@ -39,9 +37,10 @@ pub(crate) enum QueuePlace {
 
 pub(crate) struct NotifiedPlace {
     waiter: Waiter,
-    rechecks: AtomicUsize,
+    /// The refusal when the claim entered the queue. It is the answer to the first request with the place.
+    refused: Mutex<Option<(TryAcquire, Moment)>>,
     /// Whether the place must be deleted when the lock is granted.
-    forget_place: bool,
+    forget_place: AtomicBool,
 }
 
 impl<D: Dialect> LockQueue<'_, D> {
@@ -60,8 +59,21 @@ impl<D: Dialect> LockQueue<'_, D> {
                 let grant = Grant::new(claim, token, sent).with_record(Arc::clone(self.record));
                 return Ok(ClaimReply::Granted(grant));
             }
+            TryAcquire::HandedOver(token, left) => {
+                if let Some(QueuePlace::Notified(place)) = place {
+                    // The release has deleted it.
+                    place.forget_place.store(false, Ordering::Relaxed);
+                    claim.note_left_queue();
+                }
+                let grant = Grant::new(claim, token, sent).with_record(Arc::clone(self.record));
+                return Ok(ClaimReply::Granted(grant.provisional(valid_until(sent, left))));
+            }
             TryAcquire::KindClash(in_use) => return Err(Mode::clash(in_use, claim.mode())),
             TryAcquire::Busy(free_in) => free_in,
+            TryAcquire::Closed(left) => {
+                let error = Error::new(ErrorKind::GracePeriod, closed_for(left));
+                return Ok(ClaimReply::Unavailable { error, pause: left.clamp(MARK_CHANGES, KEEP_EVERY) });
+            }
             TryAcquire::Blocked => {
                 // The outcome is unknown, so it is cleaned up like a place in the queue.
                 claim.note_queued();
@@ -71,11 +83,7 @@ impl<D: Dialect> LockQueue<'_, D> {
         };
         let recheck = match place {
             Some(QueuePlace::HandOver(_)) => self.client.places.next_heartbeat(),
-            Some(QueuePlace::Notified(place)) => {
-                let rechecks = place.rechecks.fetch_add(1, Ordering::Relaxed);
-                EARLY_RECHECKS.get(rechecks).copied().unwrap_or(KEEP_EVERY)
-            }
-            None => EARLY_RECHECKS[0],
+            Some(QueuePlace::Notified(_)) | None => KEEP_EVERY,
         };
         Ok(ClaimReply::Refused { recheck: recheck.min(lease_end(free_in)) })
     }
@@ -143,14 +151,21 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
     }
 
     async fn ask(&self, claim: &Claim, place: Option<&QueuePlace>) -> Result<ClaimReply> {
-        let ticket = match place {
+        let request = match place {
             Some(whole @ QueuePlace::HandOver(entry)) => {
                 return self.ask_for_hand_over(claim, whole, entry).await;
             }
-            Some(QueuePlace::Notified(place)) => place.waiter.ticket(),
-            None => NO_TICKET,
+            Some(QueuePlace::Notified(NotifiedPlace { waiter, refused, .. })) => {
+                let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(refused) = refused {
+                    return self.answer(claim, refused, place);
+                }
+                let announced = waiter.announced().map(|granted| granted.token());
+                TakeRequest { announced, ..TakeRequest::new(claim, waiter.ticket()) }
+            }
+            None => TakeRequest::new(claim, NO_TICKET),
         };
-        let took = self.client.take(TakeRequest { claim: claim.clone(), ticket }).await?;
+        let took = self.client.take(request).await?;
         self.answer(claim, took, place)
     }
 
@@ -159,16 +174,11 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
             hot.note(claim.name());
             return Ok(self.place(claim));
         }
-        let queueing = claim.clone();
-        let enqueued = self.client.queue(claim, move |JobContext { dialect, waiters, conn }| {
-            let (claim, client) = (queueing.clone(), waiters.client().as_uuid());
-            Box::pin(async move { dialect.enqueue(conn, &claim, client).await })
-        });
-        let ticket = enqueued.await?;
+        let (Entered { ticket, refused }, sent) = self.client.enter(claim).await?;
         Ok(QueuePlace::Notified(NotifiedPlace {
             waiter: self.client.waiters.register(claim.name(), ticket),
-            rechecks: AtomicUsize::new(0),
-            forget_place: Hold::of(claim) == Hold::Alone,
+            refused: Mutex::new(refused.map(|refused| (refused, sent))),
+            forget_place: AtomicBool::new(Hold::of(claim) == Hold::Alone),
         }))
     }
 
@@ -201,7 +211,9 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
 
     /// Deletes the place. Until it is deleted, others ignore it, since its owner holds the lock.
     fn granted(&self, place: QueuePlace) {
-        if let QueuePlace::Notified(NotifiedPlace { waiter, forget_place: true, .. }) = place {
+        if let QueuePlace::Notified(NotifiedPlace { waiter, forget_place, .. }) = place
+            && forget_place.into_inner()
+        {
             self.client.forget_place(waiter.ticket());
         }
     }

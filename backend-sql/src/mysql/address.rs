@@ -1,11 +1,14 @@
 //! From the address to the connection.
 
-use lockcore::tls::TlsFiles;
-use lockcore::{Error, ErrorKind, Result, ServerUrl};
+use lockwell_core::tls::TlsFiles;
+use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 use crate::sql::options::{Listens, database, one_server};
+
+/// The port that a server has by default.
+pub(super) const PORT: u16 = 3306;
 
 /// The options for TLS.
 pub(super) const FILES: [&str; 3] = ["sslca", "sslcert", "sslkey"];
@@ -20,23 +23,10 @@ pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
     };
     let options = MySqlConnectOptions::new();
     let options = match server {
-        Listens::At(host) => options.host(host.name()).port(host.port().unwrap_or(3306)),
+        Listens::At(host) => options.host(host.name()).port(host.port().unwrap_or(PORT)),
         Listens::On(path) => options.socket(path),
     };
-    let mut options = options
-        .username(url.user().unwrap_or("root"))
-        .database(database)
-        .statement_cache_capacity(64)
-        // What a session is set to is written in `session.rs`. sqlx would add to the modes of the server.
-        .pipes_as_concat(false)
-        .no_engine_substitution(false)
-        .timezone(None)
-        .set_names(false)
-        // Whoever knows an owner can release its lock.
-        .disable_statement_logging();
-    if let Some(password) = url.password() {
-        options = options.password(password.expose());
-    }
+    let mut options = options.username(url.user().unwrap_or("root")).database(database);
     if let Some(mode) = url.option("sslmode") {
         options = options.ssl_mode(ssl_mode(mode)?);
     }
@@ -48,7 +38,20 @@ pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
     if let Some((cert, key)) = files.identity() {
         options = options.ssl_client_cert(cert).ssl_client_key(key);
     }
-    Ok(options)
+    Ok(ours(options))
+}
+
+/// The same with what our statements need, whoever has made the options.
+pub(super) fn ours(options: MySqlConnectOptions) -> MySqlConnectOptions {
+    options
+        .statement_cache_capacity(64)
+        // What a session is set to is written in `session.rs`. sqlx would add to the modes of the server.
+        .pipes_as_concat(false)
+        .no_engine_substitution(false)
+        .timezone(None)
+        .set_names(false)
+        // Whoever knows an owner can release its lock.
+        .disable_statement_logging()
 }
 
 fn ssl_mode(mode: &str) -> Result<MySqlSslMode> {

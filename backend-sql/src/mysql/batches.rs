@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use lockcore::{Claim, Grant};
+use lockwell_core::{Claim, Grant};
 use sqlx::FromRow;
 use sqlx::Row;
 use sqlx::mysql::{MySqlQueryResult, MySqlRow};

@@ -240,8 +240,8 @@ impl From<Uuid> for Argument {
     }
 }
 
-impl From<&lockcore::LockName> for Argument {
-    fn from(name: &lockcore::LockName) -> Self {
+impl From<&lockwell_core::LockName> for Argument {
+    fn from(name: &lockwell_core::LockName) -> Self {
         Self::Bytes(name.as_str().as_bytes().to_vec())
     }
 }

@@ -1,6 +1,9 @@
 //! Claims with places: they take their locks, or enter the queue.
 
-use lockcore::backend::PLACE_TTL;
+use std::time::Duration;
+
+use lockwell_core::Moment;
+use lockwell_core::backend::PLACE_TTL;
 use sqlx::FromRow;
 use sqlx::Row;
 use uuid::Uuid;
@@ -16,6 +19,10 @@ use crate::words::{QueuedClaim, Sign, TryAcquire, WaiterPoll, micros, span};
 const STATEMENTS: usize = 5;
 const TAKES: usize = 1;
 
+/// For how long after a heartbeat a claim enters the queue without another one. A place counts for 4 s after
+/// the last heartbeat, and the client gives the next one 1.3 s after the claim has entered.
+const SIGNED_LATELY: Duration = Duration::from_millis(500);
+
 /// A statement about rows that is a heartbeat.
 fn signing<'a>(statement: &'a Statement, rows: &Rows, sign: Sign) -> Call<'a> {
     statement
@@ -27,14 +34,24 @@ fn signing<'a>(statement: &'a Statement, rows: &Rows, sign: Sign) -> Call<'a> {
 }
 
 impl MySql {
+    /// Takes places. `sign`: the heartbeat that it is. Without one, no lock is marked as waited for.
     async fn enter_rows(
         &self,
         conn: &mut Conn,
         entries: &[&QueuedClaim],
-        sign: Sign,
+        client: Uuid,
+        sign: Option<Sign>,
     ) -> sqlx::Result<Vec<LockState>> {
         let rows = Rows::of_entries(entries)?;
-        let answers = send_whole(&mut conn.inner, signing(&self.sql.enter, &rows, sign).written()).await?;
+        let call = match sign {
+            Some(sign) => signing(&self.sql.enter, &rows, sign),
+            None => self.sql.enter_marked.call().bind(rows.json()).bind(client),
+        };
+        let sent = Moment::now();
+        let answers = send_whole(&mut conn.inner, call.written()).await?;
+        if sign.is_some() {
+            conn.signed = Some(sent);
+        }
         let found: Vec<_> = answers.rows.iter().map(LockState::from_row).collect::<sqlx::Result<_>>()?;
         Ok(rows.in_order(found.into_iter()))
     }
@@ -47,8 +64,10 @@ impl MySql {
         sign: Sign,
     ) -> sqlx::Result<WaiterPoll> {
         let rows = Rows::of_places(places)?;
+        let sent = Moment::now();
         let answers =
             send_whole(&mut conn.inner, signing(&self.sql.poll_waiters, &rows, sign).written()).await?;
+        conn.signed = Some(sent);
         let row = answers.rows.first().ok_or(sqlx::Error::RowNotFound)?;
         let listed = |at: usize| -> sqlx::Result<Vec<i64>> {
             Ok(numbers(row.try_get_unchecked::<Option<String>, _>(at)?.as_deref()))
@@ -64,7 +83,8 @@ impl MySql {
 }
 
 impl Places for MySql {
-    /// It is repeated at once if a row could not be marked: usually it was locked for a moment.
+    /// It is repeated at once if a row is not marked, or could not be marked: usually it was locked for a
+    /// moment.
     async fn enter(
         &self,
         conn: &mut Conn,
@@ -72,15 +92,23 @@ impl Places for MySql {
         sign: Sign,
     ) -> sqlx::Result<Vec<Entered>> {
         let mut tries = 0;
+        // Where claims wait all the time, the locks are marked, and another heartbeat would say nothing new.
+        let mut signs = conn.signed.is_none_or(|signed| signed.after(SIGNED_LATELY).has_passed())
+            || !entries.iter().all(|entry| self.marked.is_hot(entry.claim.name()));
         loop {
-            let state = self.enter_rows(conn, entries, sign).await?;
-            tries += 1;
+            let with = signs.then_some(sign);
+            let state = self.enter_rows(conn, entries, sign.client, with).await?;
+            tries += usize::from(signs);
+            for (entry, _) in entries.iter().zip(&state).filter(|(_, one)| one.waited) {
+                self.marked.note(entry.claim.name());
+            }
             let asks = |one: &LockState| one.has_row && (one.token.is_some() || one.is_free());
             let is_told = |one: &LockState| one.has_row && (one.waited || asks(one));
             if tries < TRIES && !state.iter().all(is_told) {
                 for (entry, _) in entries.iter().zip(&state).filter(|(_, one)| !one.has_row) {
                     self.sql.make.call().bind(entry.claim.name()).execute(&mut conn.inner).await?;
                 }
+                signs = true;
                 continue;
             }
             let entered = |one: &LockState| Entered {
@@ -88,7 +116,7 @@ impl Places for MySql {
                 left: one.left,
                 asks: asks(one),
                 blocked: !is_told(one),
-                clock: one.clock.cast_unsigned(),
+                clock: signs.then_some(one.clock.cast_unsigned()),
             };
             return Ok(state.iter().map(entered).collect());
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lockcore::{LockName, Moment};
+use lockwell_core::{LockName, Moment};
 
 /// How long a lock counts as contended after it was found held.
 const SPAN: Duration = Duration::from_secs(2);

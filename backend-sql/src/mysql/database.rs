@@ -1,8 +1,10 @@
 //! The connections and tables of MySQL and MariaDB.
 
+use std::sync::LazyLock;
+
 use futures_util::StreamExt;
-use lockcore::backend::Bounds;
-use lockcore::{Capabilities, Requirement};
+use lockwell_core::backend::{Bounds, can_set_nodelay};
+use lockwell_core::{Capabilities, Requirement};
 use sqlx::{Either, Row};
 use uuid::Uuid;
 
@@ -16,15 +18,21 @@ use crate::dialect::error::tables_locked;
 use crate::sql::table::Sql;
 use crate::words::{ErrorClass, Notification};
 
-impl Database for MySql {
-    /// A message of claims or releases fits into a record of TLS, which has 16 KiB, unless names are long.
-    /// sqlx does not set `TCP_NODELAY`, so what does not fit waits until the server acknowledges the first
-    /// record, which takes some 40 ms. With 128 requests and TLS a batch took about 90 ms, without TLS about
-    /// 5 ms. Without TLS, batches of 500 would be better: 1.4 times the throughput of 256 tasks.
-    const BOUNDS: Bounds = Bounds::new().batch(64);
+/// The most requests in a batch.
+const BATCH: usize = 500;
+/// The same where `TCP_NODELAY` cannot be set.
+const SHORT_BATCH: usize = 64;
 
+impl Database for MySql {
     type Conn = Conn;
     type Subscription = Parked;
+
+    /// Without `TCP_NODELAY` a message of claims or releases has to fit into one record of TLS, unless names
+    /// are long (see `Login::connect`): with 128 requests and TLS a batch took about 90 ms.
+    fn bounds(&self) -> Bounds {
+        static CAN_SET: LazyLock<bool> = LazyLock::new(can_set_nodelay);
+        Bounds::new().batch(if *CAN_SET { BATCH } else { SHORT_BATCH })
+    }
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::minimal("mysql").promising([
@@ -37,11 +45,12 @@ impl Database for MySql {
             Requirement::HerdFree,
             Requirement::AcrossHosts,
             Requirement::Durable,
+            Requirement::VerifyInMySql,
         ])
     }
 
     async fn connect(&self) -> sqlx::Result<Conn> {
-        Ok(Conn { inner: session::open(&self.connect).await?, killer: None, may_kill: None })
+        session::open(&self.connect).await.map(Conn::new)
     }
 
     fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lockcore::backend::Hot;
+use lockwell_core::Moment;
+use lockwell_core::backend::Hot;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
@@ -11,13 +12,18 @@ use uuid::Uuid;
 use super::contended::Contended;
 use super::kill::Push;
 use super::statements::Statements;
+use crate::sql::login::Login;
 
 /// The MySQL dialect.
 pub struct MySql {
-    pub(super) connect: MySqlConnectOptions,
+    /// The address for messages.
+    pub(super) address: String,
+    pub(super) connect: Login<MySqlConnectOptions>,
     pub(super) contended: Contended,
     pub(super) push: Arc<Push>,
     pub(super) hot: Hot,
+    /// The locks that were found to be marked as waited for.
+    pub(super) marked: Hot,
     pub(super) sql: Statements,
 }
 
@@ -29,10 +35,18 @@ pub struct Conn {
     pub(super) killer: Option<UnboundedSender<Uuid>>,
     /// Whether a release may send its `KILL` itself; see `push.rs`. `None`: it is not known yet.
     pub(super) may_kill: Option<bool>,
+    /// When the last heartbeat of the client was sent that the server has answered on this connection.
+    pub(super) signed: Option<Moment>,
+}
+
+impl Conn {
+    pub(super) fn new(inner: MySqlConnection) -> Self {
+        Self { inner, killer: None, may_kill: None, signed: None }
+    }
 }
 
 impl fmt::Debug for MySql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MySql({}:{})", self.connect.get_host(), self.connect.get_port())
+        write!(f, "MySql({})", self.address)
     }
 }

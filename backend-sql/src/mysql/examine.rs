@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use lockcore::Finding;
+use lockwell_core::Finding;
 use sqlx::Row;
 
 use super::driver::{Conn, MySql};
@@ -96,7 +96,7 @@ fn binary_log(logs: bool, sync: i64, format: &str) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use lockcore::Severity;
+    use lockwell_core::Severity;
 
     use super::*;
 

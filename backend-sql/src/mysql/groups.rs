@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use lockcore::backend::Waiters;
-use lockcore::{Claim, LockName, Mode};
+use lockwell_core::backend::Waiters;
+use lockwell_core::{Claim, LockName, Mode};
 use uuid::Uuid;
 
 use super::batches::{begin, end};

@@ -1,19 +1,23 @@
 //! A release grants the lock to its first waiter.
 
-use lockcore::Claim;
-use lockcore::backend::Waiters;
+use lockwell_core::Claim;
+use lockwell_core::backend::Waiters;
 use sqlx::Row;
-use sqlx::mysql::MySqlRow;
+use sqlx::mysql::{MySqlQueryResult, MySqlRow};
 use uuid::Uuid;
 
-use super::call::{Call, Statement, send, undo};
+use super::call::{Answers, Call, Statement, send, undo};
 use super::driver::{Conn, MySql};
 use super::rows::Rows;
 use crate::dialect::follow_up::{FollowUp, in_doubt};
 use crate::dialect::groups::Groups;
 use crate::dialect::queued::TRIES;
 use crate::ids::AsUuid;
-use crate::words::{Freed, Notification};
+use crate::words::{Freed, JOINS, Notification};
+
+/// How many statements `hand_over` has, and which of them changes the row of the first waiter.
+const STATEMENTS: usize = 8;
+const GRANTS: usize = 3;
 
 /// The answer to a release.
 struct Handed {
@@ -28,14 +32,21 @@ struct Handed {
 }
 
 impl Handed {
-    fn read(row: &MySqlRow) -> sqlx::Result<Self> {
+    /// The answers to all releases of a message, as far as they are carried out.
+    fn read_all(answers: &Answers) -> impl Iterator<Item = sqlx::Result<Self>> {
+        let statements = answers.done.chunks(STATEMENTS);
+        answers.rows.iter().zip(statements).map(|(row, done)| Self::read(row, done))
+    }
+
+    fn read(row: &MySqlRow, done: &[MySqlQueryResult]) -> sqlx::Result<Self> {
         let flag = |at: usize| row.try_get_unchecked::<i64, _>(at).map(|flag| flag != 0);
         let mode: Option<i64> = row.try_get_unchecked(2)?;
         let client: Option<String> = row.try_get_unchecked(3)?;
         let client = client.and_then(|hex| Uuid::try_parse(&hex).ok());
         Ok(Self {
             released: flag(0)?,
-            again: flag(1)?,
+            // sqlx counts the rows that were found, changed or not.
+            again: flag(1)? && done.get(GRANTS).is_none_or(|one| one.rows_affected() == 0),
             first: mode.zip(client),
             text: row.try_get_unchecked(4)?,
         })
@@ -105,7 +116,7 @@ impl MySql {
         let wakes = self.may_kill(conn);
         let statement = if wakes { &self.sql.hand_over_and_wake } else { &self.sql.hand_over };
         let (answers, outcome) = send(&mut conn.inner, handing(statement, claim, waiters).written()).await;
-        let Some(row) = answers.rows.first() else {
+        let Some(handed) = Handed::read_all(&answers).next() else {
             let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
             return Err(undo(&mut conn.inner, error).await);
         };
@@ -114,7 +125,7 @@ impl MySql {
             Err(sqlx::Error::Database(error)) => self.push.note_kill(&mut conn.may_kill, &*error),
             outcome => outcome?,
         }
-        let handed = Handed::read(row)?;
+        let handed = handed?;
         let again = handed.again;
         freed.released |= handed.released;
         self.settle(conn, claim, handed, waiters, wakes, freed).await?;
@@ -194,7 +205,7 @@ impl MySql {
         Ok(done.rows_affected() == quiet.len() as u64)
     }
 
-    /// In one message, with a transaction for each lock. What was done before one fails is done.
+    /// With a transaction for each lock. What was done before one fails is done.
     async fn hand_over_each(
         &self,
         conn: &mut Conn,
@@ -203,9 +214,21 @@ impl MySql {
         waiters: &Waiters,
         answers: &mut [Freed],
     ) -> sqlx::Result<()> {
-        if places.is_empty() {
-            return Ok(());
+        for some in places.chunks(JOINS) {
+            self.hand_over_some(conn, claims, some, waiters, answers).await?;
         }
+        Ok(())
+    }
+
+    /// The same in one message.
+    async fn hand_over_some(
+        &self,
+        conn: &mut Conn,
+        claims: &[Claim],
+        places: &[usize],
+        waiters: &Waiters,
+        answers: &mut [Freed],
+    ) -> sqlx::Result<()> {
         let each = places.iter().map(|&at| handing(&self.sql.hand_over, &claims[at], waiters).written());
         let (sent, mut outcome) = send(&mut conn.inner, each.collect::<Vec<_>>().join(";\n")).await;
         if let Err(error) = outcome {
@@ -217,13 +240,13 @@ impl MySql {
             // itself.
             outcome = FollowUp::without_another_try(self, error);
         }
-        let mut rows = sent.rows.iter();
+        let mut all = Handed::read_all(&sent);
         for &at in places {
-            let Some(row) = rows.next() else {
+            let Some(handed) = all.next() else {
                 answers[at].blocked = true;
                 continue;
             };
-            let handed = Handed::read(row)?;
+            let handed = handed?;
             let again = handed.again;
             answers[at].released = handed.released;
             self.settle(conn, &claims[at], handed, waiters, false, &mut answers[at]).await?;

@@ -8,13 +8,14 @@
 
 use std::time::Duration;
 
-use lockcore::Moment;
-use lockcore::backend::unique_bits;
+use lockwell_core::Moment;
+use lockwell_core::backend::unique_bits;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, Connection};
 use uuid::Uuid;
 
 use super::session::{self, ANSWER_TIMEOUT};
+use crate::sql::login::Login;
 
 /// How often the server is told that we are still there.
 const SPEAK_EVERY: Duration = Duration::from_secs(5);
@@ -30,7 +31,7 @@ pub(super) struct Holder {
 
 impl Holder {
     /// `None`: the name is not found at the connection that took it.
-    pub(super) async fn open(connect: &MySqlConnectOptions) -> sqlx::Result<Option<Self>> {
+    pub(super) async fn open(connect: &Login<MySqlConnectOptions>) -> sqlx::Result<Option<Self>> {
         let mut conn = session::open(connect).await?;
         // One that we have lost without a word is to end soon. Unlike a parked one, it says nothing by
         // itself.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockcore::backend::unique_bits;
+use lockwell_core::backend::unique_bits;
 use sqlx::AssertSqlSafe;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::error::number;
 use super::hold::takes_name;
 use super::session;
+use crate::sql::login::Login;
 
 /// How long the connection that kills is kept.
 const IDLE: Duration = Duration::from_secs(20);
@@ -60,7 +61,7 @@ pub(super) fn name(client: Uuid) -> String {
 
 /// Sends kills, over a connection of its own.
 pub(super) struct Killer {
-    pub(super) connect: MySqlConnectOptions,
+    pub(super) connect: Login<MySqlConnectOptions>,
     pub(super) push: Arc<Push>,
     pub(super) told: mpsc::UnboundedReceiver<Uuid>,
 }

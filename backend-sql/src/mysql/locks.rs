@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use lockcore::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
-use lockcore::{Claim, Grant, LockName, LockStatus};
+use lockwell_core::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
+use lockwell_core::{Claim, Grant, LockName, LockStatus};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;

@@ -22,8 +22,9 @@ mod statements;
 
 use std::sync::Arc;
 
-use lockcore::backend::Hot;
-use lockcore::{Result, ServerUrl};
+use lockwell_core::backend::Hot;
+use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
+use sqlx::mysql::MySqlConnectOptions;
 
 pub(crate) use self::statements::ddl;
 
@@ -32,6 +33,7 @@ use self::driver::MySql;
 use self::statements::Statements;
 use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::SqlLock;
+use crate::sql::login::{Login, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
 
 verify_trait!(MySqlVerify, sqlx::MySql, "mysql", "MySQL or MariaDB");
@@ -57,12 +59,49 @@ impl MySqlLock {
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = SqlOptions::read(url, &[&["sslmode", SOCKET], &address::FILES[..]].concat())?;
-        let connect = address::options(url)?;
+        let options = SqlOptions::read(url, &[&["sslmode", SOCKET], &address::FILES[..]].concat())?
+            .at(url, address::PORT);
+        Self::reach(url, address::options(url)?, options).await
+    }
+
+    /// Connects with options that the application has for its own connections, such as
+    /// `(*pool.connect_options()).clone()` of an `sqlx::MySqlPool`: server, user, database, TLS, and whether
+    /// the password may be sent as it is (`enable_cleartext_plugin`), which the logins of some clouds need.
+    ///
+    /// The address has the other options: `mysql://?table=locks`. The password is that of the options, unless
+    /// the address came with a [file or a function](lockwell_core::LockConfig::password_from) for it. A later
+    /// change of the pool's options changes nothing here.
+    ///
+    /// The connections are made for lockwell alone, since they have settings that would surprise the
+    /// application, and are in use for as long as the locks are: they cannot come from a pool.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and [`InvalidInput`](ErrorKind::InvalidInput) if the address names a
+    /// server, a user or a database, or the options name no database.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is locked.
+    pub async fn connect_with(url: &ServerUrl, options: MySqlConnectOptions) -> Result<Self> {
+        names_no_server(url)?;
+        if options.get_database().is_none() {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "the options of the application name no database",
+            ));
+        }
+        let at = server(options.get_host(), options.get_port(), options.get_socket());
+        Self::reach(url, address::ours(options), SqlOptions::read(url, &[])?.of(at)).await
+    }
+
+    async fn reach(url: &ServerUrl, connect: MySqlConnectOptions, options: SqlOptions) -> Result<Self> {
+        let address = format!("{}:{}", connect.get_host(), connect.get_port());
+        let port = connect.get_socket().is_none().then(|| connect.get_port());
+        let connect = Login::new(connect, url.passwords(), MySqlConnectOptions::password, port);
         let table = options.table.clone().quoted("`");
-        let sql = Statements::new(&table);
+        let sql = Statements::new(&table, &statements::FILES);
         let record = Arc::new(VerifyRecord { backend: "mysql", verify: sql.verify.clone() });
-        let (contended, push, hot) = (Contended::default(), Arc::default(), Hot::new());
-        Self::open(MySql { connect, contended, push, hot, sql }, options, record).await
+        let (contended, push) = (Contended::default(), Arc::default());
+        let (hot, marked) = (Hot::new(), Hot::new());
+        Self::open(MySql { address, connect, contended, push, hot, marked, sql }, options, record).await
     }
 }

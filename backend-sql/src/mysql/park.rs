@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use lockcore::Moment;
+use lockwell_core::Moment;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Either, Row};
 use tokio::sync::mpsc;
@@ -15,6 +15,7 @@ use super::error::number;
 use super::hold::{Holder, takes_name};
 use super::kill::{Push, name};
 use super::session::{self, ANSWER_TIMEOUT};
+use crate::sql::login::Login;
 use crate::words::Notification;
 
 /// How long the server sleeps when kills arrive.
@@ -30,7 +31,7 @@ const TOLD: Duration = Duration::from_secs(5);
 /// Opens a connection that has the name of this client, instead of the one that had it. `false`: the name is
 /// not found at it.
 async fn named(
-    connect: &MySqlConnectOptions,
+    connect: &Login<MySqlConnectOptions>,
     client: Uuid,
     instead_of: &mut MySqlConnection,
 ) -> sqlx::Result<bool> {
@@ -108,7 +109,7 @@ impl Notified {
 
 /// A connection that is to be parked.
 pub(super) struct ParkedSession {
-    pub(super) connect: MySqlConnectOptions,
+    pub(super) connect: Login<MySqlConnectOptions>,
     pub(super) conn: MySqlConnection,
     pub(super) client: Uuid,
     /// The message that sleeps.

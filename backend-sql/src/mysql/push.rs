@@ -24,7 +24,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lockcore::backend::unique_bits;
+use lockwell_core::backend::unique_bits;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;

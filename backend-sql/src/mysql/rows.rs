@@ -1,6 +1,6 @@
 //! Many claims as one JSON parameter.
 
-use lockcore::{Claim, Grant, LockName};
+use lockwell_core::{Claim, Grant, LockName};
 use serde::Serialize;
 use uuid::Uuid;
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Either, Row};
+use sqlx::{AssertSqlSafe, Either, Row};
 
 use super::error::number;
 use crate::dialect::error::misconfigured;
+use crate::sql::login::Login;
 
 /// The modes are set as a whole: those that a server has by default may change what a statement means
 /// (`SIMULTANEOUS_ASSIGNMENT`, `HIGH_NOT_PRECEDENCE`, `PAD_CHAR_TO_FULL_LENGTH`). A metadata lock, which an
@@ -42,8 +43,8 @@ const SNAPSHOT: &str = "SET SESSION innodb_snapshot_isolation = 0";
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection that is ready for our statements.
-pub(super) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlConnection> {
-    let mut conn = options.connect().await?;
+pub(super) async fn open(login: &Login<MySqlConnectOptions>) -> sqlx::Result<MySqlConnection> {
+    let mut conn = login.connect().await?;
     let first = FIRST.replace("{settings}", SETTINGS).replace("{snapshot}", SNAPSHOT);
     let mut went_on = None;
     {

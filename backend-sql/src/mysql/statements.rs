@@ -6,7 +6,7 @@ use crate::sql::library::statements;
 use crate::sql::table::{HeldSql, Sql, Table};
 use crate::words::SEVERAL;
 
-const FILES: [&str; 3] =
+pub(super) const FILES: [&str; 3] =
     [include_str!("statements.sql"), include_str!("groups.sql"), include_str!("tables.sql")];
 
 /// Puts in what the code knows as well.
@@ -17,7 +17,7 @@ fn fill(name: &str, text: &str) -> String {
 
 statements! {
     each Statement:
-    take_free take_overdue take_new take_many take_new_many lock_state enter take_with_place poll_waiters release hand_over
+    take_free take_overdue take_new take_many take_new_many lock_state enter enter_marked take_with_place poll_waiters release hand_over
     hand_over_and_wake owned release_many leave forget_all next turns park_asleep park_blocked holders count_waiters names about held force alive
     force_members portion purge purge_waiters dead_client forget_places forget_client
     join join_overdue may_join_one insert_members make lock are_members dead lock_members lock_dead delete_members shrink
@@ -36,7 +36,7 @@ impl Statements {
 
 /// The statements that create the tables.
 pub(crate) fn ddl(table: &Table) -> String {
-    Sql::script(Statements::new(&table.clone().quoted("`")).tables())
+    Sql::script(Statements::new(&table.clone().quoted("`"), &FILES).tables())
 }
 
 pub(super) const STATEMENTS: &str = "the server writes statements into its binary log (binlog_format is STATEMENT), and refuses every \

@@ -132,19 +132,22 @@ FROM {want} LEFT JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.nam
 -- name: lock_state
 {stands}
 
--- name: enter
--- Takes places, and is the heartbeat that they need; then looks at the locks. One that has a place keeps it, and what was
--- granted to it and has lapsed is a place again. One that is a member already, and asks again after a lost answer, gets none:
--- nothing would delete it. Places are numbered in the order in which the claims came. Rows are locked to be marked only where
--- that is needed; one that others have locked is not marked, and the answer says so. $1 claims, $2 client, $3 how long a sign
--- of life lasts, $4 its number.
-START TRANSACTION;
+-- part: entering
+-- Takes places. One that has a place keeps it, and what was granted to it and has lapsed is a place again. One that is a
+-- member already, and asks again after a lost answer, gets none: nothing would delete it. Places are numbered in the order in
+-- which the claims came. $1 claims, $2 client.
 INSERT INTO {waiters} (name, owner, client, number, label, mode, tokens, lease, entered_at)
     SELECT UNHEX(w.name), UNHEX(w.owner), $2, w.number, w.label, w.mode, w.tokens, NULLIF(w.lease, 0), {now}
     FROM {want} WHERE NOT EXISTS
         (SELECT 1 FROM {members} AS m WHERE m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)) ORDER BY w.turn
     ON DUPLICATE KEY UPDATE client = VALUES(client), number = VALUES(number), lease = VALUES(lease),
-        granted = NULL, granted_until = NULL;
+        granted = NULL, granted_until = NULL
+
+-- name: enter
+-- Takes places, and is the heartbeat that they need; then looks at the locks. Rows are locked to be marked only where that is
+-- needed; one that others have locked is not marked, and the answer says so. $3 how long a sign of life lasts, $4 its number.
+START TRANSACTION;
+{entering};
 {sign};
 SELECT COUNT(*) INTO @lw_unmarked FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
     ON l.name = UNHEX(w.name) WHERE l.waited = 0;
@@ -152,6 +155,13 @@ UPDATE (SELECT l.name AS found FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDE
     WHERE @lw_unmarked > 0 AND l.waited = 0 LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f
     STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.found SET l.waited = 1;
 COMMIT;
+{stands} LOCK IN SHARE MODE
+
+-- name: enter_marked
+-- The same for locks that are probably marked already, by a client that has given a heartbeat a moment ago: it gives none. A
+-- place is committed before its lock is looked at here, too. If the answer says that a lock is not marked, nobody may look for
+-- the place there, and the client sends `enter`.
+{entering};
 {stands} LOCK IN SHARE MODE
 
 -- part: sign
@@ -195,33 +205,33 @@ WHERE name = $1 AND owner = $2 AND waited = 0 AND name = (SELECT f.found
 -- part: handing_over
 -- Frees a lock, and grants it to the first waiter if that one wants an exclusive lock and can receive a grant. $3 client.
 --
--- The waiter's last heartbeat is read before the clock, so the granted lease ends a full length after that sign was sent, or
--- later. If the waiter leaves between the two queries that look for it, the second one finds no row, and the client must look
--- for the next waiter. The next release, which runs this part too since `waited` is still set, deletes the row with the grant.
--- If the waiter belongs to the releasing client, the answer tells it, and its row is deleted at once.
-SET @lw_name = NULL, @lw_head = NULL, @lw_owner = NULL, @lw_client = NULL, @lw_seat = NULL, @lw_mode = NULL,
-    @lw_lease = NULL, @lw_label = NULL, @lw_sign = NULL, @lw_token = NULL, @lw_granted = NULL, @lw_until = NULL;
+-- The queries always return a row, so that nothing remains of what an earlier release has put into the variables. The second
+-- one reads the places and the heartbeat of the first waiter before it reads the clock, which only its outermost part does: so
+-- the granted lease ends a full length after that sign was sent, or later. The next statement locks the waiter's row. If the
+-- waiter has left meanwhile, it changes no row (the client reads that from its answer), nothing is granted, and the client must
+-- look for the next waiter. The next release, which runs this part too since `waited` is still set, deletes the row with the
+-- grant. If the waiter belongs to the releasing client, the answer tells it, and its row is deleted at once.
 START TRANSACTION;
-SELECT l.name, l.token INTO @lw_name, @lw_token
+SELECT MAX(l.name), MAX(l.token) INTO @lw_name, @lw_token
     FROM (SELECT name FROM {locks} WHERE name = $1 AND owner = $2 LIMIT 1) AS f
     STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name WHERE l.owner = $2 FOR UPDATE;
-SELECT q.owner, c.last_sign INTO @lw_head, @lw_sign FROM {live_waiters}
-    WHERE q.name = @lw_name AND q.owner <> $2 ORDER BY q.ticket LIMIT 1;
-SELECT q.owner, q.client, q.number, q.mode, q.lease, q.label,
-        IF(q.mode = 0 AND q.lease IS NOT NULL, GREATEST(@lw_token, {now} - 1) + q.tokens, NULL),
-        IF(q.mode = 0, {now} + q.lease, NULL)
-    INTO @lw_owner, @lw_client, @lw_seat, @lw_mode, @lw_lease, @lw_label, @lw_granted, @lw_until
-    FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = @lw_head AND q.granted IS NULL FOR UPDATE;
-UPDATE {locks} FORCE INDEX (PRIMARY) SET owner = IF(@lw_until IS NULL, owner, @lw_owner),
-    label = IF(@lw_until IS NULL, label, @lw_label), acquired_at = IF(@lw_until IS NULL, acquired_at, {now}),
-    token = COALESCE(@lw_granted, token), expires_at = @lw_until, waited = IF(@lw_head IS NULL, 0, 1) WHERE name = @lw_name;
-UPDATE {waiters} FORCE INDEX (PRIMARY) SET granted = @lw_granted, granted_until = @lw_until, granted_sign = @lw_sign
-    WHERE owner = IF(@lw_until IS NULL OR @lw_client = $3, NULL, @lw_owner);
+SELECT h.owner, h.client, h.number, h.mode, h.lease, h.label, h.last_sign,
+        IF(h.mode = 0 AND h.lease IS NOT NULL, GREATEST(@lw_token, {now} - 1) + h.tokens, NULL),
+        IF(h.mode = 0, {now} + h.lease, NULL)
+    INTO @lw_head, @lw_client, @lw_seat, @lw_mode, @lw_lease, @lw_label, @lw_sign, @lw_granted, @lw_until
+    FROM (SELECT 1 AS one) AS o LEFT JOIN (SELECT q.owner, q.client, q.number, q.mode, q.lease, q.label, q.tokens, c.last_sign
+        FROM {live_waiters} WHERE q.name = @lw_name AND q.owner <> $2 ORDER BY q.ticket LIMIT 1) AS h ON o.one = 1;
+UPDATE {waiters} FORCE INDEX (PRIMARY) SET granted = @lw_granted, granted_until = @lw_until,
+    granted_sign = IF(@lw_until IS NULL, NULL, @lw_sign) WHERE owner = @lw_head AND granted IS NULL;
+UPDATE {locks} FORCE INDEX (PRIMARY) SET owner = IF(@lw_until IS NULL OR ROW_COUNT() = 0, owner, @lw_head),
+    label = IF(@lw_until IS NULL OR ROW_COUNT() = 0, label, @lw_label),
+    acquired_at = IF(@lw_until IS NULL OR ROW_COUNT() = 0, acquired_at, {now}),
+    token = IF(@lw_until IS NULL OR ROW_COUNT() = 0, token, @lw_granted),
+    expires_at = IF(ROW_COUNT() = 0, NULL, @lw_until), waited = IF(@lw_head IS NULL, 0, 1) WHERE name = @lw_name;
 DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY)
-    WHERE q.owner = IF(@lw_until IS NOT NULL AND @lw_client = $3, @lw_owner, NULL);
-DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = $2;
+    WHERE q.owner IN ($2, IF(@lw_until IS NOT NULL AND @lw_client = $3, @lw_head, $2));
 COMMIT;
-SELECT CAST(@lw_name IS NOT NULL AS SIGNED), CAST(@lw_head IS NOT NULL AND @lw_owner IS NULL AS SIGNED),
+SELECT CAST(@lw_name IS NOT NULL AS SIGNED), CAST(@lw_head IS NOT NULL AS SIGNED),
     CAST(@lw_mode AS SIGNED), LOWER(HEX(@lw_client)), CONVERT(IF(@lw_until IS NULL, @lw_seat,
         CONCAT_WS(':', @lw_seat, @lw_granted, @lw_until, @lw_lease, @lw_sign)) USING utf8mb4)
 

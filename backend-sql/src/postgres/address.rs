@@ -1,14 +1,14 @@
 //! From the address to the connection.
 
-use lockcore::tls::TlsFiles;
-use lockcore::{Error, ErrorKind, Result, ServerUrl};
+use lockwell_core::tls::TlsFiles;
+use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::sql::options::{Listens, database, one_server};
 
 /// The port that a server has by default.
-const PORT: u16 = 5432;
+pub(super) const PORT: u16 = 5432;
 
 /// The options for TLS.
 pub(super) const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
@@ -23,16 +23,7 @@ pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
             options.port(port).socket(folder)
         }
     };
-    let mut options = options
-        .username(url.user().unwrap_or("postgres"))
-        // Poolers do not know this one by default, and there are no floats here.
-        .extra_float_digits(None)
-        .application_name("lockwell")
-        // Arguments that are written into the text of a statement, owners among them, must not get into logs.
-        .disable_statement_logging();
-    if let Some(password) = url.password() {
-        options = options.password(password.expose());
-    }
+    let mut options = options.username(url.user().unwrap_or("postgres")).application_name("lockwell");
     // As libpq does, but never what the environment names.
     options = options.database(database(url)?.or(url.user()).unwrap_or("postgres"));
     if let Some(mode) = url.option("sslmode") {
@@ -46,7 +37,17 @@ pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
     if let Some((cert, key)) = files.identity() {
         options = options.ssl_client_cert(cert).ssl_client_key(key);
     }
-    Ok(options)
+    Ok(ours(options))
+}
+
+/// The same with what our statements need, whoever has made the options.
+pub(super) fn ours(options: PgConnectOptions) -> PgConnectOptions {
+    options
+        // Poolers do not know this one by default, and there are no floats here.
+        .extra_float_digits(None)
+        .statement_cache_capacity(100)
+        // Arguments that are written into the text of a statement, owners among them, must not get into logs.
+        .disable_statement_logging()
 }
 
 /// The folder of a socket, and the port that its name ends with. A path without such a name is that of the

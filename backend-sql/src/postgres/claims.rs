@@ -1,7 +1,7 @@
 //! Claims with places: they take their locks, or enter the queue.
 
-use lockcore::Claim;
-use lockcore::backend::PLACE_TTL;
+use lockwell_core::Claim;
+use lockwell_core::backend::PLACE_TTL;
 use sqlx::postgres::PgConnection;
 
 use super::driver::{Postgres, labels, names, owners, tokens};
@@ -108,7 +108,7 @@ impl Places for Postgres {
             left,
             asks,
             blocked: false,
-            clock: now.cast_unsigned(),
+            clock: Some(now.cast_unsigned()),
         };
         Ok(rows.into_iter().map(entered).collect())
     }

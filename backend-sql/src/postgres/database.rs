@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use lockcore::{Capabilities, Requirement};
+use lockwell_core::{Capabilities, Requirement};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
 
 use super::driver::Postgres;
+use super::durability::Grace;
 use super::session::FOR_ONE;
 use crate::dialect::database::Database;
 use crate::dialect::error::{misconfigured, tables_locked};
@@ -17,8 +18,8 @@ use crate::words::{ErrorClass, Notification};
 /// How long creating or checking the tables waits for other users of them. All later users wait meanwhile.
 const SCHEMA_LOCK_TIMEOUT: &str = "2s";
 
-async fn run_with_lock_timeout(sql: &Sql, conn: &mut PgConnection) -> sqlx::Result<()> {
-    let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{SCHEMA_LOCK_TIMEOUT}'; {}", sql.text());
+async fn run_with_lock_timeout(sql: &str, conn: &mut PgConnection) -> sqlx::Result<()> {
+    let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{SCHEMA_LOCK_TIMEOUT}'; {sql}");
     match sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await {
         Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
             Err(tables_locked(SCHEMA_LOCK_TIMEOUT))
@@ -46,6 +47,7 @@ impl Database for Postgres {
             Requirement::Fifo,
             Requirement::AcrossHosts,
             Requirement::Durable,
+            Requirement::VerifyInPostgres,
         ]);
         if self.pooled || self.session.is_shared() {
             // Without notifications, all waiters poll.
@@ -55,7 +57,9 @@ impl Database for Postgres {
     }
 
     async fn connect(&self) -> sqlx::Result<PgConnection> {
-        self.session.connect().await
+        let mut conn = self.session.connect().await?;
+        self.look_again(&mut conn).await?;
+        Ok(conn)
     }
 
     fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
@@ -82,10 +86,22 @@ impl Database for Postgres {
     async fn check(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         for check in self.sql.checks() {
             // Others may be making the tables at this moment.
-            run_with_lock_timeout(check, conn).await?;
+            run_with_lock_timeout(check.text(), conn).await?;
         }
-        let lost: bool = self.statement(&self.sql.forgets).only_value(&mut *conn).await?;
-        if lost {
+        if let Some(Grace { sql, .. }) = &self.grace {
+            run_with_lock_timeout(sql.check_state.text(), conn).await?;
+            run_with_lock_timeout(sql.check_mark.text(), conn).await?;
+        }
+        self.check_grace(conn).await?;
+        let found: Option<(bool, bool)> = self.statement(&self.sql.forgets).row(&mut *conn).await?;
+        let (is_lost, is_grace) = found.ok_or(sqlx::Error::RowNotFound)?;
+        if is_grace != self.grace.is_some() {
+            // All clients must look at the mark, or none.
+            return Err(misconfigured(
+                "another client has made the lock tables at this moment, with another durability: connect again",
+            ));
+        }
+        if is_lost {
             return Err(misconfigured(
                 "the table of locks or of members is UNLOGGED: a crash of the server would empty it, and locks that are \
                  held would be granted again",
@@ -99,7 +115,8 @@ impl Database for Postgres {
     }
 
     async fn create(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
-        for statement in self.sql.tables() {
+        let first = self.grace.as_ref().map(Grace::ddl);
+        for statement in first.as_deref().into_iter().chain(self.sql.tables().map(Sql::text)) {
             match run_with_lock_timeout(statement, conn).await {
                 // Two processes create the same table at once: one of them gets an error of the catalogue.
                 Err(sqlx::Error::Database(error))
@@ -113,7 +130,7 @@ impl Database for Postgres {
     }
 
     fn ddl(&self) -> String {
-        self.sql.ddl()
+        self.grace.as_ref().map(Grace::script).unwrap_or_default() + &self.sql.ddl()
     }
 
     async fn version(&self, _: &mut PgConnection) -> sqlx::Result<Option<i64>> {
@@ -131,7 +148,7 @@ impl Database for Postgres {
             let session = Arc::clone(&session);
             Box::pin(async move { if session.is_shared() { Ok(()) } else { session.inspect(conn).await } })
         });
-        let pool = pool.connect_lazy_with(self.session.options().clone());
+        let pool = pool.connect_lazy_with(self.session.options().await?);
         let mut subscription = PgListener::connect_with(&pool).await?;
         subscription.eager_reconnect(false);
         subscription.listen(&channel(client)).await?;

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lockcore::Claim;
-use lockcore::backend::Hot;
+use lockwell_core::Claim;
+use lockwell_core::backend::Hot;
 use uuid::Uuid;
 
 use super::bound::{BoundStatement, Style};
+use super::durability::Grace;
 use super::session::Session;
 use super::statements::Statements;
 use crate::ids::AsUuid;
@@ -23,6 +24,8 @@ pub struct Postgres {
     pub(super) pooled: bool,
     pub(super) sql: Statements,
     pub(super) hot: Hot,
+    /// For tables on which grants wait for no disk.
+    pub(super) grace: Option<Grace>,
 }
 
 impl Postgres {

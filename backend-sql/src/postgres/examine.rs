@@ -1,8 +1,8 @@
 //! The questions of an administrator to PostgreSQL.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use lockcore::Finding;
+use lockwell_core::{Finding, Severity};
 use sqlx::postgres::PgConnection;
 
 use super::driver::Postgres;
@@ -19,11 +19,14 @@ impl Examine for Postgres {
         let answered = SystemTime::now();
         let (now, fsync, pages, replicas, standbys): (i64, String, String, i64, String) =
             about.ok_or(sqlx::Error::RowNotFound)?;
-        let mut findings = vec![
-            Finding::clock(time(now), asked, answered),
-            persistence(&[("fsync", &fsync, &["on"]), ("full_page_writes", &pages, &["on"])]),
-            replication(replicas, &standbys),
-        ];
+        let mut findings = vec![Finding::clock(time(now), asked, answered)];
+        let persistence = persistence(&[("fsync", &fsync, &["on"]), ("full_page_writes", &pages, &["on"])]);
+        match self.durability(conn).await? {
+            // A lost grant is granted to nobody else, also at a replica.
+            Some(durability) if persistence.severity == Severity::Good => findings.push(durability),
+            Some(durability) => findings.extend([persistence, durability]),
+            None => findings.extend([persistence, replication(replicas, &standbys)]),
+        }
         if self.pooled || self.session.is_shared() {
             let remedy = "connect past the pooler, or let it pool sessions, if waits should be short";
             let text = "a pooler gives us sessions that are not ours alone, so waiters ask for their turn";
@@ -32,6 +35,14 @@ impl Examine for Postgres {
             findings.push(Finding::good("pooler", "sessions are ours alone"));
         }
         Ok(findings)
+    }
+
+    async fn grace_left(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Duration>> {
+        self.closed_for(conn).await
+    }
+
+    async fn begin_grace(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Duration>> {
+        self.make_mark_by_hand(conn).await
     }
 }
 
@@ -50,8 +61,6 @@ fn replication(replicas: i64, standbys: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use lockcore::Severity;
-
     use super::*;
 
     #[test]

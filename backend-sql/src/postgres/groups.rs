@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lockcore::backend::Waiters;
-use lockcore::{Claim, LockName, Mode};
+use lockwell_core::backend::Waiters;
+use lockwell_core::{Claim, LockName, Mode};
 use sqlx::postgres::PgConnection;
 
 use super::driver::{Postgres, names, owners};
+use super::grace::{Closed, LOOKS};
 use super::statements::{ELSEWHERE, UNSEEN};
 use crate::dialect::follow_up::FollowUp;
 use crate::dialect::groups::Groups;
@@ -18,6 +19,44 @@ use crate::words::{Freed, TakeRequest, TryAcquire, block, micros, token};
 type Joined = (bool, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 impl Postgres {
+    async fn join_each(
+        &self,
+        conn: &mut PgConnection,
+        mode: Mode,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        if let [TakeRequest { claim, .. }] = requests {
+            let joined: Option<i64> = self
+                .statement(&self.sql.join_one)
+                .bind(claim.name().as_str())
+                .bind(claim.owner().as_uuid())
+                .bind(micros(claim.ttl()))
+                .bind(claim.label())
+                .bind(block(claim))
+                .bind(mode.code())
+                .value(&mut *conn)
+                .await?;
+            if let Some(number) = joined {
+                return Ok(vec![TryAcquire::Granted(token(number))]);
+            }
+        }
+        // There are several claims, or one that was refused, is already a member, or has a lock without a
+        // row.
+        let mut rows = self.join_rows(conn, mode, requests).await?;
+        if rows.iter().any(|(missing, ..)| *missing) {
+            let new = requests.iter().zip(&rows).filter(|(_, (missing, ..))| *missing);
+            let new = names(new.map(|(request, _)| &request.claim));
+            self.make(conn, new).await?;
+            rows = self.join_rows(conn, mode, requests).await?;
+        }
+        let answer = |(request, (_, taken, made, in_use, left)): (&TakeRequest, Joined)| match (taken, made) {
+            (Some(number), _) => TryAcquire::Member(token(number)),
+            (_, Some(number)) => TryAcquire::Granted(token(number)),
+            _ => TryAcquire::refused(&request.claim, in_use, left),
+        };
+        Ok(requests.iter().zip(rows).map(answer).collect())
+    }
+
     async fn join_rows(
         &self,
         conn: &mut PgConnection,
@@ -111,36 +150,15 @@ impl Groups for Postgres {
         mode: Mode,
         requests: &[TakeRequest],
     ) -> sqlx::Result<Vec<TryAcquire>> {
-        if let [TakeRequest { claim, .. }] = requests {
-            let joined: Option<i64> = self
-                .statement(&self.sql.join_one)
-                .bind(claim.name().as_str())
-                .bind(claim.owner().as_uuid())
-                .bind(micros(claim.ttl()))
-                .bind(claim.label())
-                .bind(block(claim))
-                .bind(mode.code())
-                .value(&mut *conn)
-                .await?;
-            if let Some(number) = joined {
-                return Ok(vec![TryAcquire::Granted(token(number))]);
+        let mut tries = 0..LOOKS;
+        loop {
+            let joined = self.join_each(conn, mode, requests).await;
+            match self.closed(conn, &joined, requests.iter().map(|request| &request.claim)).await? {
+                Some(Closed::For(left)) => return Ok(vec![TryAcquire::Closed(left); requests.len()]),
+                Some(Closed::NotNow) if tries.next().is_some() => (),
+                _ => return joined,
             }
         }
-        // There are several claims, or one that was refused, is already a member, or has a lock without a
-        // row.
-        let mut rows = self.join_rows(conn, mode, requests).await?;
-        if rows.iter().any(|(missing, ..)| *missing) {
-            let new = requests.iter().zip(&rows).filter(|(_, (missing, ..))| *missing);
-            let new = names(new.map(|(request, _)| &request.claim));
-            self.make(conn, new).await?;
-            rows = self.join_rows(conn, mode, requests).await?;
-        }
-        let answer = |(request, (_, taken, made, in_use, left)): (&TakeRequest, Joined)| match (taken, made) {
-            (Some(number), _) => TryAcquire::Member(token(number)),
-            (_, Some(number)) => TryAcquire::Granted(token(number)),
-            _ => TryAcquire::refused(&request.claim, in_use, left),
-        };
-        Ok(requests.iter().zip(rows).map(answer).collect())
     }
 
     async fn leave_group(

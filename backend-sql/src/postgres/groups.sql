@@ -32,11 +32,11 @@ CASE WHEN {is_free} THEN 0 ELSE l.members END
 -- $4 label, $5 how many tokens, $6 mode.
 WITH raised AS (
     UPDATE {locks} l SET {grouped}, token = {next_token} + $5, mode = $6, members = {present} + 1
-    WHERE l.name = $1 AND {durable} AND ({is_free} OR l.mode = $6 AND l.owner = {group})
+    WHERE l.name = $1 AND {granting} AND ({is_free} OR l.mode = $6 AND l.owner = {group})
         AND NOT EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
         AND CASE WHEN $6 < 0 THEN NOT EXISTS (SELECT 1 FROM {before_one} AND q.mode >= 0)
             ELSE {present} + (SELECT count(*) FROM {before_one}) < $6 END
-    RETURNING l.token, l.members
+    RETURNING {granted_token} AS token, l.members
 ), others AS (
     DELETE FROM {members} m USING raised r WHERE m.name = $1 AND r.members = 1
 ), made AS (
@@ -59,9 +59,9 @@ SELECT raised.token FROM raised
 WITH want AS (
     SELECT w.*, coalesce(o.ticket, 9223372036854775807) AS ticket
     FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
-        WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) LEFT JOIN {waiters} o ON o.owner = w.owner WHERE {durable}
+        WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) LEFT JOIN {waiters} o ON o.owner = w.owner WHERE {granting}
 ), taken AS (
-    SELECT w.n, m.token FROM want w JOIN {members} m ON m.name = w.name AND m.owner = w.owner
+    SELECT w.n, {member_token} AS token FROM want w JOIN {members} m ON m.name = w.name AND m.owner = w.owner
 ), line AS (
     SELECT w.*, row_number() OVER (PARTITION BY w.name ORDER BY w.ticket, w.n) AS place
     FROM want w WHERE NOT EXISTS (SELECT 1 FROM taken WHERE taken.n = w.n)
@@ -78,7 +78,7 @@ WITH want AS (
     UPDATE {locks} l SET {grouped}, token = {next_token} + s.tokens, mode = $6, members = {present} + s.many
     FROM (SELECT name, sum(tokens)::bigint AS tokens, count(*) AS many FROM admitted GROUP BY name) s
     WHERE l.name = s.name
-    RETURNING l.name, l.token - s.tokens AS base, l.members = s.many AS begins
+    RETURNING l.name, {granted_token} - s.tokens AS base, l.members = s.many AS begins
 ), others AS (
     DELETE FROM {members} m USING raised r WHERE m.name = r.name AND r.begins
 ), made AS (

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use lockcore::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
-use lockcore::{Claim, Grant, LockName, LockStatus};
+use lockwell_core::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
+use lockwell_core::{Claim, Grant, LockName, LockStatus};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::driver::{Postgres, names, owners, ttls};
+use super::grace::{Closed, LOOKS};
 use super::named::NamedSql;
 use crate::dialect::Dialect;
 use crate::dialect::error::ended;
@@ -61,6 +62,41 @@ impl Postgres {
         self.taking(&self.sql.take_many, claims).rows(conn).await
     }
 
+    async fn take_each(
+        &self,
+        conn: &mut PgConnection,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        if let [TakeRequest { claim, .. }] = requests {
+            if let Some(taken) = self.take_one(conn, claim).await? {
+                return Ok(vec![self.answer(conn, claim, taken).await?]);
+            }
+            if let Some(number) = self.take_new(conn, claim).await? {
+                return Ok(vec![TryAcquire::Granted(token(number))]);
+            }
+        }
+        let mut answers = Vec::with_capacity(requests.len());
+        for (TakeRequest { claim, .. }, taken) in requests.iter().zip(self.take_many(conn, requests).await?) {
+            answers.push(self.answer(conn, claim, taken).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn claim_all(
+        &self,
+        conn: &mut PgConnection,
+        entries: &[QueuedClaim],
+        sign: Sign,
+    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+        match entries {
+            [entry] if Hold::of(&entry.claim) == Hold::Alone => {
+                let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.row, sign))).await?;
+                Ok((vec![took], clock))
+            }
+            many => claim_each(self, conn, many, sign).await,
+        }
+    }
+
     /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement
     /// decides.
     async fn answer(&self, conn: &mut PgConnection, claim: &Claim, taken: Taken) -> sqlx::Result<TryAcquire> {
@@ -79,9 +115,15 @@ impl Postgres {
         claim: &Claim,
         waiters: &Waiters,
     ) -> sqlx::Result<Option<Handed>> {
-        let bound = sql.call().bind(claim.name().as_str()).bind(claim.owner().as_uuid());
-        let bound = bound.bind(waiters.client().as_uuid());
-        Ok(self.commit_and_notify(conn, sql, bound).await?.pop())
+        let bound = || {
+            let bound = sql.call().bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+            bound.bind(waiters.client().as_uuid())
+        };
+        let mut handed = self.commit_and_notify(&mut *conn, sql, bound()).await;
+        if self.closed(&mut *conn, &handed, std::iter::once(claim)).await?.is_some() {
+            handed = self.commit_and_notify(conn, sql, bound()).await;
+        }
+        Ok(handed?.pop())
     }
 
     /// The result of a release.
@@ -121,7 +163,10 @@ impl Postgres {
             .value(&mut *conn)
             .await?;
         match mode {
-            None => Ok(0),
+            None => {
+                self.force_unknown(conn, name).await?;
+                Ok(0)
+            }
             Some(0) => Ok(1),
             Some(_) => {
                 let alive: Vec<bool> =
@@ -138,19 +183,15 @@ impl Dialect for Postgres {
     }
 
     async fn take(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
-        if let [TakeRequest { claim, .. }] = requests {
-            if let Some(taken) = self.take_one(conn, claim).await? {
-                return Ok(vec![self.answer(conn, claim, taken).await?]);
-            }
-            if let Some(number) = self.take_new(conn, claim).await? {
-                return Ok(vec![TryAcquire::Granted(token(number))]);
+        let mut tries = 0..LOOKS;
+        loop {
+            let taken = self.take_each(conn, requests).await;
+            match self.closed(conn, &taken, requests.iter().map(|request| &request.claim)).await? {
+                Some(Closed::For(left)) => return Ok(vec![TryAcquire::Closed(left); requests.len()]),
+                Some(Closed::NotNow) if tries.next().is_some() => (),
+                _ => return taken,
             }
         }
-        let mut answers = Vec::with_capacity(requests.len());
-        for (TakeRequest { claim, .. }, taken) in requests.iter().zip(self.take_many(conn, requests).await?) {
-            answers.push(self.answer(conn, claim, taken).await?);
-        }
-        Ok(answers)
     }
 
     async fn claim(
@@ -159,12 +200,14 @@ impl Dialect for Postgres {
         entries: &[QueuedClaim],
         sign: Sign,
     ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
-        match entries {
-            [entry] if Hold::of(&entry.claim) == Hold::Alone => {
-                let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.row, sign))).await?;
-                Ok((vec![took], clock))
+        let mut tries = 0..LOOKS;
+        loop {
+            let claimed = self.claim_all(conn, entries, sign).await;
+            match self.closed(conn, &claimed, entries.iter().map(|entry| &entry.claim)).await? {
+                Some(Closed::For(left)) => return Ok((vec![TryAcquire::Closed(left); entries.len()], None)),
+                Some(Closed::NotNow) if tries.next().is_some() => (),
+                _ => return claimed,
             }
-            many => claim_each(self, conn, many, sign).await,
         }
     }
 
@@ -208,11 +251,16 @@ impl Dialect for Postgres {
             }]);
         }
         let many = &self.sql.hand_over_many;
-        let bound = many.call().bind(names(claims.iter())).bind(owners(claims.iter()));
-        let bound = bound.bind(waiters.client().as_uuid());
-        let rows: Vec<HandedOne> = self.commit_and_notify(&mut *conn, many, bound).await?;
+        let bound = || {
+            let bound = many.call().bind(names(claims.iter())).bind(owners(claims.iter()));
+            bound.bind(waiters.client().as_uuid())
+        };
+        let mut rows: sqlx::Result<Vec<HandedOne>> = self.commit_and_notify(&mut *conn, many, bound()).await;
+        if self.closed(&mut *conn, &rows, claims.iter()).await?.is_some() {
+            rows = self.commit_and_notify(&mut *conn, many, bound()).await;
+        }
         let mut answers = Vec::with_capacity(claims.len());
-        for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows) {
+        for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows?) {
             answers.push(if released {
                 self.handed(conn, claim, (several, notification, again, durable), waiters).await?
             } else {
@@ -233,14 +281,18 @@ impl Dialect for Postgres {
             .bind(names(grants.iter().map(Grant::claim)))
             .bind(owners(grants.iter().map(Grant::claim)))
             .bind(ttls(grants.iter().map(Grant::claim)))
-            .rows(conn)
+            .rows(&mut *conn)
             .await?;
         let answer = |row| match row {
             (true, _) => Extension::Extended,
             (false, true) => Extension::Blocked,
             (false, false) => Extension::Lost,
         };
-        Ok(rows.into_iter().map(answer).collect())
+        let mut answers: Vec<_> = rows.into_iter().map(answer).collect();
+        if hold == Hold::Alone {
+            self.reclaim(conn, grants, &mut answers).await?;
+        }
+        Ok(answers)
     }
 
     async fn leave_each(
@@ -283,11 +335,13 @@ impl Dialect for Postgres {
     }
 
     async fn inspect(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<LockStatus> {
+        // Before the holders: a crash in between ends the connection, and all is done again.
+        let unknown_for = self.closed_for(conn).await?;
         let holders: Vec<HolderRow> =
             self.statement(&self.sql.holders).bind(name.as_str()).rows(&mut *conn).await?;
         let waiters: Option<WaitersRow> =
             self.statement(&self.sql.count_waiters).bind(name.as_str()).row(conn).await?;
-        Ok(status(name, holders, waiters.unwrap_or_default()))
+        Ok(status(name, holders, waiters.unwrap_or_default()).unknown_for(unknown_for))
     }
 
     async fn force_release(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<usize> {

@@ -5,7 +5,9 @@ mod bound;
 mod claims;
 mod database;
 mod driver;
+mod durability;
 mod examine;
+mod grace;
 mod groups;
 mod hand_over;
 mod locks;
@@ -16,18 +18,20 @@ mod statements;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Backoff, Hot};
-use lockcore::{Moment, Operation, Result, ServerUrl};
-
-pub(crate) use self::statements::ddl;
+use lockwell_core::backend::{Backoff, Hot};
+use lockwell_core::{Error, Moment, Operation, Result, ServerUrl};
+use sqlx::postgres::PgConnectOptions;
 
 use self::driver::Postgres;
-use self::session::Session;
-use self::statements::Statements;
+use self::durability::{Durability, Grace};
+use self::session::{Found, Session};
+use self::statements::{DISK, GRACE, Statements};
 use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::SqlLock;
+use crate::sql::login::{Login, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
+use crate::sql::table::Table;
 use crate::words::ErrorClass;
 
 verify_trait!(PostgresVerify, sqlx::Postgres, "postgres", "PostgreSQL");
@@ -35,49 +39,114 @@ verify_trait!(PostgresVerify, sqlx::Postgres, "postgres", "PostgreSQL");
 /// Locks in a table of a PostgreSQL database.
 pub type PostgresLock = SqlLock<Postgres>;
 
+/// The options that say nothing of the server.
+const OWN: [&str; 3] = ["durability", "longest_ttl", "pooled"];
+
 impl PostgresLock {
     /// Connects to the database of this address, `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
     ///
     /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode`, `sslrootcert`,
     /// `sslcert` and `sslkey` as for libpq; `pooled=true` for a pooler in transaction mode, which carries no
     /// notifications, and may carry no prepared statements: every statement then has its arguments in its
-    /// text, and waiters ask.
+    /// text, and waiters ask. `durability=grace` makes tables on which grants wait for no disk, and
+    /// `longest_ttl` is the longest lease that needs none (30 s): `docs/sql.md`, "Durability".
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = SqlOptions::read(url, &[&["pooled", "sslmode", SOCKET], &address::FILES[..]].concat())?;
-        let connect = address::options(url)?;
+        let own = [&OWN[..], &["sslmode", SOCKET], &address::FILES].concat();
+        let options = SqlOptions::read(url, &own)?.at(url, address::PORT);
+        Self::reach(url, address::options(url)?, options).await
+    }
+
+    /// Connects with options that the application has for its own connections, such as
+    /// `(*pool.connect_options()).clone()` of an `sqlx::PgPool`: server, user, database, TLS.
+    ///
+    /// The address has the other options: `postgres://?table=app.locks`. The password is that of the options,
+    /// unless the address came with a
+    /// [file or a function](lockwell_core::LockConfig::password_from) for it. A later change of the pool's options
+    /// changes nothing here.
+    ///
+    /// The connections are made for lockwell alone, since they have settings that would surprise the
+    /// application, and are in use for as long as the locks are: they cannot come from a pool.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: sqlx::PgPool) -> lockwell_core::Result<()> {
+    /// use std::sync::Arc;
+    /// use lockwell_core::{LockConfig, Locks};
+    ///
+    /// let (url, config) = LockConfig::new("postgres://?table=app.locks").resolve()?;
+    /// let options = (*pool.connect_options()).clone();
+    /// let backend = lockwell_sql::PostgresLock::connect_with(&url, options).await?;
+    /// let locks = Locks::with_config(Arc::new(backend), &config)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and [`InvalidInput`](lockwell_core::ErrorKind::InvalidInput) if the address
+    /// names a server, a user or a database.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is locked.
+    pub async fn connect_with(url: &ServerUrl, options: PgConnectOptions) -> Result<Self> {
+        names_no_server(url)?;
+        let at = server(options.get_host(), options.get_port(), options.get_socket());
+        Self::reach(url, address::ours(options), SqlOptions::read(url, &OWN)?.of(at)).await
+    }
+
+    async fn reach(url: &ServerUrl, connect: PgConnectOptions, options: SqlOptions) -> Result<Self> {
+        let durability = Durability::read(url)?;
         let pooled = url.parsed("pooled", "true or false")?.unwrap_or(false);
+        // A host that is a path is the folder of a Unix socket.
+        let is_file = connect.get_socket().is_some() || connect.get_host().starts_with('/');
+        let port = (!is_file).then(|| connect.get_port());
         let mut postgres = Postgres {
             address: format!("{}:{}", connect.get_host(), connect.get_port()),
-            session: Arc::new(Session::new(connect, pooled)),
+            session: Arc::new(Session::new(
+                Login::new(connect, url.passwords(), PgConnectOptions::password, port),
+                pooled,
+            )),
             pooled,
-            sql: Statements::new(&options.table),
+            sql: Statements::new(&options.table, &DISK),
             hot: Hot::new(),
+            grace: None,
         };
-        let schema = postgres.schema(&options).await;
-        let schema = schema.map_err(|error| error.during(Operation::Connect).on_backend("postgres"))?;
-        postgres.sql = Statements::new(&options.table.in_schema(&schema));
+        let context = |error: Error| options.named(error.during(Operation::Connect).on_backend("postgres"));
+        let (table, found) = postgres.find(&options).await.map_err(context)?;
+        if let Some(longest) = durability.of(found).map_err(context)? {
+            postgres.grace = Some(Grace::new(&table, longest));
+        }
+        let files = if postgres.grace.is_some() { &GRACE } else { &DISK };
+        postgres.sql = Statements::new(&table, files);
         let record = Arc::new(VerifyRecord { backend: "postgres", verify: postgres.sql.verify.clone() });
         Self::open(postgres, options, record).await
     }
 }
 
+/// The statements that create the tables of this address.
+pub(crate) fn ddl(url: &ServerUrl, table: &Table) -> Result<String> {
+    let table = match table.schema() {
+        Some(schema) => table.in_schema(&schema),
+        None => table.clone(),
+    };
+    let made = Statements::new(&table, &DISK).ddl();
+    Ok(match Durability::read(url)?.of(Found::None)? {
+        Some(longest) => Grace::new(&table, longest).script() + &made,
+        None => made,
+    })
+}
+
 impl Postgres {
-    /// The schema of the tables.
-    async fn schema(&self, options: &SqlOptions) -> Result<String> {
-        if let Some(schema) = options.table.schema() {
-            return Ok(schema);
-        }
+    /// The table with its schema, and what is known of it.
+    async fn find(&self, options: &SqlOptions) -> Result<(Table, Found)> {
         let until = Moment::now().after(options.timeout);
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
         let mut last = no_answer(None);
         while !until.has_passed() {
             // A server that does not answer is asked again while there is time.
             let limit = until.remaining().min((options.timeout / 2).max(Duration::from_secs(2)));
-            match tokio::time::timeout(limit, self.session.schema(&options.table)).await {
-                Ok(Ok(schema)) => return Ok(schema),
+            match tokio::time::timeout(limit, self.session.find(&options.table)).await {
+                Ok(Ok(found)) => return Ok(found),
                 Ok(Err(error)) if class_of(self, &error) == ErrorClass::Fatal => return Err(fatal(&error)),
                 Ok(Err(error)) => last = no_answer(Some(&error)),
                 Err(_) => continue,

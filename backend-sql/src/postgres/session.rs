@@ -10,12 +10,15 @@
 //!   sets them itself, with its arguments written into it. Then nothing depends on the session.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
-use sqlx::{AssertSqlSafe, ConnectOptions, Row};
+use sqlx::{AssertSqlSafe, Row};
 
 use crate::dialect::error::misconfigured;
+use crate::sql::login::Login;
 use crate::sql::table::Table;
+use crate::words::span;
 
 /// The settings of a session of our own. Lockwell has its own time limits; setting them in each statement
 /// would cost more than most statements. `default_transaction_read_only` is not set: an administrator who
@@ -52,16 +55,16 @@ const INSPECT: &str = "SELECT coalesce(current_setting('lockwell.session', true)
 
 /// How to get a session.
 pub(super) struct Session {
-    plain: PgConnectOptions,
-    ours: PgConnectOptions,
+    plain: Login<PgConnectOptions>,
+    ours: Login<PgConnectOptions>,
     /// Whether sessions are shared with other clients, so that each statement must set everything. It never
     /// becomes false again.
     shared: AtomicBool,
 }
 
 impl Session {
-    pub(super) fn new(plain: PgConnectOptions, pooled: bool) -> Self {
-        let ours = plain.clone().options(OURS);
+    pub(super) fn new(plain: Login<PgConnectOptions>, pooled: bool) -> Self {
+        let ours = plain.with(|options| options.options(OURS));
         Self { plain, ours, shared: AtomicBool::new(pooled) }
     }
 
@@ -85,9 +88,9 @@ impl Session {
         !self.is_shared() && matches!(code, "26000" | "42P05" | "08P01")
     }
 
-    /// The options for connections.
-    pub(super) fn options(&self) -> &PgConnectOptions {
-        if self.is_shared() { &self.plain } else { &self.ours }
+    /// The options for a connection that is made now.
+    pub(super) async fn options(&self) -> sqlx::Result<PgConnectOptions> {
+        if self.is_shared() { self.plain.options().await } else { self.ours.options().await }
     }
 
     pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
@@ -123,36 +126,70 @@ impl Session {
         Ok(())
     }
 
-    /// The schema of a table: the one of the user's search path that has it or, if there is none, the first.
-    pub(super) async fn schema(&self, table: &Table) -> sqlx::Result<String> {
+    /// The table with its schema, and what is known of it.
+    pub(super) async fn find(&self, table: &Table) -> sqlx::Result<(Table, Found)> {
         let mut conn = self.plain.connect().await?;
-        // Only this statement uses the user's own search path.
-        let path = "SELECT pg_catalog.unnest(pg_catalog.current_schemas(false))";
-        let mut path = texts(&sqlx::raw_sql(path).fetch_all(&mut conn).await?)?;
-        path.retain(|schema| schema != "pg_catalog" && !schema.starts_with("pg_temp"));
-        // Both sides are plain: the name by `Table`, and the schemas are compared here.
-        let having = AssertSqlSafe(format!(
-            "{FOR_ONE} SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-             WHERE c.relname = '{}'",
-            table.folded()
-        ));
-        let having = texts(&sqlx::raw_sql(having).fetch_all(&mut conn).await?)?;
-        let found: Vec<_> = path.iter().filter(|schema| having.contains(schema)).collect();
-        if found.len() > 1 {
-            return Err(misconfigured(format!(
-                "the schemas {found:?} of this user's search path have a table {}: write table=SCHEMA.NAME",
-                table.folded()
-            )));
-        }
-        let text = match found.first().copied().or(path.first()) {
-            None => "the search path of this user names no schema: write table=SCHEMA.NAME".to_owned(),
-            Some(schema) if schema.contains(['$', '\'']) => {
-                format!("a schema whose name has a $ or a ' in it cannot be used: {schema}")
-            }
-            Some(schema) => return Ok(schema.clone()),
+        let schema = match table.schema() {
+            Some(schema) => schema,
+            None => schema(&mut conn, table).await?,
         };
-        Err(misconfigured(text))
+        let table = table.in_schema(&schema);
+        let found = AssertSqlSafe(format!(
+            "{FOR_ONE} {}",
+            table.fill("SELECT to_regclass('{locks}') IS NOT NULL, to_regclass('{state}') IS NOT NULL")
+        ));
+        let row = sqlx::raw_sql(found).fetch_one(&mut conn).await?;
+        let found = match (row.try_get(0)?, row.try_get(1)?) {
+            (false, _) => Found::None,
+            (true, false) => Found::Disk,
+            (true, true) => {
+                let longest =
+                    AssertSqlSafe(format!("{FOR_ONE} {}", table.fill("SELECT longest_ttl FROM {state}")));
+                Found::Grace(span(sqlx::raw_sql(longest).fetch_one(&mut conn).await?.try_get(0)?))
+            }
+        };
+        Ok((table, found))
     }
+}
+
+/// The tables that a database has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    None,
+    /// On which grants wait for the disk.
+    Disk,
+    /// On which they do not, for leases of this length at most.
+    Grace(Duration),
+}
+
+/// The schema of a table: the one of the user's search path that has it or, if there is none, the first.
+async fn schema(conn: &mut PgConnection, table: &Table) -> sqlx::Result<String> {
+    // Only this statement uses the user's own search path.
+    let path = "SELECT pg_catalog.unnest(pg_catalog.current_schemas(false))";
+    let mut path = texts(&sqlx::raw_sql(path).fetch_all(&mut *conn).await?)?;
+    path.retain(|schema| schema != "pg_catalog" && !schema.starts_with("pg_temp"));
+    // Both sides are plain: the name by `Table`, and the schemas are compared here.
+    let having = AssertSqlSafe(format!(
+        "{FOR_ONE} SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+             WHERE c.relname = '{}'",
+        table.folded()
+    ));
+    let having = texts(&sqlx::raw_sql(having).fetch_all(conn).await?)?;
+    let found: Vec<_> = path.iter().filter(|schema| having.contains(schema)).collect();
+    if found.len() > 1 {
+        return Err(misconfigured(format!(
+            "the schemas {found:?} of this user's search path have a table {}: write table=SCHEMA.NAME",
+            table.folded()
+        )));
+    }
+    let text = match found.first().copied().or(path.first()) {
+        None => "the search path of this user names no schema: write table=SCHEMA.NAME".to_owned(),
+        Some(schema) if schema.contains(['$', '\'']) => {
+            format!("a schema whose name has a $ or a ' in it cannot be used: {schema}")
+        }
+        Some(schema) => return Ok(schema.clone()),
+    };
+    Err(misconfigured(text))
 }
 
 fn texts(rows: &[PgRow]) -> sqlx::Result<Vec<String>> {

@@ -1,12 +1,18 @@
-//! The statements of the three files beside this one, with the names of the tables in them.
+//! The statements of the files beside this one, with the names of the tables in them.
 
 use super::named::NamedSql;
 use crate::sql::library::statements;
-use crate::sql::table::{HeldSql, Sql, Table};
+use crate::sql::table::{HeldSql, Sql};
 use crate::words::SEVERAL;
 
-const FILES: [&str; 3] =
-    [include_str!("statements.sql"), include_str!("groups.sql"), include_str!("tables.sql")];
+/// For tables on which grants wait for the disk.
+pub(super) const DISK: [&str; 4] = [STATEMENTS, GROUPS, TABLES, include_str!("disk.sql")];
+/// For those on which they do not.
+pub(super) const GRACE: [&str; 4] = [STATEMENTS, GROUPS, TABLES, include_str!("grace.sql")];
+
+const STATEMENTS: &str = include_str!("statements.sql");
+const GROUPS: &str = include_str!("groups.sql");
+const TABLES: &str = include_str!("tables.sql");
 
 /// Stands for a head of a queue for which nothing is left to do: it waits in another process and was
 /// notified, or has to wait.
@@ -15,9 +21,18 @@ pub(super) const ELSEWHERE: i64 = -2;
 pub(super) const UNSEEN: i64 = -3;
 
 /// Puts in what the code knows as well.
-fn fill(name: &str, text: &str) -> String {
+pub(super) fn fill(name: &str, text: &str) -> String {
     let client = if matches!(name, "leave_group" | "leave_group_one") { "$3" } else { "$2" };
+    // The longest lease of a statement that grants. That of a hand-over is short.
+    let lease = match name {
+        "take" | "take_new" | "claim" | "join_one" => "$3",
+        "take_many" | "take_placed" | "join" | "renew" | "reclaim" => {
+            "(SELECT max(ttl) FROM unnest($3::bigint[]) AS ttl)"
+        }
+        _ => "0",
+    };
     text.replace("{client}", client)
+        .replace("{lease}", lease)
         .replace("{several}", &SEVERAL.to_string())
         .replace("{elsewhere}", &ELSEWHERE.to_string())
         .replace("{unseen}", &UNSEEN.to_string())
@@ -49,21 +64,29 @@ impl Statements {
     }
 }
 
-/// The statements that create the tables.
-pub(crate) fn ddl(table: &Table) -> String {
-    let table = match table.schema() {
-        Some(schema) => table.in_schema(&schema),
-        None => table.clone(),
-    };
-    Statements::new(&table).ddl()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql::library::Library;
 
     #[test]
     fn all_parts_are_known_and_used() {
-        crate::sql::library::Library::new(&FILES).check(fill);
+        Library::new(&DISK).check(fill);
+        Library::new(&GRACE).check(fill);
+    }
+
+    /// A transaction that notifies keeps a lock of the whole server until it has committed.
+    #[test]
+    fn what_notifies_waits_for_no_disk_and_no_replica() {
+        let lazy = "set_config('synchronous_commit', 'off', true)";
+        let durable = "set_config('synchronous_commit', 'on', true)";
+        for files in [&DISK[..], &GRACE[..]] {
+            let notifying: Vec<_> =
+                Library::new(files).all().filter(|(_, text)| text.contains("pg_notify(")).collect();
+            assert!(notifying.iter().any(|(name, _)| *name == "send_notes"));
+            for (name, text) in notifying {
+                assert!(text.contains(lazy) && !text.contains(durable), "{name}: {text}");
+            }
+        }
     }
 }

@@ -11,9 +11,9 @@
 -- statement has seen all places that were taken before. A place of a client that is not alive counts for nothing, so the mark is
 -- cleared beside it; if the client gives a heartbeat again, `poll_waiters` says that the claim must take its place anew.
 --
--- Each statement is a transaction. A statement that grants or extends a lease is durable ({durable}), any other is not
--- ({lazy}): if a crash loses a release, the lock stays held until its lease ends. A commit that waits for the disk also makes
--- all commits before it durable.
+-- Each statement is a transaction. A statement that grants or extends a lease is durable, or as disk.sql or grace.sql say
+-- ({granting}). Any other is not ({lazy}): if a crash loses a release, the lock stays held until its lease ends. A
+-- commit that waits for the disk also makes all commits before it durable.
 -- Transactions that notify commit one after the other: each keeps a lock of the whole server from before its commit waits for the
 -- disk until its end. So a durable statement notifies nobody. It leaves the notifications in a setting of the session
 -- (`lockwell.notes`, a line each), and `send_notes` sends them in a lazy transaction that follows in the same message.
@@ -47,7 +47,7 @@ l.ctid = (SELECT s.ctid FROM {locks} s WHERE s.name = l.name)
 coalesce((SELECT o.ticket FROM {waiters} o WHERE o.owner = $2), 9223372036854775807)
 
 -- part: next_token
-greatest(l.token, {clock} - 1)
+greatest(l.token, {first_token})
 
 -- part: left
 -- The time until the first lease of the holders ends. A group whose members have no rows, after damage from outside, has ended.
@@ -73,8 +73,8 @@ owner = w.owner, expires_at = clock_timestamp() + w.ttl * interval '1 microsecon
 -- lease, and whether only waiters are ahead. $1 name, $2 owner, $3 ttl, $4 label, $5 how many tokens.
 WITH taken AS (
     UPDATE {locks} l SET {taking}
-    WHERE l.name = $1 AND {durable} AND (l.owner = $2 OR {is_free} AND NOT l.waited)
-    RETURNING l.token
+    WHERE l.name = $1 AND {granting} AND (l.owner = $2 OR {is_free} AND NOT l.waited)
+    RETURNING {granted_token} AS token
 )
 SELECT token, NULL::bigint, NULL::bigint, false FROM taken
 UNION ALL
@@ -84,15 +84,15 @@ FROM {locks} l WHERE l.name = $1 AND NOT EXISTS (SELECT 1 FROM taken)
 -- name: take_new
 -- The same for a lock that has no row.
 INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
-SELECT $1, $2, {clock} - 1 + $5, clock_timestamp() + $3 * interval '1 microsecond', clock_timestamp(), $4 WHERE {durable}
+SELECT $1, $2, {first_token} + $5, clock_timestamp() + $3 * interval '1 microsecond', clock_timestamp(), $4 WHERE {granting}
 ON CONFLICT (name) DO NOTHING
-RETURNING l.token
+RETURNING {granted_token}
 
 -- name: take_many
 -- The same for several locks, as arrays. It skips rows that a transaction has locked.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
-        WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {durable}
+        WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {granting}
 ), open AS (
     SELECT w.n FROM {locks} l JOIN want w ON w.name = l.name
     WHERE l.owner = w.owner OR {is_free} AND NOT l.waited
@@ -100,14 +100,14 @@ WITH want AS (
 ), taken AS (
     UPDATE {locks} l SET {taking_row}
     FROM want w JOIN open USING (n) WHERE l.name = w.name
-    RETURNING w.n, l.token
+    RETURNING w.n, {granted_token} AS token
 ), made AS (
     INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
-    SELECT w.name, w.owner, {clock} - 1 + w.tokens, clock_timestamp() + w.ttl * interval '1 microsecond',
+    SELECT w.name, w.owner, {first_token} + w.tokens, clock_timestamp() + w.ttl * interval '1 microsecond',
         clock_timestamp(), w.label
     FROM want w WHERE NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = w.name) ORDER BY w.name
     ON CONFLICT (name) DO NOTHING
-    RETURNING l.owner, l.token
+    RETURNING l.owner, {granted_token} AS token
 )
 SELECT coalesce(taken.token, made.token), CASE WHEN NOT {is_free} THEN l.mode END, {left},
     coalesce({is_free} AND l.waited, false)
@@ -143,7 +143,7 @@ WITH mine AS (
     UPDATE {locks} l SET {taking},
         waited = NOT m.same OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2)
     FROM mine m WHERE l.name = m.name
-    RETURNING l.token
+    RETURNING {granted_token} AS token
 ), mark AS (
     UPDATE {locks} l SET waited = true
     WHERE l.name = $1 AND $7::bigint IS NOT NULL AND NOT EXISTS (SELECT 1 FROM taken)
@@ -157,7 +157,7 @@ SELECT taken.token, CASE WHEN NOT {is_free} THEN l.mode
         ELSE (SELECT q.mode FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}
             ORDER BY q.ticket LIMIT 1) END,
     {left}, l.name IS NULL, coalesce(mark.is_mine OR mark.is_free, false), {clock},
-    CASE WHEN taken.token IS NULL THEN {lazy} ELSE {durable} END
+    CASE WHEN taken.token IS NULL THEN {lazy} ELSE {granting} END
 FROM (VALUES (1)) AS one LEFT JOIN taken ON true LEFT JOIN mark ON true LEFT JOIN {locks} l ON l.name = $1
 
 -- name: enter
@@ -190,7 +190,7 @@ FROM want w LEFT JOIN mark USING (name) LEFT JOIN {locks} l ON l.name = w.name O
 -- for `take_many`.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
-        WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {durable}
+        WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {granting}
 ), mine AS (
     SELECT w.*, {is_same} AS same FROM {locks} l JOIN want w ON w.name = l.name
     WHERE l.owner = w.owner OR {is_free} AND NOT EXISTS (
@@ -203,7 +203,7 @@ WITH want AS (
     UPDATE {locks} l SET {taking_row},
         waited = NOT w.same OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = w.name AND q.owner <> w.owner)
     FROM mine w WHERE l.name = w.name
-    RETURNING w.n, l.token
+    RETURNING w.n, {granted_token} AS token
 )
 SELECT taken.token, CASE WHEN NOT {is_free} THEN l.mode END, {left}
 FROM want w LEFT JOIN taken USING (n) LEFT JOIN {locks} l ON l.name = w.name ORDER BY w.n
@@ -245,7 +245,7 @@ expires_at = clock_timestamp() + h.lease * interval '1 microsecond', mode = 0, m
 
 -- part: message
 -- The notification for the first waiter: its number, and what was granted to it.
-CASE WHEN head.lease IS NULL THEN head.number::text
+CASE WHEN head.lease IS NULL OR NOT {may_give} THEN head.number::text
     ELSE concat_ws(':', head.number, done.token, (extract(epoch from done.expires_at) * 1000000)::bigint, head.lease, head.sign)
     END
 
@@ -260,7 +260,7 @@ head.mode <> 0, CASE WHEN head.mode <> 0 THEN NULL WHEN head.client = $3 THEN {m
 -- part: choosing_holder
 -- The waiter of `head` that gets the lock. Its place is deleted.
 next_holder AS (
-    SELECT * FROM head WHERE mode = 0 AND lease IS NOT NULL
+    SELECT * FROM head WHERE mode = 0 AND lease IS NOT NULL AND {may_give}
 ), gone AS (
     DELETE FROM {waiters} q USING next_holder h WHERE q.name = h.name AND q.ticket = h.ticket
 )
@@ -273,10 +273,10 @@ head AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN next_holder h ON true WHERE l.name = m.name
-    RETURNING l.token, l.expires_at, l.waited
+    RETURNING CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.expires_at, l.waited
 )
 SELECT {notified}, done.waited AND head.owner IS NULL,
-    CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {durable} ELSE {lazy} END
+    CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END
 FROM done LEFT JOIN head ON true
 
 -- name: hand_over
@@ -307,11 +307,11 @@ WITH want AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = m.name AND q.owner <> m.owner AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN next_holder h USING (n) WHERE l.name = m.name
-    RETURNING m.n, l.token, l.expires_at, l.waited
+    RETURNING m.n, CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.expires_at, l.waited
 )
 SELECT done.n IS NOT NULL, coalesce(l.expires_at IS NOT NULL, false), {notified},
     coalesce(done.waited AND head.owner IS NULL, false),
-    CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {durable} ELSE {lazy} END
+    CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END
 FROM want w LEFT JOIN done USING (n) LEFT JOIN head USING (n) LEFT JOIN {locks} l ON l.name = w.name AND l.owner = w.owner
 ORDER BY w.n
 
@@ -324,7 +324,7 @@ FROM unnest(string_to_array(current_setting('lockwell.notes', true), chr(10))) A
 -- Extends leases of holders, or of members. $1 names, $2 owners, $3 ttls.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS w(name, owner, ttl, n)
-    WHERE {durable}
+    WHERE {granting}
 ), mine AS (
     SELECT w.n FROM {held} l JOIN want w ON w.name = l.name AND w.owner = l.owner
     WHERE l.expires_at IS NOT NULL ORDER BY l.name, l.owner FOR NO KEY UPDATE OF l SKIP LOCKED
@@ -384,7 +384,7 @@ FROM {live_waiters} WHERE q.name = $1
 -- name: force
 -- The owner changes, too: the old one must not take the release for its own.
 WITH held AS (
-    SELECT l.name, l.mode FROM {locks} l WHERE l.name = $1 AND l.expires_at > clock_timestamp()
+    SELECT l.name, l.mode FROM {locks} l WHERE l.name = $1 AND l.expires_at > clock_timestamp() AND {durable}
     FOR NO KEY UPDATE OF l
 )
 UPDATE {locks} l SET expires_at = NULL, owner = $2, mode = 0, members = 0 FROM held WHERE l.name = held.name
@@ -438,4 +438,4 @@ DELETE FROM {clients} c WHERE c.client = $1 AND c.alive_until < clock_timestamp(
 -- It runs in the user's session, whose search path may contain other operators. A takeover updates the lock's row or deletes the
 -- member's, so it waits for the end of the transaction. Not `FOR KEY SHARE`: that lets the former pass.
 SELECT 1 FROM {held} WHERE name OPERATOR(pg_catalog.=) $1 AND owner OPERATOR(pg_catalog.=) $2
-    AND token OPERATOR(pg_catalog.=) $3 AND expires_at IS NOT NULL FOR SHARE
+    AND token OPERATOR(pg_catalog.=) $3 AND expires_at IS NOT NULL AND {may_verify} FOR SHARE

@@ -1,6 +1,6 @@
 -- The tables on PostgreSQL.
 
--- name: locks
+-- part: locks_table
 CREATE TABLE IF NOT EXISTS {locks} (
     name text COLLATE "C" PRIMARY KEY,
     owner uuid NOT NULL,
@@ -13,7 +13,10 @@ CREATE TABLE IF NOT EXISTS {locks} (
     waited boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50)
 
--- name: members
+-- name: locks
+{locks_table}
+
+-- part: members_table
 CREATE TABLE IF NOT EXISTS {members} (
     name text COLLATE "C" NOT NULL,
     owner uuid NOT NULL,
@@ -24,6 +27,9 @@ CREATE TABLE IF NOT EXISTS {members} (
     mode bigint NOT NULL,
     PRIMARY KEY (name, owner)
 ) WITH (fillfactor = 50)
+
+-- name: members
+{members_table}
 
 -- name: waiters
 -- It need not survive a crash: waiters whose places are gone enter again with their next poll. `number` is the number that the
@@ -68,5 +74,6 @@ SELECT ticket, name, owner, client, number, label, mode, tokens, lease, entered_
 SELECT client, alive_until, sign FROM {clients} LIMIT 0
 
 -- name: forgets
--- Whether a crash of the server would empty a table that must be kept.
-SELECT EXISTS (SELECT 1 FROM pg_class WHERE oid IN ('{locks}'::regclass, '{members}'::regclass) AND relpersistence <> 'p')
+-- Whether a crash of the server would empty a table that must be kept, and whether grants wait for no disk.
+SELECT EXISTS (SELECT 1 FROM pg_class WHERE oid IN ('{locks}'::regclass, '{members}'::regclass) AND relpersistence <> 'p'),
+    to_regclass('{state}') IS NOT NULL

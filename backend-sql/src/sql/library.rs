@@ -56,6 +56,13 @@ impl Library {
         }
     }
 
+    /// All statements, by name.
+    #[cfg(all(test, feature = "postgres"))]
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let statements = self.0.iter().filter(|section| !section.is_part);
+        statements.map(|Section { name, .. }| (*name, self.text(name)))
+    }
+
     /// Checks that each part is used, and that nothing but the names of tables is left in the statements once
     /// `fill` has seen them.
     #[cfg(test)]
@@ -69,7 +76,17 @@ impl Library {
             }
             let text = fill(name, &self.text(name));
             for (at, _) in text.match_indices('{') {
-                let known = ["{locks}", "{members}", "{queue}", "{waiters}", "{clients}", "{held}", "{base}"];
+                let known = [
+                    "{locks}",
+                    "{members}",
+                    "{queue}",
+                    "{waiters}",
+                    "{clients}",
+                    "{state}",
+                    "{mark}",
+                    "{held}",
+                    "{base}",
+                ];
                 assert!(known.iter().any(|table| text[at..].starts_with(table)), "{name}: {}", &text[at..]);
             }
         }
@@ -101,8 +118,8 @@ macro_rules! statements {
         }
 
         impl Statements {
-            pub(super) fn new(table: &$crate::sql::table::Table) -> Self {
-                let library = $crate::sql::library::Library::new(&FILES);
+            pub(super) fn new(table: &$crate::sql::table::Table, files: &[&'static str]) -> Self {
+                let library = $crate::sql::library::Library::new(files);
                 let text = |name: &str| fill(name, &library.text(name));
                 Self { $($name: <$kind as $crate::sql::library::Prepared>::prepare(table, &text(stringify!($name))),)* }
             }

@@ -2,5 +2,7 @@
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) mod library;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod login;
 pub(crate) mod options;
 pub(crate) mod table;

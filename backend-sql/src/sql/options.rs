@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-use lockcore::{Error, ErrorKind};
-use lockcore::{Result, ServerUrl};
+use lockwell_core::ErrorKind;
+use lockwell_core::{Error, Result, ServerUrl};
 
 use crate::sql::table::Table;
 
@@ -15,9 +15,11 @@ const SHARED: [&str; 4] = ["create", "purge_after", "table", "timeout"];
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) const SOCKET: &str = "socket";
 
-/// The options of an address, without host, user and password.
+/// The options of an address, without user and password.
 #[derive(Clone, Debug)]
 pub(crate) struct SqlOptions {
+    /// The server, for errors. `None` for a file.
+    pub(crate) server: Option<String>,
     pub(crate) table: Table,
     /// Whether missing tables are created on connecting.
     pub(crate) create: bool,
@@ -34,11 +36,32 @@ impl SqlOptions {
         url.allow_options(&allowed)?;
         let timeout = url.timeout()?;
         Ok(Self {
+            server: None,
             table: Table::new(url.option("table").unwrap_or(Table::DEFAULT))?,
             create: url.parsed("create", "true or false")?.unwrap_or(true),
             timeout,
             purge_after: url.duration("purge_after")?.unwrap_or(Duration::from_hours(24)),
         })
+    }
+
+    /// The same with the server of this address, whose port is this one by default.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(crate) fn at(self, url: &ServerUrl, port: u16) -> Self {
+        Self { server: Some(url.servers(port)), ..self }
+    }
+
+    /// The same with this server.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(crate) fn of(self, server: String) -> Self {
+        Self { server: Some(server), ..self }
+    }
+
+    /// Adds the server to an error.
+    pub(crate) fn named(&self, error: Error) -> Error {
+        match &self.server {
+            Some(server) => error.at(server.as_str()),
+            None => error,
+        }
     }
 }
 
@@ -46,7 +69,7 @@ impl SqlOptions {
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) enum Listens<'a> {
     /// On a port of a host.
-    At(lockcore::Host),
+    At(lockwell_core::Host),
     /// On this Unix socket.
     On(&'a str),
 }

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use crate::words::Hold;
-use lockcore::{Error, ErrorKind, Result};
+use lockwell_core::{Error, ErrorKind, Result};
 
 /// The table of locks; the others have the same name with `_members` behind it, for the members of groups,
-/// and `_queue`, or `_waiters` and `_clients`, for those who wait.
+/// `_queue`, or `_waiters` and `_clients`, for those who wait, `_state` for what outlives a crash, and `_mark`
+/// for what does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     name: String,
@@ -90,6 +91,8 @@ impl Table {
             .replace("{members}", &self.with("_members"))
             .replace("{waiters}", &self.with("_waiters"))
             .replace("{clients}", &self.with("_clients"))
+            .replace("{state}", &self.with("_state"))
+            .replace("{mark}", &self.with("_mark"))
             .replace("{base}", self.base())
     }
 }

@@ -1,21 +1,25 @@
 //! One connection to a database file, and its state.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lockcore::{Error, ErrorKind};
+use lockwell_core::{Error, ErrorKind};
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _, Row};
 
+use super::busy::{Busy, Pauses};
+use super::durability::{Durability, LOOK_EVERY};
 use super::files::Files;
 use super::filesystem;
 use super::forked::Counted;
+use super::sockets::Sockets;
 use super::watch::{Watch, version};
-use super::write::{self, Commits, Done, Write};
+use super::write::{self, Commits, Done, SyncMode, Write};
 use crate::client::idle;
-use crate::dialect::error::{misconfigured, refused};
+use crate::dialect::error::{ended, misconfigured, refused};
 use crate::sql::table::Table;
 
 const REFUSED: &str = "this user may not open the database file, or may not use its folder";
@@ -27,10 +31,13 @@ const ATTEMPTS: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) connect: SqliteConnectOptions,
+    /// How long a statement waits for another writer.
+    pub(super) patience: Duration,
     /// Whether any file system is allowed.
     pub(super) any_filesystem: bool,
     /// Whether it has been opened before.
     pub(super) known: AtomicBool,
+    pub(super) durability: Arc<Durability>,
 }
 
 /// An open connection.
@@ -39,13 +46,23 @@ pub struct Connection {
     sqlite: SqliteConnection,
     files: Files,
     watch: Watching,
-    /// How its commits reach the disk. `None`: the mode is being changed.
-    commits: Option<Commits>,
+    /// `None`: the mode is being changed.
+    mode: Option<SyncMode>,
+    /// Whether a transaction has begun, in which the mode cannot be changed.
+    is_begun: bool,
+    durability: Arc<Durability>,
+    sockets: Sockets,
+    busy: Busy,
+    /// When it was opened, or has looked at the disk.
+    looked: Instant,
     /// Whether the file system writes to a disk.
     is_flushed: bool,
     // After the connection: it is counted until it is closed.
     _counted: Counted,
 }
+
+/// A statement with its arguments.
+pub(super) type Bound<'q> = Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 /// Whether the log is watched.
 #[derive(Debug)]
@@ -83,9 +100,19 @@ impl Connection {
             if let Some(files) = Files::of(&path, before) {
                 opening.known.store(true, Ordering::Relaxed);
                 let is_flushed = !filesystem::is_in_memory(&path);
-                let commits = Some(Commits::Synced);
-                let watch = Watching::NotYet;
-                return Ok(Self { sqlite, files, watch, commits, is_flushed, _counted: counted });
+                return Ok(Self {
+                    sqlite,
+                    files,
+                    watch: Watching::NotYet,
+                    mode: Some(SyncMode::Full),
+                    is_begun: false,
+                    durability: Arc::clone(&opening.durability),
+                    sockets: Sockets::of(&path).map_err(sqlx::Error::Io)?,
+                    busy: Busy::new(opening.patience),
+                    looked: Instant::now(),
+                    is_flushed,
+                    _counted: counted,
+                });
             }
             // This is normal once, for a file that was created by opening it.
             sqlite.close().await?;
@@ -114,43 +141,139 @@ impl Connection {
         &mut self.sqlite
     }
 
-    /// Runs a statement that writes, alone or in a transaction. A change of the mode is sent in the same
-    /// message, since each message to the thread of the connection costs as much as a short statement.
-    pub(super) async fn write<'q, const SYNCED: bool>(
+    /// The sockets of the clients of this file.
+    pub(super) fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    /// Whether a transaction has begun.
+    pub(super) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// Runs a statement that writes, alone or in a transaction.
+    pub(super) async fn write<'q, const GRANTS: bool>(
         &mut self,
-        sql: &Write<SYNCED>,
-        bind: impl FnOnce(Query<'q, sqlx::Sqlite, SqliteArguments>) -> Query<'q, sqlx::Sqlite, SqliteArguments>,
+        sql: &Write<GRANTS>,
+        bind: impl Fn(Bound<'q>) -> Bound<'q>,
     ) -> sqlx::Result<Done> {
-        let switches = self.switches_to(Write::<SYNCED>::COMMITS);
-        let query = bind(sqlx::query(sql.text(switches).get()));
-        if !switches {
-            return write::run(&mut self.sqlite, query, 1).await;
+        self.write_several(sql, 1, bind).await
+    }
+
+    /// Runs so many statements in one message. They may begin and end a transaction.
+    pub(super) async fn write_several<'q, const GRANTS: bool>(
+        &mut self,
+        sql: &Write<GRANTS>,
+        statements: usize,
+        bind: impl Fn(Bound<'q>) -> Bound<'q>,
+    ) -> sqlx::Result<Done> {
+        let mut pauses = Pauses::new();
+        loop {
+            match self.try_write(sql, statements, &bind).await {
+                // The first statement has done nothing.
+                Err(error) if !self.is_begun && self.busy.waits(&error, &mut pauses).await => (),
+                // A transaction of these statements may have begun.
+                Err(error) if !self.is_begun && statements > 1 => return self.end(Err(error)).await,
+                done => return done,
+            }
+        }
+    }
+
+    /// A change of the mode is sent in the same message, since each message to the thread of the connection
+    /// costs as much as a short statement.
+    async fn try_write<'q, const GRANTS: bool>(
+        &mut self,
+        sql: &Write<GRANTS>,
+        statements: usize,
+        bind: &impl Fn(Bound<'q>) -> Bound<'q>,
+    ) -> sqlx::Result<Done> {
+        self.busy.begin(&mut self.sqlite).await?;
+        let mode = if self.is_begun { None } else { self.change_for(Write::<GRANTS>::COMMITS) };
+        let query = bind(sqlx::query(sql.switching(mode).get()));
+        if mode.is_none() {
+            let done = write::run(&mut self.sqlite, query, statements).await;
+            return self.noted(done);
         }
         // If the statement fails, the mode is unknown.
-        self.commits = None;
-        let done = write::run(&mut self.sqlite, query, 2).await?;
-        self.commits = Some(Write::<SYNCED>::COMMITS);
+        self.mode = None;
+        let done = write::run(&mut self.sqlite, query, statements + 1).await;
+        let done = self.noted(done)?;
+        self.mode = mode;
         Ok(done)
     }
 
     /// Begins a transaction of several statements. It is a writer from its start, so it cannot fail later
     /// because of an old snapshot.
-    pub(super) async fn begin(&mut self, commits: Commits) -> sqlx::Result<&mut SqliteConnection> {
-        let switches = self.switches_to(commits);
-        let pragma = if switches { commits.pragma() } else { "" };
-        if switches {
-            self.commits = None;
+    pub(super) async fn begin(&mut self, commits: Commits) -> sqlx::Result<()> {
+        self.busy.begin(&mut self.sqlite).await?;
+        let change = self.change_for(commits);
+        let pragma = change.map_or("", SyncMode::pragma);
+        let before = self.mode;
+        if change.is_some() {
+            self.mode = None;
         }
-        sqlx::raw_sql(AssertSqlSafe(format!("{pragma}BEGIN IMMEDIATE"))).execute(&mut self.sqlite).await?;
-        if switches {
-            self.commits = Some(commits);
+        let mut pauses = Pauses::new();
+        loop {
+            let begin = sqlx::raw_sql(AssertSqlSafe(format!("{pragma}BEGIN IMMEDIATE")));
+            match begin.execute(&mut self.sqlite).await {
+                Ok(_) => break,
+                Err(error) if self.busy.waits(&error, &mut pauses).await => (),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(&mut self.sqlite)
+        self.mode = change.or(before);
+        self.is_begun = true;
+        Ok(())
     }
 
-    /// Whether the mode has to change. Where an fsync does nothing, the mode stays `Synced`.
-    fn switches_to(&self, commits: Commits) -> bool {
-        self.commits != Some(if self.is_flushed { commits } else { Commits::Synced })
+    /// Commits the transaction, or rolls it back if `outcome` is an error.
+    pub(super) async fn end<T>(&mut self, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
+        self.is_begun = false;
+        let word = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        let ending = sqlx::raw_sql(word).execute(&mut self.sqlite).await.map(drop);
+        match self.noted(ending) {
+            // SQLite has rolled back by itself, as it does when the disk is full.
+            Err(sqlx::Error::Database(error)) if outcome.is_err() && is_over(&*error) => outcome,
+            ending => ended(outcome, ending),
+        }
+    }
+
+    /// The mode to change to before such a commit. Where an fsync does nothing, the mode stays `Full`.
+    fn change_for(&self, commits: Commits) -> Option<SyncMode> {
+        let is_synced = match commits {
+            _ if !self.is_flushed => true,
+            Commits::Synced => true,
+            Commits::Granted => self.durability.syncs_grants,
+            Commits::Written => false,
+        };
+        let mode = if is_synced { SyncMode::Full } else { SyncMode::Normal };
+        (self.mode != Some(mode)).then_some(mode)
+    }
+
+    fn noted<T>(&self, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
+        outcome.inspect_err(|error| self.durability.note(error))
+    }
+
+    /// Now and then moves the log into the database file, and so notices whether the disk takes what is
+    /// written.
+    pub(super) async fn look_at_disk(&mut self) -> sqlx::Result<()> {
+        if self.durability.syncs_grants || !self.is_flushed || self.looked.elapsed() < LOOK_EVERY {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let looked = sqlx::raw_sql("PRAGMA wal_checkpoint(PASSIVE)").execute(&mut self.sqlite).await;
+        self.noted(looked.map(drop))
+    }
+
+    /// Moves all of the log into the database file. False: others prevented it.
+    pub(super) async fn checkpoint_all(&mut self) -> sqlx::Result<bool> {
+        self.busy.end(&mut self.sqlite).await?;
+        let moved = sqlx::query("PRAGMA wal_checkpoint(FULL)").fetch_one(&mut self.sqlite).await;
+        let (busy, log, moved): (i64, i64, i64) = {
+            let row = self.noted(moved)?;
+            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)
+        };
+        Ok(busy == 0 && log == moved)
     }
 
     /// A number that changes when another connection commits.
@@ -191,6 +314,11 @@ impl Connection {
     }
 }
 
+/// Whether the transaction has already ended.
+fn is_over(error: &dyn sqlx::error::DatabaseError) -> bool {
+    error.message().contains("no transaction is active")
+}
+
 /// Logs, once per process, why waiters poll every few milliseconds.
 fn not_watched(why: &dyn std::fmt::Display) -> Watching {
     static WARNED: AtomicBool = AtomicBool::new(false);
@@ -226,7 +354,7 @@ fn is_missing(error: &sqlx::Error) -> bool {
 
 /// Refuses a database without lock tables if they must not be created. Opening a database for locks switches
 /// it to a write-ahead log, and that must not happen to a file of another program, or to an empty one.
-pub(super) async fn refuse_without_tables(file: &Path, table: &Table) -> lockcore::Result<()> {
+pub(super) async fn refuse_without_tables(file: &Path, table: &Table) -> lockwell_core::Result<()> {
     let look = async {
         let options = SqliteConnectOptions::new().filename(file).create_if_missing(false).read_only(true);
         let mut conn = options.disable_statement_logging().connect().await?;
@@ -254,14 +382,17 @@ pub(super) async fn refuse_without_tables(file: &Path, table: &Table) -> lockcor
 
 #[cfg(test)]
 mod tests {
-    use lockcore::ErrorKind;
+    use lockwell_core::ErrorKind;
     use sqlx::sqlite::SqliteJournalMode;
 
     use super::*;
     use crate::dialect::error::fatal;
 
     fn opening(connect: SqliteConnectOptions) -> Opening {
-        Opening { connect, any_filesystem: false, known: AtomicBool::new(false) }
+        let url = "sqlite://locks.db".parse().expect("an address");
+        let durability = Arc::new(Durability::of(&url, connect.get_filename()).expect("a default"));
+        let patience = Duration::from_secs(1);
+        Opening { connect, patience, any_filesystem: false, known: AtomicBool::new(false), durability }
     }
 
     /// Locks of this kind have no shared memory, so there is no write-ahead log either, and SQLite does not

@@ -3,20 +3,26 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockcore::{Capabilities, Requirement};
+use lockwell_core::backend::PushedGrant;
+use lockwell_core::{Capabilities, Requirement};
 use uuid::Uuid;
 
 use super::connection::Connection;
 use super::driver::Sqlite;
+use super::sockets::{Inbox, Message, Received, Sent, Sockets};
+use super::wake::warn_once;
 use crate::dialect::database::Database;
 use crate::sql::table::Sql;
-use crate::words::{ErrorClass, Notification};
+use crate::words::{EVERYBODY, ErrorClass, Notification, token};
 
 impl Database for Sqlite {
     const IS_REMOTE: bool = false;
 
+    /// A lost message is rare, and so is the end of a lease of which a waiter does not know.
+    const ASKS_EVERY: Option<Duration> = Some(Duration::from_millis(150));
+
     type Conn = Connection;
-    type Subscription = ();
+    type Subscription = Inbox;
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::minimal("sqlite").promising([
@@ -29,6 +35,7 @@ impl Database for Sqlite {
             Requirement::HerdFree,
             Requirement::Durable,
             Requirement::FailoverSafe,
+            Requirement::VerifyInSqlite,
         ])
     }
 
@@ -93,12 +100,32 @@ impl Database for Sqlite {
         conn.pause(pause).await
     }
 
-    async fn subscribe(&self, _: Uuid) -> sqlx::Result<Option<()>> {
-        Ok(None)
+    /// `None`: there can be no socket, and the log is watched.
+    async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<Inbox>> {
+        let bound = Sockets::of(self.opening.connect.get_filename()).and_then(|sockets| sockets.bind(client));
+        Ok(bound.inspect_err(|error| warn_once(&error.to_string())).ok())
     }
 
-    async fn notification((): &mut ()) -> sqlx::Result<Option<Notification>> {
-        std::future::pending().await
+    /// A socket that somebody has removed is made anew.
+    async fn probe(&self, conn: &mut Connection, client: Uuid, number: i64) -> sqlx::Result<bool> {
+        match conn.sockets().send(client, Message { ticket: number, token: 0 }) {
+            Sent::Delivered => Ok(true),
+            Sent::Gone | Sent::Refused => {
+                Err(sqlx::Error::Protocol("the socket of this client was removed or replaced".into()))
+            }
+        }
+    }
+
+    async fn notification(inbox: &mut Inbox) -> sqlx::Result<Option<Notification>> {
+        let received = inbox.receive().await?;
+        Ok(Some(match received {
+            Received::One(Message { ticket, token: 0 }) => Notification::to_recheck(ticket),
+            Received::One(Message { ticket, token: number }) => {
+                let pushed = PushedGrant::new(token(number), Duration::ZERO, 0, 0);
+                Notification { ticket, granted: Some(pushed) }
+            }
+            Received::Many => Notification::to_recheck(EVERYBODY),
+        }))
     }
 }
 

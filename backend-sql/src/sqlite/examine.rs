@@ -1,6 +1,6 @@
 //! The questions of an administrator to an SQLite file.
 
-use lockcore::Finding;
+use lockwell_core::Finding;
 
 use super::connection::Connection;
 use super::driver::Sqlite;
@@ -15,7 +15,14 @@ impl Examine for Sqlite {
     async fn examine(&self, conn: &mut Connection) -> sqlx::Result<Vec<Finding>> {
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(conn.get()).await?;
         let journal = if mode.eq_ignore_ascii_case("wal") {
-            Finding::good("persistence", "grants are synced to the disk before they are answered")
+            Finding::good(
+                "persistence",
+                if self.opening.durability.syncs_grants {
+                    "grants are synced to the disk before they are answered"
+                } else {
+                    "grants wait for no disk: no holder outlives a crash of this host, and tokens stay below a bound on the disk"
+                },
+            )
         } else {
             let remedy = "close all programs that use the file, and let lockwell open it first";
             Finding::doubtful(

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use lockcore::Finding;
+use lockwell_core::Finding;
 
 /// What a file system means for locks.
 // Elsewhere it is not found out.
@@ -78,10 +78,15 @@ pub(super) fn finding(path: &Path) -> Finding {
     }
 }
 
+/// The file, or its folder if it does not exist yet.
+fn existing(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.exists() { path } else { folder }
+}
+
 /// Says why the file system of this path is no good. What is doubtful is logged.
 pub(super) fn refusal(path: &Path) -> Option<String> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match kind_of(if path.exists() { path } else { folder })? {
+    match kind_of(existing(path))? {
         Kind::Local => None,
         Kind::Network(name) => Some(format!(
             "the file is on a network file system ({name}), where SQLite's locks cannot be relied on: put it on a local \
@@ -95,6 +100,11 @@ pub(super) fn refusal(path: &Path) -> Option<String> {
             None
         }
     }
+}
+
+/// Whether only this kernel has the file system of this path mounted. The path need not exist yet.
+pub(super) fn is_of_one_host(path: &Path) -> bool {
+    matches!(kind_of(existing(path)), Some(Kind::Local))
 }
 
 /// Whether the file is in memory, where an fsync has nothing to do.
@@ -204,7 +214,7 @@ mod tests {
     #[test]
     fn the_file_system_of_the_tests_is_accepted() {
         let folder = tempfile::tempdir().expect("a folder");
-        assert_eq!(finding(folder.path()).severity, lockcore::Severity::Good);
+        assert_eq!(finding(folder.path()).severity, lockwell_core::Severity::Good);
         assert_eq!(refusal(&folder.path().join("not yet there")), None);
     }
 }

@@ -2,44 +2,55 @@
 
 use std::time::Duration;
 
-use lockcore::backend::Waiters;
-use lockcore::{Claim, LockName, Mode};
+use lockwell_core::backend::Waiters;
+use lockwell_core::{Claim, LockName, Mode};
 use sqlx::sqlite::SqliteConnection;
+use uuid::Uuid;
 
+use super::bounds::{Answers, answered};
 use super::connection::Connection;
-use super::driver::{Sqlite, end};
+use super::driver::Sqlite;
+use super::sockets::Message;
 use super::write::Commits;
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::sql::table::Sql;
-use crate::words::{Freed, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
+use crate::words::{Freed, NO_TICKET, SEVERAL, TakeRequest, TryAcquire, block, micros, token};
 
 impl Sqlite {
     async fn join_each(
         &self,
         conn: &mut SqliteConnection,
         requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    ) -> sqlx::Result<Answers> {
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            answers.push(self.join_one(conn, request).await?);
+            match self.join_one(conn, request).await? {
+                Some(answer) => answers.push(answer),
+                None => return Ok(None),
+            }
         }
-        Ok(answers)
+        Ok(Some(answers))
     }
 
-    async fn join_one(&self, conn: &mut SqliteConnection, request: &TakeRequest) -> sqlx::Result<TryAcquire> {
+    async fn join_one(
+        &self,
+        conn: &mut SqliteConnection,
+        request: &TakeRequest,
+    ) -> sqlx::Result<Option<TryAcquire>> {
         let claim = &request.claim;
         let tokens: Vec<i64> = sqlx::query_scalar(self.sql.join.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
+            .bind(micros(claim.ttl()))
+            .bind(block(claim))
+            .bind(&self.opening.durability.boot)
             .bind(claim.mode().code())
             .bind(request.ticket)
-            .bind(block(claim))
             .fetch_all(&mut *conn)
             .await?;
         let Some(&number) = tokens.first() else {
             return match self.member(conn, claim).await? {
-                Some(number) => Ok(TryAcquire::Member(token(number))),
+                Some(number) => Ok(Some(TryAcquire::Member(token(number)))),
                 None => self.refused(conn, request).await,
             };
         };
@@ -55,7 +66,7 @@ impl Sqlite {
         if request.ticket != NO_TICKET {
             sqlx::query(self.sql.leave.inside().get()).bind(claim.owner().as_uuid()).execute(conn).await?;
         }
-        Ok(TryAcquire::Granted(token(number)))
+        Ok(Some(TryAcquire::Granted(token(number))))
     }
 
     /// The token of a claim that is already a member.
@@ -121,6 +132,31 @@ impl Sqlite {
     }
 }
 
+impl Sqlite {
+    /// The clients and tickets of all waiters whose turn it is.
+    pub(super) async fn due(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<Vec<(Uuid, i64)>> {
+        sqlx::query_as(self.sql.due_waiters.get()).bind(name.as_str()).fetch_all(conn.get()).await
+    }
+
+    /// Notifies the waiters of other clients. Returns the tickets of those of this client.
+    fn wake(
+        &self,
+        conn: &Connection,
+        due: impl IntoIterator<Item = (Uuid, i64)>,
+        waiters: &Waiters,
+    ) -> Vec<i64> {
+        let mut own = Vec::new();
+        for (client, ticket) in due {
+            if client == waiters.client().as_uuid() {
+                own.push(ticket);
+            } else {
+                self.send(conn, client, Message { ticket, token: 0 });
+            }
+        }
+        own
+    }
+}
+
 impl Groups for Sqlite {
     async fn join(
         &self,
@@ -128,9 +164,15 @@ impl Groups for Sqlite {
         _: Mode,
         requests: &[TakeRequest],
     ) -> sqlx::Result<Vec<TryAcquire>> {
-        let conn = conn.begin(Commits::Synced).await?;
-        let answers = self.join_each(conn, requests).await;
-        end(conn, answers).await
+        self.check_disk(conn).await?;
+        conn.begin(Commits::Granted).await?;
+        let answers = self.join_each(conn.get(), requests).await;
+        if let Some(answers) = conn.end(answers).await? {
+            return Ok(answers);
+        }
+        self.begin_raised(conn, requests).await?;
+        let answers = self.join_each(conn.get(), requests).await;
+        answered(conn.end(answers).await?)
     }
 
     async fn leave_group(
@@ -141,7 +183,7 @@ impl Groups for Sqlite {
     ) -> sqlx::Result<Vec<Freed>> {
         conn.begin(Commits::Written).await?;
         let left = self.leave_each_group(conn.get(), claims).await;
-        let left = end(conn.get(), left).await?;
+        let left = conn.end(left).await?;
         self.freed(conn, claims, &left, waiters).await
     }
 
@@ -153,7 +195,7 @@ impl Groups for Sqlite {
     ) -> sqlx::Result<Vec<i64>> {
         conn.begin(Commits::Written).await?;
         let reaped = self.reap_each(conn.get(), names).await;
-        end(conn.get(), reaped).await?;
+        conn.end(reaped).await?;
         let mut next = Vec::new();
         for name in names {
             next.extend(self.next(conn, name, waiters).await?);
@@ -169,9 +211,9 @@ impl Groups for Sqlite {
     }
 
     async fn downgrade(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
-        let conn = conn.begin(Commits::Synced).await?;
-        let downgraded = self.downgrade_rows(conn, claim).await;
-        end(conn, downgraded).await
+        conn.begin(Commits::Granted).await?;
+        let downgraded = self.downgrade_rows(conn.get(), claim).await;
+        conn.end(downgraded).await
     }
 
     async fn head(
@@ -180,16 +222,13 @@ impl Groups for Sqlite {
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Option<i64>> {
-        let conn = conn.get();
-        if !waiters.waits_for(name) {
-            return Ok(None);
-        }
-        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
-            .bind(name.as_str())
-            .bind(waiters.client().as_uuid())
-            .fetch_optional(conn)
-            .await?;
-        Ok(head.flatten())
+        let head = sqlx::query_as(self.sql.next.get()).bind(name.as_str());
+        let head: Option<(i64, Uuid, i64)> = head.fetch_optional(conn.get()).await?;
+        Ok(match head {
+            Some((0, client, ticket)) => self.wake(conn, [(client, ticket)], waiters).first().copied(),
+            Some(_) => Some(SEVERAL),
+            None => None,
+        })
     }
 
     async fn due_waiters(
@@ -198,12 +237,7 @@ impl Groups for Sqlite {
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        let conn = conn.get();
-        let due: &Sql = &self.sql.due_waiters;
-        sqlx::query_scalar(due.get())
-            .bind(name.as_str())
-            .bind(waiters.client().as_uuid())
-            .fetch_all(conn)
-            .await
+        let due = self.due(conn, name).await?;
+        Ok(self.wake(conn, due, waiters))
     }
 }

@@ -14,19 +14,19 @@ zeroblob(16)
 coalesce((SELECT CASE WHEN expires_at > {now} THEN members ELSE 0 END FROM {locks} WHERE name = ?1), 0)
 
 -- part: ahead
--- Living waiters before the ticket ?4. A place of the last holder does not count.
-q.name = ?1 AND q.ticket < ?4 AND q.alive_until > {now}
+-- Living waiters before the ticket ?7. A place of the last holder does not count.
+q.name = ?1 AND q.ticket < ?7 AND q.alive_until > {now}
     AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)
 
 -- name: join
 -- Adds one member to the lock's group, or begins a group. A reader may overtake readers that wait, since they can be granted
 -- the lock as well. A permit is granted only if there is one for each waiter before it, too.
 INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label, mode, members)
-SELECT ?1, {group}, {now} + ?5 - 1, {never}, {now}, '', ?3, 1
-WHERE NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ?1 AND m.owner = ?2)
-    AND CASE WHEN ?3 < 0 THEN NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE {ahead} AND q.mode >= 0)
-        ELSE {present} + (SELECT count(*) FROM {queue} AS q WHERE {ahead}) < ?3 END
-ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = max(l.token + ?5, excluded.token),
+SELECT ?1, {group}, {first_token} + ?4 - 1, {never}, {now}, '', ?6, 1 FROM {state} AS s
+WHERE {may_grant} AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ?1 AND m.owner = ?2)
+    AND CASE WHEN ?6 < 0 THEN NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE {ahead} AND q.mode >= 0)
+        ELSE {present} + (SELECT count(*) FROM {queue} AS q WHERE {ahead}) < ?6 END
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = max(l.token + ?4, excluded.token),
     expires_at = excluded.expires_at, acquired_at = excluded.acquired_at, label = excluded.label,
     mode = excluded.mode, members = {present} + 1
 WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR (l.mode = excluded.mode AND l.owner = excluded.owner)
@@ -78,13 +78,13 @@ UPDATE {locks} SET owner = {group}, expires_at = {never}, mode = ?2, members = 1
 WHERE name = ?1
 
 -- name: due_waiters
--- The tickets of all waiters of this process whose turn it is: the first of the queue, all readers at its head, or as many as
--- there are permits.
-SELECT q.ticket FROM (SELECT ticket, client, mode, row_number() OVER line AS place,
+-- The clients and tickets of all waiters whose turn it is: the first of the queue, all readers at its head, or as many as there
+-- are permits.
+SELECT q.client, q.ticket FROM (SELECT ticket, client, mode, row_number() OVER line AS place,
         max(mode >= 0) OVER line AS behind_others FROM {queue}
     WHERE name = ?1 AND alive_until > {now} AND owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)
     WINDOW line AS (ORDER BY ticket)) AS q LEFT JOIN {locks} AS l ON l.name = ?1
-WHERE q.client = ?2 AND CASE WHEN coalesce(l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode), 0) THEN 0
+WHERE CASE WHEN coalesce(l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode), 0) THEN 0
     WHEN q.mode < 0 THEN NOT q.behind_others
     WHEN q.mode > 0 THEN coalesce(l.members, 0) + q.place <= q.mode
     ELSE q.place = 1 END

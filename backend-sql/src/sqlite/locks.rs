@@ -3,46 +3,81 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockcore::backend::{PLACE_TTL, Waiters, unique_bits};
-use lockcore::{Claim, Grant, LockName, LockStatus};
+use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
+use lockwell_core::{Claim, Grant, LockName, LockStatus};
 use sqlx::Row;
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
+use super::bounds::{Answers, answered};
 use super::connection::Connection;
-use super::driver::{Sqlite, end, json};
+use super::driver::{Sqlite, json};
+use super::wake::{left_of, provisional};
 use super::write::Commits;
 use crate::dialect::Dialect;
-use crate::dialect::groups::Groups;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Freed, Hold, HolderRow, NO_TICKET, PORTION, Portion, TakeRequest, TryAcquire, WaitersRow,
-    block, micros, status, token,
+    Entered, Extension, Freed, Hold, HolderRow, NO_TICKET, PORTION, Portion, SEVERAL, TakeRequest,
+    TryAcquire, WaitersRow, block, micros, status, token,
 };
 
 /// The state of a lock, as one claim sees it.
 struct LockState {
     in_use: Option<i64>,
     left: Option<i64>,
-    is_mine: bool,
+    /// The token of this claim, if it was the last to take the lock exclusively.
+    mine: Option<i64>,
+    /// Whether the state of the tables allows a grant.
+    may_grant: bool,
 }
 
 impl LockState {
+    fn from_row(row: &SqliteRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            in_use: row.try_get(0)?,
+            left: row.try_get(1)?,
+            mine: row.try_get(2)?,
+            may_grant: row.try_get(3)?,
+        })
+    }
+
+    /// The refusal of a claim that wants the lock exclusively, where no statement that writes is needed to
+    /// refuse it.
+    fn refused(&self, request: &TakeRequest) -> Option<TryAcquire> {
+        let is_refused = self.mine.is_none() && self.in_use.is_some() && self.may_grant;
+        (is_refused && Hold::of(&request.claim) == Hold::Alone).then(|| self.answer(request))
+    }
+
     fn answer(&self, request: &TakeRequest) -> TryAcquire {
         TryAcquire::refused(&request.claim, self.in_use, self.left)
+    }
+
+    /// The grant that a release has made for this claim, if it has announced it.
+    fn handed_over(&self, request: &TakeRequest) -> Option<TryAcquire> {
+        let mine = token(self.mine?);
+        let left = left_of(&request.claim, self.left?)?;
+        (request.announced == Some(mine)).then_some(TryAcquire::HandedOver(mine, left))
     }
 }
 
 impl Sqlite {
-    async fn take_one(&self, conn: &mut Connection, request: &TakeRequest) -> sqlx::Result<TryAcquire> {
+    async fn take_one(
+        &self,
+        conn: &mut Connection,
+        request: &TakeRequest,
+    ) -> sqlx::Result<Option<TryAcquire>> {
         let claim = &request.claim;
-        // A lock that was found held lately is read first, unless the claim has been waiting for its turn.
-        // One statement is then enough to refuse it, and it does not block other writers.
-        if request.ticket == NO_TICKET && self.hot.is_hot(claim.name()) {
+        // A lock that was found held lately is read first. One statement is then enough to refuse it, and it
+        // does not block other writers.
+        if request.ticket != NO_TICKET || self.hot.is_hot(claim.name()) {
             let state = self.lock_state(conn.get(), request).await?;
-            if !state.is_mine && state.answer(request) != TryAcquire::Busy(None) {
-                return Ok(self.note_refused(request, &state));
+            if let Some(handed) = state.handed_over(request) {
+                return Ok(Some(handed));
+            }
+            if let Some(refused) = state.refused(request) {
+                self.hot.note(claim.name());
+                return Ok(Some(refused));
             }
         }
         let taken = conn
@@ -51,29 +86,31 @@ impl Sqlite {
                     .bind(claim.name().as_str())
                     .bind(claim.owner().as_uuid())
                     .bind(micros(claim.ttl()))
+                    .bind(block(claim))
+                    .bind(&self.opening.durability.boot)
                     .bind(claim.label())
                     .bind(request.ticket)
-                    .bind(block(claim))
             })
             .await?;
         match taken.rows.as_slice() {
-            [row] => Ok(TryAcquire::Granted(token(row.try_get(0)?))),
+            [row] => Ok(Some(TryAcquire::Granted(token(row.try_get(0)?)))),
             _ => self.refused(conn.get(), request).await,
         }
     }
 
+    /// Why a claim has no grant. `None`: the state of the tables must be raised first.
     pub(super) async fn refused(
         &self,
         conn: &mut SqliteConnection,
         request: &TakeRequest,
-    ) -> sqlx::Result<TryAcquire> {
+    ) -> sqlx::Result<Option<TryAcquire>> {
         let state = self.lock_state(conn, request).await?;
         Ok(self.note_refused(request, &state))
     }
 
-    fn note_refused(&self, request: &TakeRequest, state: &LockState) -> TryAcquire {
+    fn note_refused(&self, request: &TakeRequest, state: &LockState) -> Option<TryAcquire> {
         self.hot.note(request.claim.name());
-        state.answer(request)
+        state.may_grant.then(|| state.answer(request))
     }
 
     async fn lock_state(
@@ -81,40 +118,37 @@ impl Sqlite {
         conn: &mut SqliteConnection,
         request: &TakeRequest,
     ) -> sqlx::Result<LockState> {
-        let (in_use, left, is_mine) = sqlx::query_as(self.sql.lock_state.get())
-            .bind(request.claim.name().as_str())
+        let claim = &request.claim;
+        let state = sqlx::query(self.sql.lock_state.get())
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(micros(claim.ttl()))
+            .bind(block(claim))
+            .bind(&self.opening.durability.boot)
             .bind(request.ticket)
-            .bind(request.claim.owner().as_uuid())
             .fetch_one(conn)
             .await?;
-        Ok(LockState { in_use, left, is_mine })
+        LockState::from_row(&state)
     }
 
-    async fn release_each(
-        &self,
-        conn: &mut Connection,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
-        let mut released = Vec::with_capacity(claims.len());
-        for claim in claims {
-            let (name, owner) = (claim.name().as_str(), claim.owner().as_uuid());
-            let done = conn.write(&self.sql.release, |query| query.bind(name).bind(owner)).await?;
-            released.push(done.changed > 0);
-        }
-        self.freed(conn, claims, &released, waiters).await
-    }
-
-    async fn take_each(
-        &self,
-        conn: &mut Connection,
-        requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    async fn take_each(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Answers> {
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            answers.push(self.take_one(&mut *conn, request).await?);
+            match self.take_one(&mut *conn, request).await? {
+                Some(answer) => answers.push(answer),
+                None => return Ok(None),
+            }
         }
-        Ok(answers)
+        Ok(Some(answers))
+    }
+
+    async fn take_together(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Answers> {
+        if requests.len() == 1 {
+            return self.take_each(conn, requests).await;
+        }
+        conn.begin(Commits::Granted).await?;
+        let answers = self.take_each(conn, requests).await;
+        conn.end(answers).await
     }
 
     /// Frees a lock. Returns the number of holders.
@@ -138,27 +172,23 @@ impl Sqlite {
 
 impl Dialect for Sqlite {
     async fn take(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
-        if requests.len() == 1 {
-            return self.take_each(conn, requests).await;
+        self.check_disk(conn).await?;
+        if let Some(answers) = self.take_together(conn, requests).await? {
+            return Ok(answers);
         }
-        conn.begin(Commits::Synced).await?;
+        self.begin_raised(conn, requests).await?;
         let answers = self.take_each(conn, requests).await;
-        end(conn.get(), answers).await
+        answered(conn.end(answers).await?)
     }
 
-    // If a release granted the lock to the next waiter in the same step, this would have to be `Synced`.
+    // What a release grants to a waiter need not be synced, and each of these commits is `Written`.
     async fn release(
         &self,
         conn: &mut Connection,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        if claims.len() == 1 {
-            return self.release_each(conn, claims, waiters).await;
-        }
-        conn.begin(Commits::Written).await?;
-        let answers = self.release_each(conn, claims, waiters).await;
-        end(conn.get(), answers).await
+        self.release_each(conn, claims, waiters).await
     }
 
     async fn renew(
@@ -176,40 +206,59 @@ impl Dialect for Sqlite {
             })
             .collect();
         let rows = json(&rows)?;
-        let renewed = conn.write(self.sql.renew.of(hold), |query| query.bind(rows)).await?.rows;
+        let renewed = conn.write(self.sql.renew.of(hold), |query| query.bind(&rows)).await?.rows;
         let renewed: HashSet<Uuid> = renewed.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
         let is_renewed = |grant: &Grant| renewed.contains(&grant.claim().owner().as_uuid());
         let answer = |grant| if is_renewed(grant) { Extension::Extended } else { Extension::Lost };
         Ok(grants.iter().map(answer).collect())
     }
 
-    async fn enqueue(&self, conn: &mut Connection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
+    async fn enqueue(
+        &self,
+        conn: &mut Connection,
+        claim: &Claim,
+        client: Uuid,
+        receives: bool,
+    ) -> sqlx::Result<Entered> {
+        // A release does not sync what it grants.
+        let may_be_granted = receives && !self.opening.durability.syncs_grants;
+        let lease = may_be_granted.then(|| provisional(claim)).flatten();
         let enqueued = conn
-            .write(&self.sql.enqueue, |query| {
+            .write_several(&self.sql.enqueue, 2, |query| {
                 query
                     .bind(claim.name().as_str())
                     .bind(claim.owner().as_uuid())
+                    .bind(micros(claim.ttl()))
+                    .bind(block(claim))
+                    .bind(&self.opening.durability.boot)
                     .bind(client)
                     .bind(micros(PLACE_TTL))
                     .bind(claim.label())
                     .bind(claim.mode().code())
+                    .bind(lease)
             })
             .await?;
-        enqueued.rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
+        let [place, state] = enqueued.rows.as_slice() else { return Err(sqlx::Error::RowNotFound) };
+        let request = TakeRequest::new(claim, place.try_get(0)?);
+        let state = LockState::from_row(state)?;
+        self.hot.note(claim.name());
+        // Members whose leases have ended are removed by a request for the lock.
+        let refused = state.refused(&request).filter(|refused| *refused != TryAcquire::Stale);
+        Ok(Entered { ticket: request.ticket, refused })
     }
 
     async fn keep(&self, conn: &mut Connection, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
         let tickets: Vec<_> = places.iter().map(|(ticket, _)| *ticket).collect();
         let asked = json(&tickets)?;
         let kept =
-            conn.write(&self.sql.keep_place, |query| query.bind(asked).bind(micros(PLACE_TTL))).await?.rows;
+            conn.write(&self.sql.keep_place, |query| query.bind(&asked).bind(micros(PLACE_TTL))).await?.rows;
         let kept: HashSet<i64> = kept.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
         Ok(tickets.iter().map(|ticket| kept.contains(ticket)).collect())
     }
 
     async fn forget_places(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
         let tickets = json(tickets)?;
-        conn.write(&self.sql.forget_place, |query| query.bind(tickets)).await.map(|_| ())
+        conn.write(&self.sql.forget_place, |query| query.bind(&tickets)).await.map(|_| ())
     }
 
     async fn leave(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
@@ -232,7 +281,15 @@ impl Dialect for Sqlite {
         let mut turns = Vec::new();
         for (at, head) in heads {
             if let Some(name) = usize::try_from(at).ok().and_then(|at| names.get(at)) {
-                turns.extend(self.behind(conn, name, head, waiters).await?);
+                // Waiters of others ask by themselves.
+                match head {
+                    Some(SEVERAL) => {
+                        let due = self.due(conn, name).await?;
+                        let ours = |(client, _): &(Uuid, i64)| *client == waiters.client().as_uuid();
+                        turns.extend(due.into_iter().filter(ours).map(|(_, ticket)| ticket));
+                    }
+                    head => turns.extend(head),
+                }
             }
         }
         Ok(turns)
@@ -248,9 +305,9 @@ impl Dialect for Sqlite {
     }
 
     async fn force_release(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<usize> {
-        let conn = conn.begin(Commits::Synced).await?;
-        let freed = self.force(conn, name).await;
-        end(conn, freed).await
+        conn.begin(Commits::Granted).await?;
+        let freed = self.force(conn.get(), name).await;
+        conn.end(freed).await
     }
 
     async fn sweep(&self, conn: &mut Connection) -> sqlx::Result<Swept> {

@@ -1,15 +1,25 @@
 //! SQLite: the embedded default. Several processes on one file of one host are a real use.
 
+mod boot;
+mod bounds;
+mod busy;
 mod connection;
 mod database;
 mod driver;
+mod durability;
 mod examine;
 mod files;
 mod filesystem;
 mod forked;
 mod groups;
 mod locks;
+#[cfg(unix)]
+mod sockets;
+#[cfg(not(unix))]
+#[path = "no_sockets.rs"]
+mod sockets;
 mod statements;
+mod wake;
 mod watch;
 mod write;
 
@@ -17,8 +27,8 @@ use std::path::absolute;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lockcore::backend::Hot;
-use lockcore::{Result, ServerUrl};
+use lockwell_core::backend::Hot;
+use lockwell_core::{Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
@@ -26,6 +36,7 @@ pub(crate) use self::statements::ddl;
 
 use self::connection::{Opening, refuse_without_tables};
 use self::driver::Sqlite;
+use self::durability::Durability;
 use self::statements::{Statements, invalid, plain_table};
 use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::SqlLock;
@@ -41,12 +52,13 @@ impl SqliteLock {
     ///
     /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases, and `busy_timeout`: how
     /// long to wait for another process that is writing. `any_filesystem=true` takes a file on a network file
-    /// system, which is otherwise refused.
+    /// system, which is otherwise refused. `durability=disk` syncs each grant to the disk; otherwise that is
+    /// done only on systems where a crash of the host may leave holders (`docs/sql.md`, "Durability").
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = SqlOptions::read(url, &["any_filesystem", "busy_timeout"])?;
+        let options = SqlOptions::read(url, &["any_filesystem", "busy_timeout", "durability"])?;
         let file = url.location();
         let complaint = match file.as_str() {
             "" => {
@@ -73,22 +85,35 @@ impl SqliteLock {
         if !options.create {
             refuse_without_tables(&file, &table).await?;
         }
+        let durability = Arc::new(Durability::of(url, &file)?);
+        let busy_timeout = url.duration("busy_timeout")?.unwrap_or(options.timeout / 2);
         let connect = SqliteConnectOptions::new()
             .filename(file)
             .create_if_missing(options.create)
             .journal_mode(SqliteJournalMode::Wal)
-            // The last grants must not be lost in a power failure: tokens would repeat. See `Commits`.
+            // Each commit sets the mode that it needs.
             .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(url.duration("busy_timeout")?.unwrap_or(options.timeout / 2))
+            // A checkpoint syncs three times, and a commit without a sync must not wait for one often.
+            .pragma("wal_autocheckpoint", "16000")
+            .busy_timeout(busy_timeout)
             // Whoever knows an owner can release its lock.
             .disable_statement_logging();
         let opening = Opening {
+            patience: busy_timeout,
             connect,
             any_filesystem: url.parsed("any_filesystem", "true or false")?.unwrap_or(false),
             known: AtomicBool::new(false),
+            durability,
         };
-        let sql = Statements::new(&table);
+        let sql = Statements::new(&table, &statements::FILES);
         let record = Arc::new(VerifyRecord { backend: "sqlite", verify: sql.verify.clone() });
-        Self::open(Sqlite { opening, create: options.create, sql, hot: Hot::new() }, options, record).await
+        let dialect = Sqlite {
+            opening,
+            create: options.create,
+            sql,
+            hot: Hot::new(),
+            sends_in_vain: AtomicBool::new(false),
+        };
+        Self::open(dialect, options, record).await
     }
 }

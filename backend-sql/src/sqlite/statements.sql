@@ -16,38 +16,82 @@ CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 -- yet. A claim that holds the lock already, and asks again after a lost answer, keeps the lock and its token, even if others
 -- have queued meanwhile.
 INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
-SELECT ?1, ?2, {now} + ?6 - 1, {now} + ?3, {now}, ?4
-WHERE NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.ticket < ?5 AND q.alive_until > {now}
-    AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1))
-    OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2)
+SELECT ?1, ?2, {first_token} + ?4 - 1, {now} + ?3, {now}, ?6 FROM {state} AS s
+WHERE {may_grant} AND (NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.ticket < ?7 AND q.alive_until > {now}
+        AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1))
+    OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2))
 ON CONFLICT (name) DO UPDATE SET
-    token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?6, excluded.token) END,
+    token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?4, excluded.token) END,
     acquired_at = CASE WHEN l.owner = excluded.owner THEN l.acquired_at ELSE excluded.acquired_at END,
     owner = excluded.owner, expires_at = excluded.expires_at, label = excluded.label, mode = 0, members = 0
 WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR l.owner = excluded.owner
 RETURNING token
 
--- name: lock_state
+-- part: state_of_lock
 -- The mode of the lock's holder or, if the lock is free, of the first waiter before this claim; the time until the first lease
--- of its holders ends (none is left, if a group holds it whose members have no rows); and whether this claim was the last to take the lock exclusively.
+-- of its holders ends (none is left, if a group holds it whose members have no rows); whether this claim was the last to take
+-- the lock exclusively, and the token that it has then; and whether the state of the tables allows a grant.
 SELECT
     CASE WHEN l.expires_at > {now} THEN l.mode ELSE (SELECT q.mode FROM {queue} AS q WHERE q.name = w.name
-        AND q.ticket < ?2 AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1) END,
+        AND q.ticket < {place} AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1) END,
     CASE WHEN l.members > 0 THEN coalesce((SELECT min(m.expires_at) FROM {members} AS m WHERE m.name = l.name) - {now}, 0)
         WHEN l.expires_at > {now} THEN l.expires_at - {now} END,
-    coalesce(l.owner = ?3, 0)
+    CASE WHEN l.owner = ?2 THEN l.token END,
+    EXISTS (SELECT 1 FROM {state} AS s WHERE {may_grant})
 FROM (SELECT ?1 AS name) AS w LEFT JOIN {locks} AS l ON l.name = w.name
+
+-- name: lock_state
+-- {place} is the ticket of the claim: ?6.
+{state_of_lock}
 
 -- name: release
 UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2
 
+-- name: release_unwaited
+-- Changes nothing if anybody has a place.
+UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2
+    AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.owner <> ?2)
+
+-- part: granting
+-- Frees the lock ?1 of the owner ?2 and, in the boot ?3, grants it to the first waiter, if that wants it exclusively and has
+-- said for how long a release may do so. With ?4 and ?5 it happens only if the lock still has this token and this end of its
+-- lease. The last column: whether others have places.
+UPDATE {locks} AS l SET (owner, token, expires_at, acquired_at, label) = (
+    SELECT coalesce(w.owner, l.owner), coalesce(w.token, l.token), w.lease + {now}, coalesce(w.since, l.acquired_at),
+        coalesce(w.label, l.label)
+    FROM (SELECT 1) LEFT JOIN (
+        SELECT q.owner, max({first_token}, l.token + 1) + q.tokens - 1 AS token, q.lease, q.label, {now} AS since, s.token_bound
+        FROM (SELECT * FROM {queue} WHERE name = ?1 AND alive_until > {now} AND owner <> ?2 ORDER BY ticket LIMIT 1) AS q,
+            {state} AS s
+        WHERE q.mode = 0 AND q.lease IS NOT NULL AND s.one = 1 AND s.boot = ?3 AND s.longest_ttl >= q.lease
+    ) AS w ON w.token <= w.token_bound)
+WHERE name = ?1 AND owner = ?2 AND (?4 IS NULL OR (token = ?4 AND expires_at = ?5))
+RETURNING owner, token, expires_at, EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.owner <> ?2)
+
+-- part: forgetting
+-- Deletes the place of the lock's holder.
+DELETE FROM {queue} WHERE owner = (SELECT owner FROM {locks} WHERE name = ?1) RETURNING client, ticket
+
+-- name: hand_over
+BEGIN IMMEDIATE;
+{granting};
+{forgetting};
+COMMIT
+
+-- name: grant_next
+-- The same within a transaction.
+{granting}
+
+-- name: forget_holder
+{forgetting}
+
 -- name: next
--- The first waiter, if it waits in this process. If it is a reader or asks for a permit, others may have their turn with it:
--- {several}. If it wants the lock exclusively, it is not notified while a group holds the lock.
-SELECT CASE WHEN q.mode <> 0 THEN {several}
-    WHEN coalesce(l.mode, 0) = 0 AND q.client = ?2 THEN q.ticket END
+-- The first waiter: its mode, its client and its ticket. If it is a reader or asks for a permit, others may have their turn
+-- with it. If it wants the lock exclusively, it has no turn while a group holds the lock.
+SELECT q.mode, q.client, q.ticket
 FROM {queue} AS q LEFT JOIN {locks} AS l ON l.name = q.name
-WHERE q.name = ?1 AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1
+WHERE q.name = ?1 AND q.alive_until > {now} AND q.owner IS NOT l.owner
+    AND (q.mode <> 0 OR coalesce(l.mode, 0) = 0) ORDER BY q.ticket LIMIT 1
 
 -- name: renew
 UPDATE {held} AS l SET expires_at = {now} + w.ttl
@@ -56,10 +100,12 @@ WHERE l.name = w.name AND l.owner = w.owner AND l.expires_at IS NOT NULL
 RETURNING owner
 
 -- name: enqueue
-INSERT INTO {queue} (name, owner, client, alive_until, label, mode, entered_at)
-VALUES (?1, ?2, ?3, {now} + ?4, ?5, ?6, {now})
-ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until
-RETURNING ticket
+-- Then the state of the lock is read, so that no release comes in between unnoticed. {place} is the new ticket.
+INSERT INTO {queue} (name, owner, client, alive_until, label, mode, tokens, lease, entered_at)
+VALUES (?1, ?2, ?6, {now} + ?7, ?8, ?9, ?4, ?10, {now})
+ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until, lease = excluded.lease
+RETURNING ticket;
+{state_of_lock}
 
 -- name: keep_place
 UPDATE {queue} SET alive_until = {now} + ?2

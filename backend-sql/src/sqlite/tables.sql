@@ -21,6 +21,8 @@ CREATE TABLE IF NOT EXISTS {queue} (
     alive_until INTEGER NOT NULL,
     label TEXT NOT NULL,
     mode INTEGER NOT NULL,
+    tokens INTEGER NOT NULL DEFAULT 1,
+    lease INTEGER,
     entered_at INTEGER NOT NULL
 )
 
@@ -44,12 +46,25 @@ CREATE TABLE IF NOT EXISTS {members} (
     PRIMARY KEY (name, owner)
 ) WITHOUT ROWID
 
+-- name: state
+-- What must be known after a crash of the host, in one row: see bounds.sql. Times are microseconds.
+CREATE TABLE IF NOT EXISTS {state} (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    boot TEXT NOT NULL,
+    token_floor INTEGER NOT NULL,
+    token_bound INTEGER NOT NULL,
+    longest_ttl INTEGER NOT NULL
+)
+
 -- name: check_locks
 -- Fails where the table or a column is missing.
 SELECT name, owner, token, expires_at, acquired_at, label, mode, members FROM {locks} LIMIT 0
 
 -- name: check_queue
-SELECT ticket, name, owner, client, alive_until, label, mode, entered_at FROM {queue} LIMIT 0
+SELECT ticket, name, owner, client, alive_until, label, mode, tokens, lease, entered_at FROM {queue} LIMIT 0
 
 -- name: check_members
 SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0
+
+-- name: check_state
+SELECT one, boot, token_floor, token_bound, longest_ttl FROM {state} LIMIT 0

@@ -8,12 +8,13 @@ use sqlx::{Either, Executor};
 use crate::sql::library::Prepared;
 use crate::sql::table::{Sql, Table};
 
-/// When a commit is on the disk. In both modes it survives the death of the process.
+/// What a commit waits for. In each case it survives the death of the process.
 ///
-/// `Synced` (`synchronous=FULL`): before anybody sees it, or has an answer. So whatever a grant or a renewal
-/// says survives a crash of the host. `Written` (`NORMAL`): with the next commit that is synced, or with the
-/// next checkpoint. A release, a place in the queue and a purge need no more: one that is forgotten lets a
-/// lease, a place or a row run out.
+/// `Synced` (`synchronous=FULL`): it is on the disk before anybody sees it, or has an answer. `Written`
+/// (`NORMAL`): it comes to the disk with the next commit that is synced, or with the next checkpoint. A
+/// release, a place in the queue and a purge need no more: one that is forgotten lets a lease, a place or a
+/// row run out. `Granted`, for grants, renewals and downgrades, is one of the two
+/// ([`Durability`](super::durability::Durability)).
 ///
 /// A synced commit cannot be lost for the sake of one before it that is only written, although the checksum
 /// of each frame in the log covers all frames before it: they are in the same file, and an fsync syncs all of
@@ -24,52 +25,70 @@ use crate::sql::table::{Sql, Table};
 /// log, writes and syncs the database, and only then is the new header written, and synced by itself. If that
 /// header is torn, there is no log, and the database has everything. (With `OFF` none of this is so.)
 ///
-/// No transaction mixes the two, and a transaction with any grant or renewal in it is synced.
+/// No transaction mixes them: one with any grant or renewal in it is at least `Granted`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commits {
     Synced,
+    Granted,
     Written,
 }
 
-impl Commits {
+/// The mode of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SyncMode {
+    Full,
+    Normal,
+}
+
+impl SyncMode {
     pub(super) const fn pragma(self) -> &'static str {
         match self {
-            Self::Synced => "PRAGMA synchronous=FULL;",
-            Self::Written => "PRAGMA synchronous=NORMAL;",
+            Self::Full => "PRAGMA synchronous=FULL;",
+            Self::Normal => "PRAGMA synchronous=NORMAL;",
         }
     }
 }
 
 /// A statement that writes, and the same with a change of the mode before it. SQLite carries the pragma out
 /// again each time, although sqlx keeps both of them prepared: a pragma expires when it has run.
-pub(super) struct Write<const SYNCED: bool> {
+pub(super) struct Write<const GRANTS: bool> {
     plain: Sql,
-    switching: Sql,
+    full: Sql,
+    normal: Sql,
 }
 
-/// Its commit is [`Commits::Synced`].
-pub(super) type Synced = Write<true>;
+/// Its commit is [`Commits::Granted`].
+pub(super) type Granted = Write<true>;
 
 /// Its commit is [`Commits::Written`].
 pub(super) type Written = Write<false>;
 
-impl<const SYNCED: bool> Prepared for Write<SYNCED> {
+impl<const GRANTS: bool> Prepared for Write<GRANTS> {
     fn prepare(table: &Table, text: &str) -> Self {
-        let switching = format!("{} {text}", Self::COMMITS.pragma());
-        Self { plain: Sql::new(table, text), switching: Sql::new(table, &switching) }
+        let switching = |mode: SyncMode| Sql::new(table, &format!("{} {text}", mode.pragma()));
+        Self {
+            plain: Sql::new(table, text),
+            full: switching(SyncMode::Full),
+            normal: switching(SyncMode::Normal),
+        }
     }
 }
 
-impl<const SYNCED: bool> Write<SYNCED> {
-    pub(super) const COMMITS: Commits = if SYNCED { Commits::Synced } else { Commits::Written };
+impl<const GRANTS: bool> Write<GRANTS> {
+    pub(super) const COMMITS: Commits = if GRANTS { Commits::Granted } else { Commits::Written };
 
     /// The statement in a transaction, whose mode was set before it began.
     pub(super) fn inside(&self) -> &Sql {
         &self.plain
     }
 
-    pub(super) fn text(&self, switches: bool) -> &Sql {
-        if switches { &self.switching } else { &self.plain }
+    /// The statement after a change of the mode to this one, or without a change.
+    pub(super) fn switching(&self, to: Option<SyncMode>) -> &Sql {
+        match to {
+            Some(SyncMode::Full) => &self.full,
+            Some(SyncMode::Normal) => &self.normal,
+            None => &self.plain,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::{Locks, Mode};
+use lockwell_core::{Locks, Mode};
 use testbed::{Durability, Options, Postgres};
 
 use crate::servers::{Kind, backend, claim, client, missing, options, soon};
@@ -25,7 +25,7 @@ async fn careless() -> Option<(Postgres, String)> {
     Some((server, url))
 }
 
-async fn crash(server: &Postgres) {
+pub(crate) async fn crash(server: &Postgres) {
     server.kill().expect("it runs");
     server.restart().await.expect("it starts again");
 }
@@ -72,7 +72,7 @@ async fn grants_and_renewals_survive() {
         let sql = "UPDATE crashed SET expires_at = clock_timestamp() + interval '4s' WHERE name LIKE 'renewed%'; CHECKPOINT";
         server.admin_sql(sql).await.expect("a short lease");
         let outcome = lock.renew(&[grant], soon()).await;
-        assert!(matches!(outcome[..], [lockcore::Renewal::Renewed(_)]), "{outcome:?}");
+        assert!(matches!(outcome[..], [lockwell_core::Renewal::Renewed(_)]), "{outcome:?}");
         let writer = claim(&named("downgraded"), Mode::Exclusive, ttl);
         let grant = lock.acquire(&writer).await.expect("an answer").expect("a free lock");
         lock.downgrade(&grant).await.expect("held");
@@ -188,29 +188,32 @@ async fn waiters_go_on_at_a_promoted_replica() {
     waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
 }
 
-/// One flush of the log for a lock that is taken and released, and none for a place in the queue.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_grants_wait_for_the_disk() {
+/// A server on a disk that counts the flushes of its log, and makes none by itself for a while.
+pub(crate) async fn counting() -> Option<Postgres> {
     if missing(Postgres::installed()) {
-        return;
+        return None;
     }
     let options = Options::new().durability(Durability::Disk).setting("wal_writer_delay", "10s");
     let server = Postgres::start_with(&options).await.expect("it starts");
     if server.admin_sql("SELECT wal_sync FROM pg_stat_wal").await.is_err() {
         eprintln!("not tested: this release does not count so");
-        return;
+        return None;
     }
-    let syncs = async || -> u64 {
-        // Each session reports with its end, or after a while.
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        server
-            .admin_sql("SELECT wal_sync FROM pg_stat_wal")
-            .await
-            .expect("a count")
-            .trim()
-            .parse()
-            .expect("a number")
-    };
+    Some(server)
+}
+
+/// How many flushes there were.
+pub(crate) async fn syncs(server: &Postgres) -> u64 {
+    // Each session reports with its end, or after a while.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let count = server.admin_sql("SELECT wal_sync FROM pg_stat_wal").await.expect("a count");
+    count.trim().parse().expect("a number")
+}
+
+/// One flush of the log for a lock that is taken and released, and none for a place in the queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_grants_wait_for_the_disk() {
+    let Some(server) = counting().await else { return };
     let url = server.url() + "?table=flushed";
     drop(client(Kind::Postgres, &url).await);
     for mode in [Mode::Exclusive, Mode::Shared] {
@@ -218,14 +221,14 @@ async fn only_grants_wait_for_the_disk() {
         let known = claim("a", mode, Duration::from_secs(30));
         lock.acquire(&known).await.expect("an answer").expect("a free lock");
         lock.release(&known).await.expect("an answer");
-        let before = syncs().await;
+        let before = syncs(&server).await;
         for _ in 0..100 {
             let claim = claim("a", mode, Duration::from_secs(30));
             lock.acquire(&claim).await.expect("an answer").expect("a free lock");
             lock.release(&claim).await.expect("an answer");
         }
         lock.close().await;
-        let count = syncs().await - before;
+        let count = syncs(&server).await - before;
         println!("{mode:?}: {count} flushes for 100 locks");
         assert!((100..150).contains(&count), "{mode:?}: {count} flushes for 100 locks");
     }

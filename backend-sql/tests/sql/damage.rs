@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{Locks, Mode};
+use lockwell_core::{Locks, Mode};
 
 use crate::servers::{ALL, admin, claim, client, count, permit, url};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, Locks, Mode};
+use lockwell_core::{ErrorKind, Locks, Mode};
 
 use crate::servers::{Kind, admin, client, count, mariadb, postgres, url, waiters};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Mode, Released};
+use lockwell_core::{ErrorKind, Mode, Released};
 use sqlx::Connection;
 
 use crate::servers::{Kind, backend, claim, client, proxy, session, through, url};

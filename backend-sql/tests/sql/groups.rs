@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{Claim, ErrorKind, Grant, LockName, LockStatus, Locks, Mode, Released, Renewal, Wait};
+use lockwell_core::{Claim, ErrorKind, Grant, LockName, LockStatus, Locks, Mode, Released, Renewal, Wait};
 
 use crate::servers::{ALL, Kind, admin, claim, client, count, permit, soon, through, url};
 
@@ -306,13 +306,13 @@ async fn purge(kind: Kind, url: &str) -> u64 {
     let url = url.parse().expect("an address");
     let purged = match kind {
         Kind::Sqlite => {
-            backend_sql::SqliteLock::connect(&url).await.expect("connects").purge(Duration::ZERO).await
+            lockwell_sql::SqliteLock::connect(&url).await.expect("connects").purge(Duration::ZERO).await
         }
         Kind::Postgres => {
-            backend_sql::PostgresLock::connect(&url).await.expect("connects").purge(Duration::ZERO).await
+            lockwell_sql::PostgresLock::connect(&url).await.expect("connects").purge(Duration::ZERO).await
         }
         Kind::MariaDb => {
-            backend_sql::MySqlLock::connect(&url).await.expect("connects").purge(Duration::ZERO).await
+            lockwell_sql::MySqlLock::connect(&url).await.expect("connects").purge(Duration::ZERO).await
         }
     };
     purged.expect("an answer")

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockcore::Locks;
+use lockwell_core::Locks;
 use testbed::Proxy;
 
 use crate::servers::{Kind, client, postgres};

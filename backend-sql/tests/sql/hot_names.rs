@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::Locks;
+use lockwell_core::Locks;
 
 use crate::servers::{Kind, client, proxy, through, url};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use backend_sql::PostgresVerify;
-use lockcore::{ErrorKind, Locks};
+use lockwell_core::{ErrorKind, Locks};
+use lockwell_sql::PostgresVerify;
 use sqlx::Connection;
 use testbed::{Durability, Options, PgBouncer, Postgres};
 use tokio::sync::OnceCell;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use lockcore::{Claim, ErrorKind, LockName, LockRequest, Locks, Mode, Wait};
+use lockwell_core::{Claim, ErrorKind, LockName, LockRequest, Locks, Mode, Wait};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use backend_sql::{MySqlLock, PostgresLock};
-use lockcore::{DistributedLock, Locks, Mode};
+use lockwell_core::{DistributedLock, Locks, Mode};
+use lockwell_sql::{MySqlLock, PostgresLock};
 use testbed::{MariaDb, Postgres};
 
 use crate::servers::{Kind, backend, claim, client, missing, options, permit};

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 use sqlx::{Connection, Executor};
 use testbed::{MariaDb, Postgres};
 
 use crate::servers::{Kind, backend, missing, options, session};
 
-fn says_locked(error: &lockcore::Error) {
+fn says_locked(error: &lockwell_core::Error) {
     let text = format!("{error:#}");
     assert!(error.kind() == ErrorKind::Unreachable && text.contains("lock tables locked"), "{text}");
     assert!(!text.contains("missing"), "{text}");

@@ -1,10 +1,13 @@
 //! What is particular to locks in SQL tables. What every backend must do is in the conformance suite.
 
+mod columns;
 mod connections;
 mod crash;
 mod damage;
 mod dead_waiters;
+mod disk;
 mod doubt;
+mod grace;
 mod groups;
 mod hand_over;
 mod hot_names;
@@ -14,7 +17,9 @@ mod large;
 mod locked_tables;
 mod many;
 mod mysql;
+mod nodelay;
 mod notify;
+mod passwords;
 mod pooler;
 mod purge;
 mod queue;
@@ -27,6 +32,9 @@ mod sqlite_child;
 mod sqlite_files;
 mod sqlite_power;
 mod sqlite_push;
+mod sqlite_sync;
+#[cfg(unix)]
+mod sqlite_wakes;
 mod switchover;
 #[cfg(feature = "tls")]
 mod tls;

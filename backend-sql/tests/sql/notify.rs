@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::{Mode, Released};
+use lockwell_core::{Mode, Released};
 use testbed::Postgres;
 
 use crate::servers::{Kind, backend, claim, client, missing, options, postgres, session};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use backend_sql::{MySqlLock, PostgresLock, SqliteLock};
+use lockwell_sql::{MySqlLock, PostgresLock, SqliteLock};
 
 use crate::servers::{ALL, Kind, admin, client, count, url};
 

@@ -1,6 +1,6 @@
 //! A process whose writes are recorded, by a library that is compiled here and preloaded.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(crate) const DATABASE: usize = 0;
@@ -30,13 +30,9 @@ impl Op {
 /// be tested here.
 pub(crate) async fn record(file: &str, process: impl FnOnce() -> Command) -> Option<Vec<Op>> {
     let folder = tempfile::tempdir().expect("a folder");
-    let (library, to) = (folder.path().join("record.so"), folder.path().join("record"));
-    if let Err(why) = compile(&library) {
-        // As with servers: a laptop may lack it, the machine that decides may not.
-        assert!(!testbed::servers_required(), "{why}");
-        eprintln!("not tested: {why}");
-        return None;
-    }
+    let to = folder.path().join("record");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sql/record_writes.c");
+    let library = available(testbed::preloaded(Path::new(source), folder.path()))?;
     let mut process = process();
     process.env("LD_PRELOAD", &library).env("LOCKWELL_RECORD", file).env("LOCKWELL_RECORD_TO", &to);
     let done =
@@ -54,22 +50,13 @@ pub(crate) async fn record(file: &str, process: impl FnOnce() -> Command) -> Opt
     Some(ops)
 }
 
-fn compile(library: &Path) -> Result<(), String> {
-    if !cfg!(target_os = "linux") {
-        return Err("writes are recorded on Linux only".into());
+/// A library to preload. As with servers: a laptop may lack the compiler, the machine that decides may not.
+pub(crate) fn available(library: Result<PathBuf, String>) -> Option<PathBuf> {
+    if let Err(why) = &library {
+        assert!(!testbed::servers_required(), "{why}");
+        eprintln!("not tested: {why}");
     }
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sql/record_writes.c");
-    let output = Command::new("cc")
-        .args(["-O1", "-shared", "-fPIC", "-o"])
-        .arg(library)
-        .arg(source)
-        .arg("-ldl")
-        .output();
-    match output {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => panic!("{source} does not compile: {}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => Err(format!("there is no C compiler `cc`: {error}")),
-    }
+    library.ok()
 }
 
 fn parse(mut bytes: &[u8]) -> Vec<Op> {

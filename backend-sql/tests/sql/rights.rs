@@ -1,6 +1,6 @@
 //! Tables, rights and bad addresses.
 
-use lockcore::{ErrorKind, Locks, Mode};
+use lockwell_core::{ErrorKind, Locks, Mode};
 use testbed::MariaDb;
 
 use crate::servers::{Kind, backend, claim, client, postgres, url};
@@ -56,7 +56,7 @@ async fn missing_tables_are_said_and_the_printed_statements_make_them() {
     let Some(url) = url(Kind::Postgres, "by_hand").await else { return };
     let other = url.replace("by_hand", "elsewhere");
     let lock =
-        backend_sql::PostgresLock::connect(&other.parse().expect("an address")).await.expect("connects");
+        lockwell_sql::PostgresLock::connect(&other.parse().expect("an address")).await.expect("connects");
     let server = postgres().await.expect("it runs");
     server.admin_sql(&lock.schema().replace("elsewhere", "by_hand")).await.expect("the statements work");
     let locks = client(Kind::Postgres, &format!("{url}&create=false")).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 
 use crate::servers::{ALL, Kind, admin, backend, client, session, url, waiters};
 

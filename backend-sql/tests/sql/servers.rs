@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backend_sql::{MySqlLock, PostgresLock, SqliteLock};
-use lockcore::{Claim, DistributedLock, LockName, Locks, Mode, Result, Wait};
+use lockwell_core::{Claim, DistributedLock, LockName, Locks, Mode, Result, Wait};
+use lockwell_sql::{MySqlLock, PostgresLock, SqliteLock};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection};
 use testbed::{Durability, MariaDb, Options, Postgres, Proxy};
@@ -120,8 +120,8 @@ pub(crate) fn through(url: &str, proxy: &Proxy) -> String {
 }
 
 /// By when a backend that is asked to renew must answer.
-pub(crate) fn soon() -> lockcore::Moment {
-    lockcore::Moment::now().after(std::time::Duration::from_secs(5))
+pub(crate) fn soon() -> lockwell_core::Moment {
+    lockwell_core::Moment::now().after(std::time::Duration::from_secs(5))
 }
 
 /// A connection of the test itself, through a pooler or not.
@@ -133,7 +133,8 @@ pub(crate) async fn session(url: &str) -> PgConnection {
 
 /// A client with connections of its own.
 pub(crate) async fn client(kind: Kind, url: &str) -> Locks {
-    Locks::new(backend(kind, url).await.expect("a connection")).expect("a keeper")
+    // These tests are about the queue of the server.
+    Locks::new(backend(kind, url).await.expect("a connection")).expect("a keeper").server_order()
 }
 
 /// A claim that nobody looks after: its holder is as good as dead.

@@ -37,12 +37,21 @@ async fn child() {
             let guard = locks.lock("a").try_now().await.expect("an answer");
             println!("=> {}", if guard.is_some() { "granted" } else { "held" });
         }
+        // Waits for the lock `a`, and releases it.
+        "turn" => {
+            let locks = client(Kind::Sqlite, url).await;
+            let guard = locks.lock("a").wait(Duration::from_mins(1)).await.expect("its turn comes");
+            guard.release().await.expect("held");
+            println!("=> done");
+        }
         // Takes the lock `a` again and again, and says when it got it and when it began to release it.
         "alternate" => alternate(url, 0.0).await,
         "alternate-1" => alternate(url, 1.0).await,
         "alternate-400" => alternate(url, 400.0).await,
         // All kinds of requests, with marks of what was answered.
         "record" => crate::sqlite_power::everything(url).await,
+        // Takes locks while the disk refuses to sync, and later.
+        "sick-disk" => crate::sqlite_sync::on_a_sick_disk(url).await,
         // A hundred waiters for a lock that is held; how much time of the processor they cost.
         "wait" => {
             let locks = client(Kind::Sqlite, url).await;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use backend_sql::SqliteLock;
-use lockcore::{Claim, DistributedLock as _, ErrorKind, Locks, Mode, Renewal, Wait};
+use lockwell_core::{Claim, DistributedLock as _, ErrorKind, Locks, Mode, Renewal, Wait};
+use lockwell_sql::SqliteLock;
 
 use crate::servers::{Kind, admin, backend, claim, client, count, soon, url};
 use crate::sqlite_child::ask;
@@ -93,7 +93,7 @@ async fn a_waiter_goes_on_with_the_new_file() {
         let (one, two) = (client(Kind::Sqlite, &url).await, client(Kind::Sqlite, &url).await);
         let old = one.lock("a").await.expect("a free lock");
         let waiting = tokio::spawn(two.lock("a").wait(TTL).into_future());
-        until_somebody_waits(&one).await;
+        until_somebody_waits(&one, "in the old file").await;
         let mut old = Some(old);
         if at_once {
             // The old holder's guard still says that it is held.
@@ -122,21 +122,27 @@ async fn a_waiter_waits_for_the_holder_in_the_new_file() {
     // It must not make a file of its own while the name is free.
     let two = client(Kind::Sqlite, &format!("{url}&create=false")).await;
     let old = one.lock("a").await.expect("a free lock");
-    let waiting = tokio::spawn(two.lock("a").wait(TTL).into_future());
-    until_somebody_waits(&one).await;
+    let waiting = tokio::spawn(async move {
+        let outcome = two.lock("a").wait(TTL).await;
+        println!("{outcome:?}");
+        outcome
+    });
+    until_somebody_waits(&one, "in the old file").await;
     let (other_url, other) = new_file().await;
     let new = claim("a", Mode::Exclusive, 10 * TTL);
     let holder = backend(Kind::Sqlite, &other_url).await.expect("a file");
     holder.acquire(&new).await.expect("an answer").expect("a free lock");
     drop(holder);
+    let end = Instant::now() + Duration::from_secs(50);
     while beside(&other, "-wal").exists() {
+        assert!(Instant::now() < end, "the log stays");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     drop((old, one));
     remove(&path);
     std::fs::rename(other, &path).expect("both are in one file system");
     let three = backend(Kind::Sqlite, &url).await.expect("a file");
-    until_somebody_waits(&Locks::new(Arc::clone(&three)).expect("a keeper")).await;
+    until_somebody_waits(&Locks::new(Arc::clone(&three)).expect("a keeper"), "in the new file").await;
     assert!(!waiting.is_finished(), "another has it in the new file");
     three.release(&new).await.expect("an answer");
     let guard =
@@ -144,8 +150,10 @@ async fn a_waiter_waits_for_the_holder_in_the_new_file() {
     guard.release().await.expect("held");
 }
 
-async fn until_somebody_waits(locks: &Locks) {
+async fn until_somebody_waits(locks: &Locks, place: &str) {
+    let end = Instant::now() + Duration::from_secs(50);
     while locks.inspect("a").await.expect("an answer").waiters == 0 {
+        assert!(Instant::now() < end, "nobody waits {place}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -186,7 +194,7 @@ async fn idle_connections_do_not_keep_a_removed_log() {
         held.name().clone(),
         Mode::Exclusive,
         TTL,
-        Wait::Until(lockcore::Moment::now().after(TTL / 100)),
+        Wait::Until(lockwell_core::Moment::now().after(TTL / 100)),
         "waits".into(),
     );
     // Whatever waits for notifications stays for a while.

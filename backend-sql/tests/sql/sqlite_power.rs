@@ -2,25 +2,32 @@
 //! nothing: here all writes of a process are recorded, and files are made of them as a disk may have them at
 //! any moment. What was written after the last fsync of a file is there or not, in any order, and the last
 //! sectors may be torn.
+//!
+//! With `durability=disk` each grant that was answered must be there. By default it need not be, since its
+//! holder is gone as well; but the file must be intact, and no token may come twice.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write as _;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
-use lockcore::{Claim, Grant, LockName, Mode, Renewal, Wait};
-use sqlx::sqlite::SqliteConnectOptions;
+use lockwell_core::{Claim, Grant, LockName, Mode, Renewal, Wait};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 
+use crate::disk::{Disk, WriteOutcome, apply};
 use crate::record::{DATABASE, LOG, MARKS, Op, record};
 use crate::servers::{Kind, backend, claim, permit, soon};
 use crate::sqlite_child::command;
 
 const TTL: Duration = Duration::from_mins(10);
-const SECTOR: usize = 512;
+/// Tokens for five minutes of the clock. After a few grants the tokens of a lock are ahead of the clock, which
+/// then cannot hide that one was forgotten.
+const TOKENS: NonZeroU32 = NonZeroU32::new(330_000_000).expect("not zero");
 /// The mode of a lock that is being downgraded.
 const EITHER: i64 = i64::MIN;
 /// The clock of SQLite has milliseconds.
@@ -50,6 +57,10 @@ fn now() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_micros()
 }
 
+fn reserving(name: &str, mode: Mode) -> Claim {
+    claim(name, mode, TTL).reserving(TOKENS)
+}
+
 /// What the recorded process does.
 pub(crate) async fn everything(url: &str) {
     let file = url.trim_start_matches("sqlite://").split('?').next().expect("a path");
@@ -62,10 +73,11 @@ pub(crate) async fn everything(url: &str) {
         // Alone, with a waiter behind.
         let since = now();
         let mut grant =
-            one.acquire(&claim("a", Mode::Exclusive, TTL)).await.expect("an answer").expect("free");
+            one.acquire(&reserving("a", Mode::Exclusive)).await.expect("an answer").expect("free");
         marks.held(&grant, since);
         let name = LockName::new("a").expect("a good name");
         let next = Claim::new(name.clone(), Mode::Exclusive, TTL, Wait::Forever, "next".into());
+        let next = next.reserving(TOKENS);
         let (waiting, queued) = (std::sync::Arc::clone(&one), next.clone());
         let waiting = tokio::spawn(async move { waiting.acquire(&queued).await });
         while one.inspect(&name).await.expect("an answer").waiters == 0 {
@@ -85,7 +97,7 @@ pub(crate) async fn everything(url: &str) {
         marks.held(&grant, since - (TTL.as_micros() / 2));
         // With nobody else about.
         let since = now();
-        let lone = one.acquire(&claim("c", Mode::Exclusive, TTL)).await.expect("an answer").expect("free");
+        let lone = one.acquire(&reserving("c", Mode::Exclusive)).await.expect("an answer").expect("free");
         marks.held(&lone, since);
         marks.gone(lone.claim());
         one.release(lone.claim()).await.expect("an answer");
@@ -94,14 +106,14 @@ pub(crate) async fn everything(url: &str) {
         let mut group = vec![grant];
         for (name, mode) in [("a", Mode::Shared), ("p", permit(2)), ("p", permit(2))] {
             let since = now();
-            let grant = one.acquire(&claim(name, mode, TTL)).await.expect("an answer").expect("free");
+            let grant = one.acquire(&reserving(name, mode)).await.expect("an answer").expect("free");
             marks.held(&grant, since);
             group.push(grant);
         }
         renew(&one, &group.iter().collect::<Vec<_>>(), &mut marks).await;
         sqlx::raw_sql(checkpoint).execute(&mut beside).await.expect("a statement");
         // Many at once.
-        let claims: Vec<_> = (0..4).map(|n| claim(&format!("b{n}"), Mode::Exclusive, TTL)).collect();
+        let claims: Vec<_> = (0..4).map(|n| reserving(&format!("b{n}"), Mode::Exclusive)).collect();
         let since = now();
         for grant in one.acquire_each(&claims).await {
             let grant = grant.expect("an answer").expect("free");
@@ -118,7 +130,11 @@ pub(crate) async fn everything(url: &str) {
     std::process::exit(0);
 }
 
-async fn renew(one: &std::sync::Arc<dyn lockcore::DistributedLock>, grants: &[&Grant], marks: &mut Marks) {
+async fn renew(
+    one: &std::sync::Arc<dyn lockwell_core::DistributedLock>,
+    grants: &[&Grant],
+    marks: &mut Marks,
+) {
     let since = now();
     let grants: Vec<_> = grants.iter().copied().cloned().collect();
     for (answer, grant) in one.renew(&grants, soon()).await.iter().zip(&grants) {
@@ -157,93 +173,11 @@ impl Promises {
     }
 }
 
-/// What the disk has for sure, and what it may have.
-#[derive(Default)]
-struct Disk<'a> {
-    synced: [Vec<u8>; 2],
-    pending: Vec<&'a Op>,
-}
-
-/// What becomes of a write that was not synced.
-#[derive(Clone, Copy)]
-enum WriteOutcome {
-    There,
-    Lost,
-    /// These sectors of it are there.
-    Torn(u64),
-}
-
-fn apply(file: &mut Vec<u8>, op: &Op, outcome: WriteOutcome) {
-    let (at, cut) = (usize::try_from(op.offset).expect("small"), op.is_cut());
-    match outcome {
-        WriteOutcome::Lost => {}
-        _ if cut => file.resize(at, 0),
-        _ => {
-            file.resize(file.len().max(at + op.data.len()), 0);
-            for (n, byte) in op.data.iter().enumerate() {
-                if !matches!(outcome, WriteOutcome::Torn(sectors) if sectors >> ((at + n) / SECTOR % 64) & 1 == 0)
-                {
-                    file[at + n] = *byte;
-                }
-            }
-        }
-    }
-}
-
-impl Disk<'_> {
-    fn with(&self, outcomes: &[WriteOutcome]) -> [Vec<u8>; 2] {
-        let mut files = self.synced.clone();
-        for (op, outcome) in self.pending.iter().zip(outcomes) {
-            apply(&mut files[op.file], op, *outcome);
-        }
-        files
-    }
-
-    /// The ways in which a cut may end, for this many pending writes: all of them for a few, and a choice for
-    /// many.
-    fn endings(&self) -> Vec<Vec<WriteOutcome>> {
-        let count = self.pending.len();
-        let mut endings = vec![vec![WriteOutcome::Lost; count], vec![WriteOutcome::There; count]];
-        if count <= 4 {
-            for chosen in 1..(1_u32 << count) {
-                let outcome = |n| if chosen >> n & 1 == 1 { WriteOutcome::There } else { WriteOutcome::Lost };
-                endings.push((0..count).map(outcome).collect());
-            }
-        }
-        for n in 0..count {
-            for outcome in [
-                WriteOutcome::Lost,
-                WriteOutcome::Torn(0x5555_5555_5555_5555),
-                WriteOutcome::Torn(0x0f0f_0f0f_0f0f_0f0f),
-            ] {
-                let mut ending = vec![WriteOutcome::There; count];
-                ending[n] = outcome;
-                endings.push(ending);
-            }
-        }
-        // Always the same numbers, so that a failure can be repeated.
-        let mut state = count as u64 + 1;
-        for _ in 0..6 {
-            let mut ending = Vec::new();
-            for _ in 0..count {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                ending.push(match state >> 33 & 3 {
-                    0 => WriteOutcome::Lost,
-                    1 => WriteOutcome::Torn(state ^ state << 31),
-                    _ => WriteOutcome::There,
-                });
-            }
-            endings.push(ending);
-        }
-        endings
-    }
-}
-
 /// Name, owner, token, end of the lease, mode.
 type Row = (String, String, i64, Option<i64>, i64);
 
-/// Opens what the cut has left, as the next process would, and looks for what was promised.
-async fn check(folder: &Path, files: &[Vec<u8>; 2], promises: &Promises) -> Result<(), String> {
+/// Writes what the cut has left, and looks whether it is a database.
+async fn restored(folder: &Path, files: &[Vec<u8>; 2]) -> Result<SqliteConnection, String> {
     let path = folder.join("locks.db");
     for (end, content) in [("", Some(&files[DATABASE])), ("-wal", Some(&files[LOG])), ("-shm", None)] {
         let path = PathBuf::from(format!("{}{end}", path.display()));
@@ -252,16 +186,24 @@ async fn check(folder: &Path, files: &[Vec<u8>; 2], promises: &Promises) -> Resu
             None => drop(std::fs::remove_file(path)),
         }
     }
-    let failed = |error: sqlx::Error| format!("{error:#}");
     let open = SqliteConnectOptions::new().filename(&path).pragma("synchronous", "OFF");
-    let mut conn = open.connect().await.map_err(failed)?;
-    let intact: String =
-        sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut conn).await.map_err(failed)?;
-    if intact != "ok" {
-        return Err(intact);
-    }
+    let mut conn = open.connect().await.map_err(|error| failed(&error))?;
+    let intact: String = sqlx::query_scalar("PRAGMA integrity_check")
+        .fetch_one(&mut conn)
+        .await
+        .map_err(|error| failed(&error))?;
+    if intact == "ok" { Ok(conn) } else { Err(intact) }
+}
+
+fn failed(error: &sqlx::Error) -> String {
+    format!("{error:#}")
+}
+
+/// Looks for all that was promised.
+async fn check_kept(folder: &Path, files: &[Vec<u8>; 2], promises: &Promises) -> Result<(), String> {
+    let mut conn = restored(folder, files).await?;
     if promises.highest.is_empty() {
-        return conn.close().await.map_err(failed);
+        return conn.close().await.map_err(|error| failed(&error));
     }
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT name, lower(hex(owner)), token, expires_at, mode FROM power
@@ -269,8 +211,8 @@ async fn check(folder: &Path, files: &[Vec<u8>; 2], promises: &Promises) -> Resu
     )
     .fetch_all(&mut conn)
     .await
-    .map_err(failed)?;
-    conn.close().await.map_err(failed)?;
+    .map_err(|error| failed(&error))?;
+    conn.close().await.map_err(|error| failed(&error))?;
     for ((name, owner), (token, until, mode)) in &promises.held {
         let is_kept = |row: &Row| {
             (&row.0, &row.1, row.2) == (name, owner, *token)
@@ -289,42 +231,84 @@ async fn check(folder: &Path, files: &[Vec<u8>; 2], promises: &Promises) -> Resu
     Ok(())
 }
 
-#[tokio::test]
-async fn what_was_granted_survives_a_power_cut() {
+/// Takes all locks, as a process does after the host has started again, and compares the tokens.
+async fn check_tokens(parent: &Path, files: &[Vec<u8>; 2], promises: &Promises) -> Result<(), String> {
+    // A folder of its own: the connections of the last check are closed by other threads.
+    let folder = tempfile::tempdir_in(parent).expect("a folder");
+    let folder = folder.path();
+    let mut conn = restored(folder, files).await?;
+    if !promises.highest.is_empty() {
+        // To start takes longer than the places of dead waiters count.
+        let start = "UPDATE power_state SET boot = 'before'; DELETE FROM power_queue";
+        let another = sqlx::raw_sql(start).execute(&mut conn).await;
+        another.map_err(|error| failed(&error))?;
+    }
+    conn.close().await.map_err(|error| failed(&error))?;
+    let url = format!("sqlite://{}?table=power&durability=grace", folder.join("locks.db").display());
+    let one = backend(Kind::Sqlite, &url).await.map_err(|error| format!("{error:#}"))?;
+    for (name, token) in &promises.highest {
+        let name = LockName::new(name).expect("a good name");
+        one.force_release(&name).await.map_err(|error| format!("{error:#}"))?;
+        let claim = claim(name.as_str(), Mode::Exclusive, TTL);
+        let grant = one.acquire(&claim).await.map_err(|error| format!("{error:#}"))?.expect("free");
+        if grant.token().get() <= token.cast_unsigned() {
+            return Err(format!("{name} had the token {token}, and now {}", grant.token()));
+        }
+    }
+    Ok(())
+}
+
+/// What a run has shown.
+struct Shown {
+    cuts: usize,
+    grants: usize,
+    syncs: usize,
+    /// Releases alone that waited for no sync.
+    free_releases: usize,
+}
+
+/// Records a process, and cuts the power at each of its marks and syncs. `None`: not possible here.
+async fn cut_everywhere(durability: &str) -> Option<Shown> {
     // On a disk: in memory everything is synced, which costs nothing there.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let file = place.path().join("locks.db").display().to_string();
-    let url = format!("sqlite://{file}?table=power");
-    let Some(ops) = record(&file, || command("record", &url)).await else { return };
+    let url = format!("sqlite://{file}?table=power&durability={durability}");
+    let ops = record(&file, || command("record", &url)).await?;
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let folder = folder.expect("a folder");
     let (mut disk, mut promises, mut seen) = (Disk::default(), Promises::default(), HashSet::new());
-    let (mut cuts, mut releasing, mut free_releases) = (0, false, 0);
+    let (mut shown, mut releasing) = (Shown { cuts: 0, grants: 0, syncs: 0, free_releases: 0 }, false);
+    // Without syncs much is pending.
+    let steps = if durability == "disk" { 1000 } else { 5 };
     for (at, op) in ops.iter().enumerate() {
         let mark = (op.file == MARKS).then(|| String::from_utf8_lossy(&op.data).into_owned());
         if let Some(mark) = &mark {
             promises.note(mark);
-            // A release alone, from its mark to the next, waits for no disk.
-            free_releases += usize::from(releasing && mark == "released");
+            shown.grants += usize::from(mark.starts_with("held"));
+            // A release alone, from its mark to the next.
+            shown.free_releases += usize::from(releasing && mark == "released");
             releasing = mark.starts_with("gone");
         } else if op.is_sync() {
             releasing = false;
+            shown.syncs += 1;
         }
         if mark.is_some() || op.is_sync() {
-            for outcomes in disk.endings() {
+            for outcomes in disk.endings(steps) {
                 let files = disk.with(&outcomes);
                 let mut hash = DefaultHasher::new();
                 (&files, promises.held.len(), mark.as_deref()).hash(&mut hash);
-                if seen.insert(hash.finish()) {
-                    cuts += 1;
-                    if let Err(what) = check(folder.path(), &files, &promises).await {
-                        panic!(
-                            "a cut at {at} of {}, {} writes pending: {what}",
-                            ops.len(),
-                            disk.pending.len()
-                        );
-                    }
+                if !seen.insert(hash.finish()) {
+                    continue;
+                }
+                shown.cuts += 1;
+                let checked = match durability {
+                    "disk" => check_kept(folder.path(), &files, &promises).await,
+                    _ => check_tokens(folder.path(), &files, &promises).await,
+                };
+                if let Err(what) = checked {
+                    let pending = disk.pending.len();
+                    panic!("{durability}: a cut at {at} of {}, {pending} writes pending: {what}", ops.len());
                 }
             }
         }
@@ -339,6 +323,29 @@ async fn what_was_granted_survives_a_power_cut() {
             disk.pending.push(op);
         }
     }
-    println!("{cuts} cuts in {} writes; {free_releases} releases without an fsync", ops.len());
-    assert_eq!(free_releases, 4, "a release need not wait for the disk");
+    let Shown { cuts, grants, syncs, free_releases } = shown;
+    println!(
+        "{durability}: {cuts} cuts in {} writes; {grants} grants, {syncs} syncs, {free_releases}",
+        ops.len()
+    );
+    Some(shown)
+}
+
+#[tokio::test]
+async fn what_was_granted_survives_a_power_cut() {
+    let Some(shown) = cut_everywhere("disk").await else { return };
+    assert_eq!(shown.free_releases, 4, "a release need not wait for the disk");
+    assert!(shown.syncs >= shown.grants / 2, "grants that meet share a sync, and each has one");
+}
+
+/// Syncs are left for the creation of the file, for two checkpoints, and for the bound, whenever it is raised.
+#[tokio::test]
+async fn tokens_survive_a_power_cut_without_syncs() {
+    let Some(shown) = cut_everywhere("grace").await else { return };
+    assert!(
+        shown.grants > 50 && shown.syncs < shown.grants / 3,
+        "{} grants, {} syncs",
+        shown.grants,
+        shown.syncs
+    );
 }

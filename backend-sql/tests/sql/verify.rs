@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use backend_sql::{MySqlVerify, PostgresVerify, SqliteVerify};
-use lockcore::{ErrorKind, LockGuard, Locks, Mode, Renewal};
+use lockwell_core::{ErrorKind, LockGuard, Locks, Mode, Renewal, Requirement};
+use lockwell_sql::{MySqlVerify, PostgresVerify, SqliteVerify};
 use sqlx::{Connection, MySqlConnection, PgConnection, SqliteConnection};
 
 use crate::servers::{Kind, admin, claim, client, permit, session, soon, url};
@@ -96,6 +96,25 @@ async fn others_come_and_go(locks: &Locks, other: &Locks, until: Instant) {
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// The lock is in another file than the one that the transaction writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_of_another_database_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = |name: &str| format!("sqlite://{}", folder.path().join(name).display());
+    let locks = client(Kind::Sqlite, &url("ours")).await;
+    assert!(locks.capabilities().promises(Requirement::VerifyInSqlite));
+    client(Kind::Sqlite, &url("theirs")).await.close().await.expect("closed");
+    let guard = locks.lock("a").await.expect("a free lock");
+    for (name, part) in [("theirs", "not held any more"), ("empty", "no such table")] {
+        let address = format!("{}?mode=rwc", url(name));
+        let mut connection = SqliteConnection::connect(&address).await.expect("a connection");
+        let mut transaction = connection.begin().await.expect("a transaction");
+        let error = SqliteVerify::verify_in(&guard, &mut transaction).await.expect_err("another file");
+        assert!(format!("{error:#}").contains(part), "{error:#}");
+    }
+    guard.release().await.expect("held");
 }
 
 macro_rules! verify_members_test {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::{Locks, Mode};
+use lockwell_core::{Locks, Mode};
 use sqlx::postgres::PgListener;
 use testbed::Proxy;
 use uuid::Uuid;

@@ -6,7 +6,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use lockcore::Locks;
+use lockwell_core::Locks;
 use testbed::{Direction, Durability, Options, PgBouncer, Proxy, Release};
 
 use crate::servers::{Kind, client, missing, postgres};

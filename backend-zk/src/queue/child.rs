@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockcore::{Claim, Mode, OwnerId};
+use lockwell_core::{Claim, Mode, OwnerId};
 use uuid::Uuid;
 
 /// The server writes a sequence number with at least this number of digits.
@@ -156,7 +156,7 @@ impl Data {
 
 #[cfg(test)]
 mod tests {
-    use lockcore::{LockName, Wait};
+    use lockwell_core::{LockName, Wait};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockcore::{Error, ErrorKind, Moment};
+use lockwell_core::{Error, ErrorKind, Moment};
 use zookeeper_client::{self as zk, CreateMode};
 
 use crate::error::{ErrorClass, class_of, explain};
@@ -34,10 +34,10 @@ impl NodeWaiter<'_> {
     /// is created with the node only if it is known to be missing: a request for it each time would be an
     /// unnecessary write.
     pub(crate) async fn enter(&mut self) -> Result<Arc<Node>, Stop> {
-        if self.in_doubt
-            && let Some(node) = self.find().await?
-        {
-            return Ok(node);
+        if self.in_doubt {
+            if let Some(node) = self.find().await? {
+                return Ok(node);
+            }
         }
         let (session, options) = (Arc::clone(&self.session), &self.inner.options);
         let client = &session.client;
@@ -105,9 +105,8 @@ impl NodeWaiter<'_> {
         for child in Child::queue(names).into_iter().filter(|child| child.owner == owner) {
             let path = format!("{}/{}", self.folder, child.name);
             // A node of another session does not count. If it is before ours, it is handled later.
-            if let Some(stat) = self.ask(client.check_stat(&path)).await?.flatten()
-                && stat.ephemeral_owner == self.session.id()
-            {
+            let stat = self.ask(client.check_stat(&path)).await?.flatten();
+            if let Some(stat) = stat.filter(|stat| stat.ephemeral_owner == self.session.id()) {
                 let node = self.settle(path, child.sequence, stat.czxid).await?;
                 self.in_doubt = false;
                 return Ok(Some(node));

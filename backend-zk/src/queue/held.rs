@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use lockcore::backend::Backoff;
-use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
+use lockwell_core::backend::Backoff;
+use lockwell_core::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 use zookeeper_client::{self as zk, EventType};
 
 use crate::client::ClientInner;

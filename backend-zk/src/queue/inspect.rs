@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Moment, Result};
+use lockwell_core::{FencingToken, Holder, LockName, LockStatus, Mode, Moment, Result};
 use zookeeper_client as zk;
 
 use crate::client::ClientInner;
 use crate::error::explain;
 use crate::names::lock_path;
 use crate::queue::child::{Child, Data, Kind};
+use crate::queue::node::token_of;
 use crate::queue::position::holders;
 use crate::session::Session;
 use crate::session::connect::until_served;
@@ -86,7 +87,7 @@ async fn read(
             // Readers of other libraries do not hold the lock yet: they wait for the end of the former
             // writer's node.
             holds: at < holding && (!joined || ttl.is_some()),
-            czxid: FencingToken::new(stat.czxid.cast_unsigned()),
+            czxid: token_of(stat.czxid),
             label,
             mode,
             ttl,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
-use lockcore::backend::Backoff;
-use lockcore::{Claim, FencingToken, LockName, Moment};
+use lockwell_core::backend::Backoff;
+use lockwell_core::{Claim, FencingToken, LockName, Moment};
 use zookeeper_client as zk;
 
 use crate::error::{ErrorClass, class_of};
@@ -40,6 +40,12 @@ pub(crate) struct Node {
     beside: Mutex<Option<Event>>,
 }
 
+/// The token of a node: the number of the transaction that created it.
+pub(crate) fn token_of(czxid: i64) -> FencingToken {
+    // The server counts from zero.
+    FencingToken::new(u64::try_from(czxid).unwrap_or_default())
+}
+
 impl Node {
     pub(crate) fn new(
         session: &Arc<Session>,
@@ -65,8 +71,7 @@ impl Node {
     }
 
     pub(crate) fn token(&self) -> FencingToken {
-        // The server counts from zero.
-        FencingToken::new(self.czxid.cast_unsigned())
+        token_of(self.czxid)
     }
 
     /// The path of the folder in which the node is, and the node's name in it.

@@ -93,7 +93,7 @@ pub(crate) fn holders(queue: &[Child]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use lockcore::OwnerId;
+    use lockwell_core::OwnerId;
 
     use super::*;
     use crate::queue::child::{Form, prefix};

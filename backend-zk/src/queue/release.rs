@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::Backoff;
-use lockcore::{Claim, Error, ErrorKind, LockName, OwnerId, Released, Result};
+use lockwell_core::backend::Backoff;
+use lockwell_core::{Claim, Error, ErrorKind, LockName, OwnerId, Released, Result};
 use zookeeper_client as zk;
 
 use crate::client::ClientInner;
@@ -190,9 +190,7 @@ async fn adopt(
 ) {
     let path = format!("{folder}/{}", child.name);
     let stat = session.bounded(session.client.check_stat(&path)).await;
-    if let Ok(Some(stat)) = stat
-        && stat.ephemeral_owner == session.id()
-    {
+    if let Some(stat) = stat.ok().flatten().filter(|stat| stat.ephemeral_owner == session.id()) {
         let node = Node::new(session, lock, path, child.sequence, stat.czxid);
         // A repeated release finds it.
         inner.leases.insert(owner, Arc::clone(&node));

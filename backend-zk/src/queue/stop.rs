@@ -1,6 +1,6 @@
 //! Why a waiter has to stop.
 
-use lockcore::{Error, ErrorKind};
+use lockwell_core::{Error, ErrorKind};
 
 /// Why a waiter has to stop.
 pub(crate) enum Stop {

@@ -9,15 +9,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::backend::Backoff;
-use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result, Wait};
+use lockwell_core::backend::Backoff;
+use lockwell_core::{Claim, Error, ErrorKind, Grant, Moment, Result, Wait};
 use zookeeper_client as zk;
 
 use crate::client::ClientInner;
 use crate::error::{ErrorClass, class_of, explain, no_answer};
 use crate::names::lock_path;
 use crate::queue::child::{Child, Data, Form, Kind};
-use crate::queue::node::Node;
+use crate::queue::node::{Node, token_of};
 use crate::queue::position::{Position, Waiting, position};
 use crate::queue::release::release;
 use crate::queue::stop::{Stop, taken};
@@ -236,7 +236,7 @@ impl<'a> NodeWaiter<'a> {
         if position(queue, &older.name) != Position::First {
             return Err(Stop::NotNow);
         }
-        let (token, now) = (FencingToken::new(stat.czxid.cast_unsigned()), Moment::now());
+        let (token, now) = (token_of(stat.czxid), Moment::now());
         Ok(Some(Grant::new(self.claim, token, now).with_deadline(now)))
     }
 

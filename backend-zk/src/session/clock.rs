@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use lockcore::{Finding, Moment};
+use lockwell_core::{Finding, Moment};
 
 /// The server's clock, to show how long a lock has been held. No decision depends on it.
 ///

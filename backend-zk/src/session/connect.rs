@@ -4,15 +4,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::backend::Backoff;
-use lockcore::{Error, ErrorKind, Moment, Result};
+use lockwell_core::backend::Backoff;
+use lockwell_core::{Error, ErrorKind, Moment, Result};
 use tokio::net::lookup_host;
 use zookeeper_client as zk;
 
 use crate::error::{explain, no_answer};
-#[cfg(feature = "sasl")]
-use crate::options::Login;
-use crate::options::{Host, ZkOptions};
+use crate::options::{Host, Login, ZkOptions};
 use crate::session::runtime::SESSIONS;
 
 /// A busy machine must not count as silent.
@@ -124,11 +122,13 @@ async fn connect_within(
         connector.with_fail_eagerly().with_session_timeout(timeout).with_connection_timeout(silence);
     match &options.login {
         None => (),
-        Some(crate::options::Login::Digest(digest)) => {
-            connector = connector.with_auth("digest", digest.expose().as_bytes());
+        Some(Login::Digest(user, passwords)) => {
+            let digest = format!("{user}:{}", passwords.current().await?.expose());
+            connector = connector.with_auth("digest", digest.as_bytes());
         }
         #[cfg(feature = "sasl")]
-        Some(Login::Sasl(user, password)) => {
+        Some(Login::Sasl(user, passwords)) => {
+            let password = passwords.current().await?;
             let sasl = zk::SaslOptions::digest_md5(user.clone(), password.expose().to_owned());
             connector = connector.with_sasl(sasl);
         }
@@ -161,8 +161,8 @@ async fn connect_within(
 /// Trusts only the certificates of these files. Reads the files for each session, so that renewed
 /// certificates are used.
 #[cfg(feature = "tls")]
-fn tls_options(files: &lockcore::tls::TlsFiles) -> Result<zk::TlsOptions> {
-    use lockcore::tls::{choose_provider, read_certificates, read_key, unusable};
+fn tls_options(files: &lockwell_core::tls::TlsFiles) -> Result<zk::TlsOptions> {
+    use lockwell_core::tls::{choose_provider, read_certificates, read_key, unusable};
     choose_provider();
     let mut options = zk::TlsOptions::new();
     if let Some(ca) = files.ca() {

@@ -6,7 +6,7 @@ use std::io::ErrorKind as Io;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::{Error, ErrorKind};
+use lockwell_core::{Error, ErrorKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 
@@ -110,9 +110,11 @@ fn mode(text: &str) -> Option<&str> {
 /// quoted.
 fn state(answer: &Result<String, Silence>) -> &'static str {
     let text = match answer {
-        Err(Silence::UnknownHost) => return ": host name unknown",
-        Err(Silence::Refused) => return ": connection refused",
-        Err(Silence::Unreachable) => return " takes no connections",
+        Err(Silence::UnknownHost) => return ": host name unknown; is it spelt right?",
+        Err(Silence::Refused) => {
+            return ": connection refused; is the server running, and the address right?";
+        }
+        Err(Silence::Unreachable) => return " takes no connections; is a firewall in between?",
         Err(Silence::NoAnswer) => return " takes connections but does not answer",
         Ok(text) => text,
     };
@@ -176,7 +178,7 @@ mod tests {
         ] {
             assert!(state(&Ok(answer.clone())).contains(words), "{answer}: {}", state(&Ok(answer.clone())));
         }
-        assert_eq!(state(&Err(Silence::Refused)), ": connection refused");
+        assert!(state(&Err(Silence::Refused)).starts_with(": connection refused; is the server running"));
     }
 
     /// A listener that answers with these bytes, or does not answer.

@@ -7,7 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Result};
+use lockwell_core::{Error, ErrorKind, Result};
 use zookeeper_client::{self as zk, CreateMode};
 
 use crate::error::{ErrorClass, class_of};

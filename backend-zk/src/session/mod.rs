@@ -2,10 +2,10 @@
 
 pub(crate) mod clock;
 pub(crate) mod connect;
+pub(crate) mod forked;
 pub(crate) mod four_letters;
 pub(crate) mod limits;
 mod negotiated;
-#[cfg(target_os = "linux")]
 mod nodelay;
 mod open;
 pub(crate) mod pool;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use lockcore::{Moment, Result};
+use lockwell_core::{Moment, Result};
 use tokio::sync::{Notify, Semaphore};
 use zookeeper_client::{self as zk, SessionState, StateWatcher};
 

@@ -15,8 +15,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::Moment;
-use lockcore::backend::note_reconnection;
+use lockwell_core::Moment;
+use lockwell_core::backend::note_reconnection;
 use zookeeper_client::{SessionState, StateWatcher};
 
 use crate::names::BACKEND;
@@ -47,10 +47,10 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
                 let Some(asking) = session.upgrade() else { return };
                 if asking.is_in_use() {
                     first = false;
-                    if !asking.lag().is_zero()
-                        && let Some(least) = ask(&asking.options, timeout, &mut answers).await
-                    {
-                        asking.know(least);
+                    if !asking.lag().is_zero() {
+                        if let Some(least) = ask(&asking.options, timeout, &mut answers).await {
+                            asking.know(least);
+                        }
                     }
                 } else {
                     in_time.as_mut().reset(tokio::time::Instant::now() + SETTLED);

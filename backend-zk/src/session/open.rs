@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::{Moment, Result};
+use lockwell_core::{Moment, Result};
 use tokio::sync::{Notify, Semaphore};
 use zookeeper_client::{SessionState, StateWatcher};
 
 use super::connect::connect_for_long;
 use super::limits::Known;
 use super::negotiated::ask_after_moves;
-#[cfg(target_os = "linux")]
 use super::nodelay::set_on_connections;
 use super::runtime::SESSIONS;
 use super::validity::Validity;
@@ -54,7 +53,6 @@ pub(crate) async fn open(
         client,
     });
     drop(SESSIONS.spawn(beat(Arc::downgrade(&session), states.clone())));
-    #[cfg(target_os = "linux")]
     drop(SESSIONS.spawn(set_on_connections(Arc::downgrade(&session), states.clone())));
     drop(SESSIONS.spawn(ask_after_moves(Arc::downgrade(&session), states, timeout)));
     tracing::debug!(id = %session.client.session_id(), ?timeout, "session opened");

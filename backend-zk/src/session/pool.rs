@@ -11,7 +11,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Result};
+use lockwell_core::{Error, ErrorKind, Result};
 
 use crate::options::ZkOptions;
 use crate::session::Session;
@@ -109,7 +109,7 @@ impl Pool {
         let open = self.slots().open.clone();
         match open.iter().find_map(|slot| slot.alive()) {
             Some(session) => Ok(session),
-            None => self.session(lockcore::DEFAULT_TTL).await,
+            None => self.session(lockwell_core::DEFAULT_TTL).await,
         }
     }
 

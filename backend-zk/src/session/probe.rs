@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::TryFutureExt;
-use lockcore::{Error, ErrorKind, Moment, Result};
+use lockwell_core::{Error, ErrorKind, Moment, Result};
 use zookeeper_client::{self as zk, CreateMode};
 
 use crate::error::{explain, no_answer};
@@ -15,7 +15,7 @@ use crate::session::connect::{connect, connect_detached, reattach, until_served}
 use crate::session::limits::{Limits, is_ensemble, limits_of, make_mark};
 
 /// Longer than any server allows by default.
-const LONG: Duration = Duration::from_hours(24);
+const LONG: Duration = Duration::from_secs(86_400);
 
 /// Learns the limits, creates the base path if it is missing, and checks that nodes can be created in it.
 /// With `create=false` it creates nothing.
@@ -61,15 +61,15 @@ async fn shortest(options: &ZkOptions) -> Result<zk::Client> {
 async fn prepare(options: &ZkOptions, client: &zk::Client, clock: &ServerClock) -> Result<()> {
     let base = &options.base;
     #[cfg(feature = "sasl")]
-    if let Some(Login::Sasl(..)) = options.login
-        && let Ok(users) = client.list_auth_users().await
-        && users.iter().all(|user| user.scheme() != "sasl")
-    {
+    if let Some(Login::Sasl(..)) = options.login {
+        let users = client.list_auth_users().await;
         // A server without SASL ignores the request for SASL.
-        return Err(Error::new(
-            ErrorKind::Refused,
-            "the server has not authenticated the user by SASL; is SASL configured there?",
-        ));
+        if users.is_ok_and(|users| users.iter().all(|user| user.scheme() != "sasl")) {
+            return Err(Error::new(
+                ErrorKind::Refused,
+                "the server has not authenticated the user by SASL; is SASL configured there?",
+            ));
+        }
     }
     // This checks first: creating a node that exists needs a right that an application should not have.
     let refused = |error: zk::Error| explain(&error);

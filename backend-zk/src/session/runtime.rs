@@ -1,6 +1,6 @@
 //! The thread that all sessions of the process run on.
 
-use lockcore::backend::SharedRuntime;
+use lockwell_core::backend::SharedRuntime;
 
 /// The thread that serves the sessions.
 ///

@@ -19,8 +19,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockcore::Moment;
-use lockcore::backend::valid_until;
+use lockwell_core::Moment;
+use lockwell_core::backend::valid_until;
 
 /// The number of heartbeats that are remembered.
 const REMEMBERED: usize = 16;

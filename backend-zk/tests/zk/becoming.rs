@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use lockcore::Moment;
+use lockwell_core::Moment;
 use testbed::{Proxy, ZooKeeper};
 use zookeeper_client::Client;
 

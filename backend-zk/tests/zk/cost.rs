@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockcore::Moment;
+use lockwell_core::Moment;
 use testbed::{Durability, Proxy, ZooKeeper};
 use zookeeper_client::{Acls, Client, CreateMode};
 

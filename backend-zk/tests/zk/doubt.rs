@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockcore::{Claim, DistributedLock, LeaseState, Mode, Moment, Released, Result, Wait};
+use lockwell_core::{Claim, DistributedLock, LeaseState, Mode, Moment, Released, Result, Wait};
 use testbed::{Direction, Proxy};
 use zookeeper_client::Client;
 
@@ -47,7 +47,7 @@ async fn a_lock_that_was_lost_is_not_called_released() {
 }
 
 /// Releases while the network swallows, and mends the network when the request is on its way.
-async fn release_in_doubt(lock: &backend_zk::ZkLock, claim: &Claim, proxy: &Proxy) -> Result<Released> {
+async fn release_in_doubt(lock: &lockwell_zk::ZkLock, claim: &Claim, proxy: &Proxy) -> Result<Released> {
     let mending = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         proxy.heal();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockcore::{LockGuard, Locks, Mode};
+use lockwell_core::{LockGuard, Locks, Mode};
 use testbed::{Direction, Proxy};
 use tokio::task::JoinHandle;
 
@@ -12,7 +12,7 @@ use crate::other::{Maker, Other};
 use crate::servers::{client, connect, hold, lasting, options, queued, single, url};
 
 fn reading(locks: &Locks) -> JoinHandle<LockGuard> {
-    let request = locks.read("book").wait(Duration::from_mins(1));
+    let request = locks.read("book").wait(Duration::from_secs(60));
     tokio::spawn(async move { request.await.expect("its turn comes") })
 }
 
@@ -165,6 +165,9 @@ async fn nobody_is_beside_a_writer() {
         }));
     }
     for task in tasks {
-        tokio::time::timeout(Duration::from_mins(2), task).await.expect("nobody is stuck").expect("no panic");
+        tokio::time::timeout(Duration::from_secs(120), task)
+            .await
+            .expect("nobody is stuck")
+            .expect("no panic");
     }
 }

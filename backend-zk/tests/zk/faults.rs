@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockcore::{DistributedLock, ErrorKind, Locks, Moment};
+use lockwell_core::{DistributedLock, ErrorKind, Locks, Moment};
 use testbed::{Direction, Proxy, ZooKeeper, ZooKeeperEnsemble};
 use zookeeper_client::Client;
 
@@ -301,7 +301,7 @@ async fn the_majority_is_down() {
     // If the session moved to the server that is left, nobody can tell how much time it has there, and it is
     // ended early.
     let loss = guard.lost().await;
-    assert!(matches!(loss, lockcore::Loss::Expired | lockcore::Loss::Taken), "{loss:?}");
+    assert!(matches!(loss, lockwell_core::Loss::Expired | lockwell_core::Loss::Taken), "{loss:?}");
     assert!(Moment::now().since(began) < secs(4), "told late");
     for server in &down {
         server.restart().await.expect("started");
@@ -371,7 +371,7 @@ async fn the_whole_queue_is_deleted() {
     operator.delete("/lockwell/gone", None).await.expect("deleted");
     let error = waiting.await.expect("no panic").expect_err("its place was deleted");
     assert_eq!(error.kind(), ErrorKind::NotHeld, "{error:#}");
-    assert_eq!(held.lost().await, lockcore::Loss::Taken);
+    assert_eq!(held.lost().await, lockwell_core::Loss::Taken);
     let next = hold(&two, "gone").await;
     assert!(next.token() > held.token());
 }

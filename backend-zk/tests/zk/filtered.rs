@@ -20,7 +20,7 @@ async fn a_filter_that_kills() {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let ended = match tokio::time::timeout(Duration::from_mins(2), child).await.expect("it ends") {
+    let ended = match tokio::time::timeout(Duration::from_secs(120), child).await.expect("it ends") {
         Ok(ended) => ended,
         Err(error) => {
             assert!(!testbed::servers_required(), "python3: {error}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use std::future::IntoFuture;
 
-use lockcore::{ErrorKind, LockRequest, Locks, Moment};
+use lockwell_core::{ErrorKind, LockRequest, Locks, Moment};
 use testbed::ZooKeeper;
 
 use crate::servers::{client, options, single};
@@ -41,14 +41,14 @@ async fn crowd_of(
 ) -> (f64, Duration) {
     let mut held = Vec::new();
     for _ in 0..holders {
-        held.push(request(&clients[0]).ttl(Duration::from_mins(1)).await.expect("free"));
+        held.push(request(&clients[0]).ttl(Duration::from_secs(60)).await.expect("free"));
     }
     let mut tasks = Vec::new();
     for locks in clients.iter().cycle().take(waiters as usize) {
         let locks = locks.clone();
         tasks.push(tokio::spawn(async move {
             for _ in 0..times {
-                let guard = request(&locks).ttl(Duration::from_mins(1)).wait(Duration::from_mins(5)).await;
+                let guard = request(&locks).ttl(Duration::from_secs(60)).wait(Duration::from_secs(300)).await;
                 guard.expect("its turn comes").release().await.expect("held");
             }
         }));
@@ -106,7 +106,7 @@ async fn readers_cost_few_requests() {
     let writer = locks.write("book").await.expect("a free lock");
     let mut readers = Vec::new();
     for _ in 0..100 {
-        readers.push(tokio::spawn(locks.read("book").wait(Duration::from_mins(1)).into_future()));
+        readers.push(tokio::spawn(locks.read("book").wait(Duration::from_secs(60)).into_future()));
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     let before = received(&server);

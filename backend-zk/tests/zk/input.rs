@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockcore::{ErrorKind, LockName, Moment};
+use lockwell_core::{ErrorKind, LockName, Moment};
 use testbed::ZooKeeper;
 use zookeeper_client::Client;
 

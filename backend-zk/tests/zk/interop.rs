@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{LockGuard, Locks, Mode, Moment};
+use lockwell_core::{LockGuard, Locks, Mode, Moment};
 use testbed::ZooKeeper;
 use tokio::task::JoinHandle;
 use zookeeper_client::{Acls, Client, CreateMode};
@@ -16,7 +16,7 @@ struct Stage {
     /// How their path begins.
     base: &'static str,
     locks: Locks,
-    queue: std::sync::Arc<backend_zk::ZkLock>,
+    queue: std::sync::Arc<lockwell_zk::ZkLock>,
 }
 
 async fn stage(maker: Maker, suffix: &str) -> Option<Stage> {

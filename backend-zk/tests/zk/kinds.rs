@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Moment};
+use lockwell_core::{ErrorKind, Moment};
 use testbed::{Direction, Proxy, ZooKeeper};
 use zookeeper_client::Client;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 use testbed::{Direction, Proxy, ZooKeeper, ZooKeeperEnsemble};
 use zookeeper_client::{self as zk, Acl, AuthId, Client, Permission};
 
@@ -61,7 +61,7 @@ async fn a_session_moves(servers: &ZooKeeperEnsemble, ended: bool) -> bool {
 
     servers.delay(LAG).expect("links");
     old.blackhole(Direction::ToClient);
-    let acquiring = tokio::spawn(one.lock("moved").ttl(TTL).wait(Duration::from_mins(1)).into_future());
+    let acquiring = tokio::spawn(one.lock("moved").ttl(TTL).wait(Duration::from_secs(60)).into_future());
     tokio::time::sleep(Duration::from_millis(100)).await;
     let ending = ended.then(|| tokio::spawn(end_session(leader.addr(), session)));
     if ended {

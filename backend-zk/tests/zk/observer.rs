@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Loss};
+use lockwell_core::{ErrorKind, Loss};
 use testbed::{ZooKeeper, ZooKeeperEnsemble};
 use zookeeper_client::{Acls, Client, CreateMode};
 

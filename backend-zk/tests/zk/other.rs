@@ -137,7 +137,7 @@ impl Other {
 
     /// The next word of the driver.
     pub(crate) async fn word(&mut self) -> String {
-        let word = tokio::time::timeout(Duration::from_mins(1), self.words.recv()).await;
+        let word = tokio::time::timeout(Duration::from_secs(60), self.words.recv()).await;
         word.expect("the driver says something").expect("the driver lives")
     }
 

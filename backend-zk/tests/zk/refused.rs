@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Moment};
+use lockwell_core::{ErrorKind, Moment};
 use zookeeper_client::{Acl, AuthId, Client, Permission};
 
 use crate::frames::{CREATE, CREATE_CONTAINER, DELETE, EXISTS, Frames, GET_DATA, LIST, THROTTLED};

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backend_zk::ZkLock;
-use lockcore::{DistributedLock, Error, ErrorKind, Moment};
+use lockwell_core::{DistributedLock, Error, ErrorKind, LockConfig, Locks, Moment};
+use lockwell_zk::ZkLock;
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
@@ -248,4 +248,34 @@ async fn guarded_writes() {
     let reader = Client::connect(&server.addr().to_string()).await.expect("a client");
     assert_eq!(reader.get_data("/data").await.expect("a node").0, b"two");
     assert!(reader.check_stat("/more").await.expect("an answer").is_none());
+}
+
+/// The password is read for each session. Another password is another identity.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_session_has_the_present_password() {
+    let Some(server) = single(&options()).await else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("password");
+    std::fs::write(&file, "secret-one").expect("our file");
+    let url = format!("zk://ann@{}/hers?acl=creator", server.addr());
+    let config = LockConfig::new(url).password_file(file.to_str().expect("a text"));
+    let (url, config) = config.resolve().expect("an address");
+    let backend = Arc::new(ZkLock::connect(&url).await.expect("a client"));
+    let locks = Locks::with_config(backend, &config).expect("a keeper");
+    let guard = hold(&locks, "a").await;
+    std::fs::write(&file, "secret-two").expect("our file");
+    // Another lease needs another session.
+    let longer = || locks.lock("b").ttl(Duration::from_secs(40)).wait(Duration::from_secs(20));
+    let error = longer().await.expect_err("another user");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+    std::fs::write(&file, "").expect("our file");
+    let missing = ZkLock::connect(&url).await.map(drop).expect_err("no password");
+    assert_eq!(missing.kind(), ErrorKind::Unreachable, "{missing:#}");
+    assert!(missing.to_string().contains("password_file"), "{missing:#}");
+    assert!(!format!("{error:?} {missing:?} {locks:?}").contains("secret"));
+    std::fs::write(&file, "secret-one").expect("our file");
+    let guards = [guard, locks.lock("b").ttl(Duration::from_secs(80)).await.expect("the same user")];
+    for guard in guards {
+        guard.release().await.expect("held");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 use testbed::{Proxy, ZooKeeper};
 
 use crate::rights::refusal;

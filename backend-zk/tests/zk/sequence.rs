@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Locks};
+use lockwell_core::{ErrorKind, Locks};
 use testbed::ZooKeeper;
 use zookeeper_client::Client;
 
@@ -40,7 +40,7 @@ async fn sequence(server: &ZooKeeper, lock: &str) -> i64 {
     names[0][names[0].len() - 10..].parse().expect("a number")
 }
 
-async fn insist(locks: &Locks, name: &str) -> lockcore::LockGuard {
+async fn insist(locks: &Locks, name: &str) -> lockwell_core::LockGuard {
     locks.lock(name).wait(Duration::from_secs(30)).await.expect("a free lock")
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backend_zk::ZkLock;
-use lockcore::{LockGuard, Locks, Moment};
+use lockwell_core::{LockGuard, Locks, Moment};
+use lockwell_zk::ZkLock;
 use testbed::{Durability, Options, ZooKeeper, ZooKeeperEnsemble};
 
 /// A folder in memory where there is one.
@@ -54,7 +54,9 @@ pub(crate) fn url(addr: SocketAddr) -> String {
 /// A client, and the backend behind it.
 pub(crate) async fn connect(url: &str) -> (Locks, Arc<ZkLock>) {
     let lock = Arc::new(ZkLock::connect(&url.parse().expect("an address")).await.expect("a client"));
-    (Locks::new(Arc::clone(&lock) as Arc<_>).expect("a keeper"), lock)
+    // These tests are about the queue of the server.
+    let locks = Locks::new(Arc::clone(&lock) as Arc<_>).expect("a keeper").server_order();
+    (locks, lock)
 }
 
 pub(crate) async fn client(url: &str) -> Locks {

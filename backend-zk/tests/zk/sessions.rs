@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{ErrorKind, LeaseState, LockGuard, Locks, Moment};
+use lockwell_core::{ErrorKind, LeaseState, LockGuard, Locks, Moment};
 use testbed::{Direction, Proxy, ZooKeeper};
 use zookeeper_client::{self as zk, Client};
 
@@ -97,7 +97,7 @@ async fn a_guard_knows_about_its_connection() {
     proxy.cut();
     becomes(&short, LeaseState::Suspect, secs(1)).await;
     let loss = short.lost().await;
-    assert_eq!(loss, lockcore::Loss::Expired);
+    assert_eq!(loss, lockwell_core::Loss::Expired);
     assert_eq!(guard.lease_state(), LeaseState::Suspect, "a longer session lives on");
     let heir = two.lock("short").wait(secs(20)).await.expect("the session expires");
     proxy.heal();
@@ -197,7 +197,7 @@ async fn sessions_are_ended_by_another_client() {
     assert_eq!(witness.wait_for("waiting", 2).await[1], session, "one session serves both");
     witness.end_session(session).await;
     let ended = Moment::now();
-    assert_eq!(held.lost().await, lockcore::Loss::Taken);
+    assert_eq!(held.lost().await, lockwell_core::Loss::Taken);
     assert!(Moment::now().since(ended) < ttl / 2, "the news came no sooner than the deadline");
     // The one who waits is in the queue again, in a new session.
     let next = witness.wait_for("waiting", 2).await[1];
@@ -220,7 +220,7 @@ async fn sessions_are_ended_by_another_client() {
     let made = making.await.expect("no panic").expect("a free lock");
     let last = witness.wait_for("making", 1).await[0];
     assert!(last != next && made.is_held());
-    assert_eq!(waited.lost().await, lockcore::Loss::Taken);
+    assert_eq!(waited.lost().await, lockwell_core::Loss::Taken);
     leave(made, &two).await;
     queued(&two, "waiting", 0).await;
     hold(&two, "waiting").await.release().await.expect("nothing was left behind");

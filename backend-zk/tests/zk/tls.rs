@@ -3,7 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use lockcore::{ErrorKind, LeaseState, Moment};
+use lockwell_core::{ErrorKind, LeaseState, Moment};
 use testbed::{Certificates, Proxy, ZooKeeper};
 
 use crate::rights::refusal;

@@ -72,7 +72,7 @@ fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 /// constant.
 fn password(session: i64) -> [u8; 16] {
     const MASK: u64 = (1 << 48) - 1;
-    let mut seed = ((session ^ 0xB341_5C00).cast_unsigned() ^ 0x5_DEEC_E66D) & MASK;
+    let mut seed = (u64::from_ne_bytes((session ^ 0xB341_5C00).to_ne_bytes()) ^ 0x5_DEEC_E66D) & MASK;
     let mut password = [0; 16];
     for part in password.chunks_exact_mut(4) {
         seed = (seed.wrapping_mul(0x5_DEEC_E66D) + 0xB) & MASK;

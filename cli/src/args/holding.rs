@@ -1,15 +1,16 @@
 //! The verbs that take or release a lock.
 
 use std::ffi::OsString;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::Args;
-use lockwell::{LockName, Mode};
+use lockwell::LockName;
 
-use super::texts::{LEAD_HELP, RUN_HELP};
+use super::claim::{ClaimArgs, LeaseArgs};
+use super::texts::{HOLD_HELP, LEAD_HELP, RUN_HELP};
 use super::{Server, name, time};
 use crate::exit;
+use crate::obtain::Limits;
 use crate::say::Voice;
 
 /// Run a command while holding a lock.
@@ -22,33 +23,21 @@ use crate::say::Voice;
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// The longest time to wait for the lock, as in 5s or 2m; a plain number means seconds [default: no
-    /// limit].
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    pub(crate) wait: Option<Duration>,
-    /// Do not wait: end at once if the lock is held.
-    #[arg(long, conflicts_with = "wait")]
-    pub(crate) no_wait: bool,
+    #[command(flatten)]
+    pub(crate) claim: ClaimArgs,
     /// Keep the lock for at least this time, even if the command ends earlier or lockwell is killed. A job
     /// that several machines start at the same time, by clocks that differ by less than this, then runs once.
     /// Not on ZooKeeper.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) at_least: Option<Duration>,
-    /// Take a reader lock: several readers hold it together, but not while another holds it exclusively.
-    #[arg(long, conflicts_with_all = ["permits", "also"])]
-    pub(crate) read: bool,
-    /// Take one permit of a semaphore: at most N hold the lock together. All users of the lock must give the
-    /// same N.
-    #[arg(long, value_name = "N", conflicts_with = "also")]
-    pub(crate) permits: Option<NonZeroU32>,
     /// Take this lock as well. The command runs when all locks are held. May be given several times.
-    #[arg(long, value_name = "NAME", value_parser = name::parse)]
+    #[arg(long, value_name = "NAME", value_parser = name::parse, conflicts_with_all = ["read", "permits"])]
     pub(crate) also: Vec<LockName>,
     /// The exit status if the lock was not obtained in time.
     #[arg(long, value_name = "N", default_value_t = exit::NOT_OBTAINED)]
     pub(crate) exit_code_held: u8,
     #[command(flatten)]
-    pub(crate) holding: HoldArgs,
+    pub(crate) holding: WorkArgs,
     /// The name of the lock.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
@@ -57,20 +46,7 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// The mode that `--read` and `--permits` ask for.
-fn mode(read: bool, permits: Option<NonZeroU32>) -> Mode {
-    match permits {
-        Some(limit) => Mode::Permit { limit },
-        None if read => Mode::Shared,
-        None => Mode::Exclusive,
-    }
-}
-
 impl RunArgs {
-    pub(crate) fn mode(&self) -> Mode {
-        mode(self.read, self.permits)
-    }
-
     /// All locks that the command line names.
     pub(crate) fn names(&self) -> Vec<LockName> {
         std::iter::once(&self.name).chain(&self.also).cloned().collect()
@@ -88,7 +64,7 @@ pub(crate) struct LeadArgs {
     #[command(flatten)]
     pub(crate) server: Server,
     #[command(flatten)]
-    pub(crate) holding: HoldArgs,
+    pub(crate) holding: WorkArgs,
     /// The name of the lock that the leader holds.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
@@ -99,18 +75,12 @@ pub(crate) struct LeadArgs {
 
 /// How a lock is held while a command runs.
 #[derive(Args)]
-pub(crate) struct HoldArgs {
-    /// How long others have to wait for the lock if lockwell is killed or loses its connection [default:
-    /// 10s].
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    pub(crate) ttl: Option<Duration>,
+pub(crate) struct WorkArgs {
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
     /// End the command and free the lock after this time at the latest [default: no limit].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) max_hold: Option<Duration>,
-    /// If lockwell is killed or loses its connection, make others wait for this time in addition to --ttl
-    /// [default: 0s].
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    pub(crate) lock_delay: Option<Duration>,
     /// The time between TERM and KILL when the command is ended.
     #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "5s")]
     pub(crate) grace: Duration,
@@ -134,13 +104,69 @@ pub(crate) struct HoldArgs {
     pub(crate) json: bool,
 }
 
+impl WorkArgs {
+    pub(crate) fn voice(&self) -> Voice {
+        voice(self.quiet, self.verbose)
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { max_hold: self.max_hold, progress: None }
+    }
+}
+
+/// Hold a lock for the program that starts lockwell, in any language.
+///
+/// Prints a line for each event, waits for lines on standard input, and renews the lock meanwhile, whatever
+/// the other program does. The lock is freed when the line `release` comes, when standard input ends, as it
+/// does with the other program, or by TERM. With --json each line is a JSON object, for programs.
+#[derive(Args)]
+#[command(after_help = "See --help for the lines and the exit status.", after_long_help = HOLD_HELP)]
+pub(crate) struct HoldArgs {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    #[command(flatten)]
+    pub(crate) claim: ClaimArgs,
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+    /// Free the lock after this time at the latest [default: no limit].
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub(crate) max_hold: Option<Duration>,
+    /// Free the lock if no line `progress` comes for this time: the other program may hang [default: no
+    /// limit].
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub(crate) progress: Option<Duration>,
+    /// A text that `lockwell status` shows for the holder [default: host name and process id of lockwell].
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    /// Print no message on standard error if the lock is not obtained, and no warnings.
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Print who holds the lock while waiting, on standard error.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Print each event as a JSON object in a line, and messages on standard error too.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The names of the locks. Several are held together, or none.
+    #[arg(value_name = "NAME", required = true, value_parser = name::parse)]
+    pub(crate) names: Vec<LockName>,
+}
+
 impl HoldArgs {
     pub(crate) fn voice(&self) -> Voice {
-        match (self.quiet, self.verbose) {
-            (true, _) => Voice::Quiet,
-            (_, true) => Voice::Verbose,
-            _ => Voice::Usual,
-        }
+        voice(self.quiet, self.verbose)
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { max_hold: self.max_hold, progress: self.progress }
+    }
+}
+
+fn voice(quiet: bool, verbose: bool) -> Voice {
+    match (quiet, verbose) {
+        (true, _) => Voice::Quiet,
+        (_, true) => Voice::Verbose,
+        _ => Voice::Usual,
     }
 }
 
@@ -158,19 +184,8 @@ pub(crate) struct AcquireArgs {
     /// How long the lock is held if it is not released earlier, as in 5s or 2m; a plain number means seconds.
     #[arg(long = "for", value_name = "TIME", value_parser = time::parse)]
     pub(crate) span: Duration,
-    /// The longest time to wait for the lock [default: no limit].
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    pub(crate) wait: Option<Duration>,
-    /// Do not wait: end at once if the lock is held.
-    #[arg(long, conflicts_with = "wait")]
-    pub(crate) no_wait: bool,
-    /// Take a reader lock: several readers hold it together, but not while another holds it exclusively.
-    #[arg(long, conflicts_with = "permits")]
-    pub(crate) read: bool,
-    /// Take one permit of a semaphore: at most N hold the lock together. All users of the lock must give the
-    /// same N.
-    #[arg(long, value_name = "N")]
-    pub(crate) permits: Option<NonZeroU32>,
+    #[command(flatten)]
+    pub(crate) claim: ClaimArgs,
     /// A text that `lockwell status` shows for the holder [default: host name and process id].
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
@@ -183,12 +198,6 @@ pub(crate) struct AcquireArgs {
     /// The name of the lock.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
-}
-
-impl AcquireArgs {
-    pub(crate) fn mode(&self) -> Mode {
-        mode(self.read, self.permits)
-    }
 }
 
 /// Release a lock that lockwell acquire took, or, with --force, free a lock whoever holds it.

@@ -1,5 +1,6 @@
 //! The verbs that only read, and those that need no server.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,15 +24,15 @@ pub(crate) struct StatusArgs {
     /// Print JSON.
     ///
     /// Times are in milliseconds. With one NAME: schema_version, name, held, holders (token, label, mode,
-    /// limit, ttl_ms, held_ms), waiters, longest_wait_ms. Otherwise schema_version and locks, a list of such
-    /// objects.
+    /// limit, ttl_ms, held_ms), waiters, longest_wait_ms, unknown_ms. Otherwise schema_version, locks (a list
+    /// of such objects) and unknown_ms. unknown_ms: for so long it is not known who else holds it.
     #[arg(long)]
     pub(crate) json: bool,
     /// Print the status again whenever it changes, until interrupted.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// End with 75 if one of the locks is held, and with 0 if all are free. Without this option, both end
-    /// with 0.
+    /// End with 75 if one of the locks is held, or if that is not known, and with 0 if all are free. Without
+    /// this option, both end with 0.
     #[arg(long, conflicts_with = "watch")]
     pub(crate) exit_code: bool,
     /// The names of the locks [default: all that are held].
@@ -39,9 +40,36 @@ pub(crate) struct StatusArgs {
     pub(crate) names: Vec<LockName>,
 }
 
+/// Show the locks by contention: who waits for what, for how long, and how fast it moves.
+///
+/// Refreshes until it is interrupted. The locks with the most waiters come first. Hand-overs a second are what
+/// two looks have seen, so there were that many at least; 0 is exact for a lock that is held exclusively.
+/// Nothing is created on the server.
+#[derive(Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// The time between two looks, as in 2s or 500ms; 100ms at least.
+    #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "2s")]
+    pub(crate) every: Duration,
+    /// Look at N locks at most each time: at those with waiters first, and at the others in turn.
+    #[arg(long, value_name = "N", default_value = "200")]
+    pub(crate) most: NonZeroUsize,
+    /// Look twice, print that, and end.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print JSON: schema_version, server, known, looked_at, locks (those of lockwell status,
+    /// hand_overs_per_s_at_least, age_ms). Without --once, an object in a line for each refresh.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The names of the locks [default: all that are held].
+    #[arg(value_name = "NAME", value_parser = name::parse)]
+    pub(crate) names: Vec<LockName>,
+}
+
 /// Wait until a lock is free, without taking it.
 ///
-/// Exit status: 0 when it is free, 75 if it is still held after the time of --for. See lockwell run --help
+/// Exit status: 0 when it is free, 75 if it is still held, or not known to be free, after the time of --for. See lockwell run --help
 /// for errors.
 #[derive(Args)]
 pub(crate) struct WaitArgs {

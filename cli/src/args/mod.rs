@@ -5,6 +5,8 @@
 // Each is an option by itself.
 #![allow(clippy::struct_excessive_bools)]
 
+mod claim;
+mod grace;
 mod holding;
 mod looking;
 mod name;
@@ -15,8 +17,9 @@ mod version;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use holding::{AcquireArgs, HoldArgs, LeadArgs, ReleaseArgs, RunArgs};
-pub(crate) use looking::{CompletionsArgs, DoctorArgs, ManArgs, SchemaArgs, StatusArgs, WaitArgs};
+pub(crate) use grace::GraceArgs;
+pub(crate) use holding::{AcquireArgs, HoldArgs, LeadArgs, ReleaseArgs, RunArgs, WorkArgs};
+pub(crate) use looking::{CompletionsArgs, DoctorArgs, ManArgs, SchemaArgs, StatusArgs, TopArgs, WaitArgs};
 pub(crate) use server::Server;
 
 use self::texts::CLI_HELP;
@@ -34,11 +37,14 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(RunArgs),
     Lead(LeadArgs),
+    Hold(HoldArgs),
     Status(StatusArgs),
+    Top(TopArgs),
     Wait(WaitArgs),
     Acquire(AcquireArgs),
     Release(ReleaseArgs),
     Doctor(DoctorArgs),
+    Grace(GraceArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -50,6 +56,7 @@ impl Command {
         match self {
             Self::Run(args) => args.holding.voice(),
             Self::Lead(args) => args.holding.voice(),
+            Self::Hold(args) => args.voice(),
             Self::Acquire(args) if args.quiet => Voice::Quiet,
             // Its findings say the same, and what to do.
             Self::Doctor(_) => Voice::Quiet,
@@ -62,11 +69,14 @@ impl Command {
         match self {
             Self::Run(args) => args.holding.json,
             Self::Lead(args) => args.holding.json,
+            Self::Hold(args) => args.json,
             Self::Status(args) => args.json,
+            Self::Top(args) => args.json,
             Self::Wait(args) => args.json,
             Self::Acquire(args) => args.json,
             Self::Release(args) => args.json,
             Self::Doctor(args) => args.json,
+            Self::Grace(args) => args.json,
             Self::Schema(args) => args.json,
             Self::Completions(_) | Self::Man(_) => false,
         }

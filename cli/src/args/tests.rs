@@ -25,7 +25,7 @@ fn the_command_line_is_sound() {
 
 #[test]
 fn modes() {
-    let mode = |line| run(line).mode();
+    let mode = |line| run(line).claim.mode();
     assert_eq!(mode("lockwell run a -- true"), Mode::Exclusive);
     assert_eq!(mode("lockwell run --read a -- true"), Mode::Shared);
     let limit = NonZeroU32::new(3).unwrap();
@@ -34,7 +34,7 @@ fn modes() {
 
 #[test]
 fn a_wait_without_a_unit_is_in_seconds() {
-    assert_eq!(run("lockwell run --wait 5 a -- true").wait, Some(Duration::from_secs(5)));
+    assert_eq!(run("lockwell run --wait 5 a -- true").claim.wait, Some(Duration::from_secs(5)));
 }
 
 #[test]
@@ -57,8 +57,12 @@ fn what_is_refused() {
         "lockwell run --exit-code-held 256 a -- true",
         "lockwell run --url x --url-file y a -- true",
         "lockwell acquire a",
+        "lockwell hold",
+        "lockwell hold --read --permits 3 a",
         "lockwell release",
         "lockwell release --yes a",
+        "lockwell top --most 0",
+        "lockwell top --every x",
         "lockwell wait",
         "lockwell completions tcl",
     ] {
@@ -106,16 +110,18 @@ fn commands_within_a_text_are_understood() {
 }
 
 #[test]
-fn options_within_the_guide_exist() {
+fn options_within_the_guides_exist() {
     let command = Cli::command();
     let verbs = command.get_subcommands().flat_map(clap::Command::get_arguments);
     let known: Vec<_> = verbs.filter_map(clap::Arg::get_long).collect();
-    let guide = pages().into_iter().find(|(page, _)| page.ends_with("command.md")).unwrap().1;
-    let options = codes(&guide, "--");
-    assert!(options.len() >= 10, "{options:?}");
-    for option in options {
-        let long = option[2..].split([' ', '=']).next().unwrap_or_default();
-        assert!(known.contains(&long), "{option}");
+    for (guide, least) in [("command.md", 10), ("hold.md", 3)] {
+        let text = pages().into_iter().find(|(page, _)| page.ends_with(guide)).unwrap().1;
+        let options = codes(&text, "--");
+        assert!(options.len() >= least, "{guide}: {options:?}");
+        for option in options {
+            let long = option[2..].split([' ', '=']).next().unwrap_or_default();
+            assert!(known.contains(&long), "{guide}: {option}");
+        }
     }
 }
 

@@ -12,6 +12,7 @@ Lock servers, by the beginning of the address:
   redis://        Redis or Valkey; also rediss:// (TLS), redis+sentinel://, redis+cluster://
   redlock://      several independent Redis servers
   zk://           ZooKeeper
+  etcd://         etcd; also etcds:// (TLS)
   `lockwell --version` says which of them this program has.
 
 Times are written as 5s, 2m or 1h 30m; a plain number means seconds.
@@ -55,6 +56,30 @@ Environment:
 pub(super) const LEAD_HELP: &str = "\
 Exit status, signals and environment: see lockwell run --help. If the server cannot be reached at the start, lockwell ends with
 69. Later it tries again without a limit.";
+
+pub(super) const HOLD_HELP: &str = "\
+Lines on standard output, with --json objects with schema_version and event:
+  granted    the locks are held: name, token, hold_id, locks (name, token, hold_id), valid_ms
+  suspect    a renewal is late or failed: name, token, valid_ms, and message if the cause is known
+  recovered  a renewal succeeded again: name, token, valid_ms
+  held       the answer to check: valid_ms; or waiting, while the lock is waited for
+  lost       stop the work: name, token, cause (expired, taken, held_too_long, no_progress), message
+  released   cause (asked, input_ended, output_closed, signal), and message if the server has not confirmed it
+  refused    the lock was not obtained: exit_status, message
+  The last line is lost, released or refused. If the output ends without one of them, the lock is lost.
+
+Lines on standard input:
+  release    free the lock, and end; so does the end of the input
+  check      asks for a line held. The lock is held for valid_ms from the moment at which check was sent, at least
+  progress   the other program works on (see --progress)
+
+  Standard input must be a pipe, a socket or a terminal, which the other program keeps open.
+
+Exit status:
+   0  released, as asked or at the end of the input
+  64, 69, 70, 75, 77  refused; see lockwell run --help
+  76  lost
+  128 + n  released, because signal n came";
 
 pub(super) const DOCTOR_HELP: &str = "\
 Exit status:

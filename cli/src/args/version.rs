@@ -8,6 +8,7 @@ pub(super) fn text() -> String {
         ("sqlite", cfg!(feature = "sqlite")),
         ("redis", cfg!(feature = "redis")),
         ("zk", cfg!(feature = "zk")),
+        ("etcd", cfg!(feature = "etcd")),
         ("tls", cfg!(feature = "tls")),
         ("sasl", cfg!(feature = "sasl")),
     ];

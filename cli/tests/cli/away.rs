@@ -45,11 +45,16 @@ async fn a_wait_covers_a_restart(url: &str, servers: &[&Server]) {
         start(&["wait", "--for", "60s", "e"]),
     ];
     let lazy = lockwell::connect_lazy(url).unwrap();
+    let configured = lockwell::connect_with(lockwell::LockConfig::new(url).lazy()).await.unwrap();
     let error = lazy.lock("lazy").try_now().await.unwrap_err();
     assert_eq!(error.kind(), lockwell::ErrorKind::Unreachable, "{error:#}");
+    let addr = servers[0].addr().to_string();
+    assert!(error.servers().is_some_and(|named| named.contains(&addr)), "{error:#}");
+    assert!(error.to_string().contains(&addr), "{error:#}");
     let claims = (
         tokio::spawn(lazy.lock("lazy").wait(Duration::from_mins(1)).into_future()),
         tokio::spawn(lazy.lock_all(["lazy 1", "lazy 2"]).wait(Duration::from_mins(1)).into_future()),
+        tokio::spawn(configured.lock("configured").wait(Duration::from_mins(1)).into_future()),
     );
     tokio::time::sleep(AWAY).await;
     for server in servers {
@@ -62,6 +67,7 @@ async fn a_wait_covers_a_restart(url: &str, servers: &[&Server]) {
     }
     claims.0.await.unwrap().unwrap().release().await.unwrap();
     claims.1.await.unwrap().unwrap().release().await.unwrap();
+    claims.2.await.unwrap().unwrap().release().await.unwrap();
     lazy.close().await.unwrap();
 }
 

@@ -2,6 +2,7 @@
 //! however much it logs.
 
 use std::fs::File;
+use std::process::Stdio;
 
 use crate::support::{Running, Site, finish, lockwell};
 
@@ -9,7 +10,7 @@ use crate::support::{Running, Site, finish, lockwell};
 const CANARY: &str = "c4n4ry-hunter2";
 
 /// The verbs that use a server.
-const AT_A_SERVER: [&str; 22] = [
+const AT_A_SERVER: [&str; 25] = [
     "run --wait 1 a -- env",
     "run -v --no-wait --also b a -- env",
     "run --read a -- false",
@@ -22,6 +23,8 @@ const AT_A_SERVER: [&str; 22] = [
     "status",
     "status a --json",
     "status --exit-code a",
+    "top --once --every 100ms",
+    "top --once --every 100ms --json a",
     "wait a --for 1",
     "wait a --for 1 --json",
     "acquire --no-wait --for 1s taken",
@@ -33,6 +36,7 @@ const AT_A_SERVER: [&str; 22] = [
     "doctor",
     "doctor --json",
     "doctor --look-only",
+    "grace --yes",
 ];
 
 /// Those that use none, and mistakes.
@@ -108,6 +112,23 @@ fn watch(url: &str, level: &str) {
     }
 }
 
+/// `hold` reads from its parent, until it is told to end. Returns how it ended.
+fn hold(url: &str, level: &str) -> i32 {
+    let site = Site::new();
+    let [out, err] = ["out", "err"].map(|name| File::create(site.path(name)).unwrap());
+    let mut command = lockwell(&["hold", "--json", "--no-wait", "held"]);
+    command.env("LOCKWELL_URL", url).env("RUST_LOG", level).stdout(out).stderr(err);
+    let mut run = Running::start(command.stdin(Stdio::piped()));
+    let input = run.input();
+    site.wait_for_file("out");
+    drop(input);
+    let ended = run.finish().status;
+    for file in ["out", "err"] {
+        assert!(!site.read(file).contains(CANARY), "{level}: {}", site.read(file));
+    }
+    ended
+}
+
 /// All of it, on a server where locks can be taken.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
 fn sing_all(url: &str, levels: &[&str]) {
@@ -116,13 +137,15 @@ fn sing_all(url: &str, levels: &[&str]) {
     assert!(run.status == 0 && run.out.contains(CANARY), "{run:?}");
     for level in levels {
         let verbs = AT_A_SERVER.map(words);
-        // A lock of ZooKeeper does not outlive its lockwell.
-        let refused = |verb: &Vec<String>| verb[0] == "acquire" && url.starts_with("zk");
+        // A lock of ZooKeeper does not outlive its lockwell, and grace periods are not what these servers have.
+        let refused =
+            |verb: &Vec<String>| verb[0] == "grace" || verb[0] == "acquire" && url.starts_with("zk");
         for (verb, end) in verbs.iter().zip(sing(url, level, &verbs, 1)) {
             assert_eq!(end == 64, refused(verb), "{verb:?}: {end}");
         }
         sing(url, level, &addressed(url), 1);
         watch(url, level);
+        assert_eq!(hold(url, level), 0, "{url}");
     }
 }
 
@@ -141,6 +164,7 @@ fn without_a_server() {
         (format!("redis+cluster://ann:{CANARY}@127.0.0.1:1,127.0.0.1:2"), cfg!(feature = "redis")),
         (format!("redlock://ann:{CANARY}@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"), cfg!(feature = "redis")),
         (format!("zk://ann:{CANARY}@127.0.0.1:1"), cfg!(feature = "zk")),
+        (format!("etcd://ann:{CANARY}@127.0.0.1:1"), cfg!(feature = "etcd")),
     ];
     for (url, _) in addresses.into_iter().filter(|(_, on)| *on) {
         // Whatever is not said at the usual level is said at the last.
@@ -151,6 +175,8 @@ fn without_a_server() {
             }
             let rest = WITHOUT.iter().chain(&["status --watch a"]).map(|verb| words(verb));
             sing(&url, level, &rest.chain(addressed(&url)).collect::<Vec<_>>(), 8);
+            let end = hold(&url, level);
+            assert!(![64, 76].contains(&end), "{url}: {end}");
         }
     }
 }

@@ -1,6 +1,82 @@
 //! lockwell as the first process of a container, and its helpers.
 
-use crate::support::{Site, finish, is_alive, lockwell, pid_of, wait_until};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::{Finished, Site, finish, is_alive, lockwell, pid_of, wait_until};
+
+/// The value of an instruction of the Dockerfile.
+fn instruction(name: &str) -> &'static str {
+    let lines = include_str!("../../Dockerfile").lines();
+    let mut values = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    values.next().unwrap_or_else(|| panic!("no {name}"))
+}
+
+/// The libraries that a program loads. The static program of `cargo xtask package` needs none.
+fn libraries(program: &str) -> Vec<String> {
+    let found = Command::new("ldd").arg(program).output().unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    found.split_whitespace().filter(|word| word.starts_with('/')).map(str::to_owned).collect()
+}
+
+/// Makes the root of the image by the instructions of its Dockerfile.
+fn image(root: &Path) {
+    assert_eq!(instruction("FROM"), "scratch");
+    let put = |from: &str, to: &str| {
+        let to = root.join(to.trim_start_matches('/'));
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(from, to).unwrap();
+    };
+    let program = env!("CARGO_BIN_EXE_lockwell");
+    let (from, to) = instruction("COPY").split_once(' ').unwrap();
+    assert_eq!(from, "lockwell");
+    put(program, to);
+    for library in libraries(program) {
+        put(&library, &library);
+    }
+}
+
+/// Starts the image as a container runtime does: with `/proc`, `/dev`, a folder that is mounted at `/data`, and
+/// the user and the program that the Dockerfile names. `None`: these rights are missing here.
+fn contained(site: &Site, args: &[&str]) -> Option<Finished> {
+    let (user, group) = instruction("USER").split_once(':').unwrap();
+    let entry = instruction("ENTRYPOINT").trim_matches(['[', ']', '"']);
+    let script = format!(
+        "set -e; mkdir -p root/proc root/dev root/data; mount -t proc proc root/proc; mount --rbind /dev root/dev
+         mount --bind data root/data; exec chroot --userspec={user}:{group} root {entry} \"$@\""
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "sh", "-c", &script, "sh"]).args(args);
+    command.current_dir(site.path("")).env_clear().env("PATH", std::env::var("PATH").unwrap());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = finish(&mut command);
+    if run.status == 1 && ["unshare", "mount", "chroot"].iter().any(|name| run.err.starts_with(name)) {
+        testbed::not_run("the image of a container", &run.err);
+        return None;
+    }
+    Some(run)
+}
+
+/// There is no other program in it, so lockwell runs itself.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_image_locks_on_a_mounted_file() {
+    let site = Site::new();
+    image(&site.path("root"));
+    std::fs::create_dir(site.path("data")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(site.path("data"), mode).unwrap();
+    let Some(run) = contained(&site, &["--version"]) else { return };
+    assert!(run.status == 0 && run.out.starts_with("lockwell "), "{run:?}");
+    let url = "sqlite:///data/locks.db";
+    let holds = ["run", "--url", url, "a", "--", "/usr/bin/lockwell", "status", "--url", url, "a"];
+    let run = contained(&site, &holds).expect("as before");
+    assert!(run.status == 0 && run.out.contains("a: held"), "{run:?}");
+    // From outside, on the same file.
+    let outside = format!("sqlite://{}", site.path("data/locks.db").display());
+    let run = finish(&mut lockwell(&["status", "--url", &outside, "--json", "a"]));
+    assert!(run.status == 0 && run.out.replace(' ', "").contains("\"held\":false"), "{run:?}");
+}
 
 /// Orphans of the command are given to process 1. It must collect them, or they stay as zombies.
 #[test]
@@ -10,10 +86,10 @@ fn process_1_collects_orphans() {
     // Orphans that end at once, and one that the command waits for.
     let script = "for n in 1 2 3; do sh -c 'sleep 0.1 & exit'; done; sleep 1; grep -l '^State:.Z' /proc/[0-9]*/status | wc -l; exit 7";
     let program = env!("CARGO_BIN_EXE_lockwell");
-    let mut command = std::process::Command::new("unshare");
+    let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc", program, "run", "--url", &site.url()]);
     command.args(["a", "--", "sh", "-c", script]).env_remove("LOCKWELL_HELD");
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let run = finish(&mut command);
     if run.status == 1 && run.err.contains("unshare") {
         testbed::not_run("process 1", &run.err);

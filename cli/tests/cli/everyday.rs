@@ -14,7 +14,7 @@ use testbed::{Redis, RedisCluster, RedisSentinel};
 
 use crate::addresses::white_space_is_not_another_server;
 use crate::looking::{Fresh, make_nothing};
-use crate::support::{Running, Site, block_on, finish, wait_until};
+use crate::support::{Finished, Running, Site, block_on, finish, wait_until};
 
 pub(crate) fn options() -> Options {
     Options::new().durability(Durability::OsCache)
@@ -27,6 +27,8 @@ struct Expected {
     /// What a doctor finds of a server as the tests start it: subjects, and the exit status.
     subjects: &'static [&'static str],
     doctor: i32,
+    /// A short lease that the server allows, in seconds.
+    shortest: u64,
 }
 
 impl Expected {
@@ -44,8 +46,10 @@ impl Expected {
             assert_eq!(run(&["run", "--no-wait", "--at-least", "100ms", "b ü/1", "--", "true"]).status, 0);
             run(&["release", taken.out.trim_end()]).complains(76, "not held any more");
             // Its time has passed, and nobody else has got it: the same on every server.
-            let late = run(&["acquire", "--for", "1s", "--no-wait", "late"]);
-            std::thread::sleep(Duration::from_millis(1500));
+            let span = format!("{}s", self.shortest);
+            let late = run(&["acquire", "--for", &span, "--no-wait", "late"]);
+            // A server that counts in seconds may end it later.
+            std::thread::sleep(Duration::from_millis(self.shortest * 1000 + 500 * self.shortest));
             run(&["release", late.out.trim_end()]).complains(76, "not held any more");
             assert_eq!(run(&["run", "--no-wait", "late", "--", "true"]).status, 0);
         } else {
@@ -65,6 +69,20 @@ impl Expected {
         }
         assert_eq!(doctor.status, self.doctor, "{}", doctor.out);
     }
+}
+
+/// The lock `a` with its waiter, which has the same holder at both looks.
+fn top_shows_it_first(run: &Finished) {
+    assert_eq!(run.status, 0, "{run:?}");
+    let report: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    let first = &report["locks"][0];
+    assert_eq!((&first["name"], &first["waiters"]), (&"a".into(), &1.into()), "{report}");
+    assert_eq!(
+        (&first["holders"][0]["label"], &first["hand_overs_per_s_at_least"]),
+        (&"job 7".into(), &0.0.into())
+    );
+    // Between the looks alone, but for rounding.
+    assert!(first["longest_wait_ms"].as_u64().is_none_or(|ms| ms >= 250), "{first}");
 }
 
 /// The commands that scripts build upon, on any server.
@@ -102,6 +120,7 @@ fn everyday_use(url: &str, expected: &Expected) {
     assert_eq!(waiters(), 0);
     let waiting = Running::start(&mut at(&["run", "a", "--", "true"]));
     wait_until("a waiter", || waiters() == 1);
+    top_shows_it_first(&finish(&mut at(&["top", "--once", "--json", "--every", "300ms"])));
     waiting.signal(Signal::TERM);
     assert_eq!(waiting.finish().status, 143);
     assert_eq!(waiters(), 0);
@@ -127,7 +146,12 @@ fn everyday_use_of_postgres() {
         .await;
         everyday_use(
             &server.url(),
-            &Expected { outlives: true, subjects: &["persistence", "replication", "pooler"], doctor: 2 },
+            &Expected {
+                outlives: true,
+                subjects: &["persistence", "replication", "pooler"],
+                doctor: 2,
+                shortest: 1,
+            },
         );
     });
 }
@@ -166,7 +190,7 @@ async fn everyday_use_of(server: &MariaDb) {
     .await;
     everyday_use(
         &server.url(),
-        &Expected { outlives: true, subjects: &["persistence", "replication"], doctor: 2 },
+        &Expected { outlives: true, subjects: &["persistence", "replication"], doctor: 2, shortest: 1 },
     );
 }
 
@@ -181,7 +205,12 @@ fn everyday_use_of_redis() {
         make_nothing(&server.url(), Fresh::HasNoLocks, async || keys([&server])).await;
         everyday_use(
             &server.url(),
-            &Expected { outlives: true, subjects: &["persistence", "eviction", "replication"], doctor: 1 },
+            &Expected {
+                outlives: true,
+                subjects: &["persistence", "eviction", "replication"],
+                doctor: 1,
+                shortest: 1,
+            },
         );
     });
 }
@@ -202,7 +231,12 @@ fn everyday_use_of_redlock() {
         make_nothing(&url, Fresh::HasNoLocks, async || keys(&nodes)).await;
         everyday_use(
             &url,
-            &Expected { outlives: true, subjects: &["persistence", "eviction", "replication"], doctor: 0 },
+            &Expected {
+                outlives: true,
+                subjects: &["persistence", "eviction", "replication"],
+                doctor: 0,
+                shortest: 1,
+            },
         );
     });
 }
@@ -220,7 +254,12 @@ fn everyday_use_behind_sentinels() {
         make_nothing(&url, Fresh::HasNoLocks, async || keys([group.master()])).await;
         everyday_use(
             &url,
-            &Expected { outlives: true, subjects: &["persistence", "eviction", "replication"], doctor: 1 },
+            &Expected {
+                outlives: true,
+                subjects: &["persistence", "eviction", "replication"],
+                doctor: 1,
+                shortest: 1,
+            },
         );
     });
 }
@@ -236,7 +275,12 @@ fn everyday_use_of_a_cluster() {
         make_nothing(&cluster.url(), Fresh::HasNoLocks, async || keys(cluster.nodes())).await;
         everyday_use(
             &cluster.url(),
-            &Expected { outlives: true, subjects: &["persistence", "eviction", "replication"], doctor: 1 },
+            &Expected {
+                outlives: true,
+                subjects: &["persistence", "eviction", "replication"],
+                doctor: 1,
+                shortest: 1,
+            },
         );
     });
 }
@@ -273,7 +317,27 @@ fn everyday_use_of_zookeeper() {
         .await;
         everyday_use(
             &server.url(),
-            &Expected { outlives: false, subjects: &["session", "replication"], doctor: 0 },
+            &Expected { outlives: false, subjects: &["session", "replication"], doctor: 0, shortest: 1 },
+        );
+    });
+}
+
+#[test]
+#[cfg(feature = "etcd")]
+fn everyday_use_of_etcd() {
+    block_on(async {
+        if !testbed::is_installed(testbed::Etcd::installed()) {
+            return;
+        }
+        let server = testbed::Etcd::start_with(&options()).await.unwrap();
+        everyday_use(
+            &server.url(),
+            &Expected {
+                outlives: true,
+                subjects: &["version", "replication", "space", "transport"],
+                doctor: 0,
+                shortest: 2,
+            },
         );
     });
 }

@@ -124,6 +124,7 @@ fn refused_and_unknown_hosts_fail_fast() {
         ("redis+cluster://HOST,HOST0", cfg!(feature = "redis")),
         ("redlock://HOST,HOST0,HOST1", cfg!(feature = "redis")),
         ("zk://HOST/db", cfg!(feature = "zk")),
+        ("etcd://HOST/locks", cfg!(feature = "etcd")),
     ];
     for (address, _) in schemes.into_iter().filter(|(_, on)| *on) {
         for (host, why) in [("127.0.0.1:1", "connection refused"), ("no-such-host.invalid", "unknown")] {

@@ -19,7 +19,7 @@ fn fields(verb: &str) -> (Vec<String>, Vec<String>) {
 
 /// Checks the fields of one report against the guide, and its version.
 #[track_caller]
-fn is_as_told(verb: &str, report: &Value) {
+pub(crate) fn is_as_told(verb: &str, report: &Value) {
     let (always, sometimes) = fields(verb);
     assert!(always.contains(&"schema_version".to_owned()), "{verb}: {always:?}");
     let keys: Vec<_> = report.as_object().expect("an object").keys().cloned().collect();

@@ -5,12 +5,14 @@ use crate::support::{finish, lockwell};
 
 const HANDLE: &str = "lw1.0.00000000000000000000000000000001.1.a";
 
-const VERBS: [&[&str]; 7] = [
+const VERBS: [&[&str]; 9] = [
     &["status"],
     &["status", "--json", "a"],
+    &["top", "--once", "--every", "100ms", "a"],
     &["wait", "a", "--for", "1s"],
     &["doctor", "--look-only"],
     &["doctor"],
+    &["grace", "--yes"],
     &["release", HANDLE],
     &["release", "--force", "--yes", "a"],
 ];
@@ -54,7 +56,11 @@ pub(crate) async fn make_nothing(url: &str, fresh: Fresh, made: impl AsyncFn() -
             }
             #[cfg(feature = "redis")]
             Fresh::HasNoLocks => {
-                let status = if verb[0] == "release" { 76 } else { 0 };
+                let status = match verb[0] {
+                    "release" => 76,
+                    "grace" => 64,
+                    _ => 0,
+                };
                 assert!(run.status == status || doctor, "{url} {verb:?}: {run:?}");
             }
         }

@@ -16,7 +16,11 @@ mod dying;
 mod everyday;
 mod exclusion;
 mod exit_codes;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod grace;
 mod hints;
+mod hold;
+mod hold_examples;
 mod jobs;
 mod json;
 #[cfg(any(feature = "postgres", feature = "redis"))]
@@ -35,4 +39,5 @@ mod support;
 mod terminal;
 #[cfg(all(feature = "redis", feature = "tls"))]
 mod tls;
+mod top;
 mod verbs;

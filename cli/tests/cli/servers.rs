@@ -105,7 +105,7 @@ fn a_server_that_falls_silent_while_waiting_is_69() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         server.resume().unwrap();
-        waiting.finish().complains(69, "unreachable");
+        waiting.finish().complains(69, &format!("postgres at {}: ", proxy.addr()));
         guard.release().await.unwrap();
     });
 }

@@ -131,11 +131,13 @@ fn a_watch_shows_every_change() {
 #[test]
 fn those_who_look_make_nothing() {
     let site = Site::new();
-    let verbs: [&[&str]; 6] = [
+    let verbs: [&[&str]; 8] = [
         &["status"],
         &["status", "a"],
+        &["top", "--once"],
         &["wait", "a"],
         &["doctor"],
+        &["grace", "--yes"],
         &["release", "--force", "--yes", "a"],
         &["release", "lw1.0.00000000000000000000000000000001.1.a"],
     ];

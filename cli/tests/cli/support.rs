@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwell::Locks;
@@ -143,6 +143,16 @@ pub(crate) struct Running(Option<Child>);
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
         Self(Some(command.spawn().unwrap()))
+    }
+
+    /// Its standard input, which was a pipe.
+    pub(crate) fn input(&mut self) -> ChildStdin {
+        self.0.as_mut().unwrap().stdin.take().unwrap()
+    }
+
+    /// Its standard output.
+    pub(crate) fn output(&mut self) -> ChildStdout {
+        self.0.as_mut().unwrap().stdout.take().unwrap()
     }
 
     pub(crate) fn pid(&self) -> Pid {

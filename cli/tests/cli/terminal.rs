@@ -21,7 +21,7 @@ pub(crate) struct OnTerminal {
 
 impl OnTerminal {
     /// Starts `lockwell`.
-    fn start(site: &Site, args: &[&str]) -> Self {
+    pub(crate) fn start(site: &Site, args: &[&str]) -> Self {
         Self::program(site, LOCKWELL, args)
     }
 
@@ -76,7 +76,7 @@ impl OnTerminal {
         (settings.input_modes, settings.output_modes, settings.local_modes)
     }
 
-    fn finish(&mut self) -> i32 {
+    pub(crate) fn finish(&mut self) -> i32 {
         wait_until("the end of lockwell", || self.child.try_wait().unwrap().is_some());
         self.child.wait().unwrap().code().unwrap_or(-1)
     }

@@ -25,7 +25,8 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  */
 public class Peer {
     private static final String SETUP = "an InterProcessMutex and a thread for each task, one CuratorFramework as it comes, "
-            + "warmed up for a second; without tokens";
+            + "warmed up for a second";
+    private static final String LACKS = "fencing tokens that it hands out";
     private static final long WARM_UP = 1_000_000_000L;
 
     /** What the boot clock is ahead of the clock that Java knows. */
@@ -57,8 +58,8 @@ public class Peer {
         client.blockUntilConnected();
         Peer peer = new Peer(client);
         peer.cycles("warm-" + ProcessHandle.current().pid(), 1, WARM_UP);
-        say(String.format("{\"name\": \"curator\", \"version\": \"%s\", \"setup\": \"%s\", \"now\": %d}",
-                version(), SETUP, now()));
+        say(String.format("{\"name\": \"curator\", \"version\": \"%s\", \"setup\": \"%s\", \"lacks\": \"%s\", \"now\": %d}",
+                version(), SETUP, LACKS, now()));
         BufferedReader orders = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String order = orders.readLine(); order != null; order = orders.readLine()) {
             String[] words = order.split(" ");

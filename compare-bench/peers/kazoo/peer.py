@@ -12,7 +12,8 @@ import time
 import kazoo
 from kazoo.client import KazooClient
 
-SETUP = "a Lock and a thread for each task, one KazooClient as it comes, warmed up for a second; without tokens"
+SETUP = "a Lock and a thread for each task, one KazooClient as it comes, warmed up for a second"
+LACKS = "fencing tokens that it hands out"
 WARM_UP = 1_000_000_000
 
 
@@ -90,7 +91,7 @@ def serve():
     client = KazooClient(os.environ["PEER_URLS"])
     client.start()
     cycles(client, f"warm-{os.getpid()}", 1, WARM_UP)
-    say({"name": "kazoo", "version": kazoo.__version__, "setup": SETUP, "now": now()})
+    say({"name": "kazoo", "version": kazoo.__version__, "setup": SETUP, "lacks": LACKS, "now": now()})
     for order in sys.stdin:
         what, name, *numbers = order.split()
         work = {"cycles": cycles, "contend": contend}[what]

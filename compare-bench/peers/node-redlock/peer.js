@@ -9,7 +9,8 @@ const version = require("./package.json").dependencies.redlock;
 
 const LEASE = 10000;
 const SETUP =
-  "leases of 10 s without renewal; it asks again every 200 ms with a jitter of 200 ms, as it comes, but without an end; without tokens";
+  "leases of 10 s without renewal; it asks again every 200 ms with a jitter of 200 ms, as it comes, but without an end";
+const LACKS = "fencing tokens; order";
 const AHEAD = BigInt(process.env.PEER_CLOCK_AHEAD);
 const WARM_UP = 1000000000;
 
@@ -63,7 +64,7 @@ async function serve() {
   const redlock = new Redlock(clients, { retryCount: -1 });
   redlock.on("error", () => {});
   await cycles(redlock, `warm-${process.pid}`, 1, WARM_UP);
-  say({ name: "node-redlock", version, setup: SETUP, now: plain(now()) });
+  say({ name: "node-redlock", version, setup: SETUP, lacks: LACKS, now: plain(now()) });
   for await (const order of require("readline").createInterface({ input: process.stdin })) {
     const [what, name, ...numbers] = order.split(" ");
     // What is longer than a number can tell exactly is a time, and stays text.

@@ -11,7 +11,8 @@ import time
 
 import redis
 
-SETUP = "a Lock with a lease of 10 s that asks every 0.1 s, and a thread, for each task; one client as it comes; without tokens and renewal"
+SETUP = "a Lock with a lease of 10 s that asks every 0.1 s, and a thread, for each task; one client as it comes"
+LACKS = "fencing tokens; order; renewal; word of a loss"
 LEASE = 10
 WARM_UP = 1_000_000_000
 
@@ -89,7 +90,7 @@ def say(answer):
 def serve():
     client = redis.Redis.from_url(os.environ["PEER_URLS"])
     cycles(client, f"warm-{os.getpid()}", 1, WARM_UP)
-    say({"name": "redis-py", "version": redis.__version__, "setup": SETUP, "now": now()})
+    say({"name": "redis-py", "version": redis.__version__, "setup": SETUP, "lacks": LACKS, "now": now()})
     for order in sys.stdin:
         what, name, *numbers = order.split()
         work = {"cycles": cycles, "contend": contend}[what]

@@ -12,6 +12,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use faults::nanos;
 use lockwell::backend::ServerUrl;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -23,7 +24,6 @@ use self::plain_row::PlainRow;
 use crate::contrast::recipe::Recipe;
 use crate::error::{Error, Result};
 use crate::measure::cycles::{cycles, together};
-use crate::measure::history::nanos;
 use crate::measure::peer::program::Program;
 
 /// The first argument of such a process.

@@ -5,7 +5,8 @@ use maud::{Markup, html};
 use crate::html::survival;
 use crate::record::{HOW_TO_READ, Report};
 use crate::terminal::DEBUG;
-use crate::view::show;
+use crate::view::family::in_words;
+use crate::view::{show, trust};
 use faults::Results;
 
 /// What each promise means, in the order of the table.
@@ -22,16 +23,11 @@ const PROMISES: [(&str, &str); 10] = [
     ("permits", "semaphores"),
 ];
 
-/// The runs, and what is wrong with them.
-pub(crate) fn head(runs: &[Report]) -> Markup {
+/// What is wrong with the runs.
+pub(crate) fn warnings(runs: &[Report]) -> Markup {
     html! {
         @for run in runs {
-            p { (run.date) ", " (run.machine.host) ": " (run.machine.cpu) ", " (run.machine.cores) " cores; "
-                (show::conditions(&run.conditions)) "; a " (run.mode) " run of " (run.seconds.round()) " s, lockwell " (run.build.version)
-                @if let Some(commit) = &run.build.git_commit { " at " (commit.get(..10).unwrap_or(commit)) }
-                @if run.build.git_dirty == Some(true) { " with changes" } "." }
-            @if run.build.profile != "release" { p.warning { (DEBUG) } }
-            @if run.mode == "smoke" { p.warning { "This run was made for a test. Its figures mean nothing." } }
+            @if run.build.profile == "debug" { p.warning { (DEBUG) } }
             @if let Some(violation) = &run.violation {
                 p.warning { "THE LOCK DID NOT EXCLUDE. " (violation.workload) " on " (violation.backend) ": " (violation.reason) }
             }
@@ -57,7 +53,7 @@ pub(crate) fn guarantees(runs: &[Report], faults: &[Results]) -> Markup {
                 th.n { "shortest lease" } th { "seen under faults" }
             } }
             tbody { @for backend in &backends { tr {
-                td { (backend.name) }
+                td { (in_words(&backend.name)) }
                 @for (name, _) in PROMISES {
                     td { @if backend.promises.get(name) == Some(&true) { "yes" } @else { "no" } }
                 }
@@ -85,6 +81,7 @@ pub(crate) fn libraries(runs: &[Report]) -> Markup {
                 result.backend.clone(),
                 text(&peer.version),
                 text(&peer.setup),
+                peer.lacks.clone().unwrap_or_default(),
                 case.clone(),
                 overlaps,
                 peer.error.as_ref().or(peer.unsafe_because.as_ref()).cloned(),
@@ -100,10 +97,10 @@ pub(crate) fn libraries(runs: &[Report]) -> Markup {
         p { "They do the same work, in turns with lockwell. Their figures are in the same tables." }
         div.wide { table {
             thead { tr {
-                th { "library" } th { "on" } th { "version" } th { "set up" } th { "case" } th.n { "two at once" } th { "what is wrong" }
+                th { "library" } th { "on" } th { "version" } th { "set up" } th { "lacks" } th { "case" } th.n { "two at once" } th { "what is wrong" }
             } }
-            tbody { @for (name, backend, version, setup, case, overlaps, error) in &rows { tr {
-                td { (name) } td { (backend) } td { (version) } td { (setup) } td { (case) } td.n { (overlaps) } td { (error.as_deref().unwrap_or("")) }
+            tbody { @for (name, backend, version, setup, lacks, case, overlaps, error) in &rows { tr {
+                td { (name) } td { (backend) } td { (version) } td { (setup) } td { (lacks) } td { (case) } td.n { (overlaps) } td { (error.as_deref().unwrap_or("")) }
             } } }
         } }
     }
@@ -118,14 +115,17 @@ pub(crate) fn method(runs: &[Report]) -> Markup {
              hold the lock at once, or a token that does not rise, end the run. Except where requests \
              arrive at a rate, the loop is closed: a task asks again when it has its answer, so that latencies under load do not count \
              requests that would have come in the meantime. Of runs under the same conditions, the first that has a lock shows it." }
-        @for run in runs { (one(run)) }
+        @for run in runs {
+            h3 { "Run of " (run.date) }
+            @if let Some(doubt) = trust::doubt(run) { p.warning { "These figures are not to be used: " (doubt) "." } }
+            (one(run))
+        }
     }
 }
 
 fn one(run: &Report) -> Markup {
     let machine = &run.machine;
     html! {
-        h3 { "Run of " (run.date) }
         p { code { "compare-bench " (run.arguments.join(" ")) } }
         div.wide { table { tbody {
             tr { th { "machine" } td { (machine.host) ", " (machine.cpu) ", " (machine.cores) " cores, " (machine.memory_mib) " MiB" } }
@@ -135,7 +135,11 @@ fn one(run: &Report) -> Markup {
             @if let Some(disk) = &run.disk {
                 tr { th { "a sync of the disk" } td { (disk.file_system) ": p50 " (show::time(disk.sync_us.p50)) ", p99 " (show::time(disk.sync_us.p99)) } }
             }
-            tr { th { "build" } td { (run.build.version) ", " (run.build.profile) ", commit " (run.build.git_commit.as_deref().unwrap_or("?")) } }
+            tr { th { "length" } td { "a " (run.mode) " run of " (run.seconds.round()) " s" } }
+            tr { th { "build" } td {
+                (run.build.version) ", " (run.build.profile) ", commit " (run.build.git_commit.as_deref().unwrap_or("?"))
+                @if run.build.git_dirty == Some(true) { " with changes" }
+            } }
             @for again in &run.resumed { tr { th { "went on" } td { (again) } } }
             @for failure in &run.failures { tr { th { "failed" } td { (failure.workload) ", " (failure.case) " on " (failure.backend) ": " (failure.reason) } } }
         } } }

@@ -7,7 +7,7 @@ use crate::html::plot::{Marked, PALETTE, Scale, labelled};
 use crate::html::rows::{self, RowChart, middle};
 use crate::view::show;
 
-const WIDTH: u32 = 760;
+const WIDTH: u32 = 840;
 
 /// Of one box, in pixels.
 const ROW: u32 = 44;
@@ -60,7 +60,7 @@ fn chart(text: &mut String, groups: &[BoxGroup], positions: &[f64]) -> Result<()
     let mut chart = rows::chart(
         &area,
         RowChart {
-            room: (52, 170),
+            room: (52, 250),
             x: Marked { ends: low..high, marks },
             x_title: "from the fault to the next grant",
             y_title: "lock",

@@ -5,9 +5,11 @@ use maud::{Markup, PreEscaped, html};
 use crate::error::Result;
 use crate::html::boxes::{self, BoxGroup};
 use crate::html::figures::{as_size, color_of, figure};
+use crate::html::filters;
 use crate::html::plot::{Axis, Scale, Series};
 use crate::record::{Holding, Report};
-use crate::view::{Group, Question, by_conditions, show};
+use crate::view::family::{family, standing};
+use crate::view::{Group, Question, Setting, by_setting, show};
 
 /// A plot for each fault: a box for each lock, and the longest that it should take.
 pub(crate) fn recovery(question: &Question) -> Result<Vec<Markup>> {
@@ -18,7 +20,7 @@ fn one(group: &Group) -> Result<Option<Markup>> {
     let box_group = |line: &crate::view::Line| {
         let recovery = line.recovery.as_ref()?;
         Some(BoxGroup {
-            name: line.who.clone(),
+            name: line.in_words(),
             color: color_of(&line.backend),
             times: recovery.times_us.clone(),
             bound: recovery.bound_us,
@@ -28,7 +30,7 @@ fn one(group: &Group) -> Result<Option<Markup>> {
     let title = format!("{}: from the fault to the next grant", group.title);
     let Some(svg) = boxes::draw(&title, &groups)? else { return Ok(None) };
     Ok(Some(html! {
-        figure {
+        figure.(filters::of_setting(&group.setting)) {
             figcaption {
                 (title) ". A box is the middle half of all times, the line in it their median, and each dot is one of them. The thick \
                  line is the longest that it should take, by the settings."
@@ -41,15 +43,15 @@ fn one(group: &Group) -> Result<Option<Markup>> {
 /// Requests and time of processors over the number of locks that are held, for each run.
 pub(crate) fn holding(runs: &[Report]) -> Result<Vec<Markup>> {
     let x = Axis { label: "locks held", scale: Scale::Log, shown: |locks| format!("{locks:.0}") };
-    let rate = Axis { label: "requests a second", scale: Scale::Log, shown: show::number };
+    let rate = Axis { label: "requests in a second", scale: Scale::Log, shown: show::number };
     let cpu = Axis { label: "time of processors in a second", scale: Scale::Log, shown: show::time };
-    let memory = Axis { label: "KiB for the locks", scale: Scale::Log, shown: show::number };
+    let memory = Axis { label: "memory for the locks, in KiB", scale: Scale::Log, shown: show::number };
     let mut figures = Vec::new();
-    for run in &by_conditions(runs) {
+    for run in &by_setting(runs) {
         let on = show::conditions(&run.conditions);
         let mut add = |title: &str, y: &Axis, value: fn(&Holding) -> Option<f64>| -> Result<()> {
             let title = format!("{title} ({on})");
-            figures.extend(figure(&title, &x, y, &over_locks(run, value))?);
+            figures.extend(figure(&title, Some(&Setting::of(run)), &x, y, &over_locks(run, value))?);
             Ok(())
         };
         add("Requests that the servers receive", &rate, |holding| holding.requests_per_second)?;
@@ -62,13 +64,15 @@ pub(crate) fn holding(runs: &[Report]) -> Result<Vec<Markup>> {
 }
 
 fn over_locks(run: &Report, value: fn(&Holding) -> Option<f64>) -> Vec<Series> {
+    let shown = standing(run.results.iter().map(|result| &*result.backend));
     let mut all: Vec<Series> = Vec::new();
-    for result in &run.results {
+    for result in run.results.iter().filter(|result| shown.contains(&&*result.backend)) {
         let Some((holding, value)) = result.holding.as_ref().and_then(|it| Some((it, value(it)?))) else {
             continue;
         };
-        let number = all.iter().position(|series| series.name == result.backend).unwrap_or_else(|| {
-            all.push(Series::of_marks(result.backend.clone(), color_of(&result.backend)));
+        let name = family(&result.backend);
+        let number = all.iter().position(|series| series.name == name).unwrap_or_else(|| {
+            all.push(Series::of_marks(name.to_owned(), color_of(&result.backend)));
             all.len() - 1
         });
         all[number].points.push((as_size(holding.locks), value));

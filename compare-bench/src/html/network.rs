@@ -5,10 +5,11 @@ use maud::{Markup, html};
 use crate::error::Result;
 use crate::html::figures::{figure, median, series};
 use crate::html::plot::{Axis, Scale};
-use crate::html::tables;
+use crate::html::{filters, tables};
 use crate::measure::stats::as_float;
+use crate::view::family::in_words;
 use crate::view::line::Line;
-use crate::view::{Group, Question, show};
+use crate::view::{Group, Question, Setting, show};
 
 /// Of a free lock and of a hand-over between processes.
 pub(super) fn section(
@@ -46,8 +47,11 @@ fn lines(question: &Question) -> Vec<Vec<&Group>> {
             continue;
         }
         let is_like = |other: &Vec<&Group>| {
-            let (one, other) = (&group.conditions, &other[0].conditions);
-            (&one.durability, &one.storage) == (&other.durability, &other.storage)
+            let (one, other) = (&group.setting, &other[0].setting);
+            let data = |setting: &Setting| {
+                (setting.conditions.durability.clone(), setting.conditions.storage.clone())
+            };
+            one.machine == other.machine && data(one) == data(other)
         };
         match all.iter_mut().find(|other| is_like(other)) {
             Some(others) => others.push(group),
@@ -60,7 +64,7 @@ fn lines(question: &Question) -> Vec<Vec<&Group>> {
 
 /// In microseconds.
 fn delay(group: &Group) -> f64 {
-    as_float(group.conditions.delay_us)
+    as_float(group.setting.conditions.delay_us)
 }
 
 fn part(title: &str, what: &str, groups: &[&Group]) -> Result<Markup> {
@@ -70,10 +74,10 @@ fn part(title: &str, what: &str, groups: &[&Group]) -> Result<Markup> {
         shown: |ms| format!("{ms:.0} ms"),
     };
     let y = Axis { label: "time", scale: Scale::Linear, shown: show::time };
-    let storage = &groups[0].conditions.storage;
-    let title = format!("{title}, over the delay of the network (data on {storage})");
+    let storage = &groups[0].setting.conditions.storage;
+    let title = format!("{title}, over the delay of the network (data on {storage}{})", sync(groups));
     let all = series(groups.iter().copied(), |group| 2.0 * delay(group) / 1000.0, median);
-    let figure = figure(&title, &x, &y, &all)?;
+    let figure = figure(&title, None, &x, &y, &all)?;
     let ours = |group: &Group, who: &str| -> Option<f64> {
         group.lines.iter().find(|line| line.who == who).map(|line| line.median)
     };
@@ -93,13 +97,24 @@ fn part(title: &str, what: &str, groups: &[&Group]) -> Result<Markup> {
                 @for group in groups { th.n { (show::time(delay(group))) " each way" } }
                 th.n { "round trips" }
             } }
-            tbody { @for name in names { tr {
-                td { (name) }
+            tbody { @for name in names { tr.(filters::of_family(name)) {
+                td { (in_words(name)) }
                 @for group in groups { td.n { (ours(group, name).map_or_else(|| "-".to_owned(), show::time)) } }
                 td.n { (trips(groups, |group| ours(group, name)).map_or_else(|| "-".to_owned(), |trips| format!("{trips:.1}"))) }
             } } }
         } }
     })
+}
+
+/// How long a sync of the disk took: each run has its own.
+fn sync(groups: &[&Group]) -> String {
+    let syncs = || groups.iter().filter_map(|group| group.sync_us);
+    let (low, high) = (syncs().fold(f64::INFINITY, f64::min), syncs().fold(0.0, f64::max));
+    match high > 0.0 {
+        true if low < high => format!(", where a sync takes {} to {}", show::time(low), show::time(high)),
+        true => format!(", where a sync takes {}", show::time(high)),
+        false => String::new(),
+    }
 }
 
 fn is_plain(line: &Line) -> bool {

@@ -3,8 +3,10 @@
 
 use std::ops::Range;
 
+use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::error::{Error, Result};
 
@@ -24,12 +26,22 @@ pub(super) const PALETTE: [RGBColor; 8] = [
 /// Lines of the grid. The style sheet knows it, too.
 pub(super) const GRID: RGBColor = RGBColor(0xc8, 0xc8, 0xc8);
 
-const SIZE: (u32, u32) = (760, 420);
+/// Without the names at the right.
+const SIZE: (u32, u32) = (700, 420);
+
+/// Of the names at the ends of lines, in pixels.
+const NAME: u32 = 15;
+
+/// How wide a letter of them is at most, on average.
+const LETTER: u32 = 8;
+
+/// From a line to its name, and around the names.
+const LEADER: u32 = 20;
 
 /// One line.
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// Which look it has: a colour of the palette, and beyond those the second way to draw it.
+    /// Its place in the palette.
     pub(crate) color: usize,
     pub(crate) is_dashed: bool,
     /// Whether each point is marked: where there are few, and nothing is known between them.
@@ -59,17 +71,6 @@ pub(crate) struct Axis {
     pub(crate) label: &'static str,
     pub(crate) scale: Scale,
     pub(crate) shown: fn(f64) -> String,
-}
-
-/// Whether a look is the second one of its colour: broad and pale lines, and empty marks.
-pub(crate) fn is_second(number: usize) -> bool {
-    number / PALETTE.len() % 2 == 1
-}
-
-/// The colour of that number, for the legend.
-pub(crate) fn color(number: usize) -> String {
-    let RGBColor(red, green, blue) = PALETTE[number % PALETTE.len()];
-    format!("#{red:02X}{green:02X}{blue:02X}")
 }
 
 impl Scale {
@@ -159,8 +160,13 @@ pub(crate) fn draw(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Result
     Ok(Some(labelled(&text, title)))
 }
 
+/// What the drawing says in each element and the style sheet or the browser says, too.
+const USUAL: [&str; 4] =
+    [" opacity=\"1\"", " font-family=\"sans-serif\"", " stroke=\"none\"", " stroke-width=\"1\""];
+
 /// For those who hear the page. Text in the picture stays text, and is read out besides.
 pub(super) fn labelled(svg: &str, title: &str) -> String {
+    let svg = USUAL.iter().fold(svg.to_owned(), |svg, usual| svg.replace(usual, ""));
     let label = title.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
     svg.replacen("<svg ", &format!("<svg class=\"plot\" role=\"img\" aria-label=\"{label}\" "), 1)
 }
@@ -217,19 +223,22 @@ fn chart(
     (xs, ys): (&[f64], &[f64]),
     placed: &[Placed],
 ) -> Result<(), String> {
-    let area = SVGBackend::with_string(text, SIZE).into_drawing_area();
+    let longest = placed.iter().map(|it| it.series.name.chars().count()).max().unwrap_or_default();
+    let names = u32::try_from(longest).unwrap_or(u32::MAX).saturating_mul(LETTER) + LEADER;
+    let area = SVGBackend::with_string(text, (SIZE.0 + names, SIZE.1)).into_drawing_area();
     let (left, right, x_marks) = x.scale.range(xs);
     let (low, high, y_marks) = y.scale.range(ys);
+    let to_text = |error: DrawingAreaErrorKind<_>| error.to_string();
     let mut chart = ChartBuilder::on(&area)
         .margin(8)
-        .margin_right(24)
+        .margin_right(names)
         .x_label_area_size(52)
         .y_label_area_size(84)
         .build_cartesian_2d(
             Marked { ends: left..right, marks: x_marks },
             Marked { ends: low..high, marks: y_marks },
         )
-        .map_err(|error| error.to_string())?;
+        .map_err(to_text)?;
     chart
         .configure_mesh()
         .bold_line_style(GRID)
@@ -241,30 +250,68 @@ fn chart(
         .x_label_formatter(&|place| (x.shown)(x.scale.value(*place)))
         .y_label_formatter(&|place| (y.shown)(y.scale.value(*place)))
         .draw()
-        .map_err(|error| error.to_string())?;
+        .map_err(to_text)?;
+    let mut ends = Vec::new();
     for Placed { series, points, outline } in placed {
         let color = PALETTE[series.color % PALETTE.len()];
         let points = || points.iter().copied();
         if outline.len() > 2 {
             let band = Polygon::new(outline.clone(), color.mix(0.2).filled());
-            chart.draw_series([band]).map_err(|error| error.to_string())?;
+            chart.draw_series([band]).map_err(to_text)?;
         }
         if series.is_dashed {
             let points: Vec<_> = points().collect();
             let line = DashedLineSeries::new(points, 7, 5, color.stroke_width(1));
-            chart.draw_series(line).map_err(|error| error.to_string())?;
+            chart.draw_series(line).map_err(to_text)?;
         } else {
-            let style =
-                if is_second(series.color) { color.mix(0.45).stroke_width(5) } else { color.stroke_width(2) };
-            chart.draw_series(LineSeries::new(points(), style)).map_err(|error| error.to_string())?;
+            chart.draw_series(LineSeries::new(points(), color.stroke_width(2))).map_err(to_text)?;
         }
         if series.has_marks {
-            let style = if is_second(series.color) { color.stroke_width(2) } else { color.filled() };
-            let marks = points().map(|point| Circle::new(point, 4, style));
-            chart.draw_series(marks).map_err(|error| error.to_string())?;
+            let marks = points().map(|point| Circle::new(point, 4, color.filled()));
+            chart.draw_series(marks).map_err(to_text)?;
         }
+        ends.extend(points().last().map(|end| (chart.backend_coord(&end), *series)));
     }
-    area.present().map_err(|error| error.to_string())
+    name_lines(&area, ends).map_err(to_text)?;
+    area.present().map_err(to_text)
+}
+
+/// The name of each line beside its end, so that nobody has to compare colours with a legend.
+fn name_lines<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    mut ends: Vec<((i32, i32), &Series)>,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    let step = i32::try_from(NAME + 3).unwrap_or(i32::MAX);
+    let leader = i32::try_from(LEADER).unwrap_or(i32::MAX);
+    ends.sort_by_key(|((_, y), _)| *y);
+    let right = ends.iter().map(|((x, _), _)| *x).max().unwrap_or_default();
+    let places = apart(&ends.iter().map(|((_, y), _)| *y).collect::<Vec<_>>(), step, BOTTOM);
+    for (((x, y), series), place) in ends.into_iter().zip(places) {
+        let color = PALETTE[series.color % PALETTE.len()];
+        let bend = right + leader - 4;
+        area.draw(&PathElement::new(vec![(x + 4, y), (right + 4, y), (bend, place)], color.stroke_width(1)))?;
+        let style = ("sans-serif", NAME).into_text_style(area).pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw(&Text::new(series.name.clone(), (right + leader, place), style))?;
+    }
+    Ok(())
+}
+
+/// The lowest place of a name.
+const BOTTOM: i32 = 356;
+
+/// The same places in the same order, so far from each other, and none below the lowest.
+fn apart(places: &[i32], step: i32, lowest: i32) -> Vec<i32> {
+    let mut moved: Vec<i32> = Vec::new();
+    for place in places {
+        let least = moved.last().map_or(*place, |before| before + step);
+        moved.push(least.max(*place));
+    }
+    let mut most = lowest;
+    for place in moved.iter_mut().rev() {
+        *place = most.min(*place);
+        most = *place - step;
+    }
+    moved
 }
 
 #[cfg(test)]
@@ -289,10 +336,18 @@ mod tests {
     #[test]
     fn text_stays_text_and_the_colours_are_known() {
         let svg = draw("A & B", &X, &Y, &[series(&[(1.0, 30.0), (16.0, 400.0)])]).unwrap().unwrap();
-        for expected in ["<text", "tasks", "time", "aria-label=\"A &amp; B\"", &color(1), "50.0 us", "100 us"]
-        {
+        let expected =
+            ["<text", "tasks", "time", "aria-label=\"A &amp; B\"", "#D55E00", "50.0 us", "100 us", "\nit\n"];
+        for expected in expected {
             assert!(svg.contains(expected), "{expected} in {svg}");
         }
+    }
+
+    #[test]
+    fn names_do_not_lie_on_each_other() {
+        assert_eq!(apart(&[10, 12, 50], 18, 356), [10, 28, 50]);
+        assert_eq!(apart(&[300, 350, 354, 355], 18, 356), [300, 320, 338, 356]);
+        assert!(apart(&[], 18, 356).is_empty());
     }
 
     #[test]

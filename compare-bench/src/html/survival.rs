@@ -6,6 +6,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::error::Result;
 use crate::html::timeline;
+use crate::view::family::in_words;
 use faults::{Kind, Results, RunOutcome, Verdict};
 
 /// So many timelines are shown at most: of what came otherwise first, then of the scenarios in turn.
@@ -112,7 +113,7 @@ pub(super) fn section(results: &Results) -> Result<Markup> {
              A number says how often it came so, where that was not always." }
         div.wide { table.matrix {
             caption { "What each backend survives. The details are below." }
-            thead { tr { th { "scenario" } @for kind in &kinds { th { (kind.name()) } } } }
+            thead { tr { th { "scenario" } @for kind in &kinds { th.n { (full(kind.name())) } } } }
             tbody { @for scenario in &scenarios { tr {
                 td { (scenario) }
                 @for kind in &kinds { (word(cells.get(&(*scenario, kind.name())))) }
@@ -131,13 +132,18 @@ pub(super) fn section(results: &Results) -> Result<Markup> {
             } }
             tbody { @for scenario in &scenarios { @for kind in &kinds {
                 @if let Some(cell) = cells.get(&(*scenario, kind.name())) { tr {
-                    td { (scenario) } td { (kind.name()) } td { (cell.word()) } td.n { (cell.operations) }
+                    td { (scenario) } td { (full(kind.name())) } td { (cell.word()) } td.n { (cell.operations) }
                     td.n { (cell.overlaps) } td.n { (cell.unguarded_lost) } td.n { (cell.guarded_lost) } td.n { (cell.refused) }
                     td.n { (span(cell.recovery_ms)) } td.n { (span(cell.without_grant_ms)) }
                 } }
             } } }
         } }
     })
+}
+
+/// The full name of a backend. Workers reach any server of an ensemble.
+fn full(backend: &str) -> String {
+    if backend == Kind::Zookeeper3.name() { "ZooKeeper of three".to_owned() } else { in_words(backend) }
 }
 
 fn word(cell: Option<&Cell>) -> Markup {
@@ -177,6 +183,7 @@ fn pictures(results: &Results) -> Result<Vec<Markup>> {
 fn picture(outcome: &RunOutcome) -> Result<Markup> {
     let Some(excerpt) = &outcome.excerpt else { return Ok(html! {}) };
     let (scenario, backend, seed) = (&outcome.scenario, &outcome.backend, outcome.seed);
+    let backend = full(backend);
     let title = format!("{scenario} on {backend}, seed {seed}: who was the holder of lock {}", excerpt.lock);
     let svg = timeline::draw(&title, excerpt, &outcome.happened, outcome.began)?;
     Ok(html! {

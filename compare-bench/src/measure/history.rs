@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockwell::backend::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,12 +22,6 @@ pub(crate) struct Turn {
     pub(crate) acquired: u64,
     /// Just before the release was called.
     pub(crate) released: u64,
-}
-
-/// The boot clock now. It is the clock that lockwell's own validity is measured with.
-pub(crate) fn nanos() -> u64 {
-    let zero = Moment::NEVER.before(Duration::MAX);
-    u64::try_from(Moment::now().since(zero).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How the lock went from hand to hand.
@@ -116,10 +109,22 @@ impl History {
         sample
     }
 
+    /// The same; of a party that is alone, the time to its own next turn.
+    pub(crate) fn to_the_next(&self) -> Sample {
+        if self.parties > 1 {
+            return self.handovers();
+        }
+        spans(self.turns.windows(2).map(|pair| pair[1].acquired.saturating_sub(pair[0].released)))
+    }
+
     /// The time from a release to the turn of the party that had then waited longest. Where a lock serves in
     /// order it is that of [`handovers`](Self::handovers); where others may barge in, it shows what that
     /// costs the one in front.
+    /// A party that is alone comes first each time.
     pub(crate) fn to_the_first(&self) -> Sample {
+        if self.parties == 1 {
+            return self.to_the_next();
+        }
         let mut asking: Vec<usize> = (0..self.turns.len()).collect();
         asking.sort_by_key(|&turn| self.turns[turn].asked);
         let (mut asking, mut waiting) = (asking.into_iter().peekable(), VecDeque::new());
@@ -292,16 +297,22 @@ mod tests {
     }
 
     #[test]
+    fn a_party_that_is_alone_hands_the_lock_to_itself() {
+        let turns = vec![turn(0, 1, 0, 1_000, 2_000), turn(0, 2, 2_500, 5_000, 6_000)];
+        let history = History::check(turns, 1).unwrap();
+        for sample in [history.to_the_next(), history.to_the_first()] {
+            assert_eq!(sample.spread().samples, 1);
+            assert!((sample.spread().max - 3.0).abs() < 0.01, "{:?}", sample.spread());
+        }
+        let handing = summary(&[history]);
+        assert_eq!((handing.handovers, handing.repeats), (0, 1));
+    }
+
+    #[test]
     fn nothing_happened() {
         let handing = summary(&[History::check(Vec::new(), 4).unwrap()]);
         assert_eq!(handing.shares, [0, 0, 0, 0]);
         assert_eq!(handing.acquisitions, 0);
         assert!(handing.handovers_per_second.abs() < f64::EPSILON);
-    }
-
-    #[test]
-    fn the_clock_goes_on() {
-        let before = nanos();
-        assert!(before > 0 && nanos() >= before);
     }
 }

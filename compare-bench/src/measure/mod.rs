@@ -1,5 +1,6 @@
 //! Measuring: the run, its workloads, what they are compared with, and what is computed from their rounds.
 
+pub(crate) mod buckets;
 pub(crate) mod counter;
 pub(crate) mod cycles;
 pub(crate) mod floor;

@@ -10,11 +10,11 @@ use crate::args::RunArgs;
 use crate::error::{Error, Result};
 use crate::measure::floor::Floor;
 use crate::measure::floor::raw::Server;
-use crate::measure::peer::{self, Peer};
+use crate::measure::peer::{self, GivenProgram, Peer};
 use crate::measure::progress::Progress;
 use crate::measure::workload::bench::{Bench, Workload};
 use crate::plan::Plan;
-use crate::plan::case::{Case, SETUP, START};
+use crate::plan::case::{Case, START};
 use crate::plan::work::Job;
 use crate::record::disk::Disk;
 use crate::record::file::{FOLDER, ResultFile, read, unfinished};
@@ -26,9 +26,10 @@ use crate::target::{Choice, Target, connect, data_folder, given};
 /// What is done to servers of others.
 const WRITES: &str = "\
 These servers get, for the raw statements, a table or node lockwell_compare_floor, or keys compare/floor/...,
-and with --contrast a table or node lockwell_compare_contrast, or keys compare_contrast/... All that is
-removed at the end. Locks have names that begin with compare/, those of other libraries with compare_peers/.
-lockwell keeps for them what it keeps for any lock, for example a row in SQL for a day.";
+and with --contrast a table or node lockwell_compare_contrast, or keys compare_contrast/... With --peers
+a folder FILE.flock is made beside a file of SQLite. All that is removed at the end.
+Locks have names that begin with compare/, those of other libraries with compare_peers/. lockwell keeps for
+them what it keeps for any lock, for example a row in SQL for a day.";
 
 /// How long an interrupted run may take to end, and to remove what it has made.
 pub(crate) const TIDY: Duration = Duration::from_secs(5);
@@ -105,7 +106,8 @@ fn site(args: &RunArgs) -> Result<Option<Site>> {
         return Ok(None);
     }
     let (folder, delay) = (data_folder(args.tmpfs)?, args.delay.into());
-    Ok(Some(Site { folder, durability: args.durability, delay }))
+    let sync_delay = args.sync_delay.into();
+    Ok(Some(Site { folder, durability: args.durability, delay, sync_delay }))
 }
 
 fn conditions(args: &RunArgs, site: Option<&Site>) -> Conditions {
@@ -169,8 +171,10 @@ fn jobs(
     let job = |choice: Choice| {
         let has_others = args.has_others(choice.near());
         let serving = peers.iter().enumerate().filter(|(_, peer)| has_others && peer.serves(choice.scheme()));
-        let serving = serving.map(|(number, _)| number).collect();
-        Job::new(choice, serving, workloads, &args.plan())
+        let serving: Vec<(usize, &Peer)> = serving.collect();
+        let light = serving.iter().filter(|(_, peer)| peer.is_light()).count();
+        let numbers = serving.iter().map(|(number, _)| *number).collect();
+        Job::new(choice, numbers, light, workloads, &args.plan())
     };
     choices.into_iter().map(job).collect()
 }
@@ -178,7 +182,7 @@ fn jobs(
 impl Run {
     /// Builds the other libraries that there are for these backends.
     async fn build(&mut self, choices: &[Choice], args: &RunArgs) -> Vec<Peer> {
-        let mut peers = Vec::new();
+        let mut peers: Vec<Peer> = args.peer.iter().map(GivenProgram::peer).collect();
         for library in &peer::ALL {
             let is_wanted = if library.is_contrast() { args.contrasts() } else { args.peers };
             if !is_wanted || !choices.iter().any(|choice| library.serves(choice.scheme())) {
@@ -201,9 +205,9 @@ impl Run {
         let target = choice.start().await?;
         let locks = connect(&target.url).await?;
         let mut floor = Floor::connect(&target.floor).await?;
-        let backend = backend(&target, floor.server().await?, floor.what(), locks.capabilities());
+        let backend = backend(&target, floor.server().await?, floor.what(), &locks.backend().capabilities());
         self.note(backend)?;
-        let run = format!("{}-{:x}", std::process::id(), crate::measure::history::nanos());
+        let run = format!("{}-{:x}", std::process::id(), faults::nanos());
         let peers = job.peers.iter().map(|number| peers[*number].clone()).collect();
         let (choice, plan, progress) = (choice.clone(), self.plan, self.progress.clone());
         let mut bench = Bench { plan, choice, target, locks, floor, peers, is_far, progress, run };
@@ -241,7 +245,7 @@ impl Run {
     async fn case(&mut self, workload: &dyn Workload, case: &Case, bench: &mut Bench) -> Result<()> {
         let backend = bench.target.name.clone();
         self.progress.stage(&format!("{backend}: {}, {}", workload.name(), case.name));
-        self.progress.spent(SETUP);
+        self.progress.spent(case.setup());
         let before = Ticks::now();
         let error = match workload.measure(case, bench).await {
             Ok(mut measurement) => {

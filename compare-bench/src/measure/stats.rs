@@ -6,6 +6,8 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::measure::buckets::Buckets;
+
 /// Latencies of one round or of many, and how long it took to collect them.
 #[derive(Debug)]
 pub(crate) struct Sample {
@@ -81,20 +83,8 @@ impl Sample {
             p99: at(0.99),
             p999: at(0.999),
             max: micros(self.nanos.max()),
-            histogram: self.buckets(),
+            histogram: Buckets::of(&self.nanos),
         }
-    }
-
-    /// For the file, with two digits of each latency: with three it would be ten times as large.
-    fn buckets(&self) -> Buckets {
-        let mut coarse: Histogram<u64> = Histogram::new(2).expect("two digits are allowed");
-        for bucket in self.nanos.iter_recorded() {
-            let (value, count) = (bucket.value_iterated_to(), bucket.count_at_value());
-            coarse.record_n(value, count).expect("the histogram grows as needed");
-        }
-        let recorded = coarse.iter_recorded();
-        let (up_to_ns, counts) = recorded.map(|it| (it.value_iterated_to(), it.count_at_value())).unzip();
-        Buckets { up_to_ns, counts }
     }
 }
 
@@ -109,18 +99,10 @@ pub(crate) struct Spread {
     pub(crate) p99: f64,
     pub(crate) p999: f64,
     pub(crate) max: f64,
-    /// All of them, so that anybody can compute other figures.
+    /// All of them in nanoseconds, so that anybody can compute other figures: a histogram in the compressed form V2 of
+    /// `HdrHistogram`, with two digits of each latency, in base64. Empty of none.
+    #[schemars(with = "String")]
     pub(crate) histogram: Buckets,
-}
-
-/// A histogram in two columns. The buckets rise, do not overlap, and empty ones are left out. A bucket is at
-/// most 1 % wide, so that any percentile of it is as near to that of the latencies themselves.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Buckets {
-    /// The highest latency that each bucket counts, in nanoseconds.
-    pub(crate) up_to_ns: Vec<u64>,
-    /// How many it counts.
-    pub(crate) counts: Vec<u64>,
 }
 
 pub(crate) fn micros(nanos: u64) -> f64 {

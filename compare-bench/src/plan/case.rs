@@ -7,8 +7,11 @@ use crate::plan::Rounds;
 /// What a server is given to start.
 pub(crate) const START: Duration = Duration::from_secs(4);
 
-/// What a case takes beside its rounds: processes start, connections warm up.
-pub(crate) const SETUP: Duration = Duration::from_millis(300);
+/// What a case takes beside its rounds: connections warm up.
+const SETUP: Duration = Duration::from_millis(300);
+
+/// How much longer that is for each process that starts.
+const PROCESS: Duration = Duration::from_millis(15);
 
 /// One figure that will be measured: a workload with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +26,28 @@ pub(crate) struct Case {
     /// An option in the address of our client.
     pub(crate) option: Option<(&'static str, &'static str)>,
     pub(crate) rounds: Rounds,
-    /// Whether other libraries do it, too.
-    pub(crate) with_peers: bool,
+    /// Which other libraries do it, too.
+    pub(crate) others: Others,
+}
+
+/// Which other libraries do a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    None,
+    /// Those of which many processes start in a moment and need little memory.
+    Light,
+    All,
+}
+
+impl Others {
+    /// Whether a library does it.
+    pub(crate) fn have(self, is_light: bool) -> bool {
+        match self {
+            Self::None => false,
+            Self::Light => is_light,
+            Self::All => true,
+        }
+    }
 }
 
 impl Case {
@@ -37,8 +60,14 @@ impl Case {
             hold: Duration::ZERO,
             option: None,
             rounds,
-            with_peers: true,
+            others: Others::All,
         }
+    }
+
+    /// What it takes beside its rounds.
+    pub(crate) fn setup(&self) -> Duration {
+        let processes = if self.parties_are == "processes" { self.parties } else { 0 };
+        SETUP + PROCESS * u32::try_from(processes).unwrap_or(u32::MAX)
     }
 }
 

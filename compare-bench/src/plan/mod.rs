@@ -68,10 +68,8 @@ pub(crate) struct Plan {
     pub(crate) rates: &'static [usize],
     /// Numbers of processes on names of their own.
     pub(crate) alone: &'static [usize],
-    /// Numbers of processes on one name.
-    pub(crate) processes: &'static [usize],
-    /// How long each of them holds the lock, in milliseconds.
-    pub(crate) holds_ms: &'static [u64],
+    /// Numbers of processes on one name, and how long each of them holds the lock, in milliseconds.
+    pub(crate) handoffs: &'static [(usize, &'static [u64])],
     /// Numbers of tasks of one process on one name.
     pub(crate) crowds: &'static [usize],
     /// Numbers of tasks on a lock that several may hold at once.
@@ -106,8 +104,7 @@ impl Plan {
         tasks: &[1, 16, 64],
         rates: &[100, 1000],
         alone: &[],
-        processes: &[2, 4],
-        holds_ms: &[0, 1],
+        handoffs: &[(1, &[0]), (4, &[0, 1]), (16, &[0])],
         crowds: &[64, 500],
         sharing: &[16],
         herds: &[8],
@@ -146,8 +143,14 @@ impl Plan {
         tasks: &[1, 16, 64, 256, 1024],
         rates: &[100, 1000, 3000, 10_000],
         alone: &[1, 4, 16],
-        processes: &[2, 4, 16],
-        holds_ms: &[0, 1, 10, 100],
+        // With long holds, the number of processes matters little.
+        handoffs: &[
+            (1, &[0, 1]),
+            (2, &[0, 1, 10, 100]),
+            (4, &[0, 1, 10, 100]),
+            (16, &[0, 1, 10]),
+            (64, &[0, 1]),
+        ],
         crowds: &[1, 64, 500],
         sharing: &[4, 16, 64],
         herds: &[4, 16, 64],
@@ -164,7 +167,10 @@ impl Plan {
         // There is one plan in a process.
         let all: &'static [usize] = Vec::leak(parties.to_vec());
         let several: &'static [usize] = Vec::leak(parties.iter().copied().filter(|it| *it > 1).collect());
-        Self { tasks: all, alone: all, processes: several, crowds: all, herds: several, sharing: all, ..self }
+        let holds = self.handoffs.iter().map(|(_, holds)| *holds).max_by_key(|holds| holds.len());
+        let handoffs = parties.iter().map(|parties| (*parties, holds.unwrap_or_default()));
+        let handoffs = Vec::leak(handoffs.collect());
+        Self { tasks: all, alone: all, handoffs, crowds: all, herds: several, sharing: all, ..self }
     }
 
     /// Just enough for every part of the program to run once. Its figures mean nothing.
@@ -188,8 +194,7 @@ impl Plan {
         tasks: &[1, 4],
         rates: &[100],
         alone: &[2],
-        processes: &[2],
-        holds_ms: &[0, 1],
+        handoffs: &[(2, &[0, 1])],
         crowds: &[4, 8],
         sharing: &[8],
         herds: &[3],

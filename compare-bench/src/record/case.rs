@@ -41,6 +41,9 @@ pub(crate) struct PeerResult {
     pub(crate) version: Option<String>,
     /// How it was set up.
     pub(crate) setup: Option<String>,
+    /// What it does not do of what lockwell does. Null where it does not say so.
+    #[serde(default)]
+    pub(crate) lacks: Option<String>,
     /// The median over the rounds.
     pub(crate) theirs: f64,
     /// Of theirs / floor, over the rounds.
@@ -123,7 +126,7 @@ pub(crate) struct Measurement {
     pub(crate) parties_are: String,
     /// How long each of them held the lock on purpose.
     pub(crate) hold_us: u64,
-    /// The option in the address of our client, for a variant: "coalesce=true".
+    /// The option in the address of our client, for a variant: `server_order=true`.
     pub(crate) option: Option<String>,
     pub(crate) quantity: Quantity,
     /// Medians over the rounds.

@@ -6,12 +6,13 @@
 //! overwritten but the earlier state of the same run.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use flate2::read::GzDecoder;
 use serde::Serialize;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
@@ -96,12 +97,26 @@ impl ResultFile {
     }
 }
 
+/// How a file begins that was compressed with gzip.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The text of a file, also of one that was compressed with gzip.
+pub(crate) fn text(path: &Path) -> io::Result<String> {
+    let bytes = fs::read(path)?;
+    let mut text = String::new();
+    if bytes.starts_with(&GZIP) {
+        GzDecoder::new(&*bytes).read_to_string(&mut text)?;
+    } else {
+        (&*bytes).read_to_string(&mut text)?;
+    }
+    Ok(text)
+}
+
 /// Reads a result file of any run, also of one that did not come to its end.
 pub(crate) fn read(path: &Path) -> Result<Report> {
     let fail = |reason: String| Error::failed(format!("{}: {reason}", path.display()));
-    let file = File::open(path).map_err(|error| fail(error.to_string()))?;
-    let value: serde_json::Value =
-        serde_json::from_reader(BufReader::new(file)).map_err(|error| fail(error.to_string()))?;
+    let text = text(path).map_err(|error| fail(error.to_string()))?;
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| fail(error.to_string()))?;
     if value["schema"] != SCHEMA {
         return Err(fail("this is no result of compare-bench".to_owned()));
     }
@@ -145,29 +160,51 @@ fn write(report: &Report, to: impl Write) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Objects over several lines, and arrays in one: a histogram has hundreds of numbers.
+/// The outer objects over several lines, and all within them in one: a case has hundreds of numbers.
 #[derive(Default)]
-struct Layout(PrettyFormatter<'static>);
+struct Layout {
+    pretty: PrettyFormatter<'static>,
+    compact: CompactFormatter,
+    /// How many objects are open.
+    depth: usize,
+}
+
+/// The file, and a case in it.
+const OUTER: usize = 2;
 
 impl Formatter for Layout {
     fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object(writer)
+        self.depth += 1;
+        if self.depth > OUTER { self.compact.begin_object(writer) } else { self.pretty.begin_object(writer) }
     }
 
     fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object(writer)
+        self.depth -= 1;
+        if self.depth >= OUTER { self.compact.end_object(writer) } else { self.pretty.end_object(writer) }
     }
 
     fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(writer, first)
+        if self.depth > OUTER {
+            self.compact.begin_object_key(writer, first)
+        } else {
+            self.pretty.begin_object_key(writer, first)
+        }
     }
 
     fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(writer)
+        if self.depth > OUTER {
+            self.compact.begin_object_value(writer)
+        } else {
+            self.pretty.begin_object_value(writer)
+        }
     }
 
     fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object_value(writer)
+        if self.depth > OUTER {
+            self.compact.end_object_value(writer)
+        } else {
+            self.pretty.end_object_value(writer)
+        }
     }
 }
 
@@ -230,6 +267,22 @@ mod tests {
     }
 
     #[test]
+    fn a_compressed_file_is_read_like_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("it.json.gz");
+        let mut whole = Vec::new();
+        write(&report(), &mut whole).unwrap();
+        let mut packed = flate2::read::GzEncoder::new(&*whole, flate2::Compression::best());
+        let mut bytes = Vec::new();
+        packed.read_to_end(&mut bytes).unwrap();
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(text(&path).unwrap().as_bytes(), whole);
+        assert!(read(&path).is_ok());
+        fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("it.json.gz"));
+    }
+
+    #[test]
     fn other_files_are_refused_with_a_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
@@ -239,16 +292,19 @@ mod tests {
         };
         assert!(refused("{").contains("x.json"));
         assert!(refused("{}").contains("no result of compare-bench"));
-        let old = refused(r#"{"schema": "lockwell-compare", "schema_version": 2}"#);
-        assert!(old.ends_with("its form has version 2; this program reads 3"), "{old}");
+        let old = refused(r#"{"schema": "lockwell-compare", "schema_version": 3}"#);
+        assert!(old.ends_with("its form has version 3; this program reads 4"), "{old}");
         assert!(unfinished(folder.path()).is_err());
     }
 
     #[test]
-    fn arrays_stay_in_one_line() {
+    fn what_is_within_stays_in_one_line() {
         let mut text = Vec::new();
         let mut out = Serializer::with_formatter(&mut text, Layout::default());
-        serde_json::json!({ "a": [1, 2, 3], "b": {} }).serialize(&mut out).unwrap();
-        assert_eq!(String::from_utf8(text).unwrap(), "{\n  \"a\": [1,2,3],\n  \"b\": {}\n}");
+        serde_json::json!({ "a": [1, 2, 3], "b": { "c": { "d": 1 } } }).serialize(&mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "{\n  \"a\": [1,2,3],\n  \"b\": {\n    \"c\": {\"d\":1}\n  }\n}"
+        );
     }
 }

@@ -9,6 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::stats::{as_float, round3};
 
+/// How this program was built. A compiler does not tell the name of a profile, and `cargo xtask compare` does.
+pub(crate) const PROFILE: &str = match option_env!("LOCKWELL_COMPARE_PROFILE") {
+    _ if cfg!(debug_assertions) => "debug",
+    Some(profile) => profile,
+    None => "release",
+};
+
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Machine {
@@ -24,7 +31,7 @@ pub(crate) struct Machine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Build {
     pub(crate) version: String,
-    /// "release", or "debug", whose figures mean nothing.
+    /// "release", "quick", which was not optimised when it was linked, or "debug", whose figures mean nothing.
     pub(crate) profile: String,
     pub(crate) git_commit: Option<String>,
     /// Whether the checkout had changes that were not committed.
@@ -51,7 +58,7 @@ impl Build {
         let status = git(&["status", "--porcelain", "--untracked-files=no"]);
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+            profile: PROFILE.to_owned(),
             git_commit: git(&["rev-parse", "HEAD"]),
             git_dirty: status.map(|changes| !changes.is_empty()),
         }

@@ -21,8 +21,8 @@ use crate::measure::stats::round3;
 
 /// The version of the form of the file. Since 2, a ratio is an object with its interval, and null of too few
 /// rounds. Since 3, the file is written after each case and can be read back; it has histograms, conditions,
-/// loads and the command.
-pub(crate) const SCHEMA_VERSION: u32 = 3;
+/// loads and the command. Since 4, a histogram is one text.
+pub(crate) const SCHEMA_VERSION: u32 = 4;
 
 /// What the files call themselves.
 pub(crate) const SCHEMA: &str = "lockwell-compare";
@@ -30,7 +30,7 @@ pub(crate) const SCHEMA: &str = "lockwell-compare";
 /// How the ratios are to be read: under the table and in the file.
 pub(crate) const HOW_TO_READ: &str = "ratio = lockwell / raw statements on the same server, taken in turns: the \
      median over the rounds, and in brackets its interval of 95 % (bootstrap over the rounds). Latency: 1.10 is 10 % slower than \
-     the raw statements, lower is better. Throughput: 2.00 is twice the cycles of one raw connection (on Redis and ZooKeeper: of \
+     the raw statements, lower is better. Throughput: 2.00 is twice the cycles of one raw connection (on Redis, ZooKeeper and etcd: of \
      as many tasks on one raw connection), higher is better.";
 
 /// Everything that a run found.
@@ -152,6 +152,11 @@ impl Report {
         self.seconds = round3(self.seconds + time.as_secs_f64());
     }
 
+    /// How long a sync of the disk took: the median, in microseconds.
+    pub(crate) fn sync_us(&self) -> Option<f64> {
+        self.disk.as_ref().map(|disk| disk.sync_us.p50)
+    }
+
     /// Whether this case is in it already.
     pub(crate) fn has(&self, backend: &str, workload: &str, case: &str) -> bool {
         let is_it = |result: &Measurement| {
@@ -184,6 +189,7 @@ pub(crate) fn now() -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::measure::history::{Handing, History, Turn, summary};
     use crate::measure::interval::Interval;
     use crate::measure::stats::Sample;
 
@@ -207,6 +213,7 @@ pub(crate) mod tests {
             name: name.to_owned(),
             version: Some("1.0".to_owned()),
             setup: None,
+            lacks: None,
             theirs,
             ratio: ratio.map(|_| Interval { median: theirs / 2.0, low: theirs / 2.0, high: theirs / 2.0 }),
             ours_to_theirs: Interval::of(rounds.iter().map(|round| round.ours / theirs)),
@@ -254,6 +261,27 @@ pub(crate) mod tests {
             load: 0.0,
             busy: 0.0,
             peers: vec![against("quick", 2.5), against("slow", 300.0)],
+        }
+    }
+
+    /// Turns of so many parties, each of which had some.
+    pub(crate) fn handing(parties: usize) -> Handing {
+        let turn = |number: usize| {
+            let acquired = 1000 * u64::try_from(number).unwrap();
+            Turn { party: number % parties, token: 0, asked: 0, acquired, released: acquired + 500 }
+        };
+        summary(&[History::of_peer((0..4 * parties).map(turn).collect(), parties)])
+    }
+
+    /// A fault of a holder, or of the server with this role.
+    pub(crate) fn recovery(role: &str, time_us: f64) -> Recovery {
+        Recovery {
+            fault: String::new(),
+            role: role.to_owned(),
+            times_us: vec![time_us],
+            bound_us: None,
+            bound_of: String::new(),
+            told_us: Vec::new(),
         }
     }
 

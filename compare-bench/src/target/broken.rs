@@ -27,6 +27,10 @@ const BEFORE_THE_VOTE: Duration = Duration::from_secs(1);
 /// `initLimit` of its ensembles, in ticks: how long an election and what follows it may take.
 const INIT_LIMIT: u32 = 10;
 
+/// The `election-timeout` of etcd, which is the default. The servers look for leases that have ended twice a
+/// second.
+const ELECTION: Duration = Duration::from_secs(1);
+
 /// One unit of time of the ensembles that we start.
 const TICK: Duration = Duration::from_secs(2);
 
@@ -62,6 +66,12 @@ impl Bound {
                 let of = format!("the session of {shown}, just kept alive, and one and a half ticks");
                 return Self { time: lease + TICK + TICK / 2, of };
             }
+            // A lease has whole seconds there.
+            Some(Kind::Etcd | Kind::Etcd3) => {
+                let of =
+                    format!("the lease of {shown}, just renewed, in whole seconds, and 1 s until it is seen");
+                return Self { time: lease + Duration::from_secs(2), of };
+            }
             _ => {}
         }
         let of = format!("the lease of {shown}, just renewed, and 1.3 s until waiters poll");
@@ -93,6 +103,7 @@ impl Victim {
             Kind::ZooKeeper3 | Kind::ZooKeeper3Leader => {
                 all([TICK * INIT_LIMIT, Duration::ZERO], "initLimit x tickTime, and 1 s")
             }
+            Kind::Etcd3 => all([ELECTION * 4, Duration::ZERO], "four times the election timeout, and 1 s"),
             _ => None,
         }
     }
@@ -138,6 +149,11 @@ impl Running {
             let server = Server::clone(&ensemble.servers()[leader]);
             return Ok(Victim { server, role: "the leader", is_alone: false });
         }
+        if let Some(cluster) = &self.members {
+            let leader = cluster.leader().await.map_err(failed)?;
+            let server = Server::clone(&cluster.members()[leader]);
+            return Ok(Victim { server, role: "the leader", is_alone: false });
+        }
         if let Some(group) = &self.sentinel {
             let addr = group.present_master().await.map_err(failed)?;
             let nodes = [group.master(), group.replica()].into_iter();
@@ -171,6 +187,9 @@ impl Running {
         }
         if let Some(ensemble) = &self.ensemble {
             ensemble.ready().await.map_err(failed)?;
+        }
+        if let Some(cluster) = &self.members {
+            cluster.ready().await.map_err(failed)?;
         }
         if let Some(group) = &self.sentinel {
             group.ready().await.map_err(failed)?;

@@ -14,6 +14,9 @@ pub(crate) enum Kind {
     Memory,
     Sqlite,
     Postgres,
+    /// PostgreSQL whose grants do not wait for the disk (`durability=grace`).
+    #[value(name = "postgres-grace")]
+    PostgresGrace,
     Mariadb,
     /// The newest release, which `cargo xtask compare` fetches.
     Mysql,
@@ -36,13 +39,18 @@ pub(crate) enum Kind {
     /// An ensemble of three; clients are connected to the leader.
     #[value(name = "zookeeper3-leader")]
     ZooKeeper3Leader,
+    /// One member of etcd.
+    Etcd,
+    /// Three members of etcd; clients are connected to a follower.
+    Etcd3,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Memory,
         Self::Sqlite,
         Self::Postgres,
+        Self::PostgresGrace,
         Self::Mariadb,
         Self::Mysql,
         Self::Redis,
@@ -54,6 +62,8 @@ impl Kind {
         Self::ZooKeeper,
         Self::ZooKeeper3,
         Self::ZooKeeper3Leader,
+        Self::Etcd,
+        Self::Etcd3,
     ];
 
     /// Those that are compared if nothing else is said.
@@ -73,6 +83,7 @@ impl Kind {
             Self::Memory => "memory",
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
+            Self::PostgresGrace => "postgres-grace",
             Self::Mariadb => "mariadb",
             Self::Mysql => "mysql",
             Self::Redis => "redis",
@@ -84,17 +95,21 @@ impl Kind {
             Self::ZooKeeper => "zookeeper",
             Self::ZooKeeper3 => "zookeeper3",
             Self::ZooKeeper3Leader => "zookeeper3-leader",
+            Self::Etcd => "etcd",
+            Self::Etcd3 => "etcd3",
         }
     }
 
     /// The scheme of its address.
     pub(super) fn scheme(self) -> &'static str {
         match self {
+            Self::PostgresGrace => "postgres",
             Self::Valkey => "redis",
             Self::Sentinel => "redis+sentinel",
             Self::Cluster => "redis+cluster",
             Self::Redlock3 => "redlock",
             Self::ZooKeeper | Self::ZooKeeper3 | Self::ZooKeeper3Leader => "zk",
+            Self::Etcd3 => "etcd",
             other => other.name(),
         }
     }
@@ -109,13 +124,14 @@ impl Kind {
     pub(crate) fn missing(self) -> Option<String> {
         let installed = match self {
             Self::Memory | Self::Sqlite => Ok(()),
-            Self::Postgres => testbed::Postgres::installed(),
+            Self::Postgres | Self::PostgresGrace => testbed::Postgres::installed(),
             Self::Mariadb => testbed::MariaDb::installed(),
             Self::Mysql => Release::named(MYSQL).version().map(drop),
             Self::Valkey => Release::named(VALKEY).version().map(drop),
             Self::Redis | Self::Cluster | Self::Redlock | Self::Redlock3 => testbed::Redis::installed(),
             Self::Sentinel => testbed::RedisSentinel::installed(),
             Self::ZooKeeper | Self::ZooKeeper3 | Self::ZooKeeper3Leader => testbed::ZooKeeper::installed(),
+            Self::Etcd | Self::Etcd3 => testbed::Etcd::installed(),
         };
         installed.err().map(|error| error.to_string())
     }

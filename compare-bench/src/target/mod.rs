@@ -3,6 +3,7 @@
 pub(crate) mod broken;
 pub(crate) mod kind;
 pub(crate) mod server;
+pub(crate) mod slow_disk;
 
 use std::path::PathBuf;
 

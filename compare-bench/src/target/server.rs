@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::measure::floor::redis::PREFIX;
 use crate::record::machine::file_system;
 use crate::target::kind::{Kind, MYSQL, VALKEY};
+use crate::target::slow_disk;
 
 /// How many servers Redlock is measured on: the number that its authors recommend.
 const NODES: usize = 5;
@@ -48,6 +49,8 @@ pub(crate) struct Site {
     pub(crate) durability: Durability,
     /// How long everything takes on its way to a server, and on its way back.
     pub(crate) delay: Duration,
+    /// How much longer each sync takes than on this disk.
+    pub(crate) sync_delay: Duration,
 }
 
 /// What a commit waits for.
@@ -103,6 +106,8 @@ pub(crate) struct Running {
     pub(super) cluster: Option<testbed::RedisCluster>,
     zookeeper: Option<testbed::ZooKeeper>,
     pub(super) ensemble: Option<testbed::ZooKeeperEnsemble>,
+    etcd: Option<testbed::Etcd>,
+    pub(super) members: Option<testbed::EtcdCluster>,
     lines: Vec<Proxy>,
     /// The address for raw statements, where it is another.
     floor: Option<String>,
@@ -112,6 +117,8 @@ impl Site {
     /// Starts a backend, and returns its address.
     pub(crate) async fn start(&self, kind: Kind, reach: Reach) -> Result<(String, Running)> {
         let options = testbed::Options::new().parent(&self.folder).durability(self.durability.into());
+        let environment = slow_disk::environment().into_iter();
+        let options = environment.fold(options, |options, (name, value)| options.environment(name, value));
         let mut running = Running::default();
         let url = match kind {
             Kind::Memory => "memory://".to_owned(),
@@ -121,11 +128,19 @@ impl Site {
                 running.folder = Some(folder);
                 format!("sqlite://{}", file.display())
             }
-            Kind::Postgres => {
+            Kind::Postgres | Kind::PostgresGrace => {
                 let options = options.setting("max_connections", CONNECTIONS);
                 let server = testbed::Postgres::start_with(&options).await.map_err(failed)?;
                 let addr = running.line(server.addr(), self.delay).await?;
-                running.postgres.insert(server).url_via(addr)
+                let url = running.postgres.insert(server).url_via(addr);
+                if kind == Kind::Postgres {
+                    url
+                } else {
+                    let sign = if url.contains('?') { '&' } else { '?' };
+                    let with_grace = format!("{url}{sign}durability=grace");
+                    running.floor = Some(url);
+                    with_grace
+                }
             }
             Kind::Mariadb | Kind::Mysql => {
                 let (options, (log, size)) = match kind {
@@ -171,6 +186,22 @@ impl Site {
                     Reach::All => ensemble.url(),
                 }
             }
+            Kind::Etcd => {
+                let server = testbed::Etcd::start_with(&options).await.map_err(failed)?;
+                let addr = running.line(server.addr(), self.delay).await?;
+                running.etcd.insert(server).url_via(addr)
+            }
+            Kind::Etcd3 => {
+                let members = testbed::EtcdCluster::start(MEMBERS, &options).await.map_err(failed)?;
+                let leader = members.leader().await.map_err(failed)?;
+                let follower = members.addresses()[(leader + 1) % MEMBERS];
+                let addr = running.line(follower, self.delay).await?;
+                let members = running.members.insert(members);
+                match reach {
+                    Reach::One => members.url_via(&[addr]),
+                    Reach::All => members.url(),
+                }
+            }
         };
         Ok((url, running))
     }
@@ -187,7 +218,11 @@ impl Site {
 
     /// The file system that the data is on.
     pub(crate) fn file_system(&self) -> String {
-        file_system(&self.folder)
+        let name = file_system(&self.folder);
+        if self.sync_delay.is_zero() {
+            return name;
+        }
+        format!("{name}, syncs {} later", humantime::format_duration(self.sync_delay))
     }
 
     /// Where the data of such a backend is.
@@ -198,7 +233,7 @@ impl Site {
                 Kind::Redis | Kind::Valkey | Kind::Sentinel | Kind::Cluster | Kind::Redlock | Kind::Redlock3,
                 Durability::None,
             ) => "memory".to_owned(),
-            _ => file_system(&self.folder),
+            _ => self.file_system(),
         };
         let is_zookeeper = matches!(kind, Kind::ZooKeeper | Kind::ZooKeeper3 | Kind::ZooKeeper3Leader);
         if is_zookeeper && self.durability != Durability::Disk {
@@ -267,6 +302,10 @@ impl Running {
         }
         if let Some(ensemble) = &self.ensemble {
             all.extend(ensemble.servers().iter().map(|it| Server::clone(it)));
+        }
+        all.extend(self.etcd.iter().map(|it| Server::clone(it)));
+        if let Some(members) = &self.members {
+            all.extend(members.members().iter().map(|it| Server::clone(it)));
         }
         all
     }

@@ -1,4 +1,5 @@
-//! The results for people at a terminal: one block for each question, at most 100 columns wide.
+//! The results for people at a terminal: the verdict, then one block for each question, at most 100 columns
+//! wide.
 
 mod table;
 pub(crate) mod wrap;
@@ -7,19 +8,37 @@ use std::io::IsTerminal;
 
 use self::table::table;
 use crate::record::Report;
-use crate::terminal::wrap::wrapped;
-use crate::view::{missing, questions, show};
+use crate::terminal::wrap::{WIDTH, wrapped, wrapped_to};
+use crate::view::advice::{HARMLESS, advice};
+use crate::view::overview::overviews;
+use crate::view::{Question, missing, questions, show, trust};
 
 /// The loud warning.
 pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean nothing. Build with --release, or use `cargo xtask compare`.";
 
-const HOW: &str = "Each figure has its interval of 95 % (bootstrap over the rounds) behind it. Ranks are by the median; those whose \
-     intervals overlap that of the best of a rank share it. p99: of the same latency, or of the wait. To raw: the ratio to \
+/// What the columns of all tables are.
+const COLUMNS: &str = "Each median has its interval of 95 % (bootstrap over the rounds) behind it. Before the name stands the rank, by \
+     the median; those whose intervals overlap that of the best of a rank share it. p99: of the same latency, or of the wait. To raw: the ratio to \
      raw statements on the same server, whose rounds alternate with ours; for a latency, 1.10 is 10 % slower, for a rate, 2.00 is twice \
-     that of one raw connection (Redis, ZooKeeper: as many tasks on it). Jain: 1 is fair, 1/n is one taking everything.";
+     that of one raw connection (Redis, ZooKeeper, etcd: as many tasks on it).";
 
-const NOISY: &str = "noisy: the interval of the ratio was still wider than 5 % to either side when the time of the case was up. Unsteady: \
-     the raw statements themselves changed by half or more between the rounds (the disk, or other work on this machine).";
+/// Words of remarks, and what they mean.
+const WORDS: [(&str, &str); 4] = [
+    ("Jain", "Jain: 1 if all got the lock equally often, 1/n if one of n got it every time."),
+    ("wake-ups", "Wake-ups: notifications that the server sent for each acquisition."),
+    (
+        "noisy",
+        "Noisy: the interval of the ratio was still wider than 5 % to either side when the time of the case was up.",
+    ),
+    (
+        "unsteady",
+        "Unsteady: the raw statements themselves changed by half or more between the rounds (the disk, or other work on this \
+         machine).",
+    ),
+];
+
+/// Of what stands below the line that it belongs to.
+const INDENT: usize = 4;
 
 /// Prints the report on the standard output.
 pub(crate) fn print(report: &Report) {
@@ -29,7 +48,10 @@ pub(crate) fn print(report: &Report) {
 }
 
 fn render(report: &Report, is_bold: bool) -> String {
-    let mut lines = wrapped(&machine(report));
+    let runs = std::slice::from_ref(report);
+    let questions = questions(runs);
+    let mut lines = verdict(report, &questions);
+    lines.extend(wrapped(&machine(report)));
     for backend in &report.backends {
         let mut text = format!("{}: {}, data on {}", backend.name, backend.version, backend.storage);
         for (name, value) in &backend.settings {
@@ -37,24 +59,23 @@ fn render(report: &Report, is_bold: bool) -> String {
         }
         lines.extend(wrapped(&text));
     }
-    let questions = questions(std::slice::from_ref(report));
+    if questions.is_empty() {
+        lines.push("\nNothing was measured.".to_owned());
+    } else {
+        lines.push(String::new());
+        lines.extend(wrapped(COLUMNS));
+    }
     for question in &questions {
         lines.push(format!("\n{}", question.title.to_uppercase()));
         lines.extend(wrapped(question.what));
+        lines.extend(words(question));
         for group in &question.groups {
             lines.push(format!("\n  {}", group.title));
             lines.extend(table(group, is_bold));
         }
     }
-    if questions.is_empty() {
-        lines.push("\nNothing was measured.".to_owned());
-    } else {
-        lines.push(String::new());
-        lines.extend(wrapped(HOW));
-        lines.extend(wrapped(NOISY));
-    }
     lines.push(String::new());
-    for line in missing::not_measured(std::slice::from_ref(report)) {
+    for line in missing::not_measured(runs) {
         lines.extend(wrapped(&format!("not measured: {line}")));
     }
     for failure in &report.failures {
@@ -66,10 +87,39 @@ fn render(report: &Report, is_bold: bool) -> String {
         let text = format!("{} on {}: {}", violation.workload, violation.backend, violation.reason);
         lines.extend(wrapped(&format!("THE LOCK DID NOT EXCLUDE. {text}")));
     }
-    if report.build.profile != "release" {
+    if report.build.profile == "debug" {
         lines.extend(wrapped(DEBUG));
     }
     lines.join("\n")
+}
+
+/// What to choose, before everything else, and whether the figures are to be used at all.
+fn verdict(report: &Report, questions: &[Question]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(doubt) = trust::doubt(report) {
+        let text = format!("THESE FIGURES ARE NOT TO BE USED: {doubt}.");
+        lines.extend(wrapped(&text));
+        lines.push(String::new());
+    }
+    for overview in overviews(std::slice::from_ref(report), questions) {
+        lines.push("WHICH LOCK".to_owned());
+        for advice in advice(&overview) {
+            lines.extend(wrapped(&format!("If {}: {}.", advice.condition, advice.choice)));
+            let below = wrapped_to(&format!("Because {}.", advice.because), WIDTH - INDENT);
+            lines.extend(below.iter().map(|line| format!("{:INDENT$}{line}", "")));
+        }
+        lines.extend(wrapped(HARMLESS));
+        lines.push(String::new());
+    }
+    lines
+}
+
+/// The words of its remarks.
+fn words(question: &Question) -> Vec<String> {
+    let remarks = || question.groups.iter().flat_map(|group| &group.lines).flat_map(|line| &line.remarks);
+    let occurs = |word: &str| remarks().any(|remark| remark.contains(word));
+    let told = WORDS.iter().filter(|(word, _)| occurs(word));
+    told.flat_map(|(_, meaning)| wrapped(meaning)).collect()
 }
 
 fn machine(report: &Report) -> String {
@@ -100,7 +150,7 @@ mod tests {
     use super::*;
     use crate::record::Missing;
     use crate::record::tests::{measured, report};
-    use crate::terminal::wrap::WIDTH;
+    use crate::view::family::tests::backend;
 
     #[test]
     fn no_line_is_wider_than_promised() {
@@ -115,6 +165,60 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
         }
+    }
+
+    /// A run on a quiet machine.
+    fn quiet() -> Report {
+        let mut report = report();
+        report.mode = "usual".to_owned();
+        report.build.profile = "release".to_owned();
+        (report.load_before, report.machine.cores) = (0.1, 2);
+        report.backends = vec![
+            backend("redis", &["across_hosts", "durable"]),
+            backend("zookeeper3", &["across_hosts", "durable", "failover_safe"]),
+        ];
+        report.results = vec![measured("redis", 6), measured("zookeeper3", 6)];
+        report
+    }
+
+    #[test]
+    fn the_verdict_comes_first() {
+        let text = render(&quiet(), false);
+        let begin: Vec<&str> = text.lines().take(3).collect();
+        assert_eq!(
+            begin[..2],
+            ["WHICH LOCK", "If all processes are on one machine: none of those measured."],
+            "{text}"
+        );
+        let never = "If there are several machines and a failover must never grant a lock twice: ZooKeeper.";
+        assert!(text.contains(never), "{text}");
+        // The two have the same figures.
+        let unbroken = text.replace('\n', " ");
+        assert!(unbroken.contains("and you run no database: cannot be told on this machine now."), "{text}");
+        assert!(!text.contains("NOT TO BE USED"), "{text}");
+    }
+
+    #[test]
+    fn a_loaded_machine_is_told_of_before_the_verdict() {
+        let text = render(&Report { load_before: 8.0, ..quiet() }, false);
+        let first = text.lines().next().unwrap_or_default();
+        assert!(
+            first.starts_with("THESE FIGURES ARE NOT TO BE USED: the load of the machine was 8.00"),
+            "{text}"
+        );
+        assert!(text.contains("how fast it is cannot be told on this machine now"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    }
+
+    #[test]
+    fn words_are_explained_where_they_stand() {
+        let mut report = quiet();
+        assert!(!render(&report, false).contains("Noisy: "));
+        report.results[0].noisy = true;
+        let text = render(&report, false);
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
+        let word = at("Noisy: the interval");
+        assert!(at("EVERYBODY WANTS ONE LOCK") < word && word < at("  2 processes, each holding"), "{text}");
     }
 
     #[test]

@@ -9,7 +9,6 @@ use crate::view::unit::{Figure, Unit};
 pub(super) struct Asked {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
-    pub(super) condition: &'static str,
     pub(super) what: &'static str,
     pub(super) workloads: &'static [&'static str],
     /// `None` for the quantity of the workload.
@@ -20,11 +19,13 @@ pub(super) struct Asked {
     pub(super) to_floor: fn(&Measurement) -> Option<Interval>,
 }
 
-pub(super) const ASKED: [Asked; 11] = [
+/// The question whose figures are of another moment than those of the same cases elsewhere.
+pub(crate) const BESIDE: &str = "beside";
+
+pub(super) const ASKED: [Asked; 12] = [
     Asked {
         id: "nobody",
         title: "Nobody else wants the lock",
-        condition: "nobody else wants the lock",
         what: "Acquire and release of a free lock, one after the other: the median time.",
         workloads: &["uncontended"],
         unit: None,
@@ -35,7 +36,6 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "many",
         title: "Many locks at once",
-        condition: "a process takes many locks at once",
         what: "Tasks of one process, each with a lock of its own: acquisitions per second of all together.",
         workloads: &["independent"],
         unit: None,
@@ -46,7 +46,6 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "load",
         title: "Requests arrive at a rate",
-        condition: "requests arrive whether or not earlier ones were answered",
         what: "From the arrival of a request to the end of its release, each on a free lock: the median time, and p99 beside it.",
         workloads: &["arrivals"],
         unit: None,
@@ -57,9 +56,18 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "processes",
         title: "Everybody wants one lock: several processes",
-        condition: "several processes want one lock",
-        what: "From the release by one process to the grant to the next: the median time. Of other libraries, and of ours beside \
-             them: to the process that had waited longest, since without a queue another one often gets the lock before.",
+        what: "From the release by one process to the grant to the next, or of one process alone to its own next: the median time.",
+        workloads: &["handoff"],
+        unit: None,
+        ours,
+        theirs: |_| None,
+        to_floor: |result| result.ratio,
+    },
+    Asked {
+        id: BESIDE,
+        title: "Everybody wants one lock: several processes, beside other libraries",
+        what: "From the release by one process to the grant to the one that had waited longest, since without a queue another one \
+             often gets the lock before: the median time.",
         workloads: &["handoff"],
         unit: None,
         ours: fair,
@@ -69,7 +77,6 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "tasks",
         title: "Everybody wants one lock: many tasks of one process",
-        condition: "many tasks of one process want one lock",
         what: "Acquisitions per second of all together.",
         workloads: &["crowd"],
         unit: None,
@@ -80,7 +87,6 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "readers",
         title: "Many read, few write",
-        condition: "many tasks read and few write",
         what: "Tasks of one process on one lock, nine reads for each write: acquisitions per second of all together.",
         workloads: &["readers"],
         unit: None,
@@ -91,7 +97,6 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "semaphore",
         title: "A few at a time",
-        condition: "a few may hold a lock at a time",
         what: "A semaphore of four permits, and tasks of one process: acquisitions per second of all together.",
         workloads: &["semaphore"],
         unit: None,
@@ -102,7 +107,6 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "slow",
         title: "The network is slow",
-        condition: "the network is slow and several processes want one lock",
         what: "From the release by one process to the grant to the next, in round trips of a request that writes nothing.",
         workloads: &["handoff"],
         unit: Some(Unit::Count),
@@ -113,7 +117,6 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "server",
         title: "What waiting costs the server",
-        condition: "many processes wait and the server should have little load",
         what: "Requests that the servers received for each grant, by their own counts. The tasks of a process queue in it, and only the \
              first of them waits at the server.",
         workloads: &["crowd", "herd"],
@@ -126,7 +129,6 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "dies",
         title: "The holder dies",
-        condition: "holders or servers may die",
         what: "From the fault to the next grant: the median time, and the longest time that the settings allow.",
         workloads: &["recovery"],
         unit: None,
@@ -137,7 +139,6 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "holding",
         title: "What holding costs",
-        condition: "locks are held for long",
         what: "A process holds locks and does nothing else. Time of processors in a second, of client and servers together: the median.",
         workloads: &["holding"],
         unit: None,
@@ -152,9 +153,12 @@ fn ours(result: &Measurement) -> Option<Figure> {
     Some((result.ours, Interval::of(result.rounds.iter().map(|round| round.ours))))
 }
 
-/// Beside other libraries: from a release to the process that had waited longest, which is what is measured
-/// of them.
+/// From a release to the process that had waited longest, which is what is measured of other libraries, and
+/// of ours beside them.
 fn fair(result: &Measurement) -> Option<Figure> {
+    if result.peers.is_empty() {
+        return None;
+    }
     let Some(rounds) = fair_rounds(result) else { return ours(result) };
     let times = || rounds.iter().map(|round| round.ours);
     Some((median(times()), Interval::of(times())))

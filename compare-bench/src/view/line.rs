@@ -2,8 +2,9 @@
 
 use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
-use crate::measure::stats::Spread;
+use crate::measure::stats::{Spread, as_float};
 use crate::record::{Measurement, PeerResult, Recovery};
+use crate::view::family::in_words;
 use crate::view::show;
 use crate::view::unit::Figure;
 
@@ -24,10 +25,13 @@ pub(crate) struct Line {
     pub(crate) is_unfit: bool,
     pub(crate) median: f64,
     pub(crate) value: Option<Interval>,
+    /// By what factor another figure has to differ, if it is to be known which of the two is larger. A noisy one
+    /// is no surer than its ratio to the raw statements, and beside unsteady ones nothing is known.
+    pub(crate) noise: f64,
     pub(crate) tail: Tail,
     /// How it compares with raw statements.
     pub(crate) to_floor: Option<Interval>,
-    /// How many times as good the best is: 1 or more.
+    /// How many times as good the best is: 1 or more. `None` where figures measure different things.
     pub(crate) to_best: Option<f64>,
     /// Of a lock that several want.
     pub(crate) fairness: Option<Fairness>,
@@ -35,6 +39,8 @@ pub(crate) struct Line {
     pub(crate) remarks: Vec<String>,
     /// Of recovery.
     pub(crate) recovery: Option<Recovery>,
+    /// Of requests that arrive at a rate: the one that was reached in a second, where that is less.
+    pub(crate) behind: Option<f64>,
 }
 
 /// The slowest of all latencies, in microseconds. Zero where there are no latencies.
@@ -57,19 +63,47 @@ pub(crate) struct Fairness {
     /// Jain's index.
     pub(crate) jain: f64,
     pub(crate) longest_wait_us: f64,
+    pub(crate) grants_per_second: f64,
 }
 
 impl From<&Handing> for Fairness {
     fn from(handing: &Handing) -> Self {
-        Self { jain: handing.jain, longest_wait_us: handing.wait_us.max }
+        Self {
+            jain: handing.jain,
+            longest_wait_us: handing.wait_us.max,
+            grants_per_second: handing.acquisitions_per_second,
+        }
     }
 }
 
 impl Line {
+    /// Who it is, in full words.
+    pub(crate) fn in_words(&self) -> String {
+        // A backend is the beginning of ours, and the end of another library's.
+        let words = in_words(&self.backend);
+        let rest = if self.is_peer { self.who.strip_suffix(&*self.backend) } else { None };
+        match (rest, &self.option) {
+            (Some(rest), _) => format!("{rest}{words}"),
+            (None, Some(option)) => format!("{words}, {option}"),
+            (None, None) => words,
+        }
+    }
+
+    /// What is told instead of a ratio, where the figure measures something else than those of others. How long
+    /// a lone server is down is decided by the one who stopped it, and a group of servers goes on without the
+    /// one that fails. And the latency of what falls behind grows for as long as requests arrive.
+    pub(crate) fn instead(&self) -> Option<String> {
+        let is_of_a_server = self.recovery.as_ref().is_some_and(|recovery| !recovery.role.is_empty());
+        let of_a_server = is_of_a_server.then(|| show::time(self.median));
+        of_a_server.or_else(|| self.behind.map(|rate| format!("{}/s", show::number(rate))))
+    }
+
     pub(super) fn ours(result: &Measurement, (median, value): Figure, to_floor: Option<Interval>) -> Self {
         let option = result.option.as_ref().map_or(String::new(), |option| format!(", {option}"));
         let is_local = result.backend == "memory";
+        let behind = behind(result);
         let mut remarks = Vec::new();
+        remarks.extend(behind.map(|rate| format!("falls behind: {} a second", show::number(rate))));
         remarks.extend(is_local.then(|| "one process only".to_owned()));
         remarks.extend(result.wakeups_each.map(|each| format!("{each:.1} wake-ups each")));
         remarks.extend(result.recovery.iter().flat_map(show::recovery));
@@ -87,12 +121,14 @@ impl Line {
             is_unfit: false,
             median,
             value,
+            noise: noise(result),
             tail: Tail::from(&result.latency_us),
             to_floor,
             to_best: None,
             fairness: result.handing.as_ref().map(Fairness::from),
             remarks,
             recovery: result.recovery.clone(),
+            behind,
         }
     }
 
@@ -101,6 +137,7 @@ impl Line {
         let mut remarks: Vec<_> = peer.error.iter().chain(&peer.unsafe_because).cloned().collect();
         remarks.extend(peer.wakeups_each.map(|each| format!("{each:.1} wake-ups each")));
         remarks.extend(peer.handing.iter().flat_map(|handing| show::sharing(handing, result.quantity)));
+        remarks.extend(peer.lacks.iter().map(|lacks| format!("lacks: {lacks}")));
         let overlaps = peer.handing.as_ref().is_some_and(|handing| handing.overlaps > 0);
         Self {
             rank: None,
@@ -112,12 +149,71 @@ impl Line {
             is_unfit: overlaps || peer.error.is_some() || peer.unsafe_because.is_some(),
             median,
             value,
+            noise: noise(result),
             tail: Tail::from(&peer.latency_us),
             to_floor: peer.ratio,
             to_best: None,
             fairness: peer.handing.as_ref().map(Fairness::from),
             remarks,
             recovery: None,
+            behind: None,
         }
+    }
+}
+
+/// The share of the rate of arrivals that is reached by whatever keeps up: the last answers of a round come
+/// after its last request.
+const KEEPS_UP: f64 = 0.9;
+
+fn behind(result: &Measurement) -> Option<f64> {
+    let rate = as_float(u64::try_from(result.parties).unwrap_or(u64::MAX));
+    (result.workload == "arrivals" && result.per_second < KEEPS_UP * rate).then_some(result.per_second)
+}
+
+fn noise(result: &Measurement) -> f64 {
+    match result.ratio {
+        _ if result.unsteady => f64::INFINITY,
+        Some(ratio) if result.noisy && ratio.low > 0.0 => ratio.high / ratio.low,
+        _ => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::interval::Interval;
+    use crate::record::tests::measured;
+
+    #[test]
+    fn what_falls_behind_has_no_ratio() {
+        let arrive = |per_second| {
+            let mut result = measured("redis", 6);
+            (result.workload, result.parties) = ("arrivals".to_owned(), 3000);
+            result.per_second = per_second;
+            Line::ours(&result, (127_500.0, None), None)
+        };
+        assert_eq!((arrive(2997.0).behind, arrive(2997.0).instead()), (None, None));
+        let line = arrive(2249.0);
+        assert_eq!(line.instead().as_deref(), Some("2249/s"));
+        assert!(line.remarks.contains(&"falls behind: 2249 a second".to_owned()), "{:?}", line.remarks);
+    }
+
+    #[test]
+    fn what_another_library_lacks_stands_beside_its_speed() {
+        let mut result = measured("redis", 6);
+        result.peers[0].lacks = Some("tokens".to_owned());
+        let line = Line::peer(&result.peers[0], &result, (2.5, None));
+        assert!(line.remarks.contains(&"lacks: tokens".to_owned()), "{:?}", line.remarks);
+    }
+
+    #[test]
+    fn a_noisy_figure_is_no_surer_than_its_ratio() {
+        let mut result = measured("redis", 6);
+        result.ratio = Some(Interval { median: 1.2, low: 1.0, high: 1.5 });
+        assert!((noise(&result) - 1.0).abs() < 1e-9);
+        result.noisy = true;
+        assert!((noise(&result) - 1.5).abs() < 1e-9);
+        result.unsteady = true;
+        assert!(noise(&result).is_infinite());
     }
 }

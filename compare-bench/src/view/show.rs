@@ -3,12 +3,12 @@
 use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
 use crate::measure::stats::median;
+use crate::record::machine::Machine;
 use crate::record::{Conditions, Cost, Holding, Quantity, Recovery};
 use crate::view::unit::Unit;
 
 pub(crate) fn time(micros: f64) -> String {
-    let (unit, scale, digits) = unit_of(Unit::Time, micros);
-    format!("{:.digits$} {unit}", micros / scale)
+    plain(Unit::Time, micros)
 }
 
 pub(crate) fn number(value: f64) -> String {
@@ -26,6 +26,26 @@ pub(crate) fn value(unit: Unit, value: Interval) -> String {
     let [median, low, high] = [value.median, value.low, value.high].map(|it| it / scale);
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
     format!("{median:.digits$}{unit} [{low:.digits$} .. {high:.digits$}]")
+}
+
+/// A figure alone: `45.2 us`.
+pub(crate) fn plain(unit: Unit, median: f64) -> String {
+    let (unit, scale, digits) = unit_of(unit, median);
+    format!("{:.digits$} {unit}", median / scale).trim_end().to_owned()
+}
+
+/// A difference in words: `twice as fast as`.
+pub(crate) fn times(times: f64) -> String {
+    if times < 1.095 {
+        return format!("{:.0} % faster than", 100.0 * (times - 1.0));
+    }
+    // Rounded first: what is shown as 2.0 is twice.
+    match (times * 10.0).round() / 10.0 {
+        two if (1.95..2.05).contains(&two) => "twice as fast as".to_owned(),
+        three if (2.95..3.05).contains(&three) => "three times as fast as".to_owned(),
+        middle if middle < 10.0 => format!("{middle:.1} times as fast as"),
+        large => format!("{large:.0} times as fast as"),
+    }
 }
 
 fn unit_of(unit: Unit, median: f64) -> (&'static str, f64, usize) {
@@ -112,6 +132,11 @@ fn grown(cost: Cost) -> String {
     format!("{:.1}", cost.grown_kib as f64 / 1024.0)
 }
 
+/// What decides about the speed of a machine. Its name does not: a rented one has another each time.
+pub(crate) fn machine(of: &Machine) -> String {
+    format!("{}, {} cores, {} GiB", of.cpu, of.cores, of.memory_mib.div_ceil(1024))
+}
+
 /// What holds for a whole run.
 pub(crate) fn conditions(conditions: &Conditions) -> String {
     let Conditions { durability, storage, delay_us } = conditions;
@@ -124,6 +149,15 @@ pub(crate) fn conditions(conditions: &Conditions) -> String {
     #[expect(clippy::cast_precision_loss, reason = "delays are far below 2^53 us")]
     let delay = if *delay_us == 0 { String::new() } else { format!(", {} away", time(*delay_us as f64)) };
     format!("data on {storage}, {durability}{delay}")
+}
+
+/// The same, and what decides about it where a commit waits for the disk: how long a sync takes.
+pub(crate) fn setting(of: &Conditions, sync_us: Option<f64>) -> String {
+    let told = conditions(of);
+    match sync_us {
+        Some(sync) if of.durability == "disk" => format!("{told}, where a sync takes {}", time(sync)),
+        _ => told,
+    }
 }
 
 #[cfg(test)]
@@ -149,6 +183,30 @@ mod tests {
         let shown = value(Unit::Rate, interval(12_345.0, 9_900.0, 13_000.0));
         assert_eq!(shown, "12.3 k/s [9.9 .. 13.0]");
         assert_eq!(value(Unit::Count, interval(2.0, 1.9, 2.1)), "2.00 [1.90 .. 2.10]");
+    }
+
+    #[test]
+    fn differences_are_words() {
+        let told = [1.05, 1.3, 1.96, 2.04, 2.5, 3.01, 36.2].map(times);
+        let expected = ["5 % faster than", "1.3 times as fast as", "twice as fast as", "twice as fast as"];
+        assert_eq!(told[..4], expected);
+        let expected = ["2.5 times as fast as", "three times as fast as", "36 times as fast as"];
+        assert_eq!(told[4..], expected);
+        assert_eq!(
+            (plain(Unit::Rate, 12_345.0), plain(Unit::Count, 2.0)),
+            ("12.3 k/s".into(), "2.00".into())
+        );
+    }
+
+    #[test]
+    fn the_sync_is_told_where_commits_wait_for_it() {
+        let told = |durability: &str| {
+            let conditions =
+                Conditions { durability: durability.to_owned(), storage: "ext4".to_owned(), delay_us: 0 };
+            setting(&conditions, Some(72.6))
+        };
+        assert_eq!(told("disk"), "data on ext4, synced at each commit, where a sync takes 72.6 us");
+        assert_eq!(told("os"), "data on ext4, kept by the operating system");
     }
 
     #[test]

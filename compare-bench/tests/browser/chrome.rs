@@ -26,6 +26,9 @@ pub(crate) fn installed() -> Result<(), String> {
 /// The tallest picture that the browser makes, in pixels.
 const TALLEST: usize = 16_000;
 
+/// Of the window, in pixels.
+const HEIGHT: u32 = 900;
+
 /// A browser with one window. Dropping it ends both programs.
 pub(crate) struct Chrome {
     driver: Child,
@@ -62,7 +65,7 @@ impl Chrome {
 
     /// From now on the window is so wide, and the user prefers that.
     pub(crate) fn as_if(&self, width: u32, medium: &str, scheme: &str) {
-        let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        let size = json!({ "width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
         // Pictures have none, and are as wide as the window.
         self.devtools("Emulation.setScrollbarsHidden", &json!({ "hidden": true }));
@@ -74,13 +77,28 @@ impl Chrome {
     /// looked at while half of it had been read, so an empty one comes between, and the whole of it is waited
     /// for.
     pub(crate) fn open(&self, page: &Path) {
+        self.open_at(page, "");
+    }
+
+    /// The same at a place of the page: `#latency`.
+    pub(crate) fn open_at(&self, page: &Path, place: &str) {
         self.command("url", &json!({ "url": "about:blank" }));
-        self.command("url", &json!({ "url": format!("file://{}", page.display()) }));
+        self.command("url", &json!({ "url": format!("file://{}{place}", page.display()) }));
+        self.wait_for(IS_LOADED);
+    }
+
+    /// Waits until this script says so.
+    pub(crate) fn wait_for(&self, script: &str) {
         let began = Instant::now();
-        while self.script(IS_LOADED, &json!([])) != json!(true) {
-            assert!(began.elapsed() < Duration::from_mins(1), "{} is not loaded", page.display());
+        while self.script(script, &json!([])) != json!(true) {
+            assert!(began.elapsed() < Duration::from_mins(1), "in vain: {script}");
             sleep(Duration::from_millis(20));
         }
+    }
+
+    /// From now on pages run none. Those of the tests still do.
+    pub(crate) fn without_scripts(&self) {
+        self.devtools("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
     }
 
     pub(crate) fn script(&self, script: &str, args: &Value) -> Value {
@@ -111,6 +129,11 @@ impl Chrome {
         let shot =
             self.devtools("Page.captureScreenshot", &json!({ "captureBeyondViewport": true, "clip": clip }));
         fs::write(file, STANDARD.decode(shot["data"].as_str().unwrap()).unwrap()).unwrap();
+    }
+
+    /// What is seen of the page without scrolling.
+    pub(crate) fn window(&self, width: u32, file: &Path) {
+        self.capture(&json!({ "x": 0, "y": 0, "width": width, "height": HEIGHT, "scale": 1 }), file);
     }
 
     /// The first element that the selector finds, and a little around it.

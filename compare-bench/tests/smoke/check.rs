@@ -3,6 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
 use serde_json::Value;
 
 pub(crate) fn compare(arguments: &[&str], folder: &Path) -> (Output, Option<Value>) {
@@ -39,9 +43,13 @@ pub(crate) fn check(result: &Value) {
     check_ratio(&result["ratio"], rounds.len());
     let trips = if result["trip_us"].is_number() { rounds.len() } else { 0 };
     check_ratio(&result["trips"], trips);
-    let counts = result["latency_us"]["histogram"]["counts"].as_array().unwrap();
-    let counted: u64 = counts.iter().map(|count| count.as_u64().unwrap()).sum();
-    assert_eq!(counted, result["latency_us"]["samples"].as_u64().unwrap(), "all are in the histogram");
+    let histogram = STANDARD.decode(result["latency_us"]["histogram"].as_str().unwrap()).unwrap();
+    let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut &*histogram).unwrap();
+    assert_eq!(
+        histogram.len(),
+        result["latency_us"]["samples"].as_u64().unwrap(),
+        "all are in the histogram"
+    );
     assert!(
         result["noisy"].is_boolean() && result["busy"].as_f64().is_some_and(|busy| busy <= 1.0),
         "{result}"

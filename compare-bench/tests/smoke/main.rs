@@ -19,7 +19,7 @@ fn a_short_run_writes_what_the_schema_says() {
 
     let report = report.expect("results.json");
     assert_eq!(report["schema"], "lockwell-compare");
-    assert_eq!(report["schema_version"], 3);
+    assert_eq!(report["schema_version"], 4);
     assert_eq!((&report["mode"], &report["finished"]), (&"smoke".into(), &true.into()));
     assert!(positive(&report["disk"]["sync_us"]["p50"]), "{report}");
     assert_eq!(report["conditions"]["durability"], "disk");
@@ -35,7 +35,7 @@ fn a_short_run_writes_what_the_schema_says() {
 
     let backends = report["backends"].as_array().unwrap();
     assert_eq!(backends.len(), 2);
-    assert_eq!(backends[1]["settings"]["synchronous"], "2", "FULL, as the backend sets it");
+    assert_eq!(backends[1]["settings"]["synchronous"], "1", "NORMAL, as the backend sets it");
     for backend in backends {
         for field in ["name", "address", "version", "storage", "floor"] {
             assert!(backend[field].as_str().is_some_and(|text| !text.is_empty()), "{field} of {backend}");

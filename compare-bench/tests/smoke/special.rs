@@ -1,4 +1,8 @@
-//! Recovery, holding, faulty recipes, and servers that are rarely measured.
+//! Recovery, holding, faulty recipes, programs of users, and servers that are rarely measured.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::Value;
 use testbed::is_installed;
@@ -33,6 +37,47 @@ fn what_dies_and_what_is_held_is_measured() {
         let herd = of("herd")[0];
         assert!(herd["requests_each"].as_f64().unwrap() >= 1.0 && positive(&herd["wakeups_each"]), "{herd}");
     }
+}
+
+/// The program of compare-bench/README.md.
+#[test]
+fn a_program_of_the_user_is_measured() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return;
+    }
+    let readme = include_str!("../../README.md");
+    let program = readme.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.py");
+    fs::write(&file, program.replace("tempfile.gettempdir()", &format!("{:?}", folder.path()))).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let line = "--smoke --url memory:// --peer own=./own.py --peer bad=false --only uncontended,independent";
+    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let line = "--smoke --backend sqlite --peer own=./own.py --only handoff";
+    fs::remove_file(folder.path().join("results.json")).unwrap();
+    let (output, processes) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut measured = 0;
+    for report in [report.expect("results.json"), processes.expect("results.json")] {
+        for result in report["results"].as_array().unwrap() {
+            for peer in result["peers"].as_array().unwrap() {
+                if peer["name"] == "bad" {
+                    assert_eq!(peer["error"], "it ended early");
+                    continue;
+                }
+                // On a busy machine the round may be over before they have begun.
+                if result["workload"] != "handoff" || peer["error"] != "nothing could be compared" {
+                    assert!(peer["error"].is_null() && positive(&peer["theirs"]), "{peer}");
+                }
+                assert_eq!(peer["setup"], "flock on a file");
+                assert!(peer["handing"].is_null() || peer["handing"]["overlaps"] == 0, "{peer}");
+                measured += 1;
+            }
+        }
+    }
+    assert!(measured >= 3, "{measured} cases");
 }
 
 #[test]
@@ -93,4 +138,45 @@ fn the_cluster_and_the_leader_are_measured() {
     let results = report["results"].as_array().unwrap();
     assert_eq!(results.len(), 6);
     results.iter().for_each(check);
+}
+
+#[test]
+fn a_slow_disk_is_measured() {
+    if !cfg!(target_os = "linux") || !is_installed(testbed::Postgres::installed()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let line = "--smoke --sync-delay 20ms --only uncontended --backend sqlite,postgres,postgres-grace";
+    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let report = report.expect("results.json");
+    let storage = report["conditions"]["storage"].as_str().unwrap();
+    assert!(storage.ends_with(", syncs 20ms later"), "{storage}");
+    assert!(report["disk"]["sync_us"]["p50"].as_f64().unwrap() >= 20_000.0, "{}", report["disk"]);
+    // What waits for the disk takes longer than a sync, also of the server, which has inherited the library.
+    for result in report["results"].as_array().unwrap() {
+        let pair = result["latency_us"]["p50"].as_f64().unwrap();
+        assert_eq!(pair < 20_000.0, result["backend"] != "postgres", "{result}");
+    }
+}
+
+#[test]
+fn etcd_is_measured_beside_raw_requests() {
+    if !is_installed(testbed::Etcd::installed()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let line = "--smoke --only uncontended,handoff --backend etcd,etcd3";
+    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let report = report.expect("results.json");
+    let results = report["results"].as_array().unwrap();
+    assert_eq!(results.len(), 6);
+    results.iter().for_each(check);
+    for backend in report["backends"].as_array().unwrap() {
+        assert!(backend["version"].as_str().unwrap().starts_with("etcd "), "{backend}");
+        assert!(backend["floor"].as_str().unwrap().contains("transaction"), "{backend}");
+    }
 }

@@ -24,7 +24,8 @@ use super::soak::shrink::shrink;
 use super::witness::{Guard, Testimony, Witness};
 use super::work::work;
 use crate::checker::rules::{Findings, Rules};
-use crate::plan::{Misuse, Until, Work};
+use crate::plan::{Crew, Until, Work};
+use crate::time::{micros, millis, nanos_of};
 
 /// So many times each is tried.
 const TIMES: u64 = 20;
@@ -61,18 +62,6 @@ impl Shown {
     }
 }
 
-fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap()
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap()
-}
-
-fn nanos_of(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap()
-}
-
 /// The faults that a defect needs to show itself: an operator who frees the lock that is held for long.
 fn usual(defect: Defect) -> Vec<PlannedFault> {
     let each = 70;
@@ -91,24 +80,28 @@ async fn show(defect: Defect, seed: u64, faults: Vec<PlannedFault>) -> Shown {
     let backend = defect::lock(defect);
     let until = Until::later();
     let mut workers = JoinSet::new();
-    let histories: Vec<_> = (0..2_u32).map(|worker| folder.path().join(format!("worker-{worker}"))).collect();
+    let crew = Crew {
+        workers: 2,
+        tasks: 8,
+        locks: 1,
+        all_modes: false,
+        long: (60, 400),
+        cancelled: if defect.needs_cancellation() { 70 } else { 0 },
+        impatient: 0,
+        dropped: 0,
+        ..Crew::USUAL
+    };
+    let histories: Vec<_> =
+        (0..crew.workers).map(|worker| folder.path().join(format!("worker-{worker}"))).collect();
     for (worker, history) in histories.iter().enumerate() {
-        let locks = Locks::new(Arc::clone(&backend)).unwrap();
+        let locks = Locks::new(Arc::clone(&backend)).unwrap().server_order();
         let what = Work {
             worker: u32::try_from(worker).unwrap(),
             prefix: "broken".to_owned(),
-            locks: 1,
-            look_alike: false,
-            tasks: 8,
+            crew,
             modes: vec![vec![0]],
             ttl: micros(TTL),
             wait: micros(Duration::from_secs(2)),
-            hold: 1000,
-            long: (60, micros(TTL) * 4),
-            cancelled: if defect.needs_cancellation() { 70 } else { 0 },
-            impatient: 0,
-            dropped: 0,
-            misuse: Misuse::None,
             seed,
             history: history.clone(),
             witness: path.clone(),

@@ -89,13 +89,18 @@ impl Findings {
         all.into_iter().filter(|(number, _)| *number > 0).collect()
     }
 
-    /// What a lock does that may be held by two: the number, and what it is.
+    /// What a lock does that may be held by two, or lost: the number, and what it is.
     pub fn unsafe_ones(&self) -> Vec<(u64, &'static str)> {
+        let taken = (self.taken, "locks taken from their holders");
+        self.overlapping().into_iter().chain([taken].into_iter().filter(|(number, _)| *number > 0)).collect()
+    }
+
+    /// What a lock does that may be held by two: the number, and what it is.
+    pub fn overlapping(&self) -> Vec<(u64, &'static str)> {
         let all = [
             (self.overlaps, "overlaps"),
             (self.tokens_fallen, "tokens not higher"),
             (self.tokens_twice, "tokens twice"),
-            (self.taken, "locks taken from their holders"),
         ];
         all.into_iter().filter(|(number, _)| *number > 0).collect()
     }

@@ -11,7 +11,7 @@ use testbed::Redis;
 use tokio::process::Command;
 
 use super::super::servers::{Node, failed};
-use super::Stage;
+use super::{Stage, etcd};
 use crate::error::{Error, Result};
 
 /// What the password is meanwhile.
@@ -47,6 +47,15 @@ impl Stage {
         let used = self.figure(node, "memory", "used_memory")?;
         let most = used.saturating_sub(TOO_MUCH).max(1).to_string();
         self.redis(node, &["CONFIG", "SET", "maxmemory", &most]).map(drop)
+    }
+
+    /// The server refuses what takes more memory, or no more.
+    pub(super) fn fill(&self, node: u32, is_full: bool) -> Result<()> {
+        if let Node::Etcd(member) = &self.servers.nodes[node as usize] {
+            return etcd::set_alarm(member, is_full);
+        }
+        let most = if is_full { "1" } else { "0" };
+        self.redis(node, &["CONFIG", "SET", "maxmemory", most]).map(drop)
     }
 
     pub(super) fn evict_no_more(&self, node: u32) -> Result<()> {
@@ -128,7 +137,8 @@ impl Stage {
     /// Kills the server, and deletes what it has written. Its number in an ensemble stays.
     pub(super) fn lose_data(&self, node: u32) -> Result<()> {
         self.server(node).kill().map_err(failed)?;
-        let data = self.server(node).folder().join("data/version-2");
+        let folder = if self.servers.kind.is_etcd() { "data/member" } else { "data/version-2" };
+        let data = self.server(node).folder().join(folder);
         fs::remove_dir_all(&data).map_err(|error| Error::failed(format!("{}: {error}", data.display())))
     }
 

@@ -8,7 +8,7 @@ use testbed::{MariaDb, Proxy, ZooKeeperEnsemble};
 use zookeeper_client::{Client, Error as ZooKeeperError};
 
 use super::super::servers::{Node, failed};
-use super::Stage;
+use super::{Stage, etcd};
 use crate::error::{Error, Result};
 
 /// Where the backend has the locks if nothing else is said.
@@ -38,11 +38,15 @@ impl Stage {
         chosen.ok_or_else(|| Error::failed("no server was chosen"))
     }
 
-    /// The server of an ensemble that leads. Shortly after another fault there may be none.
+    /// The server that leads the others. Shortly after another fault there may be none.
     async fn leader(&self) -> Result<usize> {
-        let (ensemble, end) = (self.ensemble()?, tokio::time::Instant::now() + TIMEOUT);
+        let end = tokio::time::Instant::now() + TIMEOUT;
         loop {
-            match ensemble.leader().await {
+            let found = match &self.servers.etcd {
+                Some(cluster) => cluster.leader().await,
+                None => self.ensemble()?.leader().await,
+            };
+            match found {
                 Ok(leader) => return Ok(leader),
                 Err(error) if tokio::time::Instant::now() > end => return Err(failed(error)),
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -63,9 +67,53 @@ impl Stage {
         self.servers.nodes[leader].server().kill().map_err(failed)
     }
 
+    /// Lets the replica behind sentinels take over when it has received nothing for so long, and kills the old
+    /// master. The sentinels do not wait until they notice a dead master: by then the leases have ended.
+    pub(super) async fn kill_ahead(&self, ahead: u64) -> Result<()> {
+        let group = self.servers.sentinels.as_ref().ok_or_else(|| Error::failed("there are no sentinels"))?;
+        let addr = group.present_master().await.map_err(failed)?;
+        let leads = |node: &Node| node.server().addr() == addr;
+        let leader = self.servers.nodes.iter().position(leads);
+        let leader = leader.ok_or_else(|| Error::failed("nobody leads"))?;
+        let Node::Redis(master) = &self.servers.nodes[leader] else {
+            return Err(Error::failed("the master is no Redis"));
+        };
+        // The replica connects again, and is refused. The process that starts later knows nothing of this.
+        let refuse = ["ACL", "SETUSER", "default", "-psync", "-sync"];
+        for command in [&refuse[..], &["CLIENT", "KILL", "TYPE", "replica"]] {
+            refused(&master.command(command).map_err(failed)?)?;
+        }
+        tokio::time::sleep(Duration::from_millis(ahead)).await;
+        refused(&group.sentinels()[0].command(&["SENTINEL", "FAILOVER", MASTER]).map_err(failed)?)?;
+        let end = tokio::time::Instant::now() + TIMEOUT;
+        // For a moment they do not agree.
+        while !group.present_master().await.is_ok_and(|now| now != addr) {
+            if tokio::time::Instant::now() > end {
+                return Err(Error::failed("the replica does not take over"));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.choose(leader);
+        master.kill().map_err(failed)
+    }
+
     pub(super) async fn restart_chosen(&self) -> Result<()> {
         let chosen = self.take_chosen()?;
         self.servers.nodes[chosen].server().restart().await.map_err(failed)
+    }
+
+    /// The syncs of the server that leads hang.
+    pub(super) async fn hang_leader(&self) -> Result<()> {
+        let Node::Etcd(leader) = &self.servers.nodes[self.leader().await?] else {
+            return Err(Error::failed("it is no etcd"));
+        };
+        let hung = leader.hang_log().map_err(failed)?;
+        *self.hung.lock().unwrap_or_else(PoisonError::into_inner) = Some(hung);
+        Ok(())
+    }
+
+    pub(super) fn hang_no_more(&self) {
+        self.hung.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     pub(super) async fn isolate(&self, of_leader: bool) -> Result<()> {
@@ -82,8 +130,9 @@ impl Stage {
     /// The replica takes over, and clients find it at the same address.
     pub(super) async fn promote(&self, planned: bool) -> Result<()> {
         if let Some(group) = &self.servers.sentinels {
-            let asked = group.sentinels()[0].command(&["SENTINEL", "FAILOVER", MASTER]).map_err(failed)?;
-            return if asked.starts_with('-') { Err(Error::failed(asked)) } else { Ok(()) };
+            return refused(
+                &group.sentinels()[0].command(&["SENTINEL", "FAILOVER", MASTER]).map_err(failed)?,
+            );
         }
         if self.servers.cluster.is_some() {
             return self.promote_in_cluster(planned).await;
@@ -120,6 +169,9 @@ impl Stage {
 
     /// Deletes the folder of all locks with all that is in it, while clients go on making nodes there.
     pub(super) async fn remove_folder(&self) -> Result<()> {
+        if let Some(Node::Etcd(member)) = self.servers.nodes.first() {
+            return etcd::remove_keys(member);
+        }
         let addrs: Vec<_> = self.servers.nodes.iter().map(|node| node.server().addr().to_string()).collect();
         let client = Client::connector().connect(&addrs.join(",")).await.map_err(failed)?;
         let (mut left, mut is_deleted) = (vec![FOLDER.to_owned()], false);
@@ -141,6 +193,11 @@ impl Stage {
         }
         if is_deleted { Ok(()) } else { Err(Error::failed("there was no folder of locks")) }
     }
+}
+
+/// Whether an answer of Redis is an error.
+fn refused(answer: &str) -> Result<()> {
+    if answer.starts_with('-') { Err(Error::failed(answer.to_owned())) } else { Ok(()) }
 }
 
 /// The server takes no more writes of clients, and its replica has all that it has taken.

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod data;
+mod etcd;
 mod group;
 mod sql;
 mod zookeeper;
@@ -14,7 +15,7 @@ use lockwell::Locks;
 use rustix::process::{Pid, Signal, kill_process};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use testbed::{Direction, Proxy, Server};
+use testbed::{Direction, HungSyncs, Proxy, Server};
 
 use super::clocks::Clocks;
 use super::schedule::{Fault, PlannedFault, Way};
@@ -52,6 +53,8 @@ pub(crate) struct Stage {
     pub(crate) operator: Option<Locks>,
     /// The server that was chosen when the fault began.
     pub(crate) chosen: Mutex<Option<usize>>,
+    /// The syncs that hang.
+    pub(crate) hung: Mutex<Option<HungSyncs>>,
     /// How many holders were deprived of their locks by the operator.
     pub(crate) deprived: AtomicU64,
     pub(crate) happened: Mutex<Vec<Happened>>,
@@ -128,6 +131,8 @@ impl Stage {
                 }
             }
             Fault::KillLeader { .. } => self.kill_leader().await?,
+            Fault::KillAhead { ahead, .. } => self.kill_ahead(ahead).await?,
+            Fault::HangLeader { .. } => self.hang_leader().await?,
             Fault::Island { of_leader, .. } => self.isolate(of_leader).await?,
             Fault::Promote { planned } => self.promote(planned).await?,
             Fault::TruncateLog { node, bytes } => self.truncate_log(node, bytes)?,
@@ -140,9 +145,7 @@ impl Stage {
             Fault::FlushAll { node } => self.redis(node, &["FLUSHALL"]).map(drop)?,
             Fault::FlushScripts { node } => self.redis(node, &["SCRIPT", "FLUSH"]).map(drop)?,
             Fault::Evict { node, .. } => self.evict(node)?,
-            Fault::FillMemory { node, .. } => {
-                self.redis(node, &["CONFIG", "SET", "maxmemory", "1"]).map(drop)?;
-            }
+            Fault::FillMemory { node, .. } => self.fill(node, true)?,
             Fault::ChangePassword { node, .. } => self.change_password(node)?,
             Fault::ExpireCertificate { node, .. } => self.show_certificate(node, "expired")?,
             Fault::MoveSlot { lock, millis } => self.move_slot(lock, millis).await?,
@@ -188,12 +191,11 @@ impl Stage {
                     started.map_err(failed)?;
                 }
             }
-            Fault::KillLeader { .. } => self.restart_chosen().await?,
+            Fault::KillLeader { .. } | Fault::KillAhead { .. } => self.restart_chosen().await?,
+            Fault::HangLeader { .. } => self.hang_no_more(),
             Fault::Island { .. } => self.rejoin()?,
             Fault::Evict { node, .. } => self.evict_no_more(node)?,
-            Fault::FillMemory { node, .. } => {
-                self.redis(node, &["CONFIG", "SET", "maxmemory", "0"]).map(drop)?;
-            }
+            Fault::FillMemory { node, .. } => self.fill(node, false)?,
             Fault::ChangePassword { node, .. } => self.take_password_back(node)?,
             Fault::ExpireCertificate { node, .. } => self.show_certificate(node, "member")?,
             Fault::Restore { node, .. } => self.restore(node).await?,

@@ -52,7 +52,7 @@ impl Stage {
                 }
             }
             Node::Redis(_) => self.kill_clients(node, "normal")?,
-            Node::ZooKeeper(_) => return Err(Error::failed("it has no such command")),
+            Node::ZooKeeper(_) | Node::Etcd(_) => return Err(Error::failed("it has no such command")),
         }
         Ok(())
     }
@@ -66,7 +66,9 @@ impl Stage {
                 server.admin_sql(sql).await.map_err(failed).map(drop)
             }
             Node::Redis(_) => self.kill_clients(node, "pubsub"),
-            Node::MariaDb(_) | Node::ZooKeeper(_) => Err(Error::failed("it has no such connections")),
+            Node::MariaDb(_) | Node::ZooKeeper(_) | Node::Etcd(_) => {
+                Err(Error::failed("it has no such connections"))
+            }
         }
     }
 

@@ -1,8 +1,10 @@
 //! Faults at random that every backend is to survive: safe, but for the time in which nobody can reach it.
 
 use super::super::kind::{Kind, Memory, Setup};
-use super::super::scenario::{Crew, Expected, Scenario};
+use super::super::scenario::{Expected, Scenario};
 use super::super::schedule::{Draw, Fault, FaultTarget, Way};
+use crate::plan::Crew;
+use crate::time::millis;
 
 /// A round.
 pub(super) const SOAK: Scenario = Scenario {
@@ -109,7 +111,7 @@ fn draw(draw: &mut Draw) {
         let targets = targets(fault, servers);
         let Some(from) = targets.clone().filter_map(|target| free[target]).max() else { continue };
         let at = from + late;
-        let next = at + u64::try_from(fault.length().as_millis()).unwrap_or(u64::MAX) + BREAK;
+        let next = at + millis(fault.length()) + BREAK;
         let is_alive = !matches!(fault, Fault::KillWorker { .. });
         for target in targets {
             free[target] = free[target].and(is_alive.then_some(next));
@@ -144,7 +146,7 @@ mod tests {
                 let drawn = SOAK.schedule(seed, kind, 1500);
                 for (number, one) in drawn.iter().enumerate() {
                     kinds_of_faults.insert(one.fault.words());
-                    let end = one.at + u64::try_from(one.fault.length().as_millis()).unwrap();
+                    let end = one.at + millis(one.fault.length());
                     let meet = |one: Fault, other: Fault| {
                         let (these, those) = (targets(one, servers), targets(other, servers));
                         // A node that nobody reaches is nothing to a dead worker.

@@ -20,7 +20,7 @@ use super::scenario::Scenario;
 use super::table;
 use crate::campaign::{open, played};
 use crate::error::{Error, Result};
-use crate::run::TTL;
+use crate::time::millis;
 
 /// How often a choice of faults is tried before it is taken for harmless.
 const TIMES: u64 = 2;
@@ -157,17 +157,13 @@ pub(super) async fn run(args: &SoakArgs) -> Result<ExitCode> {
 async fn round(kind: Kind, seed: u64, json: &Path) -> Result<RunOutcome> {
     let mut outcome = played(&SOAK, kind, seed, None, json, None).await?;
     if matches!(outcome.verdict, Verdict::Otherwise { .. }) {
-        let number = SOAK.schedule(seed, kind, ttl()).len();
+        let number = SOAK.schedule(seed, kind, millis(kind.ttl())).len();
         let fails = async |faults: &[usize]| times(&SOAK, kind, seed, Some(faults), TIMES, json).await > 0;
         let faults = shrink::shrink(number, CHOICES, fails).await;
         let seen = times(&SOAK, kind, seed, Some(&faults), TIMES, json).await;
         outcome.shrunk = Some(Shrunk { faults, seen, tried: TIMES });
     }
     Ok(outcome)
-}
-
-fn ttl() -> u64 {
-    u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How often of so many times it comes otherwise than expected.
@@ -204,7 +200,9 @@ pub(super) async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let scenario = scenario.ok_or_else(|| Error::failed("there is no such scenario"))?;
     (scenario.expected)(args.backend).map_err(Error::failed)?;
     let only = args.faults.as_ref().map(|faults| &*faults.0);
-    for (number, planned) in scenario.schedule(args.seed, args.backend, ttl()).iter().enumerate() {
+    for (number, planned) in
+        scenario.schedule(args.seed, args.backend, millis(args.backend.ttl())).iter().enumerate()
+    {
         let is_left_out = only.is_some_and(|only| !only.contains(&number));
         let mark = if is_left_out { " (left out)" } else { "" };
         println!("{number:>3} at {:>5} ms: {:?}{mark}", planned.at, planned.fault);
@@ -242,7 +240,7 @@ mod tests {
     fn rounds_are_the_same_again_and_others_with_another_seed() {
         let some = |seed| rounds(seed, &Kind::ALL).take(500).collect::<Vec<_>>();
         assert_eq!(some(3), some(3));
-        assert_eq!(some(3)[..9].iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), Kind::ALL);
+        assert_eq!(some(3)[..11].iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), Kind::ALL);
         let (three, four) = (some(3), some(4));
         assert!(three.iter().all(|(_, seed)| four.iter().all(|(_, other)| other != seed)));
     }

@@ -1,8 +1,9 @@
 //! What happens to what servers keep.
 
 use crate::kind::{Kind, Setup};
+use crate::plan::Crew;
 use crate::scenario::Expected::{MayOverlap, Safe, Unavailable};
-use crate::scenario::{Crew, Scenario};
+use crate::scenario::Scenario;
 use crate::schedule::Fault;
 use crate::table::expected::{ByBackend, HOLDERS, LONG, NO_SERVER, NOT_REDIS, NOT_SQL, NOT_SQLITE, QUICK};
 
@@ -76,13 +77,13 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "memory-full",
-        about: "Redis, or one node of three, is short of memory and refuses writes for two leases",
+        about: "Redis, one node of three, or etcd is short of memory and refuses writes for two leases",
         crew: HOLDERS,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
             draw.fault(at, Fault::FillMemory { node, millis });
         },
-        expected: |kind| if kind.is_redis() { Ok(Safe) } else { Err(NOT_REDIS) },
+        expected: |kind| if kind.is_redis() || kind.is_etcd() { Ok(Safe) } else { Err(NOT_REDIS) },
         ..LONG
     },
     Scenario {
@@ -129,6 +130,7 @@ pub(super) const ALL: &[Scenario] = &[
             Kind::Memory | Kind::Sqlite => Err(NO_SERVER),
             Kind::Sentinel => Err("the replica has what the master has lost"),
             Kind::Zookeeper3 => Ok(Safe),
+            Kind::Etcd3 => Err("a member without what it has confirmed does not start"),
             _ => Ok(MayOverlap),
         },
         ..LONG
@@ -142,21 +144,25 @@ pub(super) const ALL: &[Scenario] = &[
             draw.fault(at, Fault::LoseData { node });
         },
         expected: |kind| match kind {
-            Kind::Zookeeper => Ok(MayOverlap),
+            Kind::Zookeeper | Kind::Etcd => Ok(MayOverlap),
             Kind::Zookeeper3 => Ok(Safe),
+            Kind::Etcd3 => Err("a member without its data has to be added anew"),
             _ => Err("amnesia does it for Redis; a database without its tables does not start"),
         },
         ..LONG
     },
     Scenario {
         name: "folder-removed",
-        about: "the node under which all locks are is deleted with all that is in it",
+        about: "the node under which all locks are is deleted with all that is in it; on etcd all keys of locks",
         crew: HOLDERS,
         draw: |draw| {
             let at = draw.first();
             draw.fault(at, Fault::RemoveFolder);
         },
-        expected: |kind| if kind.is_zookeeper() { Ok(MayOverlap) } else { Err("there is no such node") },
+        expected: |kind| {
+            let has_one = kind.is_zookeeper() || kind.is_etcd();
+            if has_one { Ok(MayOverlap) } else { Err("there is no such node") }
+        },
         ..LONG
     },
     Scenario {

@@ -1,9 +1,11 @@
-//! What is expected of the backends, as several scenarios have it.
+//! What is expected of the backends, and what happens to them, as several scenarios have it.
 
 use Expected::{MayOverlap, Safe, Unavailable};
 
 use crate::kind::{Kind, Memory, Setup};
-use crate::scenario::{Crew, Expected, Scenario};
+use crate::plan::Crew;
+use crate::scenario::{Expected, Scenario};
+use crate::schedule::{Draw, Fault};
 
 pub(super) type ByBackend = Result<Expected, &'static str>;
 
@@ -81,6 +83,17 @@ pub(super) const QUICK: Scenario = Scenario {
 };
 
 pub(super) const LONG: Scenario = Scenario { is_quick: false, ..QUICK };
+
+/// The server is killed, and a replica takes over that lacks its last grants.
+pub(super) fn failover(draw: &mut Draw) {
+    let at = draw.first();
+    let fault = if draw.kind == Kind::Sentinel {
+        Fault::KillAhead { ahead: draw.between(300, 900), millis: draw.leases(300) }
+    } else {
+        Fault::Promote { planned: false }
+    };
+    draw.fault(at, fault);
+}
 
 /// Holders for whom faults matter: they hold for more than a lease.
 pub(super) const HOLDERS: Crew = Crew { long: (60, 150), ..Crew::USUAL };

@@ -2,6 +2,7 @@
 
 mod data;
 mod expected;
+mod grace;
 mod network;
 mod processes;
 mod servers;
@@ -10,7 +11,7 @@ use crate::scenario::Scenario;
 
 /// All scenarios: what happens to processes, to the network, to servers, and to what servers keep.
 pub(crate) fn all() -> impl Iterator<Item = &'static Scenario> {
-    [processes::ALL, network::ALL, servers::ALL, data::ALL].into_iter().flatten()
+    [processes::ALL, network::ALL, servers::ALL, data::ALL, grace::ALL].into_iter().flatten()
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: |kind| match kind {
-            _ if kind.is_zookeeper() => Err("the server has no such command"),
+            _ if kind.is_zookeeper() || kind.is_etcd() => Err("the server has no such command"),
             _ => safe_with_server(kind),
         },
         ..LONG

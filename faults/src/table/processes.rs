@@ -1,9 +1,9 @@
 //! What happens to the processes of clients.
 
 use crate::kind::{Kind, Setup};
-use crate::plan::Misuse;
+use crate::plan::{Crew, Misuse};
 use crate::scenario::Expected::{MayOverlap, Safe};
-use crate::scenario::{Crew, Scenario};
+use crate::scenario::Scenario;
 use crate::schedule::Fault;
 use crate::table::expected::{HOLDERS, LONG, NO_PROCESS, QUICK, safe_in_processes, safe_on_line};
 

@@ -5,11 +5,13 @@ use crate::scenario::Expected::{MayOverlap, Safe, Unavailable};
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
 use crate::table::expected::{
-    ByBackend, HOLDERS, LONG, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, QUICK, safe_or_moved,
-    safe_with_server, told_if_alone, told_or_moved,
+    ByBackend, HOLDERS, LONG, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, QUICK, failover,
+    safe_or_moved, safe_with_server, told_if_alone, told_or_moved,
 };
 
-const NO_ENSEMBLE: &str = "there is no ensemble";
+const NO_ENSEMBLE: &str = "there is no ensemble whose connections can be cut here";
+const NO_LIBRARY: &str =
+    "its program asks the kernel for the time, and no library that could be loaded before";
 const NO_REPLICA: &str = "no replica of it that could take over is started here";
 
 pub(super) const ALL: &[Scenario] = &[
@@ -106,9 +108,24 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: |kind| match kind {
-            Kind::Zookeeper3 => Ok(Safe),
+            Kind::Zookeeper3 | Kind::Etcd3 => Ok(Safe),
             Kind::Sentinel => Ok(MayOverlap),
             _ => Err(NO_LEADER),
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "leader-disk-hangs",
+        about: "the syncs of the server that leads hang for three leases; it answers keep-alives, and ends leases afterwards",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, millis) = (draw.first(), draw.leases(300));
+            draw.fault(at, Fault::HangLeader { millis });
+        },
+        // Releases before 3.4.31 and 3.5.13 end leases that another leader has extended.
+        expected: |kind| match kind {
+            Kind::Etcd3 => Ok(MayOverlap),
+            _ => Err("its disk is not made to hang here"),
         },
         ..LONG
     },
@@ -157,13 +174,9 @@ pub(super) const ALL: &[Scenario] = &[
         about: "the server is killed with SIGKILL and its asynchronous replica takes over",
         crew: HOLDERS,
         setup: Setup::Standby,
-        draw: |draw| {
-            let at = draw.first();
-            draw.fault(at, Fault::Promote { planned: false });
-        },
+        draw: failover,
         expected: |kind| match kind {
-            Kind::Postgres | Kind::Mariadb | Kind::Redis => Ok(MayOverlap),
-            Kind::Sentinel => Err("leader-killed does it"),
+            Kind::Postgres | Kind::Mariadb | Kind::Redis | Kind::Sentinel => Ok(MayOverlap),
             _ => Err(NO_REPLICA),
         },
         ..LONG
@@ -290,7 +303,11 @@ pub(super) const ALL: &[Scenario] = &[
             // It stays so: to put it right would be a step forward.
             draw.fault(at, Fault::StepServerClock { node, by, millis: 0 });
         },
-        expected: |kind| if kind == Kind::Sentinel { Err(NO_CLOCK) } else { safe_with_server(kind) },
+        expected: |kind| match kind {
+            Kind::Sentinel => Err(NO_CLOCK),
+            _ if kind.is_etcd() => Err(NO_LIBRARY),
+            _ => safe_with_server(kind),
+        },
         ..LONG
     },
     Scenario {
@@ -320,6 +337,7 @@ fn clock_stepped(kind: Kind) -> ByBackend {
     match kind {
         Kind::Memory | Kind::Sqlite => Err(NO_SERVER),
         Kind::Sentinel => Err(NO_CLOCK),
+        Kind::Etcd | Kind::Etcd3 => Err(NO_LIBRARY),
         Kind::Zookeeper | Kind::Zookeeper3 => Ok(Safe),
         Kind::Postgres | Kind::Mariadb | Kind::Redis | Kind::Redlock3 => Ok(MayOverlap),
     }

@@ -31,6 +31,7 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> 
 /// server turns out not to support fails after connecting, and all claims fail if it lacks a requirement.
 pub struct Lazy {
     presumed: Capabilities,
+    servers: Option<String>,
     required: Vec<Requirement>,
     connect: Box<dyn Fn() -> Connecting + Send + Sync>,
     made: OnceLock<Arc<dyn DistributedLock>>,
@@ -58,12 +59,21 @@ impl Lazy {
             .promising(required.iter().copied());
         Self {
             presumed,
+            servers: None,
             required: required.to_vec(),
             connect: Box::new(move || Box::pin(connect())),
             made: OnceLock::new(),
             turn: tokio::sync::Mutex::new(()),
             failed: Mutex::new(None),
         }
+    }
+
+    /// The same with the servers that errors name before there is a connection: see
+    /// [`DistributedLock::servers`].
+    #[must_use]
+    pub fn at(mut self, servers: impl Into<String>) -> Self {
+        self.servers = Some(servers.into());
+        self
     }
 
     /// The backend. One caller connects at a time, and those who waited for its turn meanwhile have the same
@@ -77,9 +87,7 @@ impl Lazy {
         if let Some(made) = self.made.get() {
             return Ok(made);
         }
-        if let Some((began, error)) = &*lock(&self.failed)
-            && *began >= asked
-        {
+        if let Some((_, error)) = lock(&self.failed).as_ref().filter(|(began, _)| *began >= asked) {
             return Err(error.duplicate());
         }
         let began = Moment::now();
@@ -146,6 +154,10 @@ impl DistributedLock for Lazy {
         self.made.get().map_or_else(|| self.presumed.clone(), |made| made.capabilities())
     }
 
+    fn servers(&self) -> Option<&str> {
+        self.made.get().map_or(self.servers.as_deref(), |made| made.servers())
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         self.backend_for(claim).await?.acquire(claim).await
     }
@@ -200,6 +212,14 @@ impl DistributedLock for Lazy {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         self.backend().await?.force_release(name).await
+    }
+
+    async fn grace_left(&self) -> Result<Option<Duration>> {
+        self.backend().await?.grace_left().await
+    }
+
+    async fn begin_grace(&self) -> Result<Duration> {
+        self.backend().await?.begin_grace().await
     }
 
     async fn lost(&self, grant: &Grant) {
@@ -275,10 +295,13 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_the_wait_names_the_cause() {
         let (_, lazy) = away(usize::MAX, ErrorKind::Unreachable);
-        let locks = Locks::new(Arc::new(lazy)).unwrap();
+        let locks = Locks::new(Arc::new(lazy.at("db:1"))).unwrap();
         let error = locks.lock("a").wait(Duration::from_millis(1200)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unreachable);
-        assert!(error.to_string().contains("not there"), "{error:#}");
+        assert!(
+            error.to_string().starts_with("example at db:1: acquire \"a\": unreachable: not there"),
+            "{error}"
+        );
     }
 
     #[tokio::test]

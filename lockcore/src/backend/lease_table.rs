@@ -210,7 +210,7 @@ mod tests {
         let table = LeaseTable::with_clock(test.clock());
         let owner = OwnerId::random();
         table.insert(owner, Arc::new(()));
-        let hour = Duration::from_hours(1);
+        let hour = Duration::from_secs(3_600);
         assert!(table.extend(owner, test.clock().now().after(hour)));
         let mut expired = Box::pin(table.expired());
         assert!(poll_once(&mut expired).await.is_pending());

@@ -12,20 +12,24 @@
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
 //! * [`LeaseTable`]: leases that the client itself has to end, for servers that keep records as long as a
 //!   session lives.
+//! * [`MarkWatch`]: the grace period, for servers that may forget their last grants. [`GraceGauge`]: a metric.
 //! * [`Finding`] and [`Severity`]: the results of an examination of the server, as `lockwell doctor` shows
 //!   them.
-//! * [`note_reconnection`]: the only metric that lockcore cannot count by itself.
+//! * [`set_nodelay`]: `TCP_NODELAY` on the sockets of a client crate that does not set it.
+//! * [`note_reconnection`]: a metric that lockcore cannot count by itself.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`],
 //!   [`Record`], [`unique_bits`], [`valid_until`].
 
 mod backoff;
 mod batcher;
 mod escape;
+mod grace;
 mod hand_over;
 mod heartbeats;
 mod hot;
 mod lazy;
 mod lease_table;
+mod nodelay;
 mod per_runtime;
 mod reconnect;
 mod record;
@@ -35,17 +39,21 @@ mod waiting;
 pub use backoff::Backoff;
 pub use batcher::{Attempt, Batcher, Bounds, Call, CallOutcome, Reply, Service};
 pub use escape::{escape, unescape};
+pub use grace::{
+    GraceGauge, GraceOptions, Mark, MarkAdvice, MarkWatch, closed_for, grace_period, mark_advice,
+};
 pub use hand_over::{Heartbeat, PushedGrant};
 pub use hot::Hot;
 pub use lazy::Lazy;
 pub use lease_table::LeaseTable;
+pub use nodelay::{NoDelay, can_set_nodelay, look_for_nodelay, set_nodelay};
 pub use per_runtime::PerRuntime;
 pub use reconnect::{Failure, Reconnect};
 pub use record::Record;
 pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};
 pub use waiting::{ClaimReply, Queue, wait_for_turn};
 
-pub use crate::config::{Host, Secret, ServerUrl, tls};
+pub use crate::config::{Host, Passwords, Secret, ServerUrl, tls};
 pub use crate::contract::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Finding, Grant, Holder, LockName,
     LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Severity, Wait,

@@ -217,7 +217,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_the_time_is_the_end() {
-        let reconnect = Reconnect::<()>::new(Duration::from_mins(1));
+        let reconnect = Reconnect::<()>::new(Duration::from_secs(60));
         let began = Moment::now();
         let until = began.after(Duration::from_millis(100));
         let never = |(), _| std::future::pending::<Result<(), Failure>>();

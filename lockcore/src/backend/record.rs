@@ -13,8 +13,8 @@ use crate::{Claim, FencingToken, Mode};
 ///
 /// ```
 /// use std::time::Duration;
-/// use lockcore::backend::Record;
-/// use lockcore::{FencingToken, Mode};
+/// use lockwell_core::backend::Record;
+/// use lockwell_core::{FencingToken, Mode};
 ///
 /// let ttl = Duration::from_secs(10);
 /// let record = Record::new(FencingToken::new(7), 1_700_000_000_000_000, ttl, Mode::Exclusive, "web-1:4711");

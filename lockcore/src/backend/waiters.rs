@@ -1,6 +1,6 @@
 //! The waiters of this process, for backends whose server notifies clients and not single waiters.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use crate::{LockName, Moment};
 
 /// How long a place in a queue at a server is kept without a heartbeat from its waiter.
 pub const PLACE_TTL: Duration = Duration::from_secs(4);
+/// How many notifications for tickets that nobody has are kept. The answer with a ticket may be later than a
+/// notification for it.
+const EARLY: usize = 64;
 /// The time between two heartbeats of a waiter.
 pub const KEEP_EVERY: Duration = Duration::from_millis(1300);
 
@@ -34,6 +37,8 @@ pub struct Waiters {
 struct Rows {
     by_ticket: BTreeMap<i64, (LockName, Arc<Inbox>)>,
     by_name: HashMap<LockName, usize>,
+    /// The last notifications for tickets that nobody had.
+    early: VecDeque<(i64, Option<PushedGrant>)>,
 }
 
 /// The notifications for a waiter.
@@ -84,24 +89,23 @@ impl Waiters {
                 inbox.notified.notify_one();
             }
             *rows.by_name.entry(name.clone()).or_default() += 1;
+            if let Some(at) = rows.early.iter().position(|(early, _)| *early == ticket) {
+                *lock(&inbox.granted) = rows.early.remove(at).and_then(|(_, granted)| granted);
+                inbox.notified.notify_one();
+            }
         }
         self.arrived.notify_one();
         Waiter { waiters: Arc::clone(self), ticket, inbox, heartbeats: Mutex::default() }
     }
 
-    /// Notifies the waiter with this ticket.
+    /// Notifies the waiter with this ticket. If it registers only later, it is notified then.
     pub fn notify(&self, ticket: i64) {
-        if let Some((_, inbox)) = self.rows().by_ticket.get(&ticket) {
-            inbox.notified.notify_one();
-        }
+        self.rows().deliver(ticket, None);
     }
 
     /// Notifies the waiter with this ticket of a grant that a release has made for it.
     pub fn grant(&self, ticket: i64, granted: PushedGrant) {
-        if let Some((_, inbox)) = self.rows().by_ticket.get(&ticket) {
-            *lock(&inbox.granted) = Some(granted);
-            inbox.notified.notify_one();
-        }
+        self.rows().deliver(ticket, Some(granted));
     }
 
     /// Notifies all waiters, when notifications of the server may have been missed.
@@ -166,6 +170,12 @@ impl Waiter {
         lock(&self.heartbeats).note(heartbeat);
     }
 
+    /// A grant that a release is said to have made for this waiter, without a check of its validity: for
+    /// waiters that read the grant at the server before they rely on it. Each grant is returned once.
+    pub fn announced(&self) -> Option<PushedGrant> {
+        lock(&self.inbox.granted).take()
+    }
+
     /// A grant that a release has made for this waiter, with the beginning and the end of its validity, if it
     /// is valid at `now`. Each grant is returned once. Without a grant, the waiter sends a request to the
     /// server.
@@ -183,15 +193,27 @@ impl Drop for Waiter {
         let mut rows = self.waiters.rows();
         // Another may have the ticket by now.
         let is_ours = |(_, inbox): &(LockName, Arc<Inbox>)| Arc::ptr_eq(inbox, &self.inbox);
-        if rows.by_ticket.get(&self.ticket).is_some_and(is_ours)
-            && let Some((name, _)) = rows.by_ticket.remove(&self.ticket)
-        {
-            rows.forget(&name);
+        if rows.by_ticket.get(&self.ticket).is_some_and(is_ours) {
+            if let Some((name, _)) = rows.by_ticket.remove(&self.ticket) {
+                rows.forget(&name);
+            }
         }
     }
 }
 
 impl Rows {
+    fn deliver(&mut self, ticket: i64, granted: Option<PushedGrant>) {
+        let Some((_, inbox)) = self.by_ticket.get(&ticket) else {
+            self.early.truncate(EARLY - 1);
+            self.early.push_front((ticket, granted));
+            return;
+        };
+        if granted.is_some() {
+            *lock(&inbox.granted) = granted;
+        }
+        inbox.notified.notify_one();
+    }
+
     /// This lock has one waiter less.
     fn forget(&mut self, name: &LockName) {
         let Some(count) = self.by_name.get_mut(name) else { return };
@@ -205,6 +227,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FencingToken;
 
     #[tokio::test]
     async fn a_notification_before_the_wait_is_not_forgotten() {
@@ -219,6 +242,30 @@ mod tests {
         second.notified().await;
         drop(second);
         assert!(waiters.is_empty() && !waiters.waits_for(&name) && waiters.names().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_notification_before_the_registration_is_not_forgotten() {
+        let waiters = Waiters::new();
+        let name = LockName::new("a").unwrap();
+        let granted = PushedGrant::new(FencingToken::new(7), Duration::from_secs(3), 5, 6);
+        waiters.grant(1, granted);
+        waiters.notify(2);
+        let (first, second) = (waiters.register(&name, 1), waiters.register(&name, 2));
+        first.notified().await;
+        second.notified().await;
+        assert_eq!((first.announced(), second.announced()), (Some(granted), None));
+        // Each is delivered once, and old ones are forgotten.
+        waiters.notify(3);
+        for ticket in 10..10 + EARLY {
+            waiters.notify(i64::try_from(ticket).unwrap());
+        }
+        drop(first);
+        for ticket in [1, 3] {
+            let late = waiters.register(&name, ticket);
+            let waited = tokio::time::timeout(Duration::from_millis(10), late.notified()).await;
+            assert!(waited.is_err(), "{ticket}");
+        }
     }
 
     #[tokio::test]

@@ -60,7 +60,7 @@ impl Queue for Server {
         if self.free.load(Ordering::SeqCst) {
             return Ok(ClaimReply::Granted(Grant::new(claim, FencingToken::new(1), claim.began())));
         }
-        Ok(ClaimReply::Refused { recheck: self.recheck.unwrap_or(Duration::from_mins(1)) })
+        Ok(ClaimReply::Refused { recheck: self.recheck.unwrap_or(Duration::from_secs(60)) })
     }
 
     async fn enter(&self, _: &Claim) -> Result<usize> {
@@ -214,7 +214,7 @@ async fn servers_that_cannot_decide_are_the_answer_when_the_wait_ends() {
         ClaimReply::Unavailable { error, pause }
     };
     // The wait ends within the pause.
-    lock(&server.answers).extend([unavailable(Duration::from_mins(1))]);
+    lock(&server.answers).extend([unavailable(Duration::from_secs(60))]);
     let began = Moment::now();
     let error = wait_for_turn(&*server, &claim(Wait::Until(began.after(wait))), None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable);
@@ -229,7 +229,7 @@ async fn servers_that_cannot_decide_are_the_answer_when_the_wait_ends() {
     // They answer again before that.
     lock(&server.answers).extend([unavailable(Duration::ZERO)]);
     server.free.store(true, Ordering::SeqCst);
-    let late = Wait::Until(Moment::now().after(Duration::from_mins(1)));
+    let late = Wait::Until(Moment::now().after(Duration::from_secs(60)));
     assert!(wait_for_turn(&*server, &claim(late), None).await.unwrap().is_some());
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::Span;
 
 use super::{AcquireStatus, Background, CallerRelease};
-use crate::lease::{Left, PassOn};
+use crate::lease::Left;
 use crate::{Claim, Released, Result};
 
 /// A claim that is released unless a guard takes over, or the server has said that it holds nothing.
@@ -17,21 +17,13 @@ use crate::{Claim, Released, Result};
 #[must_use]
 pub(crate) struct Armed {
     claim: Option<(Arc<Background>, Claim)>,
-    /// Gets the claim turn when the claim has been released, or holds nothing.
-    then: Option<Arc<dyn PassOn>>,
     /// The span of its release.
     span: Span,
 }
 
 impl Armed {
     pub(crate) fn new(background: Arc<Background>, claim: Claim) -> Self {
-        Self { claim: Some((background, claim)), then: None, span: Span::none() }
-    }
-
-    /// Sets the task that gets the claim turn when the claim has been released, or holds nothing.
-    pub(crate) fn then(mut self, then: Option<Arc<dyn PassOn>>) -> Self {
-        self.then = then;
-        self
+        Self { claim: Some((background, claim)), span: Span::none() }
     }
 
     /// Sets the span of its release.
@@ -60,7 +52,7 @@ impl Armed {
 
     fn caller_release(&mut self, outcome: AcquireStatus) -> Option<CallerRelease> {
         let (background, claim) = self.claim.take()?;
-        let release = CallerRelease::new(&background.releases, claim, outcome, self.then.take());
+        let release = CallerRelease::new(&background.releases, claim, outcome);
         Some(release.within(std::mem::replace(&mut self.span, Span::none())))
     }
 
@@ -79,6 +71,8 @@ impl Armed {
             return self.release_in_background(outcome);
         }
         let Some((background, claim)) = self.claim.take() else { return };
+        // The next task waits for the end of the delay at the server.
+        claim.turn().pass_on();
         background.leases.release_after(lock_delay, claim, outcome);
     }
 
@@ -106,8 +100,5 @@ impl Drop for Armed {
     fn drop(&mut self) {
         // Dropping it hands it to the keeper.
         drop(self.caller_release(AcquireStatus::Unanswered));
-        if let Some(then) = self.then.take() {
-            then.pass_on();
-        }
     }
 }

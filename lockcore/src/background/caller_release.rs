@@ -8,37 +8,53 @@ use tokio::sync::oneshot;
 use tracing::{Instrument, Span};
 
 use super::releases::{AcquireStatus, Releases};
-use crate::lease::PassOn;
 use crate::system::poll_once;
 use crate::telemetry::released;
 use crate::{Claim, Released, Result};
 
-/// The release of one claim. Dropping it before the server has confirmed the release hands the claim to the
-/// keeper.
+/// The release of one claim. Dropping it while the release is open hands the claim to the keeper.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct CallerRelease {
     releases: Arc<Releases>,
     claim: Claim,
     outcome: AcquireStatus,
-    /// Gets the claim turn when the claim has been released, or the keeper has taken it over.
-    then: Option<Arc<dyn PassOn>>,
     /// Where its outcome is recorded.
     span: Span,
     /// Its number on the list of releases under way, once it is there.
     id: Option<u64>,
+    /// Nothing is left for the keeper: the server has confirmed the release, or an acquire that is under way
+    /// releases its claim itself.
     done: bool,
 }
 
 impl CallerRelease {
-    pub(super) fn new(
-        releases: &Arc<Releases>,
-        claim: Claim,
-        outcome: AcquireStatus,
-        then: Option<Arc<dyn PassOn>>,
-    ) -> Self {
+    pub(super) fn new(releases: &Arc<Releases>, claim: Claim, outcome: AcquireStatus) -> Self {
         let span = Span::none();
-        Self { releases: Arc::clone(releases), claim, outcome, then, span, id: None, done: false }
+        Self { releases: Arc::clone(releases), claim, outcome, span, id: None, done: false }
+    }
+
+    /// The release of an acquire that goes on in a task, since its caller has left. It releases its claim
+    /// itself, or hands the lock on with the turn. This only has it on the list: if its runtime is not driven,
+    /// the keeper releases the claim.
+    pub(super) fn of_moved_acquire(releases: &Arc<Releases>, claim: &Claim) -> Self {
+        let mut release = Self::new(releases, claim.clone(), AcquireStatus::Unanswered);
+        release.id = Some(releases.enter(claim, release.outcome, false));
+        release.done = true;
+        release
+    }
+
+    /// Its number on the list.
+    #[cfg(test)]
+    pub(super) fn id(&self) -> Option<u64> {
+        self.id
+    }
+
+    /// Its task runs.
+    pub(super) fn begun(&self) {
+        if let Some(id) = self.id {
+            self.releases.begun(id);
+        }
     }
 
     /// Sets its span.
@@ -51,12 +67,10 @@ impl CallerRelease {
     /// runtime the keeper does it.
     pub(super) fn start(mut self) {
         let Ok(runtime) = Handle::try_current() else { return };
-        self.id = Some(self.releases.enter(&self.claim, self.outcome, false, self.then.clone()));
+        self.id = Some(self.releases.enter(&self.claim, self.outcome, false));
         let span = self.span.clone();
         let work = async move {
-            if let Some(id) = self.id {
-                self.releases.begun(id);
-            }
+            self.begun();
             let answer = self.releases.backend.release(&self.claim).await;
             released(&self.span, &answer);
             match answer {
@@ -85,7 +99,7 @@ impl CallerRelease {
             Poll::Ready(answer) => answer,
             Poll::Pending => {
                 let (sender, keepers) = oneshot::channel();
-                let id = releases.enter(&claim, self.outcome, true, self.then.clone());
+                let id = releases.enter(&claim, self.outcome, true);
                 self.id = Some(id);
                 releases.tell_answer(id, sender);
                 match asking.await {
@@ -119,46 +133,25 @@ impl CallerRelease {
     fn done(mut self) {
         self.done = true;
         self.releases.watch_for_copies(&self.claim);
+        self.claim.turn().pass_on();
     }
 }
 
 impl Drop for CallerRelease {
     fn drop(&mut self) {
         match (self.done, self.id) {
-            (true, Some(id)) => self.releases.leave(id),
+            (true, Some(id)) => {
+                // What the keeper releases must not be handed on.
+                if self.releases.leave(id) {
+                    self.claim.turn().pass_on();
+                }
+            }
             (true, None) => (),
             (false, id) => {
-                let id = id.unwrap_or_else(|| self.releases.enter(&self.claim, self.outcome, true, None));
+                let id = id.unwrap_or_else(|| self.releases.enter(&self.claim, self.outcome, true));
                 self.releases.take_over(id);
+                self.claim.turn().pass_on();
             }
         }
-        if let Some(then) = self.then.take() {
-            then.pass_on();
-        }
-    }
-}
-
-/// An acquire that goes on in a task, since its caller has left. It releases its claim itself. If its runtime
-/// is not driven, the keeper does.
-#[derive(Debug)]
-pub(super) struct MovedAcquire {
-    releases: Arc<Releases>,
-    id: u64,
-}
-
-impl MovedAcquire {
-    pub(super) fn new(releases: &Arc<Releases>, claim: &Claim, then: Option<Arc<dyn PassOn>>) -> Self {
-        let id = releases.enter(claim, AcquireStatus::Unanswered, false, then);
-        Self { releases: Arc::clone(releases), id }
-    }
-
-    pub(super) fn begun(&self) {
-        self.releases.begun(self.id);
-    }
-}
-
-impl Drop for MovedAcquire {
-    fn drop(&mut self) {
-        self.releases.leave(self.id);
     }
 }

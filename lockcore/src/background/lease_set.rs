@@ -229,7 +229,7 @@ impl LeaseSet {
         drop(self.keeper.spawn(async move {
             leases.clock.sleep(delay).await;
             // Dropping it hands it to the keeper.
-            drop(CallerRelease::new(&leases.releases, claim, outcome, None));
+            drop(CallerRelease::new(&leases.releases, claim, outcome));
         }));
     }
 

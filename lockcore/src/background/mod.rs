@@ -18,7 +18,8 @@ use crate::lease::HeldLock;
 use crate::system::KEEPER;
 use crate::telemetry::Telemetry;
 use crate::{
-    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, LockName, Operation, Result, Stats,
+    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, LockName, Operation, Requirement, Result,
+    Stats,
 };
 
 pub(crate) use acquires::AcquireEntry;
@@ -28,7 +29,7 @@ use caller_release::CallerRelease;
 use lease_set::LeaseSet;
 pub(crate) use releases::AcquireStatus;
 use releases::Releases;
-pub(crate) use under_way::{Next, UnderWay};
+pub(crate) use under_way::UnderWay;
 
 /// After a close, an acquire that has not ended within this time is left to the keeper as well.
 const CANCELLED: Duration = Duration::from_millis(100);
@@ -38,6 +39,8 @@ const CANCELLED: Duration = Duration::from_millis(100);
 pub(crate) struct Background {
     pub(crate) backend: Arc<dyn DistributedLock>,
     pub(crate) capabilities: Capabilities,
+    /// The same for clients whose processes are served in turn.
+    pub(crate) in_turns: Capabilities,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) clock: Clock,
     releases: Arc<Releases>,
@@ -53,6 +56,7 @@ impl Background {
         let telemetry = Telemetry::new(capabilities.backend());
         let releases = Releases::new(&backend, &telemetry, &keeper);
         Ok(Arc::new(Self {
+            in_turns: capabilities.clone().without([Requirement::Fifo]),
             capabilities,
             clock: backend.clock(),
             leases: LeaseSet::new(&backend, &telemetry, &keeper, &releases),
@@ -63,9 +67,12 @@ impl Background {
         }))
     }
 
-    /// Adds the operation, the backend and the lock to an error.
+    /// Adds the operation, the backend with its servers, and the lock to an error.
     pub(crate) fn decorate(&self, error: Error, operation: Operation, name: Option<&LockName>) -> Error {
-        let error = error.during(operation).on_backend(self.capabilities.backend());
+        let mut error = error.during(operation).on_backend(self.capabilities.backend());
+        if let Some(servers) = self.backend.servers() {
+            error = error.at(servers);
+        }
         match name {
             Some(name) => error.for_lock(name),
             None => error,

@@ -15,7 +15,6 @@ use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};
 
 use crate::backend::Backoff;
-use crate::lease::PassOn;
 use crate::system::{OwnRuntime, lock};
 use crate::telemetry::Telemetry;
 use crate::{Claim, Clock, DistributedLock, Error, ErrorKind, Moment, Released, Result};
@@ -71,9 +70,6 @@ struct List {
 struct Entry {
     claim: Claim,
     outcome: AcquireStatus,
-    /// Gets the claim turn when the keeper takes the release over: waiters of this process must not wait for
-    /// a runtime that is not driven.
-    then: Option<Arc<dyn PassOn>>,
     since: Moment,
     begun: bool,
     /// The keeper has taken it over.
@@ -115,20 +111,14 @@ impl Releases {
         }
     }
 
-    pub(super) fn enter(
-        self: &Arc<Self>,
-        claim: &Claim,
-        outcome: AcquireStatus,
-        begun: bool,
-        then: Option<Arc<dyn PassOn>>,
-    ) -> u64 {
+    pub(super) fn enter(self: &Arc<Self>, claim: &Claim, outcome: AcquireStatus, begun: bool) -> u64 {
         let (id, start) = {
             let mut list = lock(&self.list);
             list.last += 1;
             let id = list.last;
             let since = self.clock.now();
             let claim = claim.clone();
-            let entry = Entry { claim, outcome, then, since, begun, taken: false, denied: false, asks: None };
+            let entry = Entry { claim, outcome, since, begun, taken: false, denied: false, asks: None };
             list.under_way.insert(id, entry);
             (id, !std::mem::replace(&mut list.watched, true))
         };
@@ -146,9 +136,11 @@ impl Releases {
         self.ended.notify_waiters();
     }
 
-    pub(super) fn leave(&self, id: u64) {
-        lock(&self.list).under_way.remove(&id);
+    /// Takes a release off the list. Returns whether the keeper has taken it over.
+    pub(super) fn leave(&self, id: u64) -> bool {
+        let entry = lock(&self.list).under_way.remove(&id);
         self.ended.notify_waiters();
+        entry.is_some_and(|entry| entry.taken)
     }
 
     /// Takes over releases that make no progress, for as long as the list is not empty.
@@ -164,25 +156,29 @@ impl Releases {
                 let now = self.clock.now();
                 let is_late = |entry: &Entry| {
                     let limit = if entry.begun { DONE } else { BEGUN };
-                    !entry.taken && now.since(entry.since) >= limit
+                    // A claim without a caller may go on for other tasks.
+                    let goes_on = entry.begun && entry.claim.keeps_place();
+                    !entry.taken && !goes_on && now.since(entry.since) >= limit
                 };
-                let late = list.under_way.iter_mut().filter(|(_, entry)| is_late(entry));
-                late.map(|(id, entry)| (*id, entry.then.take())).collect()
+                let late = list.under_way.iter().filter(|(_, entry)| is_late(entry));
+                late.map(|(id, entry)| (*id, entry.claim.clone())).collect()
             };
-            for (id, then) in late {
-                self.take_over(id);
-                if let Some(then) = then {
-                    then.pass_on();
+            for (id, claim) in late {
+                // Waiters of this process must not wait for a runtime that is not driven. If the release is
+                // off the list, the lock may have been handed on, and the turn is that of another task.
+                if self.take_over(id) {
+                    claim.turn().pass_on();
                 }
             }
         }
     }
 
-    /// Lets the keeper finish a release that is on the list, unless it does so already.
-    pub(super) fn take_over(self: &Arc<Self>, id: u64) {
+    /// Lets the keeper finish a release that is on the list, unless it does so already. Returns whether it
+    /// does so from now on.
+    pub(super) fn take_over(self: &Arc<Self>, id: u64) -> bool {
         let (claim, outcome) = {
             let mut list = lock(&self.list);
-            let Some(entry) = list.under_way.get_mut(&id).filter(|entry| !entry.taken) else { return };
+            let Some(entry) = list.under_way.get_mut(&id).filter(|entry| !entry.taken) else { return false };
             entry.taken = true;
             (entry.claim.clone(), entry.outcome)
         };
@@ -191,11 +187,12 @@ impl Releases {
             releases.finish(id, &claim, outcome).await;
             releases.leave(id);
         }));
+        true
     }
 
     /// Lets the keeper release the claim of an acquire that may still be under way.
     pub(super) fn release_by_keeper(self: &Arc<Self>, claim: &Claim) {
-        let id = self.enter(claim, AcquireStatus::Unanswered, true, None);
+        let id = self.enter(claim, AcquireStatus::Unanswered, true);
         self.take_over(id);
     }
 

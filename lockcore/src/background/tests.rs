@@ -118,7 +118,7 @@ fn chosen(answers: impl IntoIterator<Item = (Duration, Released)>) -> (Arc<Chose
     (server, locks)
 }
 
-const LEASE: Duration = Duration::from_mins(1);
+const LEASE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_release_that_finds_nothing_says_lost() {

@@ -2,18 +2,18 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 
 use super::Background;
-use super::caller_release::MovedAcquire;
+use super::caller_release::CallerRelease;
 use super::releases::Releases;
 use crate::Claim;
-use crate::lease::PassOn;
 
-/// An operation under way. When it is dropped, it goes on in the background with its claim cancelled.
+/// An operation under way. When it is dropped, it goes on in the background with its claim cancelled,
+/// unless other tasks wait behind that claim.
 ///
 /// A caller's future can be dropped at any await. The operation must not stop there: a request that is on its
 /// way is executed by the server all the same. So the operation is polled within the caller's future while
@@ -28,13 +28,8 @@ pub(crate) struct UnderWay<T: Send + 'static> {
     claim: Option<Claim>,
     /// More claims, which are released if the operation does not go on.
     others: Vec<Claim>,
-    /// Gets the claim turn if the keeper releases them.
-    next: Option<Next>,
     releases: Arc<Releases>,
 }
-
-/// The next task of this process in the queue for the lock, once the operation has the claim turn.
-pub(crate) type Next = Arc<OnceLock<Weak<dyn PassOn>>>;
 
 impl<T: Send + 'static> UnderWay<T> {
     pub(crate) fn new(
@@ -43,13 +38,12 @@ impl<T: Send + 'static> UnderWay<T> {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Self {
         let releases = Arc::clone(&background.releases);
-        Self { work: Some(Box::pin(work)), claim: None, others, next: None, releases }
+        Self { work: Some(Box::pin(work)), claim: None, others, releases }
     }
 
     /// The same, with a claim that is cancelled when the caller goes away.
-    pub(crate) fn cancelling(mut self, claim: Claim, next: Option<Next>) -> Self {
+    pub(crate) fn cancelling(mut self, claim: Claim) -> Self {
         self.claim = Some(claim);
-        self.next = next;
         self
     }
 
@@ -76,18 +70,19 @@ impl<T: Send + 'static> Drop for UnderWay<T> {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
         if let Some(claim) = &self.claim {
-            claim.cancel();
+            claim.abandon();
         }
         // Without a runtime the work is dropped here, and the armed claim in it goes to the keeper.
         if let Ok(runtime) = Handle::try_current() {
-            let next = self.next.as_ref().and_then(|next| next.get()?.upgrade());
             let claims = self.claim.iter().chain(&self.others);
             let moved: Vec<_> =
-                claims.map(|claim| MovedAcquire::new(&self.releases, claim, next.clone())).collect();
+                claims.map(|claim| CallerRelease::of_moved_acquire(&self.releases, claim)).collect();
             drop(runtime.spawn(async move {
-                moved.iter().for_each(MovedAcquire::begun);
-                drop(work.await);
+                moved.iter().for_each(CallerRelease::begun);
+                let outcome = work.await;
+                // First: a guard in the outcome hands its lock on, and the keeper must not release that lock.
                 drop(moved);
+                drop(outcome);
             }));
         }
     }

@@ -62,12 +62,12 @@ fn a_loss_is_seen_by_who_looks() {
     let locks = server.locks().unwrap();
     let guard = block_on(locks.lock("a")).unwrap();
     guard.check().unwrap();
-    server.advance(Duration::from_mins(1));
+    server.advance(Duration::from_secs(60));
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(block_on(async { Ok::<_, Error>(guard.lost().await) }).unwrap(), Loss::Expired);
     drop(guard);
 
-    let error = run(locks.lock("b"), |_| server.advance(Duration::from_mins(1))).unwrap_err();
+    let error = run(locks.lock("b"), |_| server.advance(Duration::from_secs(60))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
     assert!(error.into_left().is_some(), "what was finished is given back");
     assert!(run(locks.lock("c"), LockHandle::is_held).unwrap());

@@ -153,9 +153,9 @@ proptest! {
             let one = Locks::new(Arc::clone(&backend) as _).unwrap();
             let one = match hand_over {
                 Some(max) => one.hand_over(max, LONG),
-                None => one.coalesce(),
+                None => one,
             };
-            let clients = [one, Locks::new(backend).unwrap()];
+            let clients = [one, Locks::new(backend).unwrap().server_order()];
             let mut world = World { clients, asking: Vec::new(), held: None, highest: None };
             for step in steps {
                 world.step(step).await;

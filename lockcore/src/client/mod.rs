@@ -9,13 +9,13 @@ mod observe;
 pub use observe::{Leader, Observation};
 
 use crate::background::Background;
-use crate::hold::LockQueues;
+use crate::local::{LocalQueues, Sharing};
 use crate::request::{All, Choices, permit};
 use crate::system::PerProcess;
 use crate::telemetry::Events;
 use crate::{
-    Campaign, Capabilities, DistributedLock, Error, HandOver, LockConfig, LockHandle, LockName, LockRequest,
-    LockStatus, Mode, Operation, Owner, Result, Stats,
+    Campaign, Capabilities, DistributedLock, Error, ErrorKind, HandOver, LockConfig, LockHandle, LockName,
+    LockRequest, LockStatus, Mode, Operation, Owner, Requirement, Result, Stats,
 };
 
 /// The default lease, if neither the request nor the configuration sets one.
@@ -27,9 +27,9 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
 /// implements the requests to one kind of server.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
 /// use std::time::Duration;
-/// let locks = lockcore::Locks::in_memory();
+/// let locks = lockwell_core::Locks::in_memory();
 /// let guard = locks.lock("orders/42").ttl(Duration::from_secs(10)).wait(Duration::from_secs(5)).await?;
 /// assert!(guard.is_held());
 /// assert!(locks.lock("orders/42").try_now().await?.is_none());
@@ -51,7 +51,19 @@ impl Locks {
     /// Fails if the keeper thread, which renews leases, cannot be started.
     pub fn new(backend: Arc<dyn DistributedLock>) -> Result<Self> {
         let background = Background::start(backend)?;
-        Ok(Self { background, defaults: Choices::new(DEFAULT_TTL, default_label()) })
+        let defaults = Choices::new(DEFAULT_TTL, default_label());
+        let locks = Self { background, defaults };
+        let sharing = if locks.has_token_blocks() { Sharing::Slices } else { Sharing::Place };
+        Ok(locks.sharing(sharing))
+    }
+
+    fn has_token_blocks(&self) -> bool {
+        self.background.capabilities.promises(Requirement::TokenBlocks)
+    }
+
+    fn sharing(mut self, sharing: Sharing) -> Self {
+        self.defaults.local = Some(LocalQueues::new(sharing, self.has_token_blocks()));
+        self
     }
 
     /// A client of this backend with the defaults and the requirements of a configuration.
@@ -72,10 +84,17 @@ impl Locks {
         if let Some(label) = &config.label {
             locks.defaults.label = label.as_str().into();
         }
-        if config.coalesce || config.hand_over.is_some() {
-            locks.defaults.local = Some(LockQueues::new(config.hand_over));
+        let in_order = config.server_order || config.require.contains(&Requirement::Fifo);
+        match config.hand_over {
+            Some(_) if in_order => Err(Error::new(
+                ErrorKind::InvalidInput,
+                "the configuration wants the order of the server (server_order, or fifo in require), and \
+                 hand_over, which passes locks on without the server: remove one of them",
+            )),
+            Some(hand_over) => Ok(locks.sharing(Sharing::Chosen(hand_over))),
+            None if in_order => Ok(locks.server_order()),
+            None => Ok(locks),
         }
-        Ok(locks)
     }
 
     /// A client of a new in-memory backend, for tests, and for programs that run as a single process.
@@ -86,47 +105,51 @@ impl Locks {
         Self::new(Arc::new(crate::MemoryLock::new())).expect("a thread for the keeper")
     }
 
-    /// A client whose tasks queue in memory: of all tasks that request one name, only one at a time has a
-    /// claim at the server.
+    /// The same client, but each request has a place of its own in the queue of the server: all requests of all
+    /// processes are served in the order of their arrival ([`fifo`](crate::Requirement::Fifo)).
     ///
-    /// Clones of this client share the queue. It is for exclusive locks only; readers, permits and campaigns
-    /// go to the server directly. It keeps the server's queue short. The server then serves processes in
-    /// turn, not tasks: a process with sixty tasks in its queue gets the lock as often as a process with one
-    /// task.
+    /// Without it, processes are served in turn, not requests. Of all tasks that want one name as an exclusive
+    /// lock, one has a claim at the server, and the others queue in memory, in order. A task that releases the
+    /// lock gives it to the next one without a request to the server, for a slice of 2 ms; then the first in
+    /// the queue of the server gets it. Each task has a higher [token](crate::FencingToken) than the one before
+    /// it. A task that does not take the lock within 2 ms is passed over, and keeps its place. The place at the
+    /// server stays when the task that made it is cancelled. On backends that do not promise
+    /// [`token_blocks`](crate::Requirement::TokenBlocks), tasks share the place only.
     ///
-    /// A request in the queue must be polled or dropped. Otherwise, when its turn comes, it delays the
-    /// requests behind it.
-    ///
-    /// [`try_now`](LockRequest::try_now) returns `None` if another task of this client claims the name, or
-    /// holds it with [`hand_over`](Self::hand_over).
+    /// A lock is given only to a task with the same ttl, lock delay and label. Readers, permits, owners and
+    /// campaigns have places of their own in any case, and [`try_now`](LockRequest::try_now) asks the server
+    /// unless a task of this process holds the lock. [`inspect`](Self::inspect) shows one waiter for each
+    /// process, and of a block of tokens the last one.
     #[must_use]
-    pub fn coalesce(mut self) -> Self {
-        self.defaults.local = Some(LockQueues::new(None));
+    pub fn server_order(mut self) -> Self {
+        self.defaults.local = None;
         self
     }
 
-    /// A client that [coalesces](Self::coalesce), and also passes a lock from task to task without a request
-    /// to the server, up to `max` times and for up to `span`. Then it releases the lock at the server.
+    /// A client that passes a lock from task to task without a request to the server up to `max` times and for
+    /// up to `span`, rather than for a slice of 2 ms: see [`server_order`](Self::server_order). Then it
+    /// releases the lock at the server.
     ///
-    /// Each task has a higher [token](crate::FencingToken) than the one before it where the backend promises
-    /// [`token_blocks`](crate::Requirement::TokenBlocks): each claim reserves `max` more tokens, whether the
-    /// lock is passed on or not, so `max` is limited to [`HandOver::MOST`]. On other backends the tasks share
-    /// the token of the claim. [`inspect`](Self::inspect) shows the last token that is reserved, and the
-    /// label of the task that claimed.
+    /// Each claim reserves `max` more tokens, whether the lock is passed on or not, so `max` is limited to
+    /// [`HandOver::MOST`]. On backends that do not promise [`token_blocks`](crate::Requirement::TokenBlocks)
+    /// the tasks share the token of the claim.
     ///
     /// This is unfair to other processes within these bounds: the process that is first in the server's queue
     /// waits for up to `max` holders, or for `span` and one more holder. A lock is passed on only in the
-    /// first third of its lease, and only to a task with the same ttl and lock delay. If the lock is lost,
-    /// its guard is `Lost`, and the next task claims the lock at the server.
+    /// first third of its lease. If the lock is lost, its guard is `Lost`, and the next task claims the lock at
+    /// the server.
     #[must_use]
-    pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
-        self.defaults.local = Some(LockQueues::new(Some(HandOver::new(max, span))));
-        self
+    pub fn hand_over(self, max: u32, span: Duration) -> Self {
+        self.sharing(Sharing::Chosen(HandOver::new(max, span)))
     }
 
-    /// What the backend promises.
+    /// What this client promises: what its backend does, and [`fifo`](crate::Requirement::Fifo) only with
+    /// [`server_order`](Self::server_order).
     pub fn capabilities(&self) -> &Capabilities {
-        &self.background.capabilities
+        match self.defaults.local {
+            None => &self.background.capabilities,
+            Some(_) => &self.background.in_turns,
+        }
     }
 
     /// The backend itself.
@@ -135,6 +158,8 @@ impl Locks {
     }
 
     /// A request for the exclusive lock. Await it to wait for the lock; see [`LockRequest`] for the options.
+    #[doc(alias = "acquire")]
+    #[doc(alias = "mutex")]
     pub fn lock<N>(&self, name: N) -> LockRequest
     where
         N: TryInto<LockName>,
@@ -163,6 +188,8 @@ impl Locks {
     }
 
     /// A request for one of `limit` permits of a semaphore. All users of the name must give the same limit.
+    #[doc(alias = "acquire")]
+    #[doc(alias = "semaphore")]
     pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest
     where
         N: TryInto<LockName>,
@@ -230,7 +257,8 @@ impl Locks {
     }
 
     /// The holders of a lock and the number of waiters. The answer may be outdated when it arrives: use it
-    /// for display, not for decisions.
+    /// for display, not for decisions. In a grace period of the server holders may be missing
+    /// ([`LockStatus::unknown_for`]).
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -245,7 +273,8 @@ impl Locks {
     }
 
     /// All locks that are held, in the order of their names, for display: see [`inspect`](Self::inspect). It
-    /// sends a request for each of them, one after the other.
+    /// sends a request for each of them, one after the other. In a grace period of the server
+    /// ([`grace_left`](Self::grace_left)) locks may be missing.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -286,6 +315,35 @@ impl Locks {
         self.background.backend.force_release(&name).await.map_err(|error| decorate(error, Some(&name)))
     }
 
+    /// For how long the server grants nothing, because it may have forgotten grants. `None`: it grants locks,
+    /// or this backend has no grace periods. If locks are on several servers, it is the longest time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
+    pub async fn grace_left(&self) -> Result<Option<Duration>> {
+        let decorate = |error| self.background.decorate(error, Operation::Inspect, None);
+        self.background.backend.grace_left().await.map_err(decorate)
+    }
+
+    /// Begins a grace period by hand, and returns its length: nothing is granted until each lease has ended
+    /// that the server may have forgotten. Claims that wait go on waiting, and others fail with
+    /// [`GracePeriod`](crate::ErrorKind::GracePeriod). Holders keep their locks.
+    ///
+    /// It is for operators who know that the server lacks grants and cannot notice that by itself, for
+    /// example after a move by logical replication. A period that is under way begins again.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where there are no grace periods: PostgreSQL and Redis
+    /// have them with `durability=grace`.
+    ///
+    /// # Cancel safety
+    /// **Not** cancel safe: when this future is dropped, the period may or may not have begun.
+    pub async fn begin_grace(&self) -> Result<Duration> {
+        let decorate = |error| self.background.decorate(error, Operation::BeginGrace, None);
+        tracing::warn!("a grace period is begun by hand");
+        self.background.backend.begin_grace().await.map_err(decorate)
+    }
+
     /// Counters of the work of this client and its clones in the background.
     pub fn stats(&self) -> Stats {
         self.background.stats()
@@ -295,9 +353,9 @@ impl Locks {
     /// in doubt, lost and released. Without a stream no events are recorded.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
-    /// use lockcore::LockEvent;
-    /// let locks = lockcore::Locks::in_memory();
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
+    /// use lockwell_core::LockEvent;
+    /// let locks = lockwell_core::Locks::in_memory();
     /// let mut events = locks.events();
     /// locks.lock("orders/42").await?.release().await?;
     /// assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })));

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use futures_util::Stream;
 
+use crate::backend::closed_for;
 use crate::background::Background;
-use crate::{Error, FencingToken, Holder, LockName, Operation, Result};
+use crate::{Error, ErrorKind, FencingToken, Holder, LockName, Operation, Result};
 
 /// How often an observer sends a request.
 const EVERY: Duration = Duration::from_secs(1);
@@ -35,7 +36,9 @@ impl From<Holder> for Leader {
     }
 }
 
-/// A stream of leaders: first the current one, then every observed change. `None`: there is no leader.
+/// A stream of leaders: first the current one, then every observed change. `None`: there is no leader. While
+/// that is unknown, since the server may have forgotten the leader, the item is an error of kind
+/// [`GracePeriod`](crate::ErrorKind::GracePeriod).
 ///
 /// While it is polled, it sends a request once a second, or at the interval of [`every`](Self::every). So it
 /// can miss shorter changes, and an item may be outdated: let the resource decide by the token, not by this
@@ -117,7 +120,10 @@ impl Observation {
             let decorate = |error: Error| background.decorate(error, Operation::Inspect, Some(&name));
             let status = background.backend.inspect(&name).await.map_err(decorate)?;
             // Of several holders, readers for instance, the newest.
-            Ok(status.holders.into_iter().max_by_key(|holder| holder.token).map(Leader::from))
+            match (status.holders.into_iter().max_by_key(|holder| holder.token), status.unknown_for) {
+                (None, Some(left)) => Err(decorate(Error::new(ErrorKind::GracePeriod, closed_for(left)))),
+                (leader, _) => Ok(leader.map(Leader::from)),
+            }
         })
     }
 }

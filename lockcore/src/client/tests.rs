@@ -155,7 +155,7 @@ async fn a_claim_of_which_nothing_is_known_is_released_until_its_lease_has_ended
     let (inner, by) = (Arc::new(MemoryLock::new()), Duration::from_secs(3));
     let locks = Locks::new(Arc::new(Late { inner: Arc::clone(&inner), by })).unwrap();
     let other = Locks::new(inner).unwrap();
-    locks.lock("a").ttl(Duration::from_mins(1)).try_now().await.unwrap_err();
+    locks.lock("a").ttl(Duration::from_secs(60)).try_now().await.unwrap_err();
     tokio::time::sleep(by + millis(100)).await;
     let free = other.lock("a").wait(Duration::from_secs(10)).await.expect("the late one was released");
     free.release().await.unwrap();
@@ -191,7 +191,7 @@ async fn a_test_has_the_clock_of_leases_and_waits() {
     let clock = TestClock::new();
     let server = Arc::new(MemoryLock::with_clock(clock.clock()));
     let (one, two) = (Locks::new(server.clone()).unwrap(), Locks::new(server).unwrap());
-    let hour = Duration::from_hours(1);
+    let hour = Duration::from_secs(3_600);
     let held = one.lock("a").ttl(hour).await.unwrap();
     let waiting = tokio::spawn(two.lock("a").wait(hour / 2).into_future());
     tokio::time::sleep(millis(20)).await;
@@ -236,7 +236,7 @@ async fn a_downgrade_of_what_was_lost_does_not_end_the_lock_delay() {
 async fn a_downgrade_keeps_the_lease_and_begins_the_limits_anew() {
     let locks = Locks::in_memory();
     let longest = Duration::from_secs(4);
-    let writer = locks.write("a").ttl(Duration::from_mins(1)).max_hold(longest).await.unwrap();
+    let writer = locks.write("a").ttl(Duration::from_secs(60)).max_hold(longest).await.unwrap();
     tokio::time::sleep(longest / 8).await;
     let ends = Moment::now().after(longest);
     let reader = writer.downgrade().await.unwrap();
@@ -312,8 +312,8 @@ async fn the_loss_of_one_of_several_ends_the_wait_for_the_others() {
 fn the_end_of_a_runtime_passes_its_turn_on() {
     let runtime =
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let span = Duration::from_mins(1);
-    for locks in [Locks::in_memory().coalesce(), Locks::in_memory().hand_over(100, span)] {
+    let span = Duration::from_secs(60);
+    for locks in [Locks::in_memory(), Locks::in_memory().hand_over(100, span)] {
         let (ends, stays) = (runtime(), runtime());
         let held = ends.block_on(locks.lock("a").into_future()).unwrap();
         ends.spawn(async move {

@@ -1,32 +1,33 @@
 //! The configuration of locks.
 
 use std::env::VarError;
+use std::future::Future;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::password_file::{self, PasswordFile};
 use super::url::COMMON_OPTIONS;
 use super::written::trimmed;
-use super::{HandOver, password_file};
+use super::{HandOver, Passwords};
 use crate::{Error, ErrorKind, Requirement, Result, ServerUrl};
 
 /// Where the lock server is, and the defaults of its clients.
 ///
 /// ```
 /// use std::time::Duration;
-/// let config = lockcore::LockConfig::from_toml(r#"
+/// let config = lockwell_core::LockConfig::from_toml(r#"
 ///     url = "memory://"
 ///     ttl = "10s"
 ///     wait = "1m 30s"
 ///     require = ["fencing", "fifo"]
 /// "#)?;
 /// assert_eq!(config.wait, Some(Duration::from_secs(90)));
-/// # Ok::<_, lockcore::Error>(())
+/// # Ok::<_, lockwell_core::Error>(())
 /// ```
 ///
 /// The URL can contain the same options: `memory://?ttl=10s&require=fencing,fifo`. An option in both places
-/// is an error. Only the URL has `password_file`: a file whose only line is the password, such as a mounted
-/// secret. It is read once, on connecting.
+/// is an error.
 ///
 /// Its fields are those of the file, so they are public; later versions may add some.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,9 +45,14 @@ pub struct LockConfig {
     /// The default label; `None` means host and process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Whether the tasks of a client queue in memory: see [`Locks::coalesce`](crate::Locks::coalesce).
+    /// Whether each request has a place of its own in the queue of the server: see
+    /// [`Locks::server_order`](crate::Locks::server_order). Requiring `fifo` implies it.
     #[serde(default)]
-    pub coalesce: bool,
+    pub server_order: bool,
+    /// Whether the client connects with its first request, so that the server may be away when the program
+    /// starts: `lockwell::connect_lazy`.
+    #[serde(default)]
+    pub lazy: bool,
     /// How often tasks pass a lock on, as in `"1000/20ms"`: see
     /// [`Locks::hand_over`](crate::Locks::hand_over).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,6 +60,12 @@ pub struct LockConfig {
     /// What the application requires of the backend. Connecting to a backend that does not promise it fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<Requirement>,
+    /// A file whose only line is the password, such as a mounted secret. It is read on connecting, and for
+    /// each further connection, so the password may change meanwhile. A pipe is read once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<String>,
+    #[serde(skip)]
+    passwords: Option<Passwords>,
 }
 
 impl LockConfig {
@@ -67,9 +79,12 @@ impl LockConfig {
             ttl: None,
             wait: None,
             label: None,
-            coalesce: false,
+            server_order: false,
+            lazy: false,
             hand_over: None,
             require: Vec::new(),
+            password_file: None,
+            passwords: None,
         }
     }
 
@@ -115,14 +130,21 @@ impl LockConfig {
         self
     }
 
-    /// Lets tasks queue in memory.
+    /// Lets the server serve all requests in the order of their arrival.
     #[must_use]
-    pub fn coalesce(mut self) -> Self {
-        self.coalesce = true;
+    pub fn server_order(mut self) -> Self {
+        self.server_order = true;
         self
     }
 
-    /// Lets tasks queue in memory and pass locks on, [`HandOver::MOST`] times at most.
+    /// Lets the client connect with its first request.
+    #[must_use]
+    pub fn lazy(mut self) -> Self {
+        self.lazy = true;
+        self
+    }
+
+    /// Lets tasks pass locks on, [`HandOver::MOST`] times at most.
     #[must_use]
     pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
         self.hand_over = Some(HandOver::new(max, span));
@@ -136,21 +158,59 @@ impl LockConfig {
         self
     }
 
-    /// Parses the address and moves the common options of its query into the other fields. If the address
-    /// names a `password_file`, reads the password from it.
+    /// Reads the password from this file, for each connection: see [`password_file`](Self::password_file).
+    #[must_use]
+    pub fn password_file(mut self, path: impl Into<String>) -> Self {
+        self.password_file = Some(path.into());
+        self
+    }
+
+    /// Calls this function for the password of each new connection, for passwords that end by themselves or
+    /// are changed, such as those of a vault.
+    ///
+    /// ```
+    /// # async fn ask_the_vault() -> Result<String, std::io::Error> { Ok("secret".to_owned()) }
+    /// let config = lockwell_core::LockConfig::new("postgres://app@db/app").password_from(ask_the_vault);
+    /// ```
+    ///
+    /// It runs on a thread of its own, with a runtime of lockwell's, so that it is called whatever the
+    /// application's runtime does, and may block. A connection waits for it for 1.5 s. If it takes longer,
+    /// fails or panics, that connection is not made, with an error of kind
+    /// [`Unreachable`](ErrorKind::Unreachable), and the next try calls it again, or waits for the call that is
+    /// under way. Connections that are there go on. At most four calls are under way at a time. The text of
+    /// its error is logged, and must not contain the password.
+    #[must_use]
+    pub fn password_from<F, E>(mut self, ask: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<String, E>> + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.passwords = Some(Passwords::function(ask));
+        self
+    }
+
+    /// Parses the address and moves the common options of its query into the other fields. Reads the password
+    /// from its file, if there is one. A function for the password is not called yet.
     pub fn resolve(mut self) -> Result<(ServerUrl, Self)> {
         let mut url: ServerUrl = self.url.parse()?;
         let (ttl, wait) = (url.duration("ttl")?, url.duration("wait")?);
         let label = url.option("label").map(str::to_owned);
-        let coalesce = url.parsed("coalesce", "true or false")?;
+        let server_order = url.parsed("server_order", "true or false")?;
+        let lazy = url.parsed("lazy", "true or false")?;
         let hand_over = url.option("hand_over").map(str::parse).transpose()?;
         let require = url.option("require").map(demands).transpose()?;
-        if let Some(file) = url.take_option(password_file::OPTION) {
-            if url.password().is_some() {
-                let text = "the password is given twice: in the address and by password_file";
-                return Err(Error::new(ErrorKind::InvalidInput, text));
-            }
-            url = url.with_password(password_file::read(&file)?);
+        merge(&mut self.password_file, url.take_option(password_file::OPTION), password_file::OPTION)?;
+        let ways = [url.password().is_some(), self.password_file.is_some(), self.passwords.is_some()];
+        if ways.into_iter().filter(|is_given| *is_given).count() > 1 {
+            let text = "the password is given twice: in the address, by password_file, or by a function";
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
+        if let Some(path) = &self.password_file {
+            let (passwords, present) = Passwords::read(PasswordFile::new(password_file::OPTION, path))?;
+            url = url.with_passwords(passwords, Some(present));
+        }
+        if let Some(passwords) = &self.passwords {
+            url = url.with_passwords(passwords.clone(), None);
         }
         for name in COMMON_OPTIONS {
             url.take_option(name);
@@ -159,8 +219,10 @@ impl LockConfig {
         merge(&mut self.wait, wait, "wait")?;
         merge(&mut self.label, label, "label")?;
         merge(&mut self.hand_over, hand_over, "hand_over")?;
-        merge(&mut self.coalesce.then_some(true), coalesce, "coalesce")?;
-        self.coalesce |= coalesce.unwrap_or_default();
+        merge(&mut self.server_order.then_some(true), server_order, "server_order")?;
+        self.server_order |= server_order.unwrap_or_default();
+        merge(&mut self.lazy.then_some(true), lazy, "lazy")?;
+        self.lazy |= lazy.unwrap_or_default();
         self.require.extend(require.unwrap_or_default());
         Ok((url, self))
     }
@@ -192,9 +254,12 @@ impl std::fmt::Debug for LockConfig {
             .field("ttl", &self.ttl)
             .field("wait", &self.wait)
             .field("label", &self.label)
-            .field("coalesce", &self.coalesce)
+            .field("server_order", &self.server_order)
+            .field("lazy", &self.lazy)
             .field("hand_over", &self.hand_over)
             .field("require", &self.require)
+            .field("password_file", &self.password_file)
+            .field("passwords", &self.passwords)
             .finish()
     }
 }
@@ -206,14 +271,14 @@ mod tests {
     #[test]
     fn the_url_may_hold_the_common_options() {
         let config = LockConfig::new(
-            "memory://?ttl=3s&wait=250ms&label=me&require=fifo,fencing&coalesce=true&hand_over=1000/20ms",
+            "memory://?ttl=3s&wait=250ms&label=me&require=fifo,fencing&server_order=true&lazy=true&hand_over=1000/20ms",
         );
         let (url, config) = config.resolve().unwrap();
         url.allow_options(&[]).unwrap();
         assert_eq!(config.ttl, Some(Duration::from_secs(3)));
         assert_eq!(config.wait, Some(Duration::from_millis(250)));
         assert_eq!(config.label.as_deref(), Some("me"));
-        assert!(config.coalesce);
+        assert!(config.server_order && config.lazy);
         assert_eq!(config.hand_over.unwrap().to_string(), "1000/20ms");
         assert_eq!(config.require, [Requirement::Fifo, Requirement::Fencing]);
     }
@@ -243,7 +308,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{text}");
             assert!(error.to_string().contains("1000/20ms"), "{error}");
         }
-        let config = LockConfig::from_toml("url = 'memory://'\nhand_over = '5/2s'\ncoalesce = true").unwrap();
+        let config =
+            LockConfig::from_toml("url = 'memory://'\nhand_over = '5/2s'\nserver_order = true").unwrap();
         assert_eq!(config.hand_over, Some(HandOver::new(5, Duration::from_secs(2))));
     }
 

@@ -1,12 +1,18 @@
 //! Configuration: addresses, options, files.
 
 mod hand_over;
+mod host;
 mod lock_config;
 mod password_file;
+mod passwords;
+mod secret;
 pub mod tls;
 mod url;
 mod written;
 
 pub use hand_over::HandOver;
+pub use host::Host;
 pub use lock_config::LockConfig;
-pub use url::{Host, Secret, ServerUrl};
+pub use passwords::Passwords;
+pub use secret::Secret;
+pub use url::ServerUrl;

@@ -6,59 +6,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::written::{bad, bare, decode, no_control, no_fragment, no_space_around};
+use super::{Host, Passwords, Secret};
 use crate::{Error, Result};
 
 /// The options that every address understands.
-pub(super) const COMMON_OPTIONS: [&str; 7] =
-    ["coalesce", "hand_over", "label", "password_file", "require", "ttl", "wait"];
-
-/// A text that is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps `text` from being printed.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text itself.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
-/// One host of an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
-    name: String,
-    port: Option<u16>,
-}
-
-impl Host {
-    /// A name or an address; an IPv6 address without its brackets.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The port, if one was given.
-    pub fn port(&self) -> Option<u16> {
-        self.port
-    }
-
-    /// `NAME:PORT`, as other addresses have it: with `default_port` if none was given, and an IPv6 address in
-    /// brackets.
-    pub fn authority(&self, default_port: u16) -> String {
-        let (name, port) = (&self.name, self.port.unwrap_or(default_port));
-        if name.contains(':') { format!("[{name}]:{port}") } else { format!("{name}:{port}") }
-    }
-}
+pub(super) const COMMON_OPTIONS: [&str; 8] =
+    ["hand_over", "label", "lazy", "password_file", "require", "server_order", "ttl", "wait"];
 
 /// The address of a lock server: `scheme://user:password@host:port,host:port/path?option=value`.
 ///
@@ -71,6 +24,8 @@ pub struct ServerUrl {
     scheme: String,
     user: Option<String>,
     password: Option<Secret>,
+    /// Where the password comes from, if not from the text of the address.
+    passwords: Option<Passwords>,
     authority: String,
     path: String,
     options: BTreeMap<String, String>,
@@ -87,9 +42,32 @@ impl ServerUrl {
         self.user.as_deref()
     }
 
-    /// The password.
+    /// The password, as it was when the address was resolved: see [`passwords`](Self::passwords). `None` also
+    /// if a function gives it that has not been called yet.
     pub fn password(&self) -> Option<&Secret> {
         self.password.as_ref()
+    }
+
+    /// Where each new connection gets its password: from the text of the address, from a file, or from a
+    /// function of the application ([`LockConfig::password_from`](crate::LockConfig::password_from)).
+    pub fn passwords(&self) -> Option<Passwords> {
+        self.passwords.clone().or_else(|| self.password.clone().map(Passwords::fixed))
+    }
+
+    /// The same address with the [present](Passwords::current) password as its
+    /// [`password`](Self::password), for backends that log in once.
+    ///
+    /// # Errors
+    /// Those of [`Passwords::current`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn with_present_password(self) -> Result<Self> {
+        let password = match &self.passwords {
+            Some(passwords) => Some(passwords.current().await?),
+            None => self.password,
+        };
+        Ok(Self { password, ..self })
     }
 
     /// The path, with its leading slash; empty if there is none.
@@ -107,29 +85,27 @@ impl ServerUrl {
         if self.authority.is_empty() {
             return Err(bad(format!("the address {self} names no host: write {}://HOST:PORT", self.scheme)));
         }
-        self.authority.split(',').map(|text| self.host(text)).collect()
+        let host = |text| {
+            Host::parse(text)
+                .ok_or_else(|| bad(format!("{text:?} in the address {self} is not HOST or HOST:PORT")))
+        };
+        self.authority.split(',').map(host).collect()
     }
 
-    fn host(&self, text: &str) -> Result<Host> {
-        let complaint = || bad(format!("{text:?} in the address {self} is not HOST or HOST:PORT"));
-        let (name, port) = if let Some(rest) = text.strip_prefix('[') {
-            let (name, rest) = rest.split_once(']').ok_or_else(complaint)?;
-            (name, rest.strip_prefix(':').or(rest.is_empty().then_some("")).ok_or_else(complaint)?)
-        } else {
-            text.split_once(':').unwrap_or((text, ""))
-        };
-        if name.is_empty()
-            || name.contains(char::is_whitespace)
-            || (!text.starts_with('[') && port.contains(':'))
-        {
-            return Err(complaint());
+    /// The servers as errors name them: `HOST:PORT`, several with commas between, with `port` for hosts
+    /// without one; the path of a socket, where the address names one. No user, no password, no path.
+    ///
+    /// ```
+    /// let url: lockwell_core::ServerUrl = "postgres://ann:secret@db,[::1]:5433/app".parse()?;
+    /// assert_eq!(url.servers(5432), "db:5432,[::1]:5433");
+    /// # Ok::<_, lockwell_core::Error>(())
+    /// ```
+    pub fn servers(&self, port: u16) -> String {
+        match (self.option("socket"), self.hosts()) {
+            (Some(socket), _) => socket.to_owned(),
+            (None, Ok(hosts)) => hosts.iter().map(|host| host.authority(port)).collect::<Vec<_>>().join(","),
+            (None, Err(_)) => self.location(),
         }
-        let port = match port {
-            "" if text.ends_with(':') => return Err(complaint()),
-            "" => None,
-            digits => Some(digits.parse().ok().filter(|&port| port != 0).ok_or_else(complaint)?),
-        };
-        Ok(Host { name: name.to_owned(), port })
     }
 
     /// Refuses options that are not in this list. The error lists the allowed options.
@@ -172,7 +148,7 @@ impl ServerUrl {
     /// The option `timeout`: how long one request may take, reconnecting and repeating included.
     pub fn timeout(&self) -> Result<Duration> {
         let timeout = self.duration("timeout")?.unwrap_or(Duration::from_secs(5));
-        if timeout < Duration::from_millis(50) || timeout > Duration::from_mins(10) {
+        if timeout < Duration::from_millis(50) || timeout > Duration::from_secs(600) {
             return Err(bad("timeout must be between 50ms and 10m"));
         }
         Ok(timeout)
@@ -193,10 +169,9 @@ impl ServerUrl {
         self
     }
 
-    /// The same address with this password.
-    pub(super) fn with_password(mut self, password: Secret) -> Self {
-        self.password = Some(password);
-        self
+    /// The same address whose password comes from there; `present` is what it is now, if that is known.
+    pub(super) fn with_passwords(self, passwords: Passwords, present: Option<Secret>) -> Self {
+        Self { password: present, passwords: Some(passwords), ..self }
     }
 
     /// Removes an option and returns its value.
@@ -251,7 +226,7 @@ impl FromStr for ServerUrl {
         let (user, password) = match userinfo.map(|text| text.split_once(':').unwrap_or((text, ""))) {
             Some((user, password)) => (
                 Some(decode(user, "user")?).filter(|user| !user.is_empty()),
-                Some(decode(password, "password")?).filter(|text| !text.is_empty()).map(Secret),
+                Some(decode(password, "password")?).filter(|text| !text.is_empty()).map(Secret::new),
             ),
             None => (None, None),
         };
@@ -262,6 +237,7 @@ impl FromStr for ServerUrl {
             scheme: scheme.to_ascii_lowercase(),
             user,
             password,
+            passwords: None,
             authority: decode(authority, "host")?,
             path: decode(path, "path")?,
             options: options(query)?,
@@ -272,10 +248,10 @@ impl FromStr for ServerUrl {
 impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme)?;
-        match (&self.user, &self.password) {
-            (None, None) => (),
-            (user, None) => write!(f, "{}@", user.as_deref().unwrap_or_default())?,
-            (user, Some(_)) => write!(f, "{}:***@", user.as_deref().unwrap_or_default())?,
+        match (&self.user, self.password.is_some() || self.passwords.is_some()) {
+            (None, false) => (),
+            (user, false) => write!(f, "{}@", user.as_deref().unwrap_or_default())?,
+            (user, true) => write!(f, "{}:***@", user.as_deref().unwrap_or_default())?,
         }
         write!(f, "{}{}", self.authority, self.path)
     }
@@ -303,11 +279,11 @@ mod tests {
         assert_eq!(url.password().unwrap().expose(), "s@cret");
         assert_eq!(url.path(), "/app");
         let hosts = url.hosts().unwrap();
-        assert_eq!(hosts[0], Host { name: "db".into(), port: Some(5433) });
-        assert_eq!(hosts[1], Host { name: "::1".into(), port: Some(5434) });
-        assert_eq!(hosts[2], Host { name: "c".into(), port: None });
-        let written: Vec<_> = hosts.iter().map(|host| host.authority(1)).collect();
-        assert_eq!(written, ["db:5433", "[::1]:5434", "c:1"]);
+        let parts: Vec<_> = hosts.iter().map(|host| (host.name(), host.port())).collect();
+        assert_eq!(parts, [("db", Some(5433)), ("::1", Some(5434)), ("c", None)]);
+        assert_eq!(url.servers(1), "db:5433,[::1]:5434,c:1");
+        assert_eq!(parse("redis+unix:///run/redis.sock?db=3").servers(6379), "/run/redis.sock");
+        assert_eq!(parse("postgres://ann:s@/app?socket=/run/pg").servers(5432), "/run/pg");
         assert_eq!(url.duration("ttl").unwrap(), Some(Duration::from_secs(10)));
         assert_eq!(parse("sqlite://dir/locks.db").location(), "dir/locks.db");
         assert_eq!(parse("sqlite:///var/locks.db").location(), "/var/locks.db");

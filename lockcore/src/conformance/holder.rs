@@ -12,6 +12,8 @@ use crate::{FencingToken, LockName, Locks, Moment, Result};
 const ADDRESS: &str = "LOCKWELL_HOLDER_ADDRESS";
 const NAME: &str = "LOCKWELL_HOLDER_NAME";
 const TTL: &str = "LOCKWELL_HOLDER_TTL_MS";
+/// A program that is started instead of this one, and does what [`serve_if_asked`] does: in another language.
+const PROGRAM: &str = "LOCKWELL_HOLDER";
 
 /// A process that waits for a lock and then holds it until it is killed. Dropping this handle kills it.
 #[derive(Debug)]
@@ -21,12 +23,14 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Starts the process: this program again, whose `main` calls [`serve_if_asked`].
+    /// Starts the process: this program again, whose `main` calls [`serve_if_asked`], or the program that the
+    /// environment variable `LOCKWELL_HOLDER` names.
     ///
     /// # Panics
     /// If the program cannot be started.
     pub fn start(address: &str, name: &LockName, ttl: Duration) -> Self {
-        let program = std::env::current_exe().expect("the path of this program");
+        let program = std::env::var_os(PROGRAM)
+            .unwrap_or_else(|| std::env::current_exe().expect("the path of this program").into());
         let mut child = Command::new(program)
             .env(ADDRESS, address)
             .env(NAME, name.as_str())

@@ -114,7 +114,7 @@ pub(super) async fn the_bounds_of_what_is_allowed_work(stage: Stage) {
 /// A mode that the backend does not have is refused, and so is what an application demands in vain.
 pub(super) async fn what_is_not_promised_is_refused(stage: Stage) {
     let locks = untouchable(&stage).await;
-    let promised = locks.capabilities().clone();
+    let promised = locks.backend().capabilities();
     if !promised.promises(Requirement::Shared) {
         refused(locks.read("fine").await, ErrorKind::Unsupported, "no shared locks");
     }

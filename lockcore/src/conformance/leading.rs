@@ -14,14 +14,14 @@ pub(super) async fn one_leads_and_the_next_follows(stage: Stage) {
     let mut observer = three.observe(&name).every(millis(20));
     assert_eq!(observer.next().await.expect("an answer"), None);
     let first = one.campaign(&name).label("first").await.expect("nobody leads");
-    assert!(first.is_leader());
+    assert!(first.is_held());
     let seen = done("the observer", secs(5), observer.next()).await.expect("an answer").expect("one leads");
     assert_eq!((seen.token, seen.label.as_str()), (first.token(), "first"));
     assert!(two.campaign(&name).try_now().await.expect("an answer").is_none());
     let second = tokio::spawn(two.campaign(&name).label("second").wait(secs(20)).into_future());
     queued(&three, &name, 1, secs(5)).await;
     let token = first.token();
-    first.resign().await.expect("it leads");
+    first.release().await.expect("it leads");
     let second = done("the next leader", secs(5), second).await.expect("no panic").expect("its turn comes");
     assert!(second.token() > token || !one.capabilities().promises(Requirement::Fencing));
     let end = now().after(secs(5));
@@ -38,8 +38,8 @@ pub(super) async fn one_leads_and_the_next_follows(stage: Stage) {
         second.lost().await
     });
     assert!(matches!(ttl_news.await, Loss::Taken | Loss::Expired));
-    assert!(!second.is_leader());
-    assert_eq!(second.resign().await.expect_err("it was lost").kind(), ErrorKind::Lost);
+    assert!(!second.is_held());
+    assert_eq!(second.release().await.expect_err("it was lost").kind(), ErrorKind::Lost);
 }
 
 /// Work for leaders is cancelled with leadership, begins anew with the next term, and ends for good with its
@@ -99,7 +99,7 @@ pub(super) async fn a_campaign_ends_with_its_wait(stage: Stage) {
     let error = done("the campaign", secs(20), campaign).await.expect_err("another leads");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
     assert!(now().since(began) >= millis(300));
-    leading.resign().await.expect("it still leads");
+    leading.release().await.expect("it still leads");
     let value = done("a term", secs(20), two.campaign(&name).wait(secs(15)).run_as_leader(async |_| 7)).await;
     assert_eq!(value.expect("nobody else leads"), 7);
 }

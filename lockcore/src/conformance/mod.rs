@@ -11,8 +11,8 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use lockcore::conformance::{Harness, Need, cases};
-//! use lockcore::{Locks, MemoryLock, Result, async_trait};
+//! use lockwell_core::conformance::{Harness, Need, cases};
+//! use lockwell_core::{Locks, MemoryLock, Result, async_trait};
 //!
 //! #[derive(Debug)]
 //! struct Memory;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::dropping::elsewhere;
 use super::stage::{Stage, assert_within, done, free_by, pause, poll_once, queued, release, secs, ttl_of};
 use super::time::{clock, has_passed, local_runtime, now, on_a_thread, resting};
-use crate::Locks;
+use crate::{Locks, Requirement};
 
 /// A thread with a runtime that is driven while it runs some work, and is kept without being driven after
 /// that.
@@ -176,7 +176,7 @@ pub(super) async fn a_waiter_dropped_in_a_runtime_that_is_not_driven_leaves(stag
 /// A client whose tasks queue in memory: the turn of a guard, and that of a waiter, which were dropped in a
 /// runtime that is not driven any more, come to the tasks of other runtimes.
 pub(super) async fn a_turn_in_a_runtime_that_is_not_driven_goes_on(stage: Stage) {
-    let locks = stage.client().await.coalesce();
+    let locks = stage.process().await;
     let name = stage.name("turn");
     let undriven = Undriven::after({
         let (name, locks) = (name.clone(), locks.clone());
@@ -201,7 +201,10 @@ pub(super) async fn a_turn_in_a_runtime_that_is_not_driven_goes_on(stage: Stage)
 /// Tasks of one client queue in memory. One of them is not polled any more while it waits for its turn. The
 /// next of its name gets the lock all the same, and so does this one when it is polled again.
 pub(super) async fn a_waiter_that_is_not_polled_blocks_none_of_its_name(stage: Stage) {
-    let locks = stage.client().await.hand_over(1000, secs(60));
+    let locks = stage.process().await;
+    // Without blocks of tokens only the place is shared, and a task that waits at the server must be polled.
+    let shared = locks.capabilities().promises(Requirement::TokenBlocks);
+    let locks = if shared { locks } else { locks.hand_over(1000, secs(60)) };
     let name = stage.name("kept");
     let held = locks.lock(&name).await.expect("a free lock");
     let mut kept = Box::pin(locks.lock(&name).wait(secs(120)).into_future());

@@ -34,8 +34,13 @@ impl Stage {
         Self { harness, unique: format!("{case}/{:016x}", rand::random::<u64>()).into() }
     }
 
-    /// A client of its own.
+    /// A client of its own. Each of its requests goes to the server.
     pub(super) async fn client(&self) -> Locks {
+        self.process().await.server_order()
+    }
+
+    /// A client of its own whose tasks queue in memory, as those of a process do by default.
+    pub(super) async fn process(&self) -> Locks {
         self.harness.client().await.unwrap_or_else(|error| panic!("a new client: {error:#}"))
     }
 

@@ -180,6 +180,11 @@ const ALL: &[Case] = cases! {
     }
     local {
         one_claim_serves_all_tasks: [Counted];
+        a_place_outlives_its_task: [Counted, Fifo];
+        a_place_that_nobody_wants_is_left: [Counted];
+        a_long_hold_lets_the_next_task_queue: [Counted, Fifo];
+        tasks_of_a_client_learn_that_the_server_is_away: [Link];
+        another_process_gets_its_turn: [];
         a_lock_is_passed_on_within_a_client: [];
         hand_overs_are_bounded: [];
         a_configuration_reserves_no_more_tokens_than_the_bound: [TokenBlocks];

@@ -29,14 +29,14 @@ impl Capabilities {
             promised: BTreeSet::new(),
             session_bound: false,
             min_ttl: Duration::from_millis(10),
-            max_ttl: Duration::from_hours(24),
+            max_ttl: Duration::from_secs(86_400),
         }
     }
 
     /// Adds these promises.
     ///
     /// ```
-    /// use lockcore::{Capabilities, Requirement};
+    /// use lockwell_core::{Capabilities, Requirement};
     /// let promised = Capabilities::minimal("example").promising([Requirement::Shared, Requirement::Fencing]);
     /// assert!(promised.promises(Requirement::Shared) && !promised.promises(Requirement::Fifo));
     /// ```
@@ -108,7 +108,7 @@ impl Capabilities {
     /// the new backend does not promise it, the application fails when it starts, not later.
     ///
     /// ```
-    /// use lockcore::{Capabilities, Requirement};
+    /// use lockwell_core::{Capabilities, Requirement};
     /// let promised = Capabilities::minimal("example");
     /// let error = promised.require(&[Requirement::Fencing, Requirement::Fifo]).unwrap_err();
     /// assert!(error.to_string().contains("fencing, fifo"));
@@ -178,7 +178,9 @@ pub enum Requirement {
     /// A claim can reserve several tokens ([`Claim::tokens`](crate::Claim::tokens)), so that each task has
     /// its own token when a lock is passed from task to task within a process.
     TokenBlocks,
-    /// Waiters are served in the order in which the server saw them.
+    /// Waiters are served in the order in which the server saw them. A client promises it only with
+    /// [`Locks::server_order`](crate::Locks::server_order), which requiring it sets. Otherwise processes are
+    /// served in turn.
     Fifo,
     /// The server notifies a waiter, so it need not poll.
     Push,
@@ -195,10 +197,19 @@ pub enum Requirement {
     /// When a server fails and another one takes its place, no lock is granted twice. This assumes, as every
     /// lease does, that no clock steps forward.
     FailoverSafe,
+    /// The lock is in a PostgreSQL database, so `verify_in` can bind a transaction of that database to it.
+    #[serde(rename = "verify-in:postgres")]
+    VerifyInPostgres,
+    /// The same with MySQL or MariaDB.
+    #[serde(rename = "verify-in:mysql")]
+    VerifyInMySql,
+    /// The same with SQLite.
+    #[serde(rename = "verify-in:sqlite")]
+    VerifyInSqlite,
 }
 
 /// All of them, with their names.
-pub(crate) const REQUIREMENTS: [(Requirement, &str); 12] = [
+pub(crate) const REQUIREMENTS: [(Requirement, &str); 15] = [
     (Requirement::Shared, "shared"),
     (Requirement::Permits, "permits"),
     (Requirement::Downgrade, "downgrade"),
@@ -211,6 +222,9 @@ pub(crate) const REQUIREMENTS: [(Requirement, &str); 12] = [
     (Requirement::AcrossHosts, "across-hosts"),
     (Requirement::Durable, "durable"),
     (Requirement::FailoverSafe, "failover-safe"),
+    (Requirement::VerifyInPostgres, "verify-in:postgres"),
+    (Requirement::VerifyInMySql, "verify-in:mysql"),
+    (Requirement::VerifyInSqlite, "verify-in:sqlite"),
 ];
 
 impl fmt::Display for Requirement {
@@ -240,6 +254,8 @@ mod tests {
         for (one, name) in REQUIREMENTS {
             assert_eq!(one.to_string(), name);
             assert_eq!(name.parse::<Requirement>().unwrap(), one);
+            let config = format!("url = 'memory://'\nrequire = ['{name}']");
+            assert_eq!(crate::LockConfig::from_toml(&config).unwrap().require, [one]);
         }
         assert!("speed".parse::<Requirement>().unwrap_err().to_string().contains("herd-free"));
     }

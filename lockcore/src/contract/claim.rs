@@ -1,17 +1,20 @@
 //! One attempt to take a lock.
 
+mod turn;
 mod wait;
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::{Clock, LockName, Mode, Moment, OwnerId};
+use crate::{Clock, HoldId, LockName, Mode, Moment, OwnerId};
 
+pub(crate) use turn::PassOn;
+use turn::TurnSlot;
 pub(crate) use wait::FIRST_ANSWER;
 
 /// How long after the end of a lease a late copy of a request may still arrive.
@@ -42,9 +45,11 @@ struct ClaimInner {
     name: LockName,
     mode: Mode,
     owner: OwnerId,
+    /// Made when it is asked for.
+    hold_id: OnceLock<HoldId>,
     ttl: Duration,
     lock_delay: Duration,
-    tokens: NonZeroU32,
+    tokens: AtomicU32,
     wait: Wait,
     label: Arc<str>,
     clock: Clock,
@@ -54,7 +59,10 @@ struct ClaimInner {
     waiting: AtomicBool,
     answered: AtomicBool,
     cancelled: AtomicBool,
+    abandoned: AtomicBool,
+    place_wanted: AtomicBool,
     bell: Notify,
+    turn: TurnSlot,
 }
 
 impl Claim {
@@ -64,9 +72,10 @@ impl Claim {
             name,
             mode,
             owner: OwnerId::random(),
+            hold_id: OnceLock::new(),
             ttl,
             lock_delay: Duration::ZERO,
-            tokens: NonZeroU32::MIN,
+            tokens: AtomicU32::new(1),
             wait,
             label,
             clock: Clock::system(),
@@ -76,7 +85,10 @@ impl Claim {
             waiting: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            place_wanted: AtomicBool::new(false),
             bell: Notify::new(),
+            turn: TurnSlot::default(),
         }))
     }
 
@@ -106,7 +118,7 @@ impl Claim {
     #[must_use]
     pub fn reserving(mut self, tokens: NonZeroU32) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.tokens = tokens;
+            inner.tokens = tokens.get().into();
         }
         self
     }
@@ -127,14 +139,15 @@ impl Claim {
     /// The claim of the same owner as a reader, which a writer has after a downgrade.
     #[must_use]
     pub fn downgraded(&self) -> Self {
-        let ClaimInner { name, owner, ttl, lock_delay, tokens, label, clock, .. } = &*self.0;
+        let ClaimInner { name, owner, ttl, lock_delay, label, clock, .. } = &*self.0;
         Self(Arc::new(ClaimInner {
             name: name.clone(),
             mode: Mode::Shared,
             owner: *owner,
+            hold_id: OnceLock::from(self.hold_id()),
             ttl: *ttl,
             lock_delay: *lock_delay,
-            tokens: *tokens,
+            tokens: self.tokens().get().into(),
             wait: Wait::No,
             label: Arc::clone(label),
             clock: clock.clone(),
@@ -144,7 +157,10 @@ impl Claim {
             waiting: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            place_wanted: AtomicBool::new(false),
             bell: Notify::new(),
+            turn: TurnSlot::default(),
         }))
     }
 
@@ -163,6 +179,13 @@ impl Claim {
         self.0.owner
     }
 
+    /// The identity of its last hold, from which those of the others follow: see [`Grant::hold_id`].
+    ///
+    /// [`Grant::hold_id`]: crate::Grant::hold_id
+    pub(crate) fn hold_id(&self) -> HoldId {
+        *self.0.hold_id.get_or_init(HoldId::random)
+    }
+
     /// How long the lease lasts at the server from the last successful request, the [lock
     /// delay](Self::lock_delay) included.
     pub fn ttl(&self) -> Duration {
@@ -179,7 +202,12 @@ impl Claim {
     ///
     /// [`Grant::new`]: crate::Grant::new
     pub fn tokens(&self) -> NonZeroU32 {
-        self.0.tokens
+        NonZeroU32::new(self.0.tokens.load(Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN)
+    }
+
+    /// Sets how many tokens the grant reserves. Nothing has been sent.
+    pub(crate) fn reserve(&self, tokens: NonZeroU32) {
+        self.0.tokens.store(tokens.get(), Ordering::Relaxed);
     }
 
     /// How long to wait for the lock.
@@ -223,7 +251,7 @@ impl Claim {
     pub fn note_waiting(&self) {
         self.0.waiting.store(true, Ordering::Relaxed);
         self.0.answered.store(true, Ordering::Release);
-        self.0.bell.notify_waiters();
+        self.ring();
     }
 
     /// Whether the claim has had to wait.
@@ -260,15 +288,60 @@ impl Claim {
         }
     }
 
-    /// Cancels the claim, because its caller was dropped. The backend stops waiting.
+    /// Its turn in the queue of this process.
+    pub(crate) fn turn(&self) -> &TurnSlot {
+        &self.0.turn
+    }
+
+    /// Cancels the claim, because its client was closed. The backend stops waiting.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Notes that the caller was dropped. The claim is cancelled by that, unless its place is wanted.
+    pub(crate) fn abandon(&self) {
+        self.0.abandoned.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Another task takes over what a claim without a caller has got.
+    pub(crate) fn adopt(&self) {
+        self.0.abandoned.store(false, Ordering::Release);
+    }
+
+    /// Sets whether other tasks of this process wait behind this claim. Then its place in the queue of the
+    /// server outlives the wait of its caller, and the caller itself. When the place is not wanted any more,
+    /// [`ring`](Self::ring) is called next.
+    pub(crate) fn want_place(&self, wanted: bool) {
+        self.0.place_wanted.store(wanted, Ordering::Release);
+    }
+
+    /// Has the wait looked at again. Wakers of the application run in here.
+    pub(crate) fn ring(&self) {
         self.0.bell.notify_waiters();
+    }
+
+    /// Whether the place of this claim is kept for others. Before the first answer there is no place yet, and
+    /// a claim that does not wait has none.
+    pub(crate) fn keeps_place(&self) -> bool {
+        self.0.wait != Wait::No && self.has_answer() && self.0.place_wanted.load(Ordering::Acquire)
+    }
+
+    /// Whether the server has answered, since the claim was sent to it.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.0.answered.load(Ordering::Acquire)
+    }
+
+    /// Whether the caller is not there any more.
+    pub(crate) fn has_no_caller(&self) -> bool {
+        self.0.cancelled.load(Ordering::Acquire) || self.0.abandoned.load(Ordering::Acquire)
     }
 
     /// Whether the claim was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
+            || (self.0.abandoned.load(Ordering::Acquire) && !self.keeps_place())
     }
 }
 

@@ -1,125 +1,38 @@
 //! The one error type.
 
 use std::fmt;
+use std::sync::Arc;
 
-use crate::LockName;
+use crate::{ErrorKind, LockName, Operation};
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Declares the kinds and their words, so that no list of them leaves one out.
-macro_rules! kinds {
-    ($($(#[$about:meta])* $kind:ident: $words:literal,)*) => {
-        /// What went wrong, in a form that a program can handle.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum ErrorKind {
-            $($(#[$about])* $kind,)*
-        }
-
-        impl ErrorKind {
-            /// All kinds of this version. A program that decides on each kind can check by this list that it
-            /// has missed none.
-            pub const ALL: &'static [Self] = &[$(Self::$kind),*];
-
-            /// The kind in words.
-            pub fn describe(self) -> &'static str {
-                match self {
-                    $(Self::$kind => $words,)*
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// The wait ended before the lock was free. Nothing is held.
-    TimedOut: "timed out",
-    /// The lock is held by another claim, and the operation does not wait.
-    Held: "held by another",
-    /// The lock was held and has been lost: the server reported it, or the lease ran out.
-    Lost: "lost",
-    /// The operation needs a lock that this claim does not hold.
-    NotHeld: "not held",
-    /// The name is in use as another kind of lock: as a mutex instead of a semaphore, or as a semaphore with
-    /// another limit.
-    KindClash: "clash of kinds",
-    /// The claim would wait for its own owner, and so for ever. An upgrade of a reader to a writer is an
-    /// example.
-    WouldDeadlock: "would deadlock",
-    /// A name, duration, URL or option is invalid. Nothing was sent.
-    InvalidInput: "invalid input",
-    /// The backend cannot do this, or its feature is not compiled in. Nothing was sent.
-    Unsupported: "unsupported",
-    /// The server cannot be reached, or did not answer in time.
-    Unreachable: "unreachable",
-    /// The server refused the authentication or a permission.
-    Refused: "refused",
-    /// The server answers, but locks do not work because of its state or settings: no table, wrong database,
-    /// read only, full.
-    Misconfigured: "misconfigured server",
-    /// The request may or may not have taken effect. It is being cleaned up in the background.
-    UnknownOutcome: "unknown outcome",
-    /// The claim was cancelled before its request was sent. Nothing was sent.
-    Cancelled: "cancelled",
-    /// Too many requests are waiting. Nothing was sent.
-    Overloaded: "overloaded",
-    /// The server refused because of concurrent requests: a serialization failure, a deadlock. Nothing was
-    /// done, and the same may succeed when it is tried again.
-    Conflict: "conflict",
-    /// The client was closed.
-    Closed: "closed",
-    /// A defect in lockwell or in a backend.
-    Internal: "internal error",
-}
-
-/// The operation that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// Connecting to the server and checking it.
-    Connect,
-    /// Claiming a lock.
-    Acquire,
-    /// Extending leases.
-    Renew,
-    /// Turning a writer into a reader.
-    Downgrade,
-    /// Releasing a claim.
-    Release,
-    /// Reading the status of a lock.
-    Inspect,
-    /// Releasing a lock from all its holders.
-    ForceRelease,
-    /// Creating the lock's tables or nodes.
-    CreateSchema,
-    /// Checking a lock inside the user's own transaction.
-    Verify,
-}
-
-impl Operation {
-    fn describe(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Acquire => "acquire",
-            Self::Renew => "renew",
-            Self::Downgrade => "downgrade",
-            Self::Release => "release",
-            Self::Inspect => "inspect",
-            Self::ForceRelease => "force-release",
-            Self::CreateSchema => "create schema",
-            Self::Verify => "verify",
-        }
-    }
-}
-
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// What went wrong: the [kind](ErrorKind), the operation, the lock, the backend, and the cause.
+/// What went wrong: the [kind](ErrorKind), the operation, the lock, the backend with its servers, and the
+/// cause.
 ///
-/// `Display` gives one line without the cause; `{:#}` gives the whole chain of causes on one line. No
-/// password and no owner id is ever part of it.
-#[derive(Debug, thiserror::Error)]
+/// `Display` gives one line without the cause; `{:#}` gives the whole chain of causes on one line. `Debug`
+/// gives the line, and each cause on a line of its own, for `unwrap` and for `main`, which print errors in
+/// that form; `{:#?}` gives the fields. No password and no owner id is ever part of it.
+///
+/// ```
+/// use lockwell_core::{Error, ErrorKind, Operation};
+///
+/// let error = Error::new(ErrorKind::Unreachable, "the database does not answer")
+///     .during(Operation::Connect)
+///     .on_backend("postgres")
+///     .at("db.example:5432")
+///     .with_source("connection refused");
+/// assert_eq!(
+///     format!("{error:?}"),
+///     "postgres at db.example:5432: connect: unreachable: the database does not answer\n\
+///      \n\
+///      Caused by:\n    connection refused",
+/// );
+/// ```
+#[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Report>);
 
@@ -130,6 +43,7 @@ struct Report {
     operation: Option<Operation>,
     lock: Option<LockName>,
     backend: Option<&'static str>,
+    servers: Option<Arc<str>>,
     retryable: bool,
     source: Option<Source>,
 }
@@ -145,6 +59,7 @@ impl Error {
                 | ErrorKind::UnknownOutcome
                 | ErrorKind::Overloaded
                 | ErrorKind::Conflict
+                | ErrorKind::GracePeriod
         );
         Self(Box::new(Report {
             kind,
@@ -152,6 +67,7 @@ impl Error {
             operation: None,
             lock: None,
             backend: None,
+            servers: None,
             retryable,
             source: None,
         }))
@@ -185,6 +101,32 @@ impl Error {
         self
     }
 
+    /// Adds the servers that were asked, unless they are known already: `HOST:PORT`, several with commas
+    /// between, or the path of a socket. See [`ServerUrl::servers`](crate::ServerUrl::servers).
+    ///
+    /// `Display` names them where the server was not reached, has refused the client or is misconfigured.
+    #[must_use]
+    pub fn at(mut self, servers: impl Into<Arc<str>>) -> Self {
+        self.0.servers.get_or_insert_with(|| servers.into());
+        self
+    }
+
+    /// Adds something to the message, after a semicolon: what was found out about the failure, or what can
+    /// be done about it.
+    #[must_use]
+    pub fn adding(mut self, more: impl fmt::Display) -> Self {
+        let message = &mut self.0.message;
+        *message = if message.is_empty() { more.to_string() } else { format!("{message}; {more}") };
+        self
+    }
+
+    /// Marks the error as one that does not pass without human intervention, whatever its kind is.
+    #[must_use]
+    pub fn for_good(mut self) -> Self {
+        self.0.retryable = false;
+        self
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -210,27 +152,57 @@ impl Error {
         self.0.backend
     }
 
+    /// The servers that were asked: `HOST:PORT`, several with commas between, or the path of a socket.
+    pub fn servers(&self) -> Option<&str> {
+        self.0.servers.as_deref()
+    }
+
     /// The message alone, without the operation, the lock and the backend.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// A copy of the error, for several callers of one call that failed. The cause becomes text.
+    /// A copy of the error, for several callers of one call that failed. The causes become one text.
     #[must_use]
     pub fn duplicate(&self) -> Self {
-        let mut copy = Self::new(self.kind(), self.message());
-        copy.0.operation = self.0.operation;
-        copy.0.lock.clone_from(&self.0.lock);
-        copy.0.backend = self.0.backend;
-        copy.0.source = self.0.source.as_ref().map(|source| source.to_string().into());
-        copy
+        let causes: Vec<_> = self.0.causes().map(ToString::to_string).collect();
+        Self(Box::new(Report {
+            kind: self.0.kind,
+            message: self.0.message.clone(),
+            operation: self.0.operation,
+            lock: self.0.lock.clone(),
+            backend: self.0.backend,
+            servers: self.0.servers.clone(),
+            retryable: self.0.retryable,
+            source: (!causes.is_empty()).then(|| causes.join(": ").into()),
+        }))
+    }
+}
+
+impl Report {
+    fn causes(&self) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+        std::iter::successors(std::error::Error::source(self), |cause| cause.source())
+    }
+
+    /// The servers, for the kinds of errors that an operator looks for there.
+    fn blamed_servers(&self) -> Option<&str> {
+        let about_servers = matches!(
+            self.kind,
+            ErrorKind::Unreachable
+                | ErrorKind::UnknownOutcome
+                | ErrorKind::Refused
+                | ErrorKind::Misconfigured
+        );
+        self.servers.as_deref().filter(|_| about_servers)
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(backend) = self.backend {
-            write!(f, "{backend}: ")?;
+        match (self.backend, self.blamed_servers()) {
+            (Some(backend), Some(servers)) => write!(f, "{backend} at {servers}: ")?,
+            (Some(one), None) | (None, Some(one)) => write!(f, "{one}: ")?,
+            (None, None) => (),
         }
         if let Some(operation) = self.operation {
             f.write_str(operation.describe())?;
@@ -246,11 +218,28 @@ impl fmt::Display for Report {
             write!(f, ": {}", self.message)?;
         }
         if f.alternate() {
-            let mut cause = std::error::Error::source(self);
-            while let Some(error) = cause {
-                write!(f, ": {error}")?;
-                cause = error.source();
+            for cause in self.causes() {
+                write!(f, ": {cause}")?;
             }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            return fmt::Debug::fmt(&self.0, f);
+        }
+        write!(f, "{self}")?;
+        let several = self.0.causes().nth(1).is_some();
+        for (number, cause) in self.0.causes().enumerate() {
+            if number == 0 {
+                f.write_str("\n\nCaused by:")?;
+            }
+            let number = if several { format!("{number}: ") } else { String::new() };
+            let text = cause.to_string().replace('\n', "\n       ");
+            write!(f, "\n    {number}{text}")?;
         }
         Ok(())
     }
@@ -273,17 +262,57 @@ mod tests {
             .for_lock(&name)
             .during(Operation::Acquire)
             .during(Operation::Release)
-            .on_backend("postgres");
+            .on_backend("postgres")
+            .at("db:5432");
         assert_eq!(error.to_string(), "postgres: acquire \"orders/42\": timed out: still held after 5s");
-        assert!(error.is_retryable());
+        assert_eq!(error.servers(), Some("db:5432"));
+        assert!(error.is_retryable() && !error.for_good().is_retryable());
+    }
+
+    #[test]
+    fn the_servers_are_named_where_one_looks_for_the_fault_there() {
+        for &kind in ErrorKind::ALL {
+            let text = Error::new(kind, "").at("a:1,b:2").at("c:3").on_backend("redis").to_string();
+            let named = text.starts_with("redis at a:1,b:2: ");
+            assert_eq!(named, text.contains("a:1"), "{text}");
+            assert_eq!(
+                named,
+                [
+                    ErrorKind::Unreachable,
+                    ErrorKind::UnknownOutcome,
+                    ErrorKind::Refused,
+                    ErrorKind::Misconfigured
+                ]
+                .contains(&kind),
+                "{text}"
+            );
+        }
+        assert_eq!(Error::new(ErrorKind::Refused, "").at("a:1").to_string(), "a:1: refused");
     }
 
     #[test]
     fn the_chain_is_kept() {
         let error = Error::new(ErrorKind::Unreachable, "no answer")
-            .with_source(std::io::Error::other("connection refused"));
+            .with_source(Error::new(ErrorKind::Refused, "at first").with_source("connection refused"))
+            .for_good();
         assert_eq!(error.to_string(), "unreachable: no answer");
-        assert_eq!(format!("{error:#}"), "unreachable: no answer: connection refused");
-        assert_eq!(format!("{:#}", error.duplicate()), format!("{error:#}"));
+        assert_eq!(format!("{error:#}"), "unreachable: no answer: refused: at first: connection refused");
+        let copy = error.duplicate();
+        assert_eq!(format!("{copy:#}"), format!("{error:#}"));
+        assert_eq!(copy.is_retryable(), error.is_retryable());
+    }
+
+    #[test]
+    fn debug_is_for_people_who_unwrap() {
+        let error = Error::new(ErrorKind::Unreachable, "no answer").adding("is it running?");
+        assert_eq!(format!("{error:?}"), "unreachable: no answer; is it running?");
+        let error = error.with_source(Error::new(ErrorKind::Internal, "two\nlines").with_source("refused"));
+        assert_eq!(
+            format!("{error:?}"),
+            "unreachable: no answer; is it running?\n\nCaused by:\n    0: internal error: two\n       lines\n    1: refused"
+        );
+        assert!(format!("{error:#?}").contains("kind: Unreachable"), "{error:#?}");
+        let with = crate::ErrorWith::new(Error::new(ErrorKind::Lost, "gone"), Some(7));
+        assert_eq!(format!("{with:?}"), "lost: gone");
     }
 }

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Claim, Error, FencingToken, LockName, Mode, Moment, lease};
+use crate::{Claim, Error, FencingToken, HoldId, LockName, Mode, Moment, lease};
 
 /// A granted claim.
 #[derive(Clone)]
@@ -105,6 +105,13 @@ impl Grant {
     /// The fencing token.
     pub fn token(&self) -> FencingToken {
         self.token
+    }
+
+    /// The identity of the hold, which is not secret: see [`LockGuard::hold_id`](crate::LockGuard::hold_id).
+    pub fn hold_id(&self) -> HoldId {
+        // Each token of a block has its own: the ids of a claim follow each other.
+        let ahead = self.last_token.get().saturating_sub(self.token.get());
+        HoldId::from_u128(self.claim.hold_id().as_u128().wrapping_add(ahead.into()))
     }
 
     /// The highest token that is reserved for this grant, which the server has in its record of the holder.
@@ -220,19 +227,23 @@ pub struct LockStatus {
     pub name: LockName,
     /// Its holders.
     pub holders: Vec<Holder>,
-    /// How many claims are in its queue. Where a majority of servers decides, a server that is late can still
+    /// How many claims are in its queue: of the tasks of a process that want it alone, one, unless they have
+    /// [`server_order`](crate::Locks::server_order). Where a majority of servers decides, a server that is late can still
     /// count a claim that has left.
     pub waiters: usize,
     /// How long the waiter that has waited longest has been in the queue, by the server's clock. `None` if no
     /// claim waits, or if the server does not know. If a waiter lost its place, for example in a crash of the
     /// server, the time counts from its new place.
     pub longest_wait: Option<Duration>,
+    /// For how long it is not known who else holds the lock: the server may have forgotten grants, and grants
+    /// nothing for this time. `None`: the holders are all that there are.
+    pub unknown_for: Option<Duration>,
 }
 
 impl LockStatus {
     /// The status as a backend read it.
     pub fn new(name: LockName, holders: Vec<Holder>, waiters: usize) -> Self {
-        Self { name, holders, waiters, longest_wait: None }
+        Self { name, holders, waiters, longest_wait: None, unknown_for: None }
     }
 
     /// Adds how long the waiter that has waited longest has been in the queue.
@@ -242,8 +253,21 @@ impl LockStatus {
         self
     }
 
-    /// Whether the lock is held.
+    /// Adds for how long the server may have forgotten holders.
+    #[must_use]
+    pub fn unknown_for(mut self, unknown_for: Option<Duration>) -> Self {
+        self.unknown_for = unknown_for;
+        self
+    }
+
+    /// Whether the lock is known to be held.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()
+    }
+
+    /// Whether the lock is known to be held by nobody. A lock may be neither held nor free, if that is
+    /// [unknown](Self::unknown_for).
+    pub fn is_free(&self) -> bool {
+        self.holders.is_empty() && self.unknown_for.is_none()
     }
 }

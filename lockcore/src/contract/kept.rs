@@ -60,13 +60,10 @@ impl<T> fmt::Display for ErrorWith<T> {
     }
 }
 
-/// The value need not be printable, and is not printed.
+/// As that of [`Error`]. The value need not be printable, and is not printed.
 impl<T> fmt::Debug for ErrorWith<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ErrorWith")
-            .field("error", &self.error)
-            .field("left", &self.left.as_ref().map(|_| ".."))
-            .finish()
+        fmt::Debug::fmt(&self.error, f)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The contract between `lockcore` and the backends.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -22,7 +23,7 @@ use crate::{
 ///    alone.
 /// 2. **Idempotent by owner.** An `acquire` that is repeated for the same claim, after a lost reply, returns
 ///    a grant of the same claim, which replaces the earlier one. Its token is the same. Only if servers vote,
-///    it can be higher, since another majority may have voted. A `release` that is repeated is harmless.
+///    or the server has forgotten the grant, it can be higher. A `release` that is repeated is harmless.
 /// 3. **A release never overtakes its acquire**: it is sent on the same ordered connection, or after the
 ///    answer to the acquire, or after the connection of the acquire was closed.
 /// 4. **Server time for expiry.** A lease ends by the server's clock, counted from the arrival of the
@@ -55,7 +56,9 @@ use crate::{
 ///     [`InDoubt`](crate::Released::InDoubt) if that is unknown.
 /// 13. **[`inspect`](Self::inspect) is accurate.** It shows the tokens and labels of the holders. The time
 ///     for which a lock has been held counts from its grant, not from the beginning of the wait, and does not
-///     start again with a renewal.
+///     start again with a renewal. A server that may have forgotten grants may lack a holder; it says so
+///     ([`LockStatus::unknown_for`]), and grants nothing meanwhile
+///     ([`GracePeriod`](crate::ErrorKind::GracePeriod)).
 /// 14. **An acquire that is repeated on a second connection is in doubt.** The backend calls
 ///     [`Claim::note_in_doubt`] before it sends the acquire again. The first copy may reach the server after
 ///     the release, and would take the lock although no guard holds it. So `lockcore` repeats the release
@@ -90,6 +93,12 @@ use crate::{
 pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// The promises of this backend. `lockcore` refuses, before any I/O, a request that needs something else.
     fn capabilities(&self) -> Capabilities;
+
+    /// The servers, as [`ServerUrl::servers`](crate::ServerUrl::servers) writes them, for errors that name
+    /// them ([`Error::at`]). `None` if there is no server, as for a file or the memory of this process.
+    fn servers(&self) -> Option<&str> {
+        None
+    }
 
     /// `async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>`
     ///
@@ -139,7 +148,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// Returns the holders of `name`, with their tokens and the times for which they have held it; the number
     /// of waiters; and how long the first one has waited, if the server knows that
-    /// ([`LockStatus::longest_wait`]).
+    /// ([`LockStatus::longest_wait`]). If the server may have forgotten holders,
+    /// [`LockStatus::unknown_for`] says for how long.
     ///
     /// It is the state at a moment between the call and the answer. So a lock is not shown as held if its
     /// release was answered, to any client, before the call.
@@ -166,6 +176,25 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// For operators: releases `name` from all its holders, and returns their number. Their next renewals
     /// return [`Lost`](Renewal::Lost).
     async fn force_release(&self, name: &LockName) -> Result<usize>;
+
+    /// `async fn grace_left(&self) -> Result<Option<Duration>>`
+    ///
+    /// Returns for how long nothing is granted, because the server may have forgotten grants. `None`: it
+    /// grants locks. Of several servers it is the longest time.
+    async fn grace_left(&self) -> Result<Option<Duration>> {
+        Ok(None)
+    }
+
+    /// `async fn begin_grace(&self) -> Result<Duration>`
+    ///
+    /// For operators: begins a grace period, as if the server had forgotten its last grants, and returns its
+    /// length. Until it is over nothing is granted ([`GracePeriod`](crate::ErrorKind::GracePeriod)), while
+    /// holders renew and release. One that is under way begins again. If a part of the servers fails, the
+    /// call fails, although the period may have begun at the others. Fails with
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where there are no grace periods.
+    async fn begin_grace(&self) -> Result<Duration> {
+        Err(Error::new(ErrorKind::Unsupported, "this backend has no grace periods"))
+    }
 
     /// `async fn lost(&self, grant: &Grant)`
     ///

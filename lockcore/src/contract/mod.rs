@@ -2,9 +2,13 @@
 
 mod capabilities;
 mod claim;
+#[cfg(feature = "sqlx")]
+mod columns;
 mod error;
+mod error_kind;
 mod finding;
 mod grant;
+mod hold_id;
 mod kept;
 mod lease_state;
 mod lock;
@@ -17,11 +21,13 @@ mod token;
 #[cfg(feature = "conformance")]
 pub(crate) use capabilities::REQUIREMENTS;
 pub use capabilities::{Capabilities, Requirement};
-pub(crate) use claim::FIRST_ANSWER;
 pub use claim::{Claim, Wait};
-pub use error::{Error, ErrorKind, Operation, Result};
+pub(crate) use claim::{FIRST_ANSWER, PassOn};
+pub use error::{Error, Result};
+pub use error_kind::{ErrorKind, Operation};
 pub use finding::{Finding, Severity};
 pub use grant::{Grant, Holder, LockStatus, Released, Renewal};
+pub use hold_id::HoldId;
 pub use kept::ErrorWith;
 pub use lease_state::{LeaseState, Loss};
 pub use lock::DistributedLock;

@@ -36,7 +36,7 @@ impl LockGuard {
         if let Err(error) = check(&self, &background) {
             return Err(ErrorWith::new(decorate(error), Some(self)));
         }
-        let ended = self.end_for_change();
+        let ended = self.end();
         let answer = match ended {
             Some((armed, Some(left))) => downgrade(armed, &grant, limits, left).await,
             ended => {
@@ -77,6 +77,7 @@ async fn downgrade(writer: Armed, grant: &Grant, limits: Limits, left: Left) -> 
             Ok(grant) if !has_passed() => {
                 let grant = grant.renewed(left.sent, left.until);
                 let guard = LockGuard::new(reader.background(), grant, limits, None);
+                writer.claim().turn().pass_on();
                 writer.disarm();
                 reader.disarm();
                 return Ok(guard);

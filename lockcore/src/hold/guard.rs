@@ -8,13 +8,13 @@ use std::time::Duration;
 use tracing::Span;
 
 use super::LockHandle;
-use super::hand_off::{HandOff, HandedLock};
+use super::hand_off::HandOff;
 use crate::background::{Armed, Background, UnderWay};
-use crate::lease::{HeldLock, Left, Limits, PassOn};
-use crate::local::ClaimTurn;
+use crate::lease::{HeldLock, Left, Limits};
 use crate::system::poll_once;
 use crate::{
-    Error, ErrorKind, FencingToken, Grant, LeaseState, LockName, Loss, Mode, Operation, Released, Result,
+    Error, ErrorKind, FencingToken, Grant, HoldId, LeaseState, LockName, Loss, Mode, Operation, Released,
+    Result,
 };
 
 /// The longest time that a release may take. After that its caller gets an error, and the keeper goes on with
@@ -27,6 +27,25 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 /// `Suspect` and then `Lost`; from the deadline on [`is_held`] is false, and [`lost`] resolves. After that
 /// another process may hold the lock: stop the work, and let the resource refuse stale writes by the
 /// [`token`].
+///
+/// # Give it a name
+///
+/// A guard without a name is dropped at once, and so is that of `let _ = ...`. The compiler warns of the
+/// first, and clippy of the second (`let_underscore_must_use`).
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # async fn example(locks: lockwell_core::Locks) -> lockwell_core::Result<()> {
+/// locks.lock("orders/42").await?; // an error: the lock is released before the work begins
+/// # Ok(()) }
+/// ```
+///
+/// ```
+/// #![deny(unused_must_use)]
+/// # async fn example(locks: lockwell_core::Locks) -> lockwell_core::Result<()> {
+/// let _guard = locks.lock("orders/42").await?; // held to the end of the block
+/// # Ok(()) }
+/// ```
 ///
 /// # What drop does, and what it does not promise
 ///
@@ -47,7 +66,7 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 /// [`lost`]: Self::lost
 /// [`token`]: Self::token
 /// [`release`]: Self::release
-#[must_use = "if unused the lock is released immediately"]
+#[must_use = "bind it: `let _guard = ...`; `let _ = ...` releases the lock at once"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
     handle: LockHandle,
@@ -66,8 +85,7 @@ impl LockGuard {
         limits: Limits,
         hand_off: Option<HandOff>,
     ) -> Self {
-        let next = hand_off.as_ref().map(|hand_off| Arc::clone(&hand_off.turn) as Arc<dyn PassOn>);
-        let held = Arc::new(HeldLock::new(grant, limits, next, &background.telemetry));
+        let held = Arc::new(HeldLock::new(grant, limits, &background.telemetry));
         background.keep(&held);
         let background = Some(Arc::clone(background));
         Self { handle: LockHandle::new(held), background, hand_off, span: Span::none() }
@@ -94,6 +112,21 @@ impl LockGuard {
     /// The fencing token: higher than that of every earlier holder of this name.
     pub fn token(&self) -> FencingToken {
         self.handle.token()
+    }
+
+    /// The identity of this hold. A resource stores it beside the [`token`](Self::token), and so knows a
+    /// repeated write of this holder from the write of another one with the same token. It is not secret.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
+    /// let guard = lockwell_core::Locks::in_memory().lock("orders/42").await?;
+    /// let written = (guard.token(), guard.hold_id()); // stored with the data
+    /// let may_write_again = written == (guard.token(), guard.hold_id());
+    /// assert!(may_write_again);
+    /// # Ok(()) }
+    /// ```
+    pub fn hold_id(&self) -> HoldId {
+        self.handle.hold_id()
     }
 
     /// Whether the lock is held now, by the clock. It reads the clock and does no I/O.
@@ -209,30 +242,17 @@ impl LockGuard {
     /// released.
     fn end_or_hand_on(&mut self) -> Option<(Armed, Option<Left>)> {
         let (armed, left) = self.end()?;
-        let armed = match self.hand_off.take() {
-            None => armed,
-            Some(hand_off) => {
-                let armed = match left {
-                    Some(left) if left.fresh => hand_off.to_next(self.grant(), left, armed)?,
-                    _ => armed,
-                };
-                armed.then(Some(hand_off.turn))
-            }
+        let armed = match (&self.hand_off, left) {
+            (Some(hand_off), Some(left)) if left.fresh => hand_off.to_next(self.grant(), left, armed)?,
+            _ => armed,
         };
         let span = armed.background().telemetry.release_span(self.grant());
         Some((armed.within(span), left))
     }
 
-    /// Ends the hold for a downgrade: no task of this process gets the lock before that is done.
-    pub(super) fn end_for_change(&mut self) -> Option<(Armed, Option<Left>)> {
-        let (armed, left) = self.end()?;
-        let next = self.hand_off.take().map(|hand_off| hand_off.turn as Arc<dyn PassOn>);
-        Some((armed.then(next), left))
-    }
-
     /// Stops the renewals, and arms the release instead. Returns the rest of the lease too; `None` if it was
-    /// lost.
-    fn end(&mut self) -> Option<(Armed, Option<Left>)> {
+    /// lost. The claim keeps its turn.
+    pub(super) fn end(&mut self) -> Option<(Armed, Option<Left>)> {
         let background = self.background.take()?;
         let held = self.handle.lock();
         let (left, change) = held.end(background.clock.now());
@@ -267,23 +287,6 @@ impl fmt::Debug for LockGuard {
             .field("token", &self.token())
             .field("state", &self.lease_state())
             .finish_non_exhaustive()
-    }
-}
-
-impl HandedLock {
-    /// Makes a guard of it; or, if the hand-off took too long, returns the claim turn, to claim the lock
-    /// anew.
-    pub(crate) fn take(mut self, limits: Limits) -> std::result::Result<LockGuard, Option<ClaimTurn<Self>>> {
-        let turn = self.turn.take();
-        if self.grant.claim().clock().has_passed(self.grant.deadline()) {
-            return Err(turn);
-        }
-        let (Some(armed), Some(turn)) = (self.armed.take(), turn) else { return Err(None) };
-        turn.note_held();
-        let hand_off = HandOff { turn: Arc::new(turn), times: self.times, until: self.until };
-        let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, Some(hand_off));
-        armed.disarm();
-        Ok(guard)
     }
 }
 

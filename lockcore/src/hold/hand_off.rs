@@ -2,81 +2,65 @@
 
 use std::sync::Arc;
 
-use crate::background::{AcquireStatus, Armed};
-use crate::lease::{Left, PassOn};
-use crate::local::{ClaimTurn, LocalQueues, LocalWaiter, Turn};
-use crate::{Clock, Grant, Moment};
-
-/// The queues of the tasks of a client, in which locks are handed on.
-pub(crate) type LockQueues = LocalQueues<HandedLock>;
+use crate::background::Armed;
+use crate::lease::Left;
+use crate::local::{ClaimTurn, HandedLock};
+use crate::{Grant, Moment};
 
 /// How often, and until when, the lock of a guard may still be handed on.
 #[derive(Debug)]
 pub(crate) struct HandOff {
-    pub(crate) turn: Arc<ClaimTurn<HandedLock>>,
+    turn: Arc<ClaimTurn>,
     /// How many more times, and until when.
-    pub(super) times: u32,
-    pub(super) until: Moment,
+    times: u32,
+    until: Moment,
 }
 
 impl HandOff {
     /// For a lock that was just claimed, if hand-offs are wanted. Otherwise the claim turn is passed on at
     /// once, and the next task claims at the server.
-    pub(crate) fn new(turn: Arc<ClaimTurn<HandedLock>>, clock: &Clock) -> Option<Self> {
-        let hand_over = turn.hand_over()?;
-        turn.note_held();
-        let until = clock.now().after(hand_over.span());
-        Some(Self { times: hand_over.max(), until, turn })
+    pub(crate) fn new(turn: Arc<ClaimTurn>, grant: &Grant) -> Option<Self> {
+        let (times, until) = slice(&turn, grant);
+        Self::until(turn, grant, times, until)
+    }
+
+    /// The same for a lock that may be handed on so many times, until this moment.
+    pub(super) fn until(turn: Arc<ClaimTurn>, grant: &Grant, times: u32, until: Moment) -> Option<Self> {
+        if turn.sharing().hand_over().is_none() {
+            grant.claim().turn().pass_on();
+            return None;
+        }
+        turn.note_held(until);
+        Some(Self { turn, times, until })
     }
 
     /// Gives a lock whose hold has ended, with what is left of its lease, to the next task. If no task takes
     /// it, its claim is returned, and is to be released.
     pub(crate) fn to_next(&self, grant: &Grant, left: Left, armed: Armed) -> Option<Armed> {
         // The backend may have reserved fewer tokens than the claim wants: each task needs its own.
-        let is_last = grant.claim().tokens().get() > 1 && grant.token() == grant.last_token();
+        let is_last = self.turn.has_token_blocks() && grant.token() == grant.last_token();
         if self.times == 0 || is_last || grant.claim().clock().has_passed(self.until) {
             return Some(armed);
         }
-        let Some((turn, waiter)) = self.turn.to_first(|waiter| fits(waiter, grant)) else {
-            return Some(armed);
-        };
-        let handed = HandedLock {
-            armed: Some(armed),
-            grant: grant.successor().renewed(left.sent, left.until),
-            times: self.times - 1,
-            until: self.until,
-            turn: Some(turn),
-        };
-        // A waiter that has left drops the lock, and so releases it.
-        drop(waiter.give(Turn::Handed(handed)));
-        None
+        let grant = grant.successor().renewed(left.sent, left.until);
+        offer(&self.turn, armed, grant, self.times - 1, self.until)
     }
 }
 
-/// Whether the waiter asks for the same lease as the lock has.
-fn fits(waiter: &LocalWaiter<HandedLock>, grant: &Grant) -> bool {
-    waiter.claim.ttl() == grant.claim().ttl()
-        && waiter.claim.lock_delay() == grant.claim().lock_delay()
-        && !waiter.has_gone()
+/// Gives the lock of a task that has left before it was granted to the next task, which takes over its place
+/// and its token. If no task takes it, its claim is returned, and is to be released.
+pub(crate) fn to_next_claimant(turn: &ClaimTurn, grant: &Grant, armed: Armed) -> Option<Armed> {
+    let (times, until) = slice(turn, grant);
+    offer(turn, armed, grant.clone(), times, until)
 }
 
-/// A held lock between two tasks. It is not renewed meanwhile: its lease is fresh, and the hand-off is short.
-/// Dropping it releases the lock.
-#[derive(Debug)]
-pub(crate) struct HandedLock {
-    pub(super) armed: Option<Armed>,
-    pub(super) grant: Grant,
-    pub(super) times: u32,
-    pub(super) until: Moment,
-    pub(super) turn: Option<ClaimTurn<Self>>,
+/// How often, and until when, a lock may be handed on that has been granted now.
+fn slice(turn: &ClaimTurn, grant: &Grant) -> (u32, Moment) {
+    let (times, span) = turn.sharing().hand_over().unwrap_or_default();
+    (times, grant.claim().clock().now().after(span))
 }
 
-impl Drop for HandedLock {
-    fn drop(&mut self) {
-        if let Some(armed) = self.armed.take() {
-            // The next task claims after the release, or after the keeper has taken it over.
-            let next = self.turn.take().map(|turn| Arc::new(turn) as Arc<dyn PassOn>);
-            armed.then(next).release_in_background(AcquireStatus::Answered);
-        }
-    }
+fn offer(turn: &ClaimTurn, armed: Armed, grant: Grant, times: u32, until: Moment) -> Option<Armed> {
+    let lock = HandedLock { armed: Some(armed), grant, times, until };
+    lock.offer(turn)?.armed.take()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lease::{Event, HeldLock, lost_at_work};
-use crate::{Claim, FencingToken, Grant, LeaseState, LockName, Loss, Operation, Result};
+use crate::{Claim, FencingToken, Grant, HoldId, LeaseState, LockName, Loss, Operation, Result};
 
 /// A handle to a held lock. It shows the state of the lock, but does not keep the lock. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -29,6 +29,11 @@ impl LockHandle {
     /// The fencing token.
     pub fn token(&self) -> FencingToken {
         self.grant().token()
+    }
+
+    /// The identity of the hold: see [`LockGuard::hold_id`](crate::LockGuard::hold_id).
+    pub fn hold_id(&self) -> HoldId {
+        self.grant().hold_id()
     }
 
     /// Whether the lock is held now, by the clock. See [`LockGuard::is_held`](crate::LockGuard::is_held).

@@ -4,10 +4,11 @@
 mod downgrade;
 mod guard;
 mod hand_off;
+mod handed;
 mod handle;
 mod several;
 
 pub use guard::LockGuard;
-pub(crate) use hand_off::{HandOff, HandedLock, LockQueues};
+pub(crate) use hand_off::{HandOff, to_next_claimant};
 pub use handle::LockHandle;
 pub use several::LockAllGuard;

@@ -12,7 +12,7 @@ use crate::{Error, ErrorKind, FencingToken, LockGuard, LockName, Loss, Result};
 ///
 /// Each lock has its own token and can be lost separately. Work under several locks is protected only while
 /// all of them are held.
-#[must_use = "if unused the locks are released immediately"]
+#[must_use = "bind it: `let _guard = ...`; `let _ = ...` releases the locks at once"]
 #[clippy::has_significant_drop]
 pub struct LockAllGuard {
     guards: Vec<LockGuard>,

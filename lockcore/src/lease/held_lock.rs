@@ -1,6 +1,5 @@
 //! One held lock, shared by its guard and the keeper.
 
-use std::fmt::Debug;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,19 +12,10 @@ use crate::system::lock;
 use crate::telemetry::{Since, Telemetry};
 use crate::{Clock, Error, ErrorKind, Grant, LeaseState, Moment};
 
-/// The next task in the local queue, which waits for the end of a hold.
-pub(crate) trait PassOn: Debug + Send + Sync {
-    /// The hold is over: passes the claim turn on. A second call does nothing.
-    fn pass_on(&self);
-}
-
 /// One held lock: its grant, and the state of its lease.
 #[derive(Debug)]
 pub(crate) struct HeldLock {
     grant: Grant,
-    /// Gets the claim turn when the lock is lost: tasks of this process must not wait for a guard that is
-    /// never dropped.
-    next: Option<Arc<dyn PassOn>>,
     telemetry: Arc<Telemetry>,
     /// When the hold began.
     since: Since,
@@ -59,12 +49,7 @@ pub(crate) fn lost_at_work(failure: Option<String>) -> Error {
 }
 
 impl HeldLock {
-    pub(crate) fn new(
-        grant: Grant,
-        limits: Limits,
-        next: Option<Arc<dyn PassOn>>,
-        telemetry: &Arc<Telemetry>,
-    ) -> Self {
+    pub(crate) fn new(grant: Grant, limits: Limits, telemetry: &Arc<Telemetry>) -> Self {
         let mut lease = Lease::new(grant.sent(), grant.deadline());
         if grant.is_provisional() {
             lease = lease.provisional(grant.claim().clock().now());
@@ -73,7 +58,6 @@ impl HeldLock {
             lease = lease.limited(grant.claim().clock().now(), limits);
         }
         Self {
-            next,
             since: telemetry.granted(&grant),
             telemetry: Arc::clone(telemetry),
             first_due: lease.renew_at().min(lease.deadline()),
@@ -218,8 +202,9 @@ impl HeldLock {
             LeaseState::Released => (),
         }
         self.telemetry.state_changed(&self.grant, self.since, state);
-        if let (LeaseState::Lost(_), Some(next)) = (state, &self.next) {
-            next.pass_on();
+        if let LeaseState::Lost(_) = state {
+            // Tasks of this process must not wait for a guard that is never dropped.
+            self.grant.claim().turn().pass_on();
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::Moment;
 
-pub(crate) use held_lock::{HeldLock, PassOn, lost_at_work};
+pub(crate) use held_lock::{HeldLock, lost_at_work};
 pub(crate) use state::{Advice, Event, Lease, Left, Limits};
 
 /// Until when a holder may rely on a lease of `ttl` that was set or extended by a request sent at `sent`.

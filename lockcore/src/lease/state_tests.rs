@@ -186,7 +186,7 @@ fn progress_keeps_a_lock_and_its_absence_ends_it() {
     lease.on(at(7_500), Event::Renewed(at(7_500), at(16_000)));
     assert_eq!(lease.on(at(9_000), Event::Progress), Advice::Done, "a report that comes too late");
     assert_eq!(lease.state(), LeaseState::Lost(Loss::NoProgress));
-    let mut cut_off = fresh().limited(at(0), Limits { progress: Some(Duration::from_mins(1)), ..limits });
+    let mut cut_off = fresh().limited(at(0), Limits { progress: Some(Duration::from_secs(60)), ..limits });
     cut_off.on(at(8_908), Event::Tick);
     assert_eq!(cut_off.state(), LeaseState::Lost(Loss::Expired), "the lease itself ran out first");
 }

@@ -29,15 +29,15 @@ impl<V> Delivery<V> {
     }
 
     /// Gives the waiter its turn. If it has left, the turn is returned.
-    pub(super) fn give(&self, turn: V) -> Result<(), V> {
+    pub(super) fn give(&self, turn: V) -> Option<V> {
         let mut state = lock(&self.state);
         if !matches!(*state, State::Waits) {
-            return Err(turn);
+            return Some(turn);
         }
         *state = State::Given(turn);
         drop(state);
         self.changed.notify_one();
-        Ok(())
+        None
     }
 
     /// Waits for the turn, and picks it up. `None`: it was taken back.

@@ -4,14 +4,19 @@
 //! the *claim turn*, of which there is one for each name. It passes the turn on when it is done, at the
 //! latest by dropping it: so a task that is cancelled anywhere does not delay the others.
 //!
-//! A task that does nothing with its turn loses it: see `watch.rs`.
-//!
-//! The queue does not depend on locks: what a task hands to the next beside the turn, a held lock, is its
-//! parameter `T`.
+//! A held lock is *offered* to the next task for a short slice of time. A task that does not take an offer, or
+//! does nothing with its turn, loses it and keeps its place: see `watch.rs`.
 
 mod delivery;
+mod entrance;
+mod handed_lock;
+mod names;
+mod offer;
 mod pulse;
 mod queues;
+mod sharing;
 mod watch;
 
-pub(crate) use self::queues::{ClaimTurn, LocalQueues, LocalWaiter, Turn};
+pub(crate) use self::handed_lock::HandedLock;
+pub(crate) use self::queues::{ClaimTurn, LocalQueues, Turn};
+pub(crate) use self::sharing::Sharing;

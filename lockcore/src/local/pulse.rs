@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use crate::Moment;
@@ -14,7 +14,6 @@ use crate::system::lock;
 pub(crate) struct Pulse {
     polls: AtomicU64,
     waker: Mutex<Option<Waker>>,
-    holds: AtomicBool,
 }
 
 impl Pulse {
@@ -33,15 +32,6 @@ impl Pulse {
             polled
         })
         .await
-    }
-
-    /// The lock is held from now on: a guard need not be polled.
-    pub(super) fn note_held(&self) {
-        self.holds.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_held(&self) -> bool {
-        self.holds.load(Ordering::Relaxed)
     }
 
     pub(super) fn polls(&self) -> u64 {

@@ -2,30 +2,28 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use super::super::delivery::Delivery;
 use super::*;
-use crate::Mode;
-use crate::lease::PassOn;
+use crate::{Mode, Result, Wait};
 
 fn claim(wait: Wait) -> Claim {
     let name = LockName::new("a").unwrap();
     Claim::new(name, Mode::Exclusive, Duration::from_secs(10), wait, "test".into())
 }
 
-/// What is handed on does not matter here.
-type Queues = LocalQueues<()>;
-
-fn claim_turn(turn: Option<Turn<()>>) -> ClaimTurn<()> {
+fn claim_turn(turn: Result<Option<Turn>>) -> ClaimTurn {
     match turn {
-        Some(Turn::Claim(turn)) => turn,
+        Ok(Some(Turn::Claim(turn))) => turn,
         other => panic!("not the turn to claim: {other:?}"),
     }
 }
 
 #[tokio::test]
 async fn the_turn_goes_from_one_to_the_next() {
-    let queues = Queues::new(None);
+    let queues = LocalQueues::new(Sharing::Place, false);
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
-    assert!(queues.turn(&claim(Wait::No)).await.is_none(), "there is one turn");
+    let beside = queues.turn(&claim(Wait::No)).await;
+    assert!(matches!(beside, Ok(Some(Turn::Beside))), "there is one turn: {beside:?}");
     let mut waiting = Vec::new();
     for _ in 0..3 {
         let queues = Arc::clone(&queues);
@@ -48,7 +46,7 @@ async fn the_turn_goes_from_one_to_the_next() {
 
 #[tokio::test]
 async fn ten_thousand_who_have_gone_are_passed_over() {
-    let queues = Queues::new(None);
+    let queues = LocalQueues::new(Sharing::Place, false);
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     {
         // Receivers that are dropped behind the back of their places.
@@ -57,7 +55,7 @@ async fn ten_thousand_who_have_gone_are_passed_over() {
             let delivery = Arc::new(Delivery::new());
             delivery.leave();
             let waiter = LocalWaiter { claim: claim(Wait::Forever), delivery };
-            names.queues.values_mut().next().unwrap().waiters.insert(number, waiter);
+            names.queues.values_mut().next().unwrap().enter(number, waiter);
         }
     }
     drop(first);
@@ -66,19 +64,19 @@ async fn ten_thousand_who_have_gone_are_passed_over() {
 
 #[tokio::test]
 async fn a_waiter_whose_wait_ends_leaves_the_queue() {
-    let queues = Queues::new(None);
+    let queues = LocalQueues::new(Sharing::Place, false);
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     let soon = crate::Moment::now().after(Duration::from_millis(5));
-    assert!(queues.turn(&claim(Wait::Until(soon))).await.is_none());
-    assert!(lock(&queues.names).queues.values().all(|queue| queue.waiters.is_empty()));
+    assert!(matches!(queues.turn(&claim(Wait::Until(soon))).await, Ok(None)));
+    assert!(lock(&queues.names).queues.values().all(|queue| queue.waiting() == 0));
     drop(first);
 }
 
 /// A waiter that was polled once, and waits.
 fn waiting<'a>(
-    queues: &'a Arc<Queues>,
+    queues: &'a Arc<LocalQueues>,
     claim: &'a Claim,
-) -> std::pin::Pin<Box<impl Future<Output = Option<Turn<()>>> + 'a>> {
+) -> std::pin::Pin<Box<impl Future<Output = Result<Option<Turn>>> + 'a>> {
     let mut future = Box::pin(queues.turn(claim));
     assert!(future.as_mut().now_or_never().is_none());
     future
@@ -86,7 +84,7 @@ fn waiting<'a>(
 
 #[tokio::test]
 async fn a_turn_that_is_not_picked_up_goes_to_the_next() {
-    let queues = Queues::new(None);
+    let queues = LocalQueues::new(Sharing::Place, false);
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     let claims = [claim(Wait::Forever), claim(Wait::Forever), claim(Wait::Forever)];
     let asleep = waiting(&queues, &claims[0]);
@@ -106,7 +104,7 @@ async fn a_turn_that_is_not_picked_up_goes_to_the_next() {
 
 #[tokio::test]
 async fn a_claim_that_nobody_drives_loses_its_turn() {
-    let queues = Queues::new(None);
+    let queues = LocalQueues::new(Sharing::Place, false);
     let claims = [claim(Wait::No), claim(Wait::Forever)];
     let turn = claim_turn(queues.turn(&claims[0]).await);
     let pulse = Arc::clone(turn.pulse());
@@ -120,7 +118,7 @@ async fn a_claim_that_nobody_drives_loses_its_turn() {
 
 #[tokio::test]
 async fn a_claim_that_is_driven_keeps_its_turn() {
-    let queues = Queues::new(None);
+    let queues = LocalQueues::new(Sharing::Place, false);
     let claims = [claim(Wait::No), claim(Wait::Forever)];
     let turn = claim_turn(queues.turn(&claims[0]).await);
     let pulse = Arc::clone(turn.pulse());
@@ -130,7 +128,7 @@ async fn a_claim_that_is_driven_keeps_its_turn() {
     let in_time = tokio::time::timeout(Duration::from_millis(3500), next.as_mut()).await;
     assert!(in_time.is_err(), "the turn was taken away");
     // And a guard need not be polled.
-    turn.note_held();
+    turn.note_held(crate::Moment::NEVER);
     claiming.abort();
     assert!(tokio::time::timeout(Duration::from_millis(3500), next.as_mut()).await.is_err());
     drop(turn);

@@ -4,54 +4,66 @@
 //! without being polled. The others of its name must not wait for that. So while anybody waits, the keeper
 //! looks at all turns from time to time. The queue only saves requests: a task whose turn was taken away
 //! while it claims the lock goes on at the server, and so does the next.
+//!
+//! A task that holds the lock for longer than a slice loses its turn, too, and keeps the lock. The next task
+//! then takes a place in the queue of the server, as a task of another process would.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::names::{PICKED_UP, Queue};
 use super::pulse::Seen;
-use super::queues::{LocalQueues, Queue};
+use super::queues::{LocalQueues, Turn};
 use crate::system::KEEPER;
 use crate::{Clock, LockName, Moment};
 
-/// A turn that has not been picked up after this time goes to the next.
-const PICKED_UP: Duration = Duration::from_millis(100);
 /// A claim that was not polled for this time is woken up. If it is not polled for this time again, its turn
 /// goes to the next.
-const POLLED: Duration = Duration::from_secs(1);
+const POLLED: Duration = Duration::from_millis(500);
 
 /// What a look at a queue has found.
 enum Found {
-    Nothing,
-    /// The turn was given long ago, and is still there.
+    /// Nothing to do before this moment.
+    Nothing(Moment),
+    /// The turn was given too long ago, and is still there.
     NotPickedUp,
+    /// The lock is held for longer than its slice.
+    SliceOver,
     /// The claim is to be woken up.
     Quiet,
     /// It was woken up, and did nothing.
     Unused,
 }
 
-impl<T> Queue<T> {
+impl<V> Queue<V> {
     fn look(&mut self, now: Moment) -> Found {
         match &self.given {
             Some((since, delivery)) if delivery.is_given() => {
-                return if now.since(*since) >= PICKED_UP { Found::NotPickedUp } else { Found::Nothing };
+                let by = since.after(PICKED_UP);
+                return if now >= by { Found::NotPickedUp } else { Found::Nothing(by) };
             }
             _ => self.given = None,
         }
-        let polls = self.pulse.polls();
-        if self.pulse.is_held() || self.waiters.is_empty() || polls != self.seen.polls {
-            self.seen = Seen { polls, since: now, woken: false };
-            return Found::Nothing;
+        if self.waiting() == 0 {
+            return Found::Nothing(Moment::NEVER);
         }
-        if now.since(self.seen.since) < POLLED {
-            return Found::Nothing;
+        if let Some(until) = self.held_until {
+            return if now >= until { Found::SliceOver } else { Found::Nothing(until) };
+        }
+        let polls = self.pulse.polls();
+        if polls != self.seen.polls {
+            self.seen = Seen { polls, since: now, woken: false };
+        }
+        let by = self.seen.since.after(POLLED);
+        if now < by {
+            return Found::Nothing(by);
         }
         let woken = std::mem::replace(&mut self.seen, Seen { polls, since: now, woken: true }).woken;
         if woken { Found::Unused } else { Found::Quiet }
     }
 }
 
-impl<T: Send + 'static> LocalQueues<T> {
+impl LocalQueues {
     /// Looks at all turns from now on, as long as anybody waits.
     pub(super) fn begin_to_watch(self: &Arc<Self>, clock: &Clock) {
         // Without a keeper there is no client.
@@ -60,44 +72,55 @@ impl<T: Send + 'static> LocalQueues<T> {
         drop(keeper.spawn(async move { watch(&queues, &clock).await }));
     }
 
-    /// Takes away the turns that nobody uses. False: nobody waits, so there is nothing to watch.
-    fn look_at_all(self: &Arc<Self>, now: Moment) -> bool {
-        let (mut late, mut quiet, mut unused) = (Vec::new(), Vec::new(), Vec::new());
-        let goes_on = {
+    /// Takes away the turns that nobody uses. Returns when to look again; `None`: nobody waits, so there is
+    /// nothing to watch.
+    fn look_at_all(self: &Arc<Self>, now: Moment, turns: &mut u64) -> Option<Moment> {
+        let (mut late, mut quiet, mut over) = (Vec::new(), Vec::new(), Vec::new());
+        let next = {
             let mut names = self.names();
             let mut goes_on = false;
+            // While turns come and go, this looks often, so that nobody has to wake the keeper for a turn.
+            let busy = std::mem::replace(turns, names.last()) != names.last();
+            let mut next = now.after(if busy { PICKED_UP } else { POLLED });
             for (name, queue) in &mut names.queues {
-                goes_on |= !queue.waiters.is_empty() || queue.given.is_some();
+                goes_on |= queue.waiting() > 0 || queue.given.is_some();
                 match queue.look(now) {
-                    Found::Nothing => (),
+                    Found::Nothing(by) => next = next.min(by),
                     Found::NotPickedUp => late.extend(queue.given.take()),
                     Found::Quiet => quiet.push(Arc::clone(&queue.pulse)),
-                    Found::Unused => unused.push((LockName::clone(name), queue.turn)),
+                    Found::SliceOver | Found::Unused => over.push((LockName::clone(name), queue.turn)),
                 }
             }
-            names.watched = goes_on;
-            goes_on
+            names.looks_at = goes_on.then_some(next);
+            names.looks_at
         };
-        // Outside of the lock, which all of them take.
+        // Outside of the mutex, which all of them take.
         for (_, delivery) in late {
-            drop(delivery.take_back());
+            match delivery.take_back() {
+                // The lock itself goes to the next as long as its slice lasts.
+                Some(Turn::Handed(turn, lock)) if now < lock.until => drop(lock.offer(&turn)),
+                turn => drop(turn),
+            }
         }
         for pulse in quiet {
             pulse.wake();
         }
-        for (name, turn) in unused {
+        for (name, turn) in over {
             self.pass_on(&name, turn);
         }
-        goes_on
+        next
     }
 }
 
-async fn watch<T: Send + 'static>(queues: &Weak<LocalQueues<T>>, clock: &Clock) {
+async fn watch(queues: &Weak<LocalQueues>, clock: &Clock) {
+    let mut turns = 0;
     loop {
-        clock.sleep(PICKED_UP).await;
         let Some(queues) = queues.upgrade() else { return };
-        if !queues.look_at_all(clock.now()) {
-            return;
+        let Some(next) = queues.look_at_all(clock.now(), &mut turns) else { return };
+        let earlier = queues.look_earlier.notified();
+        tokio::select! {
+            () = clock.sleep_until(next) => (),
+            () = earlier => (),
         }
     }
 }

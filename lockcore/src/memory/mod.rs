@@ -13,7 +13,7 @@ use self::store::{Place, Store, StoreReply, Tokens};
 use crate::system::lock;
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment,
-    Released, Renewal, Requirement, Result, ServerUrl,
+    OwnerId, Released, Renewal, Requirement, Result, ServerUrl,
 };
 
 /// A lock server in the memory of this process.
@@ -35,6 +35,11 @@ impl MemoryLock {
     /// application decides when leases and waits end.
     pub fn with_clock(clock: Clock) -> Self {
         Self { store: Arc::default(), clock }
+    }
+
+    /// Who holds this lock at present.
+    pub(crate) fn owners(&self, name: &LockName) -> Vec<OwnerId> {
+        lock(&self.store).owners(name, self.clock.now())
     }
 
     /// The server of this process with the given name. It exists as long as it is used. One that is made

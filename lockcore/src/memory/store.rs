@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
-    Claim, Error, ErrorKind, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, Released,
-    Renewal, Result, Wait,
+    Claim, Error, ErrorKind, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, OwnerId,
+    Released, Renewal, Result, Wait,
 };
 
 /// How many names are kept while nobody holds them.
@@ -241,6 +241,12 @@ impl Store {
         let held =
             self.locks.iter().filter(|(_, entry)| entry.holders.iter().any(|lease| lease.expires > now));
         held.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Who holds it.
+    pub(super) fn owners(&self, name: &LockName, now: Moment) -> Vec<OwnerId> {
+        let holders = self.locks.get(name).into_iter().flat_map(|entry| &entry.holders);
+        holders.filter(|lease| lease.expires > now).map(|lease| lease.claim.owner()).collect()
     }
 
     pub(super) fn force_release(&mut self, name: &LockName, now: Moment) -> usize {

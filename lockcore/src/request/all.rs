@@ -5,8 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-
 use super::one::{timed_out, unanswered, within};
 use super::{LockRequest, operation, running};
 use crate::lease::Limits;
@@ -58,8 +56,8 @@ impl LockRequest<All> {
     /// request has a name already, that lock stays exclusive.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
-    /// let locks = lockcore::Locks::in_memory();
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
+    /// let locks = lockwell_core::Locks::in_memory();
     /// let all = locks.lock_all(["orders/42"]).reading(["catalogue"]).await?;
     /// assert!(locks.read("catalogue").try_now().await?.is_some());
     /// assert!(locks.write("catalogue").try_now().await?.is_none());
@@ -94,11 +92,34 @@ impl LockRequest<All> {
         running::run(&background, held, guard, work).await
     }
 
+    /// As [`run`](Self::run), for work that can fail: see [`try_run`](LockRequest::try_run) of a request for
+    /// one lock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
+    /// let locks = lockwell_core::Locks::in_memory();
+    /// let both = locks.lock_all(["account/1", "account/2"]);
+    /// both.try_run(async |held| held.iter().try_for_each(|lock| lock.check())).await
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn try_run<F, W, T, E>(self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(Vec<LockHandle>) -> W,
+        W: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(work).await.map_err(Error::from)?
+    }
+
     /// Takes the locks if all are free now; `None` if one of them is held by another. Those that were granted
     /// before the refusal came are then released in the background.
     ///
     /// # Cancel safety
     /// Safe, as for the request: what has been granted is released.
+    #[doc(alias = "try_lock")]
     pub async fn try_now(mut self) -> Result<Option<LockAllGuard>> {
         let names = self.checked()?;
         let limits = std::mem::take(&mut self.choices.limits);
@@ -123,18 +144,11 @@ impl LockRequest<All> {
     /// locks before the first refusal; those after it are released, so that no request holds a lock and waits
     /// for an earlier one.
     async fn at_once(&self, names: &[(LockName, Mode)]) -> Result<Vec<LockGuard>> {
-        let answers = if self.choices.local.is_some() {
-            let ask = |(name, mode): &(LockName, Mode)| {
-                self.choices.begin(&self.background, name.clone(), *mode, Wait::No)
-            };
-            join_all(names.iter().map(ask)).await
-        } else {
-            let claim = |(name, mode): &(LockName, Mode)| -> Claim {
-                self.choices.claim(&self.background, name.clone(), *mode, Wait::No)
-            };
-            let claims = names.iter().map(claim).collect();
-            operation::acquire_each(&self.background, claims, self.choices.limits).await
+        let claim = |(name, mode): &(LockName, Mode)| -> Claim {
+            self.choices.claim(&self.background, name.clone(), *mode, Wait::No)
         };
+        let claims = names.iter().map(claim).collect();
+        let answers = operation::acquire_each(&self.background, claims, self.choices.limits).await;
         let granted: Vec<Option<LockGuard>> = answers.into_iter().collect::<Result<_>>()?;
         Ok(granted.into_iter().map_while(|guard| guard).collect())
     }

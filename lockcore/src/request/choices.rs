@@ -1,14 +1,13 @@
 //! The options of a request.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::operation::{self, Acquiring};
 use crate::background::Background;
-use crate::hold::LockQueues;
 use crate::lease::Limits;
-use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Requirement, Result, Wait};
+use crate::local::LocalQueues;
+use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Result, Wait};
 
 /// The longest label, in bytes.
 const MAX_LABEL: usize = 255;
@@ -23,8 +22,8 @@ pub(crate) struct Choices {
     pub(crate) label: Arc<str>,
     pub(crate) lock_delay: Duration,
     pub(crate) limits: Limits,
-    /// The queue of this process, where the client has one.
-    pub(crate) local: Option<Arc<LockQueues>>,
+    /// The queue of this process; `None`: each task has a place of its own at the server.
+    pub(crate) local: Option<Arc<LocalQueues>>,
 }
 
 impl Choices {
@@ -51,12 +50,7 @@ impl Choices {
     ) -> Acquiring {
         // Readers and permits can hold a lock together; a queue of this process would only serialize them.
         let local = self.local.clone().filter(|_| mode == Mode::Exclusive);
-        let mut claim = self.claim(background, name, mode, wait);
-        if let Some(hand_over) = local.as_ref().and_then(|local| local.hand_over())
-            && background.capabilities.promises(Requirement::TokenBlocks)
-        {
-            claim = claim.reserving(NonZeroU32::MIN.saturating_add(hand_over.max()));
-        }
+        let claim = self.claim(background, name, mode, wait);
         operation::acquire(Arc::clone(background), claim, self.limits, local)
     }
 

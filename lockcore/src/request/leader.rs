@@ -1,19 +1,18 @@
 //! Leader election: the holder of a lock is the leader.
 
 use std::future::{Future, IntoFuture};
-use std::pin::Pin;
 use std::time::Duration;
 
 use crate::backend::Backoff;
 use crate::request::one::{Checked, timed_out};
-use crate::request::{Choices, LockRequest, One, running};
-use crate::{Error, ErrorKind, FencingToken, LockGuard, LockHandle, Loss, Operation, Result, Wait};
+use crate::request::{Acquire, Choices, LockRequest, One, running};
+use crate::{Error, ErrorKind, LockGuard, LockHandle, Result, Wait};
 
 /// A campaign for leadership: the kind of request of [`Locks::campaign`](crate::Locks::campaign).
 ///
 /// A campaign uses a lock like any other, and its name is a lock name: the leader holds the lock, and the
 /// candidates wait in its queue. So a leader has a fencing token, and the guarantees of locks hold for
-/// leaders.
+/// leaders. A leader resigns when its [`LockGuard`] is released or dropped.
 #[derive(Debug)]
 pub struct Campaign(One);
 
@@ -40,8 +39,9 @@ impl LockRequest<Campaign> {
     ///
     /// # Cancel safety
     /// Safe, as for the request.
-    pub async fn try_now(self) -> Result<Option<Leadership>> {
-        Ok(self.into_lock().try_now().await?.map(Leadership))
+    #[doc(alias = "try_lock")]
+    pub async fn try_now(self) -> Result<Option<LockGuard>> {
+        self.into_lock().try_now().await
     }
 
     /// Campaigns, and runs `work` while leading. When leadership is lost, the future of `work` is dropped at
@@ -76,6 +76,27 @@ impl LockRequest<Campaign> {
             checked.wait_anew()?;
         }
     }
+
+    /// As [`run_as_leader`](Self::run_as_leader), for work that can fail: one `?` is enough for both errors.
+    /// An error of `work` ends the campaign, as its value does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
+    /// let locks = lockwell_core::Locks::in_memory();
+    /// locks.campaign("scheduler").try_run_as_leader(async |held| held.check()).await
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// As [`run_as_leader`](Self::run_as_leader).
+    pub async fn try_run_as_leader<F, W, T, E>(self, work: F) -> Result<T, E>
+    where
+        F: FnMut(LockHandle) -> W,
+        W: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run_as_leader(work).await?
+    }
 }
 
 impl Checked {
@@ -106,55 +127,10 @@ impl Checked {
 }
 
 impl IntoFuture for LockRequest<Campaign> {
-    type Output = Result<Leadership>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+    type Output = Result<LockGuard>;
+    type IntoFuture = Acquire;
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { Ok(Leadership(self.into_lock().await?)) })
-    }
-}
-
-/// A term of leadership. Dropping it resigns, like dropping a [`LockGuard`] releases a lock.
-#[derive(Debug)]
-#[must_use = "if unused leadership is resigned immediately"]
-#[clippy::has_significant_drop]
-pub struct Leadership(LockGuard);
-
-impl Leadership {
-    /// The fencing token: higher than that of every earlier leader. Send it with every request of the leader
-    /// to a resource.
-    pub fn token(&self) -> FencingToken {
-        self.0.token()
-    }
-
-    /// Whether this process leads now, by the clock. See [`LockGuard::is_held`].
-    pub fn is_leader(&self) -> bool {
-        self.0.is_held()
-    }
-
-    /// Resolves when leadership is lost: at the deadline at the latest, whatever the network does.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: nothing is lost.
-    pub async fn lost(&self) -> Loss {
-        self.0.lost().await
-    }
-
-    /// A handle that can be cloned and passed to tasks. It does not keep leadership.
-    pub fn handle(&self) -> LockHandle {
-        self.0.handle()
-    }
-
-    /// The guard of its lock.
-    pub fn guard(&self) -> &LockGuard {
-        &self.0
-    }
-
-    /// Resigns, and waits for the server's answer. See [`LockGuard::release`].
-    ///
-    /// # Cancel safety
-    /// The resignation goes on in the background when this future is dropped; only the answer is lost.
-    pub async fn resign(self) -> Result<()> {
-        self.0.release().await.map_err(|error: Error| error.during(Operation::Release))
+    fn into_future(self) -> Acquire {
+        self.into_lock().into_future()
     }
 }

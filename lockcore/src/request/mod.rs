@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind, LockName, Mode, Result};
 
 pub use all::All;
 pub(crate) use choices::Choices;
-pub use leader::{Campaign, Leadership};
+pub use leader::Campaign;
 pub use one::Acquire;
 pub use owner::{Owner, Reentrant, ReentrantGuard};
 
@@ -93,6 +93,7 @@ impl<W> LockRequest<W> {
     /// A wait covers the first answer of the server: if it is shorter than a second and the server has not
     /// answered when it ends, it lasts until the answer, and for a second at most. A wait of zero is one
     /// complete try, like `try_now`.
+    #[doc(alias = "timeout")]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.choices.wait = Some(wait);
         self.choices.wait_is_chosen = true;

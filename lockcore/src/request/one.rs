@@ -20,6 +20,8 @@ impl LockRequest<One> {
     ///
     /// # Cancel safety
     /// Safe, as for the request: a grant that arrives after the future was dropped is released at once.
+    #[doc(alias = "try_lock")]
+    #[doc(alias = "try_acquire")]
     pub async fn try_now(self) -> Result<Option<LockGuard>> {
         self.begin(|_, _| Ok(Wait::No))?.await
     }
@@ -41,6 +43,32 @@ impl LockRequest<One> {
         let background = Arc::clone(&self.background);
         let guard = self.await?;
         running::run(&background, guard.handle(), guard, work).await
+    }
+
+    /// As [`run`](Self::run), for work that can fail: one `?` is enough for both errors.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let locks = lockwell_core::Locks::in_memory();
+    /// let work = async |_held| Ok::<_, Box<dyn std::error::Error>>("42".parse::<u32>()?);
+    /// let number = locks.lock("orders/42").try_run(work).await?;
+    /// assert_eq!(number, 42);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// That of the work. If the lock was lost before the end of the work, the error is of kind
+    /// [`Lost`](ErrorKind::Lost), and the result of the work is dropped; `run` returns it.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn try_run<F, W, T, E>(self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(LockHandle) -> W,
+        W: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(work).await.map_err(Error::from)?
     }
 
     fn begin(self, wait: impl FnOnce(&Choices, &Background) -> Result<Wait>) -> Result<Acquiring> {
@@ -143,7 +171,12 @@ impl Future for Acquire {
                     })
                 });
                 std::task::ready!(end.as_mut().poll(cx));
-                Err(unanswered(*wait, backend, work.claim().map(Claim::name)))
+                let claim = work.claim().filter(|claim| claim.keeps_place());
+                Err(match claim {
+                    // The wait for others goes on.
+                    Some(claim) => timed_out(*wait, backend, Some(claim.name())),
+                    None => unanswered(*wait, backend, work.claim().map(Claim::name)),
+                })
             }
         };
         // Whatever is still under way goes on in the background.

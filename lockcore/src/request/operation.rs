@@ -1,11 +1,12 @@
 //! Acquires, from the claim to the guard.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use crate::background::{AcquireStatus, Armed, Background, Next, UnderWay};
-use crate::hold::{HandOff, HandedLock, LockQueues};
-use crate::lease::{Limits, PassOn};
-use crate::local::{ClaimTurn, Turn};
+use crate::background::{AcquireStatus, Armed, Background, UnderWay};
+use crate::contract::PassOn;
+use crate::hold::{HandOff, to_next_claimant};
+use crate::lease::Limits;
+use crate::local::{ClaimTurn, LocalQueues, Turn};
 use crate::telemetry::Watch;
 use crate::{Claim, Error, ErrorKind, Grant, LockGuard, LockName, Operation, Result};
 
@@ -17,35 +18,38 @@ pub(crate) fn acquire(
     background: Arc<Background>,
     claim: Claim,
     limits: Limits,
-    local: Option<Arc<LockQueues>>,
+    local: Option<Arc<LocalQueues>>,
 ) -> Acquiring {
-    // Only a claim with the turn of its local queue has a next task to pass it on to.
-    let next = local.as_ref().map(|_| Next::default());
-    let (shared, asked, known) = (Arc::clone(&background), claim.clone(), next.clone());
+    let (shared, asked) = (Arc::clone(&background), claim.clone());
     let mut watch = background.telemetry.watch(&claim);
     let work = async move {
-        let mut turn = None;
-        if let Some(local) = local {
-            turn = match local.turn(&claim).await {
-                None => return Ok(None),
-                Some(Turn::Claim(turn)) => Some(Arc::new(turn)),
-                Some(Turn::Handed(lock)) => match lock.take(limits) {
-                    Ok(guard) => return Ok(Some(guard)),
-                    Err(turn) => turn.map(Arc::new),
+        let turn = match local {
+            None => None,
+            Some(local) => match local.turn(&claim).await {
+                Err(error) => return Err(background.decorate(error, Operation::Acquire, Some(claim.name()))),
+                Ok(None) => return Ok(None),
+                Ok(Some(Turn::Beside)) => None,
+                Ok(Some(Turn::Claim(turn))) => Some(Arc::new(turn)),
+                Ok(Some(Turn::Handed(turn, lock))) => match lock.take(&turn, limits) {
+                    Some(guard) => return Ok(Some(guard)),
+                    None => Some(turn),
                 },
-            };
-            if let (Some(turn), Some(known)) = (&turn, known) {
-                let turn: Weak<dyn PassOn> = Arc::<ClaimTurn<HandedLock>>::downgrade(turn);
-                // It is set once, here.
-                drop(known.set(turn));
-            }
+            },
+        };
+        if let Some(turn) = &turn {
+            claim.turn().put(Arc::clone(turn) as Arc<dyn PassOn>);
+            turn.begin(&claim);
         }
-        let armed = Armed::new(background, claim);
+        let armed = Armed::new(background, claim.clone());
         let acquire = armed.background().backend.acquire(armed.claim());
         let answer = match &turn {
             Some(turn) => turn.pulse().over(acquire).await,
             None => acquire.await,
         };
+        match (&turn, &answer) {
+            (Some(turn), Err(error)) if tells_of_the_server(error) => turn.scatter(),
+            _ => (),
+        }
         settle(armed, answer, limits, turn)
     };
     let entry = shared.enter(&asked);
@@ -61,7 +65,7 @@ pub(crate) fn acquire(
         };
         end(watch, answer)
     };
-    UnderWay::new(&shared, Vec::new(), watched).cancelling(asked, next)
+    UnderWay::new(&shared, Vec::new(), watched).cancelling(asked)
 }
 
 /// Acquires several locks at the same time, without waiting.
@@ -122,47 +126,57 @@ fn settle(
     armed: Armed,
     answer: Result<Option<Grant>>,
     limits: Limits,
-    turn: Option<Arc<ClaimTurn<HandedLock>>>,
+    turn: Option<Arc<ClaimTurn>>,
 ) -> Result<Option<LockGuard>> {
+    let claim = armed.claim().clone();
     let error = match answer {
         Ok(Some(grant)) => {
-            let background = armed.background();
-            if let Err(error) = background.check_open() {
+            if let Err(error) = armed.background().check_open() {
                 // The client was closed while it waited. It would not be renewed.
                 let error = decorate(&armed, error);
                 armed.release_in_background(AcquireStatus::Answered);
+                claim.turn().pass_on();
                 return Err(error);
             }
-            if !background.clock.has_passed(grant.deadline()) {
-                let hand_off = turn.and_then(|turn| HandOff::new(turn, &background.clock));
-                let guard = LockGuard::new(background, grant, limits, hand_off);
-                armed.disarm();
-                return Ok(Some(guard));
+            if !armed.background().clock.has_passed(grant.deadline()) {
+                return Ok(granted(armed, grant, limits, turn));
             }
             // The answer was under way for longer than the lease lasts: the lock is not held any more.
             let text = "the lock was granted, but the answer came after the lease had ended";
-            decorate(&armed, Error::new(ErrorKind::Unreachable, text))
+            Some(decorate(&armed, Error::new(ErrorKind::Unreachable, text)))
         }
-        Ok(None) if armed.claim().may_be_queued() => {
-            armed.release_in_background(AcquireStatus::Answered);
-            return Ok(None);
-        }
-        Ok(None) => {
-            armed.disarm();
-            return Ok(None);
-        }
-        Err(error) => decorate(&armed, error),
+        Ok(None) => None,
+        Err(error) => Some(decorate(&armed, error)),
     };
-    if proves_nothing_done(&error) && !armed.claim().may_be_queued() {
-        armed.disarm();
-    } else {
-        armed.release_in_background(AcquireStatus::Unanswered);
+    match &error {
+        None if armed.claim().may_be_queued() => armed.release_in_background(AcquireStatus::Answered),
+        None => armed.disarm(),
+        Some(error) if proves_nothing_done(error) && !armed.claim().may_be_queued() => armed.disarm(),
+        Some(_) => armed.release_in_background(AcquireStatus::Unanswered),
     }
-    Err(error)
+    claim.turn().pass_on();
+    error.map_or(Ok(None), Err)
+}
+
+/// Makes a guard of a grant. `None`: its caller has left, and the next task has the lock, with its turn.
+fn granted(armed: Armed, grant: Grant, limits: Limits, turn: Option<Arc<ClaimTurn>>) -> Option<LockGuard> {
+    let armed = match &turn {
+        Some(turn) if armed.claim().has_no_caller() => to_next_claimant(turn, &grant, armed)?,
+        _ => armed,
+    };
+    let hand_off = turn.and_then(|turn| HandOff::new(turn, &grant));
+    let guard = LockGuard::new(armed.background(), grant, limits, hand_off);
+    armed.disarm();
+    Some(guard)
 }
 
 fn decorate(armed: &Armed, error: Error) -> Error {
     armed.background().decorate(error, Operation::Acquire, Some(armed.claim().name()))
+}
+
+/// Whether an error may be that of all who ask this server now.
+fn tells_of_the_server(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Cancelled | ErrorKind::Closed)
 }
 
 /// Whether this error of an acquire proves that the server has not acted on the claim.

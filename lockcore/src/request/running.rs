@@ -107,3 +107,73 @@ impl Hold for LockAllGuard {
         LockAllGuard::release(self).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::testing::TestServer;
+    use crate::{Error, ErrorKind, LockHandle, Locks, blocking};
+
+    /// The error of an application.
+    #[derive(Debug)]
+    enum Failed {
+        Lock(ErrorKind),
+        Work,
+    }
+
+    impl From<Error> for Failed {
+        fn from(error: Error) -> Self {
+            Self::Lock(error.kind())
+        }
+    }
+
+    async fn fails<V>(_: V) -> Result<(), Failed> {
+        Err(Failed::Work)
+    }
+
+    #[tokio::test]
+    async fn the_error_of_work_comes_through_and_the_lock_is_released() {
+        let locks = Locks::in_memory();
+        let one = locks.lock("a").try_run(fails).await;
+        let all = locks.lock_all(["a", "b"]).try_run(fails).await;
+        let own = locks.owner().lock("a").try_run(fails).await;
+        let leader = locks.campaign("a").try_run_as_leader(fails).await;
+        for result in [one, all, own, leader] {
+            assert!(matches!(result, Err(Failed::Work)), "{result:?}");
+        }
+        let value = locks.lock("a").try_run(async |_| Ok::<_, Failed>(7)).await.unwrap();
+        assert_eq!(value, 7);
+        assert!(locks.lock_all(["a", "b"]).try_now().await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_lost_or_not_had_is_an_error_whatever_the_work_returns() {
+        let server = TestServer::new();
+        let locks = server.locks().unwrap();
+        let loses = async |_: LockHandle| {
+            server.advance(Duration::from_secs(60));
+            Err::<(), _>(Failed::Work)
+        };
+        let result = locks.lock("a").try_run(loses).await;
+        assert!(matches!(result, Err(Failed::Lock(ErrorKind::Lost))), "{result:?}");
+        server.fail(crate::Operation::Acquire, ErrorKind::Unreachable);
+        let result = locks.lock("b").try_run(fails).await;
+        assert!(matches!(result, Err(Failed::Lock(ErrorKind::Unreachable))), "{result:?}");
+    }
+
+    #[test]
+    fn threads_have_it_as_well() {
+        let server = TestServer::new();
+        let locks = server.locks().unwrap();
+        let result = blocking::try_run(locks.lock("a"), |_| Err::<(), _>(Failed::Work));
+        assert!(matches!(result, Err(Failed::Work)), "{result:?}");
+        let value = blocking::try_run(locks.lock("a").wait(Duration::from_secs(30)), LockHandle::check);
+        assert!(value.is_ok(), "{value:?}");
+        let result = blocking::try_run(locks.lock("b"), |_| {
+            server.advance(Duration::from_secs(60));
+            Ok::<_, Failed>(7)
+        });
+        assert!(matches!(result, Err(Failed::Lock(ErrorKind::Lost))), "{result:?}");
+    }
+}

@@ -145,18 +145,18 @@ async fn sleep_system(until: Moment) {
 /// A clock that stands still until a test moves it.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use lockcore::{Locks, Loss, MemoryLock, TestClock};
+/// use lockwell_core::{Locks, Loss, MemoryLock, TestClock};
 ///
 /// let clock = TestClock::new();
 /// let locks = Locks::new(Arc::new(MemoryLock::with_clock(clock.clock())))?;
-/// let guard = locks.lock("orders/42").ttl(Duration::from_hours(1)).await?;
-/// clock.advance(Duration::from_mins(10));
+/// let guard = locks.lock("orders/42").ttl(Duration::from_secs(3_600)).await?;
+/// clock.advance(Duration::from_secs(600));
 /// assert!(guard.is_held());
 /// // Longer than the lease: as if the machine had been suspended.
-/// clock.advance(Duration::from_hours(1));
+/// clock.advance(Duration::from_secs(3_600));
 /// assert_eq!(guard.lost().await, Loss::Expired);
 /// # Ok(()) }
 /// ```
@@ -174,6 +174,12 @@ impl TestClock {
     #[cfg(feature = "conformance")]
     pub(crate) fn skipping() -> Self {
         Self(TestTime::skipping())
+    }
+
+    /// The same for a clock that was [made for the suite](crate::conformance::skipping_clock).
+    #[cfg(feature = "conformance")]
+    pub(crate) fn of(clock: &Clock) -> Option<Self> {
+        clock.0.clone().map(Self)
     }
 
     /// The clock for the backend under test.
@@ -219,7 +225,7 @@ mod tests {
     async fn a_test_moves_its_clock() {
         let test = TestClock::new();
         let clock = test.clock();
-        let hour = Duration::from_hours(1);
+        let hour = Duration::from_secs(3_600);
         let sleeping = tokio::spawn({
             let clock = clock.clone();
             async move { clock.sleep(hour).await }

@@ -72,7 +72,8 @@ const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 fn boot_nanos() -> u64 {
     let now = rustix::time::clock_gettime(CLOCK);
     // Both parts are non-negative: the clock counts from the boot.
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+    u64::try_from(now.tv_sec).unwrap_or_default() * 1_000_000_000
+        + u64::try_from(now.tv_nsec).unwrap_or_default()
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]

@@ -49,7 +49,7 @@ impl OwnRuntime {
         };
         std::thread::Builder::new().name(name.to_owned()).spawn(main).map_err(refused)?;
         let gone = |_| std::io::Error::other("it ended at once");
-        let handle = waits.recv().map_err(gone).flatten().map_err(refused)?;
+        let handle = waits.recv().map_err(gone).and_then(|started| started).map_err(refused)?;
         Ok(Self { handle })
     }
 
@@ -57,6 +57,12 @@ impl OwnRuntime {
     /// ends this future alone.
     pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Task<T> {
         Task { handle: self.handle.spawn(future) }
+    }
+
+    /// Runs this on a thread of its own, which may block. It gets the runtime.
+    pub(crate) fn spawn_blocking(&self, work: impl FnOnce(Self) + Send + 'static) {
+        let runtime = self.clone();
+        drop(self.handle.spawn_blocking(move || work(runtime)));
     }
 
     /// Waits for a future on the calling thread, which must not be one of a runtime; what it spawns, and its

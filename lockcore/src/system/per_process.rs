@@ -25,9 +25,7 @@ impl<T: Clone> PerProcess<T> {
     pub(crate) fn get_or_try_init<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let process = std::process::id();
         let mut value = lock(&self.0);
-        if let Some((of, value)) = &*value
-            && *of == process
-        {
+        if let Some((_, value)) = value.as_ref().filter(|(of, _)| *of == process) {
             return Ok(value.clone());
         }
         let made = make()?;

@@ -40,10 +40,10 @@ impl Threads {
     }
 
     pub(super) fn wake_governor(&self) {
-        if self.is_idle.swap(false, Ordering::SeqCst)
-            && let Some(governor) = self.governor.get()
-        {
-            governor.unpark();
+        if self.is_idle.swap(false, Ordering::SeqCst) {
+            if let Some(governor) = self.governor.get() {
+                governor.unpark();
+            }
         }
     }
 

@@ -13,6 +13,7 @@ mod series;
 mod spans;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use events::Announcer;
 use series::Series;
@@ -33,6 +34,11 @@ pub(crate) use spans::released;
 /// Without the feature `metrics` it does nothing.
 pub fn note_reconnection(backend: &'static str) {
     series::reconnected(backend);
+}
+
+/// Notes that a server grants nothing for this time: for the metric `lockwell_grace_end_seconds`.
+pub(crate) fn note_grace_left(backend: &'static str, left: Duration) {
+    series::grace_left(backend, left);
 }
 
 /// What is seen of one client.

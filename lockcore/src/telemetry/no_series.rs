@@ -2,6 +2,8 @@
 
 #![allow(clippy::unused_self)]
 
+use std::time::Duration;
+
 use crate::telemetry::outcome::{AcquireOutcome, RenewalOutcome};
 use crate::{Clock, Loss, Moment};
 
@@ -16,6 +18,8 @@ impl Since {
 }
 
 pub(super) fn reconnected(_: &'static str) {}
+
+pub(super) fn grace_left(_: &'static str, _: Duration) {}
 
 /// No series.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! The keys are made once; the recorder is asked for its handle each time, since it may be installed later
 //! than a client is made, and may forget series that were idle.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
@@ -24,6 +24,7 @@ const RENEWALS: &str = "lockwell_renewals_total";
 const RENEWAL_MARGIN: &str = "lockwell_renewal_margin_seconds";
 const RELEASE_FAILURES: &str = "lockwell_release_failures_total";
 const RECONNECTIONS: &str = "lockwell_reconnections_total";
+const GRACE_END: &str = "lockwell_grace_end_seconds";
 
 /// In the order of their declaration.
 const OUTCOMES: [AcquireOutcome; 5] = [
@@ -97,6 +98,15 @@ pub(super) fn reconnected(backend: &'static str) {
     count(&key(RECONNECTIONS, backend, None));
 }
 
+/// The server grants nothing for this time. It is rare, so the key is made each time.
+pub(super) fn grace_left(backend: &'static str, left: Duration) {
+    let end = SystemTime::now().checked_add(left).and_then(|end| end.duration_since(UNIX_EPOCH).ok());
+    let end = end.unwrap_or_default().as_secs_f64();
+    record(&key(GRACE_END, backend, None), move |recorder, key| {
+        recorder.register_gauge(key, &METADATA).set(end);
+    });
+}
+
 /// The keys of one client's series. Clients of the same backend share the series themselves.
 #[derive(Debug)]
 pub(super) struct Series {
@@ -140,7 +150,7 @@ impl Series {
         for key in counters.chain([&self.release_failures, &reconnections]) {
             recorder.register_counter(key, &METADATA).increment(0);
         }
-        for key in [&self.waiters, &self.held] {
+        for key in [&self.waiters, &self.held, &key(GRACE_END, backend, None)] {
             recorder.register_gauge(key, &METADATA).increment(0.0);
         }
     }
@@ -205,6 +215,8 @@ fn describe(recorder: &dyn Recorder) {
     for (key, text) in [(WAITERS, "Acquires that wait for their turn"), (HELD, "Locks that are held")] {
         recorder.describe_gauge(name(key), count, text.into());
     }
+    let text = "Until when the server grants nothing, as it may have forgotten grants; Unix time";
+    recorder.describe_gauge(name(GRACE_END), Some(Unit::Seconds), text.into());
     let histograms = [
         (WAIT_SECONDS, "How long acquires took, by outcome"),
         (HOLD_SECONDS, "How long locks were held, by how that ended"),

@@ -6,6 +6,16 @@ use std::time::Duration;
 use crate::system::lock;
 use crate::{ErrorKind, Operation};
 
+/// The operations of a server.
+pub(super) const OPERATIONS: [Operation; 6] = [
+    Operation::Acquire,
+    Operation::Renew,
+    Operation::Downgrade,
+    Operation::Release,
+    Operation::Inspect,
+    Operation::ForceRelease,
+];
+
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     Fails(ErrorKind),

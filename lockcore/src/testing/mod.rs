@@ -2,8 +2,9 @@
 
 mod faults;
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,9 +12,10 @@ use tokio::sync::Notify;
 
 use self::faults::{Fault, Faults};
 pub use crate::system::TestClock;
+use crate::system::lock;
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks,
-    MemoryLock, Moment, Operation, Released, Renewal, Requirement, Result,
+    MemoryLock, Moment, Operation, OwnerId, Released, Renewal, Requirement, Result,
 };
 
 /// A lock server in memory, for tests of applications. On demand it fails, is slow, or takes locks away.
@@ -23,10 +25,10 @@ use crate::{
 /// application does when it cannot get a lock, or loses one.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
 /// use std::time::Duration;
-/// use lockcore::testing::TestServer;
-/// use lockcore::{ErrorKind, Loss, Operation};
+/// use lockwell_core::testing::TestServer;
+/// use lockwell_core::{ErrorKind, Loss, Operation};
 ///
 /// let server = TestServer::new();
 /// let locks = server.locks()?;
@@ -54,6 +56,8 @@ struct TestServerInner {
     memory: MemoryLock,
     clock: TestClock,
     faults: Faults,
+    /// Claims whose processes have crashed.
+    crashed: Mutex<HashSet<OwnerId>>,
     /// Notified when locks were taken away.
     taken: Notify,
 }
@@ -61,9 +65,24 @@ struct TestServerInner {
 impl TestServer {
     /// A server without any locks, and without faults.
     pub fn new() -> Self {
-        let clock = TestClock::new();
-        let memory = MemoryLock::with_clock(clock.clock());
-        Self(Arc::new(TestServerInner { memory, clock, faults: Faults::default(), taken: Notify::new() }))
+        Self::with_clock(TestClock::new())
+    }
+
+    /// The same on a clock for the conformance suite. `None`: it is the clock of the system.
+    #[cfg(feature = "conformance")]
+    #[doc(hidden)]
+    pub fn on(clock: &Clock) -> Option<Self> {
+        TestClock::of(clock).map(Self::with_clock)
+    }
+
+    fn with_clock(clock: TestClock) -> Self {
+        Self(Arc::new(TestServerInner {
+            memory: MemoryLock::with_clock(clock.clock()),
+            clock,
+            faults: Faults::default(),
+            crashed: Mutex::default(),
+            taken: Notify::new(),
+        }))
     }
 
     /// A new client, like that of another process. All clients share the server and its clock.
@@ -103,6 +122,15 @@ impl TestServer {
         self.0.faults.add(operation, Fault::Fails(kind), Some(times));
     }
 
+    /// From now on, until [`heal`](Self::heal), every operation fails, as if the server were down. With
+    /// [`ErrorKind::Unreachable`] a claim that waits fails as well: a [`lazy`](crate::backend::Lazy) backend
+    /// would wait for the server.
+    pub fn fail_all(&self, kind: ErrorKind) {
+        for operation in faults::OPERATIONS {
+            self.fail(operation, kind);
+        }
+    }
+
     /// From now on, until [`heal`](Self::heal), the answer to this operation takes this long, by the clock of
     /// the test. With [`Duration::MAX`] there is never an answer.
     pub fn delay(&self, operation: Operation, span: Duration) {
@@ -120,6 +148,25 @@ impl TestServer {
         let freed = self.0.memory.force_release(&LockName::new(name.as_ref())?).await?;
         self.0.taken.notify_waiters();
         Ok(freed)
+    }
+
+    /// The processes that hold this lock end without a word, as by `kill -9`: no renewal and no release of
+    /// these holds reaches the server any more. The lock is free when its lease has ended. Returns their
+    /// number. The guards are still there, as if the test could look into the dead processes.
+    pub fn crash(&self, name: impl AsRef<str>) -> Result<usize> {
+        let owners = self.0.memory.owners(&LockName::new(name.as_ref())?);
+        let crashed = owners.len();
+        lock(&self.0.crashed).extend(owners);
+        Ok(crashed)
+    }
+
+    /// Fails for a claim whose process has crashed.
+    fn is_alive(&self, claim: &Claim) -> Result<()> {
+        if lock(&self.0.crashed).contains(&claim.owner()) {
+            let text = "the process has crashed, as the test has asked for";
+            return Err(Error::new(ErrorKind::Unreachable, text).on_backend("test"));
+        }
+        Ok(())
     }
 
     /// The present fault of this operation.
@@ -179,7 +226,17 @@ impl DistributedLock for TestLock {
 
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
         match self.0.meet(Operation::Renew).await {
-            Ok(()) => self.memory().renew(grants, until).await,
+            Ok(()) => {
+                let mut answers = Vec::with_capacity(grants.len());
+                for grant in grants {
+                    let answer = match self.0.is_alive(grant.claim()) {
+                        Ok(()) => self.memory().renew(std::slice::from_ref(grant), until).await,
+                        Err(error) => vec![Renewal::Unknown(error)],
+                    };
+                    answers.extend(answer);
+                }
+                answers
+            }
             Err(error) if error.kind() == ErrorKind::Lost => grants.iter().map(|_| Renewal::Lost).collect(),
             Err(error) => grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
         }
@@ -187,17 +244,24 @@ impl DistributedLock for TestLock {
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
         self.0.meet(Operation::Release).await?;
+        self.0.is_alive(claim)?;
         self.memory().release(claim).await
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         self.0.meet(Operation::Downgrade).await?;
+        self.0.is_alive(grant.claim())?;
         self.memory().downgrade(grant).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         self.0.meet(Operation::Inspect).await?;
         self.memory().inspect(name).await
+    }
+
+    async fn names(&self) -> Result<Vec<LockName>> {
+        self.0.meet(Operation::Inspect).await?;
+        self.memory().names().await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

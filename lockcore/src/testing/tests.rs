@@ -112,7 +112,7 @@ async fn a_slow_answer_takes_its_time_by_the_clock_of_the_test() {
     let server = TestServer::new();
     let locks = server.locks().unwrap();
     server.delay(Operation::Acquire, Duration::from_secs(5));
-    let slow = tokio::spawn(locks.lock("a").wait(Duration::from_mins(1)).into_future());
+    let slow = tokio::spawn(locks.lock("a").wait(Duration::from_secs(60)).into_future());
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!slow.is_finished());
     server.advance(Duration::from_secs(5));
@@ -138,4 +138,54 @@ async fn a_loss_is_the_error_of_several_releases() {
     server.fail(Operation::Release, ErrorKind::Unreachable);
     // Both fail: the first has no answer.
     assert_eq!(all.release().await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_answers_nothing() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    let guard = locks.lock("a").ttl(TTL).await.unwrap();
+    server.fail_all(ErrorKind::Unreachable);
+    let errors = [
+        locks.lock("b").try_now().await.unwrap_err(),
+        locks.inspect("a").await.unwrap_err(),
+        server.backend().names().await.unwrap_err(),
+        locks.force_release("a").await.unwrap_err(),
+        guard.release().await.unwrap_err(),
+    ];
+    assert!(errors.iter().all(|error| error.kind() == ErrorKind::Unreachable), "{errors:?}");
+    server.heal();
+    assert_eq!(locks.force_release("a").await.unwrap(), 1);
+    assert!(server.backend().names().await.unwrap().is_empty());
+}
+
+/// The next one waits for the end of the lease, as with a real server.
+#[tokio::test]
+async fn the_lock_of_a_process_that_has_crashed_is_free_after_its_lease() {
+    let server = TestServer::new();
+    let (dead, other) = (server.locks().unwrap(), server.locks().unwrap());
+    let guard = dead.lock("a").ttl(TTL).await.unwrap();
+    let kept = dead.lock("b").ttl(TTL).await.unwrap();
+    assert_eq!((server.crash("a").unwrap(), server.crash("nobody").unwrap()), (1, 0));
+    let waits = tokio::spawn(other.lock("a").wait(TTL * 10).into_future());
+    while other.inspect("a").await.unwrap().waiters == 0 {
+        tokio::task::yield_now().await;
+    }
+    until("it is in doubt", || {
+        server.advance(Duration::from_millis(100));
+        guard.lease_state() == LeaseState::Suspect
+    })
+    .await;
+    assert!(!waits.is_finished());
+    let token = guard.token();
+    // It says nothing to the server.
+    drop(guard);
+    until("the next one has it", || {
+        server.advance(Duration::from_millis(100));
+        waits.is_finished()
+    })
+    .await;
+    let next = waits.await.unwrap().unwrap();
+    assert!(next.token() > token && kept.is_held());
+    next.release().await.unwrap();
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lockcore::backend::{
+use lockwell_core::backend::{
     Claim, Clock, DistributedLock, Grant, MemoryLock, Moment, OwnerId, Released, Renewal, Wait, async_trait,
     valid_until,
 };
-use lockcore::{Capabilities, Error, ErrorKind, FencingToken, LockName, LockStatus, Result};
+use lockwell_core::{Capabilities, Error, ErrorKind, FencingToken, LockName, LockStatus, Result};
 
 use crate::defect::Defect;
 use crate::flawed_lock::Controls;
@@ -59,7 +59,7 @@ impl Broken {
         }
         let home = self.home.get_or_init(tokio::runtime::Handle::current);
         let gone = |_| Error::new(ErrorKind::Unreachable, "the runtime has ended");
-        home.spawn(work).await.map_err(gone).flatten()
+        home.spawn(work).await.map_err(gone).and_then(|done| done)
     }
 
     fn is(&self, defect: Defect) -> bool {

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockcore::backend::MemoryLock;
-use lockcore::backend::{
+use lockwell_core::backend::MemoryLock;
+use lockwell_core::backend::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, FencingToken, Grant, Holder, LockName,
     LockStatus, Mode, Moment, OwnerId, Released, Renewal, Requirement, Result, Wait, async_trait,
 };
-use lockcore::conformance::skipping_clock;
+use lockwell_core::conformance::skipping_clock;
 
 use crate::defect::Defect;
 

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::conformance::{Case, Harness, Missing, Need, Suite, Target, cases, runtime};
+use lockwell_core::conformance::{Case, Harness, Missing, Need, Suite, Target, cases, runtime};
 
 use broken_lock::Broken;
 use defect::Defect;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::conformance::{Way, skipping_clock};
-use lockcore::{Clock, MemoryLock};
+use lockwell_core::conformance::{Way, skipping_clock};
+use lockwell_core::{Clock, MemoryLock};
 use tokio::sync::watch;
 
 /// How long a client waits for an answer before it gives its connection up.

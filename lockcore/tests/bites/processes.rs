@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockcore::Locks;
-use lockcore::backend::{
+use lockwell_core::Locks;
+use lockwell_core::backend::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus,
     MemoryLock, Mode, Moment, Released, Renewal, Result, Wait, async_trait, valid_until,
 };
-use lockcore::conformance::{Harness, Need};
+use lockwell_core::conformance::{Harness, Need};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -196,7 +196,7 @@ impl DistributedLock for Asking {
             return Ok(Some(grant));
         }
         if self.is(Defect::ValidForAnHour) {
-            return Ok(Some(grant.with_deadline(Moment::now().after(Duration::from_hours(1)))));
+            return Ok(Some(grant.with_deadline(Moment::now().after(Duration::from_secs(3600)))));
         }
         // It may have waited: the lease is known to last from here.
         match self.renew_one(&grant).await {
@@ -210,7 +210,7 @@ impl DistributedLock for Asking {
         for grant in grants {
             answers.push(match self.renew_one(grant).await {
                 Renewal::Lost if self.is(Defect::ValidForAnHour) => {
-                    Renewal::Renewed(Moment::now().after(Duration::from_hours(1)))
+                    Renewal::Renewed(Moment::now().after(Duration::from_secs(3600)))
                 }
                 answer => answer,
             });

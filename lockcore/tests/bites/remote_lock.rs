@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{
+use lockwell_core::backend::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, MemoryLock,
     Moment, Released, Renewal, Requirement, Result, Wait, async_trait, valid_until,
 };

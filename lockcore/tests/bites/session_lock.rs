@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::backend::{
+use lockwell_core::backend::{
     Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, MemoryLock, Moment, OwnerId,
     Released, Renewal, Result, async_trait,
 };
@@ -14,12 +14,12 @@ use tokio::sync::oneshot;
 use tokio::{runtime, task};
 
 use crate::defect::Defect;
-use lockcore::conformance::{local_runtime, on_a_thread};
+use lockwell_core::conformance::{local_runtime, on_a_thread};
 
 /// How long a request is on its way.
 const TRAVEL: Duration = Duration::from_millis(1);
 /// How long the server keeps a lock whose lease has not been set yet.
-const WITHOUT_A_LEASE: Duration = Duration::from_hours(1);
+const WITHOUT_A_LEASE: Duration = Duration::from_secs(3600);
 
 /// Where a request comes from: a runtime has a connection of its own.
 type Origin = (Option<runtime::Id>, Option<task::Id>);

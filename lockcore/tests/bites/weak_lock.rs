@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::backend::{
+use lockwell_core::backend::{
     Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, MemoryLock, Mode, Moment,
     OwnerId, Released, Renewal, Result, Wait, async_trait, valid_until,
 };
@@ -104,7 +104,7 @@ impl Weak {
                 let Some(answer) = self.clock.timeout(limit, held).await else {
                     right.release(&alias).await?;
                     if blocks {
-                        lockcore::conformance::block(
+                        lockwell_core::conformance::block(
                             &self.clock,
                             end.since(self.clock.now()) + Duration::from_millis(900),
                         );

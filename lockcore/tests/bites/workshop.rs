@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockcore::backend::{DistributedLock, MemoryLock, async_trait};
-use lockcore::conformance::{Harness, Link, Need, Server, Way, skipping_clock};
-use lockcore::{Clock, Locks, Result};
+use lockwell_core::backend::{DistributedLock, MemoryLock, async_trait};
+use lockwell_core::conformance::{Harness, Link, Need, Server, Way, skipping_clock};
+use lockwell_core::{Clock, Locks, Result};
 
 use crate::defect::Defect;
 use crate::flawed_lock::Controls;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lockcore::backend::{Heartbeat, PushedGrant, valid_until};
-use lockcore::{FencingToken, Moment};
+use lockwell_core::backend::{Heartbeat, PushedGrant, valid_until};
+use lockwell_core::{FencingToken, Moment};
 
 /// A step of time. Nothing happens in between, so the margins of a lease, which are shorter, do not show.
 const TICK: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! What holds for every text.
 
-use lockcore::backend::{escape, unescape};
-use lockcore::{LockConfig, LockName, ServerUrl};
+use lockwell_core::backend::{escape, unescape};
+use lockwell_core::{LockConfig, LockName, ServerUrl};
 
 /// An address or a configuration is understood or refused. What is understood can be shown and understood
 /// again.

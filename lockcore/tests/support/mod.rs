@@ -1,7 +1,7 @@
 //! A backend that does what a test tells it to.
 
 use async_trait::async_trait;
-use lockcore::{
+use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, MemoryLock, Moment,
     Released, Renewal, Result,
 };

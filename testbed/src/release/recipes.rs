@@ -61,6 +61,9 @@ pub(super) const PGBOUNCER_1_26: Recipe =
 pub(super) const ZOOKEEPER_3_9: Recipe =
     Recipe { suite: "trixie", packages: &["zookeeper", "libzookeeper-java"], programs: &[] };
 
+pub(super) const ETCD_3_5: Recipe =
+    Recipe { suite: "trixie", packages: &["etcd-server"], programs: &["usr/bin/etcd"] };
+
 impl Recipe {
     /// What a whole folder says about itself.
     pub(super) fn mark(&self) -> String {

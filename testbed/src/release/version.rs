@@ -33,6 +33,7 @@ fn ask(release: &Release) -> Result<String, Error> {
                 Family::Redis => Redis::program(release)?,
                 Family::MySql => crate::mariadb::daemon(release)?,
                 Family::Postgres => crate::postgres::daemon(release)?,
+                Family::Etcd => crate::Etcd::program(release)?,
                 _ => crate::pgbouncer::program(release)?,
             };
             client::run(&program, &["--version"], "")?

@@ -17,14 +17,15 @@ use self::modules::{Module, modules};
 use crate::shell::{Result, root};
 
 /// The packages.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 13] = [
     ".",
+    "backend-etcd",
     "backend-redis",
     "backend-sql",
     "backend-zk",
     "cli",
     "compare-bench",
-    "examples/backend-etcd",
+    "examples/backend-tarantool",
     "faults",
     "lockcore",
     "proxy",

@@ -4,7 +4,7 @@ use crate::figures::markdown::{row, rule};
 use serde_json::Value;
 
 use super::delays::delays;
-use super::runs::{Run, digits, list, named, rate, ratio, time};
+use super::runs::{Run, digits, list, median, named, rate, ratio, time};
 use crate::shell::Result;
 
 /// Makes the text of a block from the figures of a run.
@@ -43,12 +43,14 @@ fn about(run: &Run) -> String {
     run.about() + "\n"
 }
 
-fn p50(result: &Value) -> Option<String> {
-    result["latency_us"]["p50"].as_f64().map(time)
+/// Of a workload that is compared by its latency.
+fn latency(result: &Value) -> Option<String> {
+    median(result).map(time)
 }
 
+/// Of a workload that is compared by its rate.
 fn per_second(result: &Value) -> Option<String> {
-    result["per_second"].as_f64().map(rate)
+    median(result).map(rate)
 }
 
 /// One figure of the case with the most parties of all backends, which the head of the column names; nothing
@@ -73,10 +75,10 @@ fn headline(run: &Run) -> String {
     let backends = run.backends();
     let mut table = row(&[
         String::new(),
-        "acquire + release, p50".to_owned(),
+        "acquire + release, median".to_owned(),
         "to raw statements [95 %]".to_owned(),
         format!("{} tasks, a name each", most(run, "independent")),
-        format!("{} processes, one name: from a release to the next holder, p50", most(run, "handoff")),
+        format!("{} processes, one name: from a release to the next holder, median", most(run, "handoff")),
         format!("{} tasks of one process, one name", most(run, "crowd")),
     ]);
     table += &rule(6);
@@ -84,10 +86,10 @@ fn headline(run: &Run) -> String {
         let of = |workload, figure| cell(run, backend, workload, figure);
         table += &row(&[
             backend.to_owned(),
-            of("uncontended", p50),
+            of("uncontended", latency),
             of("uncontended", |result| ratio(&result["ratio"])),
             of("independent", per_second),
-            of("handoff", p50),
+            of("handoff", latency),
             of("crowd", per_second),
         ]);
     }
@@ -117,9 +119,9 @@ fn summary(run: &Run) -> String {
             .find(|it| it["backend"] == backend && it["case"] == "the holder is killed");
         table += &row(&[
             name.to_owned(),
-            cell(run, backend, "uncontended", p50),
-            cell(run, backend, "handoff", p50),
-            killed.and_then(|result| result["ours"].as_f64().map(time)).unwrap_or_default(),
+            cell(run, backend, "uncontended", latency),
+            cell(run, backend, "handoff", latency),
+            killed.and_then(latency).unwrap_or_default(),
         ]);
     }
     table
@@ -129,7 +131,7 @@ fn summary(run: &Run) -> String {
 fn pairs(run: &Run) -> String {
     let mut table = row(&[
         String::new(),
-        "acquire + release, p50".to_owned(),
+        "acquire + release, median".to_owned(),
         "to raw statements [95 %]".to_owned(),
         format!("{} tasks, a name each", most(run, "independent")),
         "to raw statements [95 %]".to_owned(),
@@ -139,7 +141,7 @@ fn pairs(run: &Run) -> String {
         let of = |workload, figure| cell(run, backend, workload, figure);
         table += &row(&[
             backend.to_owned(),
-            of("uncontended", p50),
+            of("uncontended", latency),
             of("uncontended", |result| ratio(&result["ratio"])),
             of("independent", per_second),
             of("independent", |result| ratio(&result["ratio"])),
@@ -150,8 +152,16 @@ fn pairs(run: &Run) -> String {
 
 /// The tasks of a process on one name: each for itself, and passing the lock on.
 fn local(run: &Run) -> String {
-    let options = [None, Some("coalesce=true"), Some("hand_over=1000/20ms")];
-    let titles = ["", "tasks", "each for itself", "`coalesce`", "`hand_over(1000, 20 ms)`"];
+    const IN_ORDER: Option<&str> = Some("server_order=true");
+    let titles = ["", "tasks", "`server_order`", "by default", "`hand_over(1000, 20 ms)`"];
+    let measured = |option| {
+        run.backends().into_iter().any(|backend| {
+            run.last(backend, "crowd", 0).is_some_and(|plain| run.variant(plain, option).is_some())
+        })
+    };
+    // In runs without this option, each task was for itself.
+    let plain = if measured(IN_ORDER) { [IN_ORDER, None] } else { [None, Some("not measured")] };
+    let options = [plain[0], plain[1], Some("hand_over=1000/20ms")];
     let mut table = row(&titles.map(str::to_owned)) + &rule(5);
     for backend in run.backends() {
         let Some(plain) = run.last(backend, "crowd", 0) else { continue };
@@ -163,9 +173,20 @@ fn local(run: &Run) -> String {
     table
 }
 
-/// From a release to the process that had waited longest, which is what is measured of other libraries.
+/// From a release to the process that had waited longest, which is what is measured of other libraries. Of
+/// ours it is in the rounds beside them.
 fn to_the_first(result: &Value) -> Option<String> {
-    result["handing"]["to_the_first_us"]["p50"].as_f64().map(time)
+    if result["theirs"].is_number() {
+        return latency(result);
+    }
+    let rounds = list(&result["rounds"]).count();
+    let is_fit = |peer: &&Value| peer["unsafe_because"].is_null() && list(&peer["rounds"]).count() == rounds;
+    let beside = list(&result["peers"]).find(is_fit)?;
+    let mut times: Vec<f64> = list(&beside["rounds"]).filter_map(|round| round["ours"].as_f64()).collect();
+    times.sort_by(f64::total_cmp);
+    let half = times.len() / 2;
+    let odd = times.get(half)?;
+    Some(time(if times.len() % 2 == 1 { *odd } else { f64::midpoint(times[half - 1], *odd) }))
 }
 
 fn jain(result: &Value) -> Option<String> {
@@ -179,7 +200,7 @@ fn overlaps(result: &Value) -> Option<String> {
 /// Other libraries beside ours on the same servers in the same rounds.
 fn peers(run: &Run) -> String {
     const COLUMNS: [(&str, Figure); 5] = [
-        ("uncontended", p50),
+        ("uncontended", latency),
         ("handoff", to_the_first),
         ("handoff", jain),
         ("handoff", overlaps),
@@ -187,9 +208,9 @@ fn peers(run: &Run) -> String {
     ];
     let mut table = row(&[
         String::new(),
-        "acquire + release, p50".to_owned(),
+        "acquire + release, median".to_owned(),
         format!(
-            "{} processes, one name: from a release to the one that waited longest, p50",
+            "{} processes, one name: from a release to the one that waited longest, median",
             most(run, "handoff")
         ),
         "Jain's index".to_owned(),
@@ -254,7 +275,7 @@ fn recovery(run: &Run) -> String {
 }
 
 fn median_and_bound(result: &Value) -> Option<String> {
-    let median = time(result["ours"].as_f64()?);
+    let median = latency(result)?;
     let bound = result["recovery"]["bound_us"].as_f64();
     Some(bound.map_or_else(|| median.clone(), |bound| format!("{median} (at most {})", time(bound))))
 }
@@ -297,9 +318,10 @@ mod tests {
             ("headline", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | 220 us | 22.7 k/s |"),
             ("summary", "| Redis | 45.0 us | 220 us | 3.00 s |"),
             ("pairs", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | "),
+            ("peers", "| lockwell on redis | 45.0 us | 240 us | "),
             ("peers", "| rslock 0.10 | 37.0 us | 63.2 ms | 0.88 | 0 | 1261/s |"),
             ("recovery", "| redis | 3.00 s (at most 5.30 s) |"),
-            ("local", "| redis | 500 | 22.7 k/s | 4500/s | not measured |"),
+            ("local", "| redis | 500 | 450/s | 22.7 k/s | not measured |"),
             ("holding", "| redis | 1000 | 2.25/s | 0.09 % of a core, 8.79 MiB | - | 2 |"),
             ("run", "A CPU, 2 cores"),
         ] {

@@ -1,6 +1,6 @@
 //! How a delay of the network changes a workload: one column for each run with a delay.
 
-use super::runs::{Run, time};
+use super::runs::{Run, median, time};
 use crate::figures::markdown::{row, rule};
 use crate::shell::Result;
 
@@ -16,11 +16,11 @@ pub(super) fn delays(workload: &str, runs: &[Run]) -> Result<String> {
     head.push("round trips".to_owned());
     let mut table = row(&head) + &rule(head.len());
     for backend in last.backends() {
-        let p50 = |run: &Run| run.last(backend, workload, 0)?["latency_us"]["p50"].as_f64();
-        let (Some(short), Some(long)) = (p50(first), p50(last)) else { continue };
+        let of = |run: &Run| run.last(backend, workload, 0).and_then(median);
+        let (Some(short), Some(long)) = (of(first), of(last)) else { continue };
         let trips = (long - short) / (2.0 * f64::from(last.delay_us() - first.delay_us()));
         let mut cells = vec![backend.to_owned()];
-        cells.extend(runs.iter().map(|run| p50(run).map(time).unwrap_or_default()));
+        cells.extend(runs.iter().map(|run| of(run).map(time).unwrap_or_default()));
         cells.push(format!("{trips:.1}"));
         table += &row(&cells);
     }

@@ -97,11 +97,11 @@ mod tests {
     #[test]
     fn what_is_between_the_marks_is_replaced() {
         let runs = [runs::tests::run("disk")];
-        let text = "a <!-- figure: disk redis uncontended p50 -->?<!-- end --> b\n\
+        let text = "a <!-- figure: disk redis uncontended time -->?<!-- end --> b\n\
                     <!-- figures: headline disk -->\noutdated\n<!-- end of figures -->\nc\n";
         let filled = fill(text, &runs).unwrap();
         assert!(
-            filled.starts_with("a <!-- figure: disk redis uncontended p50 -->45.0 us<!-- end --> b\n"),
+            filled.starts_with("a <!-- figure: disk redis uncontended time -->45.0 us<!-- end --> b\n"),
             "{filled}"
         );
         assert!(filled.contains("| redis | 45.0 us | 1.25 [1.20 .. 1.30] |"), "{filled}");
@@ -117,7 +117,7 @@ mod tests {
             "<!-- figures: nonsense disk -->\n<!-- end of figures -->",
             "<!-- figure: disk redis uncontended nonsense -->x<!-- end -->",
             "<!-- figure: disk redis -->x<!-- end -->",
-            "<!-- figure: disk postgres uncontended p50 -->x<!-- end -->",
+            "<!-- figure: disk postgres uncontended time -->x<!-- end -->",
             "<!-- figures: headline tmpfs -->\n<!-- end of figures -->",
         ] {
             assert!(fill(bad, &runs).is_err(), "{bad}");

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::runs::{Run, digits, list, named, rate, ratio, time};
+use super::runs::{Run, digits, list, median, named, rate, ratio, time};
 use crate::shell::Result;
 
 /// What a metric is in a result.
 type Metric = fn(&Value) -> Option<String>;
 
 const METRICS: [(&str, Metric); 8] = [
-    ("p50", |result| result["latency_us"]["p50"].as_f64().map(time)),
+    ("time", |result| median(result).map(time)),
     ("p99", |result| result["latency_us"]["p99"].as_f64().map(time)),
     ("ratio", |result| ratio(&result["ratio"])),
-    ("rate", |result| result["per_second"].as_f64().map(rate)),
+    ("rate", |result| median(result).map(rate)),
     ("requests", |result| result["requests_each"].as_f64().map(digits)),
     ("trips", |result| ratio(&result["trips"])),
     ("handovers", |result| result["handing"]["handovers_per_second"].as_f64().map(rate)),
@@ -53,6 +53,8 @@ mod tests {
             assert!(figure(missing, &runs).is_err(), "{missing}");
         }
         let figure = |what: &str| figure(what, &runs).unwrap();
+        assert_eq!(figure("tmpfs redis uncontended time"), "45.0 us");
+        assert_eq!(figure("tmpfs redis uncontended time:rslock"), "37.0 us");
         assert_eq!(figure("tmpfs redis uncontended p99"), "90.0 us");
         assert_eq!(figure("tmpfs redis crowd rate"), "22.7 k/s");
         assert_eq!(figure("tmpfs redis crowd requests"), "2.50");

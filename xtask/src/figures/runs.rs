@@ -1,8 +1,10 @@
 //! The runs that are committed, and figures of them in the form that people read.
 
 use std::fs;
+use std::io::BufReader;
 use std::path::Path;
 
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use crate::shell::Result;
@@ -14,7 +16,7 @@ const MOST_PARTIES: [(&str, u64); 3] = [("independent", 64), ("handoff", 4), ("c
 /// One run, in one or several result files.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// That of its files up to the first dot: `disk` of `disk.sql.json` and `disk.redis.json`.
+    /// That of its files up to the first dot: `disk` of `disk.sql.json.gz` and `disk.redis.json.gz`.
     name: String,
     /// Each has other backends.
     reports: Vec<Value>,
@@ -27,10 +29,11 @@ pub(crate) fn runs(folder: &Path) -> Result<Vec<Run>> {
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort();
     for path in paths {
-        if path.extension().is_some_and(|it| it == "json") {
+        if path.to_string_lossy().ends_with(".json.gz") {
             let problem = |error: String| format!("{}: {error}", path.display());
-            let text = fs::read_to_string(&path).map_err(|error| problem(error.to_string()))?;
-            let report: Value = serde_json::from_str(&text).map_err(|error| problem(error.to_string()))?;
+            let file = fs::File::open(&path).map_err(|error| problem(error.to_string()))?;
+            let report: Value = serde_json::from_reader(BufReader::new(GzDecoder::new(file)))
+                .map_err(|error| problem(error.to_string()))?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             let name = name.split('.').next().unwrap_or_default().to_owned();
             fit(&name, &report).map_err(|reason| problem(reason.to_owned()))?;
@@ -61,7 +64,7 @@ fn fit(name: &str, report: &Value) -> std::result::Result<(), &'static str> {
     } else if report["finished"] != true || report["mode"] == "smoke" {
         Err("this run is not complete, or was made for a test")
     } else if report["build"]["profile"] != "release" || report["build"]["git_dirty"] != false {
-        Err("this run is of a debug build, or of a checkout with changes")
+        Err("this run is not of a release build, or of a checkout with changes")
     } else if name.starts_with("delay") != (conditions["delay_us"] != 0) {
         Err("only the names of runs with a delay begin with delay")
     } else if (name == "tmpfs") != (conditions["storage"] == "tmpfs" && conditions["delay_us"] == 0) {
@@ -189,6 +192,12 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
+/// What a result, or another library in it, is compared by: the median over the rounds, which the report
+/// shows, too. That of all latencies together is another one.
+pub(crate) fn median(result: &Value) -> Option<f64> {
+    result["ours"].as_f64().or_else(|| result["theirs"].as_f64())
+}
+
 /// A ratio with its interval, which is never left out.
 pub(crate) fn ratio(value: &Value) -> Option<String> {
     let number = |field: &str| value[field].as_f64();
@@ -205,16 +214,21 @@ pub(crate) mod tests {
     pub(crate) fn run(name: &str) -> Run {
         let storage = if name == "tmpfs" { "tmpfs" } else { "ext4" };
         let delay_ms: u32 = name.strip_prefix("delay-").map_or(0, |it| it.parse().unwrap());
-        let p50 = |here: f64| here + 2000.0 * f64::from(delay_ms);
-        let spread = |p50: f64| json!({ "p50": p50, "p99": 2.0 * p50 });
-        let result = |workload: &str, parties: u64, p50: f64| {
+        let away = |here: f64| here + 2000.0 * f64::from(delay_ms);
+        // The median over the rounds is not that of all latencies.
+        let spread = |median: f64| json!({ "p50": median + 7.0, "p99": 2.0 * median });
+        let result = |workload: &str, parties: u64, median: f64| {
+            let is_rate = ["independent", "crowd"].contains(&workload);
             json!({
                 "backend": "redis", "workload": workload, "case": "", "parties": parties, "hold_us": 0, "option": null,
-                "ratio": { "median": 1.25, "low": 1.2, "high": 1.3 }, "latency_us": spread(p50), "per_second": 22_700.0,
+                "ratio": { "median": 1.25, "low": 1.2, "high": 1.3 }, "latency_us": spread(median), "per_second": 22_900.0,
+                "ours": if is_rate { 22_700.0 } else { median }, "rounds": [{}, {}, {}],
                 "requests_each": 2.5, "trips": { "median": 1.02, "low": 1.0, "high": 1.1 },
                 "handing": { "handovers_per_second": 3988.0 }, "peers": [{
-                    "name": "rslock", "version": "0.10", "latency_us": spread(37.0), "per_second": 1261.0,
-                    "handing": { "to_the_first_us": spread(63_200.0), "jain": 0.88, "overlaps": 0 },
+                    "name": "rslock", "version": "0.10", "latency_us": spread(37.0), "per_second": 1270.0,
+                    "theirs": match workload { "uncontended" => 37.0, "handoff" => 63_200.0, _ => 1261.0 },
+                    "rounds": [{ "ours": 230.0 }, { "ours": 250.0 }, { "ours": 240.0 }],
+                    "handing": { "jain": 0.88, "overlaps": 0 },
                     "ratio": { "median": 1.0, "low": 0.9, "high": 1.1 }, "error": null,
                     "ours_to_theirs": { "median": 1.11, "low": 1.05, "high": 1.2 },
                 }],
@@ -222,16 +236,15 @@ pub(crate) mod tests {
         };
         let mut recovery = result("recovery", 8, 3e6);
         recovery["case"] = "the holder is killed".into();
-        recovery["ours"] = 3e6.into();
         recovery["recovery"] = json!({ "times_us": [2.5e6, 3e6, 4e6], "bound_us": 5.3e6 });
         let mut holding = result("holding", 1000, 0.0);
         holding["holding"] = json!({
             "locks": 1000, "requests_per_second": 2.25, "connections": 2,
             "client": { "cpu_us": 900.0, "memory_kib": 9000, "grown_kib": 512 }, "server": null,
         });
-        let mut coalesce = result("crowd", 500, 900.0);
-        coalesce["option"] = "coalesce=true".into();
-        coalesce["per_second"] = 4500.0.into();
+        let mut in_order = result("crowd", 500, 900.0);
+        in_order["option"] = "server_order=true".into();
+        in_order["ours"] = 450.0.into();
         let report = json!({
             "schema": "lockwell-compare", "date": "2026-01-31T12:00:00Z", "finished": true, "mode": "full",
             "conditions": { "storage": storage, "durability": "disk", "delay_us": delay_ms * 1000 },
@@ -239,8 +252,8 @@ pub(crate) mod tests {
             "build": { "profile": "release", "git_commit": "0123456789abcdef", "git_dirty": false },
             "backends": [{ "name": "redis", "version": "Redis 7.0.15" }],
             "results": [
-                result("uncontended", 1, p50(45.0)), result("independent", 64, 900.0), result("handoff", 4, 220.0),
-                result("crowd", 500, 900.0), coalesce, recovery, holding,
+                result("uncontended", 1, away(45.0)), result("independent", 64, 900.0), result("handoff", 4, 220.0),
+                result("crowd", 500, 900.0), in_order, recovery, holding,
                 // Too many to be quoted.
                 result("independent", 1024, 9e3), result("handoff", 16, 8e3),
             ],

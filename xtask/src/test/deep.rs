@@ -13,18 +13,22 @@ use super::programs::patient;
 use super::repeat;
 use crate::shell::{Result, cargo, foreground, root};
 
-/// The stages, with the arguments of `cargo xtask test` or of cargo.
-const STAGES: [(&str, Stage); 4] = [
-    // Every case on every server in every setup; the browser, and the command of the last release.
-    ("all servers", Stage::Tests(&["--servers", "all"])),
+/// The stages, what only computes first, with the arguments of `cargo xtask test` or of cargo.
+const STAGES: [(&str, Stage); 5] = [
     (
         "model of hand-overs",
         Stage::Cargo(&["-p", "lockwell-core", "--all-features", "--test", "hand_over_model"]),
     ),
     (
+        "model of grace periods",
+        Stage::Cargo(&["-p", "lockwell-core", "--all-features", "--test", "grace_model"]),
+    ),
+    (
         "model of Redlock",
         Stage::Cargo(&["-p", "lockwell-redis", "--all-features", "--test", "redlock_model"]),
     ),
+    // Every case on every server in every setup; the browser, and the command of the last release.
+    ("all servers", Stage::Tests(&["--servers", "all"])),
     ("busy machine", Stage::Tests(&["--busy", "4", "--repeat", "2"])),
 ];
 
@@ -63,7 +67,7 @@ impl Progress {
     }
 }
 
-pub(super) fn run() -> Result<ExitCode> {
+pub(super) fn run(installs: bool) -> Result<ExitCode> {
     let mut progress = Progress::load(repeat::commit()?);
     let mut failed = Vec::new();
     for (name, stage) in &STAGES {
@@ -72,7 +76,7 @@ pub(super) fn run() -> Result<ExitCode> {
             continue;
         }
         let began = Instant::now();
-        if foreground(&mut stage.command()?)? == ExitCode::SUCCESS {
+        if foreground(&mut stage.command(installs)?)? == ExitCode::SUCCESS {
             progress.passed.insert((*name).to_owned(), began.elapsed().as_secs());
             progress.save()?;
         } else {
@@ -89,12 +93,12 @@ pub(super) fn run() -> Result<ExitCode> {
 }
 
 impl Stage {
-    fn command(&self) -> Result<Command> {
+    fn command(&self, installs: bool) -> Result<Command> {
         Ok(match self {
             Self::Tests(args) => {
                 let mut command =
                     Command::new(env::current_exe().map_err(|error| format!("our own program: {error}"))?);
-                command.arg("test").args(*args);
+                command.arg("test").args(installs.then_some("--install")).args(*args);
                 command
             }
             Self::Cargo(args) => {

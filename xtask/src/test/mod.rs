@@ -29,10 +29,10 @@ use self::programs::{Class, Program};
 use self::running::ProgramOutcome;
 use crate::busy::Busy;
 use crate::handed_on::HandedOn;
-use crate::install::{allowed, ensure};
+use crate::install::{is_told, provide};
 use crate::packages::{SERVERS, TOOLS};
+use crate::ran;
 use crate::shell::{Result, root, text};
-use crate::{ran, servers};
 
 /// How often a test that failed is repeated, alone.
 const AGAIN: usize = 2;
@@ -59,9 +59,9 @@ pub(crate) struct Options {
     /// tests three times beside busy loops. A call goes on where the last one was stopped.
     #[arg(long, conflicts_with_all = ["busy", "repeat", "servers"])]
     deep: bool,
-    /// Install and download nothing.
+    /// Install and download what is missing, without asking.
     #[arg(long)]
-    no_install: bool,
+    install: bool,
     #[command(flatten)]
     rest: HandedOn,
 }
@@ -99,12 +99,11 @@ impl Whole {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { busy, repeat, restart, servers, deep, no_install, rest: HandedOn { mut args } } = options;
-    let allowed = allowed(&mut args) && !no_install;
-    ensure(SERVERS.iter().chain(&TOOLS), allowed);
-    let mut remarks = if allowed { servers::fetch(servers.needed()) } else { Vec::new() };
+    let Options { busy, repeat, restart, servers, deep, install, rest: HandedOn { mut args } } = options;
+    let told = is_told(&mut args) || install;
+    let mut remarks = provide(SERVERS.iter().chain(&TOOLS), servers.needed(), told);
     if deep {
-        return deep::run();
+        return deep::run(told);
     }
     let selection = Selection::new(&args, servers);
     let job = job(selection, servers)?;
@@ -134,6 +133,7 @@ fn job(selection: Selection, servers: Servers) -> Result<Job> {
             let title = match release.family() {
                 Family::Redis => "backend-redis/redis",
                 Family::ZooKeeper => "backend-zk/zk",
+                Family::Etcd => "backend-etcd/etcd",
                 _ => continue,
             };
             releases.extend(
@@ -305,13 +305,13 @@ mod tests {
         }
         let parsed = |line: &str| Program::try_parse_from(words(line)).map(|program| program.options);
         let options =
-            parsed("test --no-install --busy 4 --repeat=10 --restart --test x -- --busy redis::").unwrap();
+            parsed("test --install --busy 4 --repeat=10 --restart --test x -- --busy redis::").unwrap();
         assert_eq!((options.busy, options.repeat, options.restart), (4, Some(10), true));
-        assert!(options.no_install);
+        assert!(options.install);
         assert_eq!(options.rest.args, words("--test x -- --busy redis::"));
-        let options = parsed("test -p lockwell-core --no-install").unwrap();
+        let options = parsed("test -p lockwell-core --install").unwrap();
         assert_eq!((options.busy, options.repeat, options.restart), (0, None, false));
-        assert_eq!(options.rest.args, words("-p lockwell-core --no-install"));
+        assert_eq!(options.rest.args, words("-p lockwell-core --install"));
         assert!(parsed("test --restart").is_err());
         assert!(parsed("test --busy x").is_err());
     }

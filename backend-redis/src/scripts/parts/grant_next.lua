@@ -1,5 +1,6 @@
 -- Grants to waiters, in their order. ARGV 2: the caller's channel, '' if its own waiters are to be notified by messages, too;
--- ARGV 3: 'exact' if the count of listeners is to be trusted (not in a cluster).
+-- ARGV 3: 'exact' if the count of listeners is to be trusted (not in a cluster); 'closed' if nothing may be granted, as in the
+-- grace period of a server that may have forgotten grants: the first waiter is notified, and asks.
 
 -- Whether one more may join the members in this mode.
 local function has_room(members, mode)
@@ -50,7 +51,7 @@ local function grant_next(counter, lock, queue, waiters, members, details, mode)
       if not owner or (mode and (waiter.mode ~= mode or not has_room(members, mode))) then break end
       local form = redis.call('HGET', waiters, '+' .. owner) or ''
       local tokens, lease, sign, label = string.match(form, '^g(%d+):(%d+):(%d+):(.*)$')
-      local token = tokens and not gone[waiter.client] and take_tokens(counter, tonumber(tokens), true)
+      local token = tokens and ARGV[3] ~= 'closed' and not gone[waiter.client] and take_tokens(counter, tonumber(tokens), true)
       local text, ends = waiter.ticket, nil
       if token then
         ends = string.format('%.0f', now + lease * 1000)

@@ -1,6 +1,6 @@
 //! Which sets of nodes are refused.
 
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 
 use super::nodes;
 use crate::servers::{client, in_memory, on_disk, redlock_url, refusal};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 use testbed::Redis;
 
 use super::nodes;

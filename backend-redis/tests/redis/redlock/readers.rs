@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, Locks, Mode};
+use lockwell_core::{ErrorKind, Locks, Mode};
 use testbed::Redis;
 
 use super::{ask_for_vote, nodes};
@@ -123,7 +123,7 @@ async fn what_is_left_of_a_writer_is_renewed_and_released_by_the_reader() {
     tell(&nodes[0], &["FLUSHALL"]);
     tell(&nodes[0], &["SET", "lockwell:a", value, "PX", "5000"]);
     let renewal = one.renew(std::slice::from_ref(&reader), soon()).await.remove(0);
-    assert!(matches!(renewal, lockcore::Renewal::Renewed(_)), "{renewal:?}");
+    assert!(matches!(renewal, lockwell_core::Renewal::Renewed(_)), "{renewal:?}");
     until("it is extended", || crate::asking::life(&nodes[0], "lockwell:a") > 20_000).await;
     one.release(reader.claim()).await.expect("an answer");
     until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{Mode, Renewal};
+use lockwell_core::{Mode, Renewal};
 use testbed::{Proxy, Redis};
 
 use super::{nodes, url_of};
@@ -101,7 +101,7 @@ async fn a_release_does_not_wait_for_a_node_that_gets_another_lock_again() {
 async fn race(nodes: &[Redis], mode: Mode, rounds: u32) {
     let backend = backend(&redlock_url(nodes)).await.expect("a connection");
     // A runtime of its own, and so connections of its own, as the keeper has.
-    let keeper = lockcore::backend::OwnRuntime::start("test-keeper").expect("a thread");
+    let keeper = lockwell_core::backend::OwnRuntime::start("test-keeper").expect("a thread");
     for round in 0..rounds {
         let name = format!("name {round}");
         // Long, so that what is left is seen.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::ErrorKind;
+use lockwell_core::ErrorKind;
 
 use super::{ask_for_vote, assembled, nodes};
 use crate::servers::{client, on_disk, redlock_url, tell};

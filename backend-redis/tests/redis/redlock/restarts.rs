@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lockcore::{ErrorKind, Grant, Locks};
+use lockwell_core::{ErrorKind, Grant, Locks};
 use testbed::{Direction, Proxy, Redis};
 
 use super::{nodes, url_of};
@@ -13,7 +13,7 @@ use crate::servers::{client, in_memory, keys, on_disk, redlock_url, tell, until}
 const LONGEST: Duration = Duration::from_secs(3);
 
 /// Tries until the lock is granted.
-async fn lock_at_last(locks: &Locks, name: &str) -> lockcore::LockGuard {
+async fn lock_at_last(locks: &Locks, name: &str) -> lockwell_core::LockGuard {
     let start = Instant::now();
     loop {
         let outcome = locks.lock(name).ttl(Duration::from_secs(1)).try_now().await;
@@ -83,7 +83,7 @@ async fn held_at_two(nodes: &[Redis], options: &str) -> Grant {
 }
 
 /// A node that forgot the lock is back. Says when the first of the others got it.
-async fn never_two(others: &[Locks], grant: &Grant) -> lockcore::LockGuard {
+async fn never_two(others: &[Locks], grant: &Grant) -> lockwell_core::LockGuard {
     let start = Instant::now();
     let mut tries = 0;
     loop {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::Locks;
+use lockwell_core::Locks;
 
 use super::nodes;
 use crate::servers::{client, keys, on_disk, redlock_url, until};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::Renewal;
+use lockwell_core::Renewal;
 use testbed::{Direction, Proxy};
 
 use super::{nodes, url_of};

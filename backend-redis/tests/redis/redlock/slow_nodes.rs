@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::Locks;
+use lockwell_core::Locks;
 use testbed::{Direction, Proxy, Redis};
 
 use super::{nodes, url_of};

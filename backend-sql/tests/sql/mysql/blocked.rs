@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use backend_sql::MySqlVerify;
-use lockcore::{Locks, Mode};
+use lockwell_core::{Locks, Mode};
+use lockwell_sql::MySqlVerify;
 use sqlx::{Connection, MySqlConnection};
 use testbed::MariaDb;
 

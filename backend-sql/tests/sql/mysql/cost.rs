@@ -1,6 +1,6 @@
 //! How many rows the server reads for a hand-over, where the tables are large.
 
-use lockcore::Locks;
+use lockwell_core::Locks;
 use testbed::MariaDb;
 
 use super::{RELEASES, connect, counted, options, start, wait_for};

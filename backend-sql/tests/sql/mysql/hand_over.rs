@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use lockcore::Locks;
+use lockwell_core::Locks;
 use testbed::{MariaDb, Proxy};
 
 use super::{RELEASES, can_be_granted, connect, options, servers, start, wait_for};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use backend_sql::MySqlLock;
-use lockcore::{DistributedLock, ErrorKind, Severity};
+use lockwell_core::{DistributedLock, ErrorKind, Severity};
+use lockwell_sql::MySqlLock;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use super::{RELEASES, options, servers, start};
@@ -67,7 +67,7 @@ async fn what_a_session_inherits_changes_nothing() {
         guard.release().await.expect("held");
         waiting.await.expect("no panic").expect("its turn comes").release().await.expect("held");
         // A dead holder: its lease ends by the server's clock.
-        let dead = crate::servers::claim("a", lockcore::Mode::Exclusive, Duration::from_millis(300));
+        let dead = crate::servers::claim("a", lockwell_core::Mode::Exclusive, Duration::from_millis(300));
         one.backend().acquire(&dead).await.expect("an answer").expect("a free lock");
         two.lock("a").wait(Duration::from_secs(20)).await.expect("it ends").release().await.expect("held");
         let readers = [one.read("a").await.expect("free"), two.read("a").await.expect("readers meet")];
@@ -110,7 +110,7 @@ async fn a_binary_log_of_statements_is_refused() {
         let findings = lock.examine().await.expect("an answer");
         let found = findings.iter().find(|found| found.message.contains("binlog_format")).expect("a finding");
         assert_eq!(found.severity, Severity::Bad, "{release}: {found:?}");
-        let claim = crate::servers::claim("a", lockcore::Mode::Exclusive, Duration::from_secs(5));
+        let claim = crate::servers::claim("a", lockwell_core::Mode::Exclusive, Duration::from_secs(5));
         let error = lock.acquire(&claim).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{release}: {error:#}");
     }

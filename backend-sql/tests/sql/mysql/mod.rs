@@ -9,10 +9,11 @@ mod parked;
 mod push;
 mod releases;
 mod round_trips;
+mod statements;
 
 use std::time::{Duration, Instant};
 
-use lockcore::Locks;
+use lockwell_core::Locks;
 use testbed::{Durability, MariaDb, Options, Release};
 use tokio::sync::OnceCell;
 

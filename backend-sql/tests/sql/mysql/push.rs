@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::Locks;
+use lockwell_core::Locks;
 use sqlx::{Connection, MySqlConnection};
 use testbed::MariaDb;
 

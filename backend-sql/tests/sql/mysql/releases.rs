@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, LockGuard, Locks, Result};
+use lockwell_core::{ErrorKind, LockGuard, Locks, Result};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

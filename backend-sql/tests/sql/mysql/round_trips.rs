@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{Locks, Mode};
+use lockwell_core::{Locks, Mode};
 use sqlx::{Connection, MySqlConnection};
 use testbed::{MariaDb, Proxy};
 
@@ -35,7 +35,10 @@ async fn renewals(server: &MariaDb, locks: &Locks) {
         }
         let each = statements!(server, {
             let renewed = backend.renew(&grants, soon()).await;
-            assert!(renewed.iter().all(|one| matches!(one, lockcore::Renewal::Renewed(_))), "{renewed:?}");
+            assert!(
+                renewed.iter().all(|one| matches!(one, lockwell_core::Renewal::Renewed(_))),
+                "{renewed:?}"
+            );
         });
         println!("{server:?}: {each} statements renew {many} leases, {mode}");
         assert!(each < 1.2, "{each} statements renew {many} leases, {mode}");

@@ -2,9 +2,10 @@
 //!
 //! A cycle is what any lock on that server has to do at least: one statement that takes a row with owner,
 //! token and expiry, one that clears it; on Redis, one command that sets a key and one that deletes it; on
-//! ZooKeeper, the same with an ephemeral node. No lease is renewed, nobody waits, nothing is cleaned up. What
+//! ZooKeeper, the same with an ephemeral node; on etcd, two transactions. No lease is renewed, nobody waits, nothing is cleaned up. What
 //! lockwell adds to that is the ratio that the comparison shows.
 
+mod etcd;
 mod memory;
 pub(crate) mod mysql;
 pub(crate) mod postgres;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use lockwell::backend::ServerUrl;
 
+use self::etcd::EtcdFloor;
 use self::memory::MemoryFloor;
 use self::mysql::MySqlFloor;
 use self::postgres::PostgresFloor;
@@ -36,6 +38,7 @@ pub(crate) enum Floor {
     MySql(Box<MySqlFloor>),
     Redis(Box<RedisFloor>),
     ZooKeeper(Box<ZooKeeperFloor>),
+    Etcd(Box<EtcdFloor>),
     /// Nothing raw is known: there are figures, and no ratios.
     Unknown,
 }
@@ -50,7 +53,8 @@ impl Floor {
             "mysql" | "mariadb" => Ok(Self::MySql(Box::new(MySqlFloor::connect(url).await?))),
             "redis" | "redlock" => Ok(Self::Redis(Box::new(RedisFloor::connect(url).await?))),
             "zk" => Ok(Self::ZooKeeper(Box::new(ZooKeeperFloor::connect(url).await?))),
-            // A backend from outside, or servers that redirect clients.
+            "etcd" => Ok(Self::Etcd(Box::new(EtcdFloor::connect(url).await?))),
+            // A backend from outside, or servers that redirect clients or want certificates.
             _ => Ok(Self::Unknown),
         }
     }
@@ -68,6 +72,9 @@ impl Floor {
             Self::Redis(floor) => floor.what(),
             Self::ZooKeeper(_) => {
                 "create of an ephemeral sequential node, then delete; one bare zookeeper-client session"
+            }
+            Self::Etcd(_) => {
+                "transaction that puts a key of a lease if there is none, then one that deletes it; one bare tonic channel"
             }
             Self::Unknown => "none that is known for such a server",
         }
@@ -93,6 +100,7 @@ impl Floor {
             Self::MySql(floor) => floor.cycle(name).await,
             Self::Redis(floor) => floor.cycle(name).await,
             Self::ZooKeeper(floor) => floor.cycle(name).await,
+            Self::Etcd(floor) => floor.cycle(name).await,
             Self::Unknown => Ok(()),
         }
     }
@@ -106,11 +114,12 @@ impl Floor {
     }
 
     /// Cycles on `names` names for as long as `length`: in turn, one at a time, where a connection serves one
-    /// at a time, and all at once on Redis and ZooKeeper, whose clients share a connection.
+    /// at a time, and all at once on Redis, ZooKeeper and etcd, whose clients share a connection.
     pub(crate) async fn round(&mut self, length: Duration, names: usize) -> Result<Sample> {
         match self {
             Self::Redis(floor) if names > 1 => return floor.crowd(length, names).await,
             Self::ZooKeeper(floor) if names > 1 => return floor.crowd(length, names).await,
+            Self::Etcd(floor) if names > 1 => return floor.crowd(length, names).await,
             Self::Unknown => return Ok(Sample::new()),
             _ => {}
         }
@@ -145,6 +154,7 @@ impl Floor {
                 Self::MySql(floor) => floor.trip().await?,
                 Self::Redis(floor) => floor.trip().await?,
                 Self::ZooKeeper(floor) => floor.trip().await?,
+                Self::Etcd(floor) => floor.trip().await?,
             }
             sample.note(start.elapsed(), 1);
         }
@@ -160,6 +170,7 @@ impl Floor {
             Self::MySql(floor) => floor.server().await,
             Self::Redis(floor) => floor.server().await,
             Self::ZooKeeper(floor) => floor.server().await,
+            Self::Etcd(floor) => floor.server().await,
             Self::Unknown => Ok(Server { version: "unknown".to_owned(), settings: Vec::new() }),
         }
     }
@@ -173,6 +184,7 @@ impl Floor {
             Self::Postgres(floor) => floor.finish().await,
             Self::MySql(floor) => floor.finish().await,
             Self::ZooKeeper(floor) => floor.finish().await,
+            Self::Etcd(floor) => floor.finish().await,
         }
     }
 }

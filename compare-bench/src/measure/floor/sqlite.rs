@@ -1,4 +1,5 @@
-//! The floor of SQLite: a file of its own beside the backend's, with the same journal settings.
+//! The floor of SQLite: a file of its own beside the backend's, with the same journal settings: no commit
+//! waits for the disk.
 
 use std::path::PathBuf;
 
@@ -30,6 +31,9 @@ pub(crate) struct SqliteFloor {
     connection: SqliteConnection,
     owners: Owners,
     file: PathBuf,
+    /// The files of `flock`, which is measured beside this backend. Its processes share them, so they are
+    /// removed here.
+    flock: PathBuf,
 }
 
 impl SqliteFloor {
@@ -39,11 +43,13 @@ impl SqliteFloor {
             .filename(&file)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
+            .synchronous(SqliteSynchronous::Normal)
+            .pragma("wal_autocheckpoint", "16000")
             .connect()
             .await?;
         connection.execute(CREATE).await?;
-        Ok(Self { connection, owners: Owners::default(), file })
+        let flock = PathBuf::from(format!("{}.flock", url.location()));
+        Ok(Self { connection, owners: Owners::default(), file, flock })
     }
 
     pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
@@ -76,6 +82,10 @@ impl SqliteFloor {
 
     pub(super) async fn finish(self) -> Result<()> {
         self.connection.close().await?;
+        match std::fs::remove_dir_all(&self.flock) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
         // The last connection to close takes the journal along.
         Ok(std::fs::remove_file(&self.file)?)
     }

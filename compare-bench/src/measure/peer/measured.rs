@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use faults::nanos;
+
 use super::Peer;
 use super::process::{About, Process};
 use crate::error::{Error, Result};
 use crate::measure::counter::Counter;
 use crate::measure::counter::count::Count;
-use crate::measure::history::{History, Turn, nanos, summary};
+use crate::measure::history::{History, Turn, summary};
 use crate::measure::interval::Interval;
 use crate::measure::stats::Sample;
 use crate::measure::workload::bench::Bench;
@@ -60,10 +62,7 @@ impl MeasuredPeers {
         quantity: Quantity,
     ) -> Self {
         let mut measured = Vec::new();
-        if !case.with_peers {
-            return Self::default();
-        }
-        for peer in &bench.peers {
+        for peer in bench.peers_of(case) {
             measured.push(MeasuredPeer {
                 peer: peer.clone(),
                 // Ours have a prefix, so that the two never meet; this is for those who look at the keys.
@@ -159,7 +158,7 @@ async fn turns(
 
 async fn start(peer: &Peer, url: &str, count: usize) -> Result<(Vec<Process>, About)> {
     let mut processes = Vec::new();
-    let mut about = About { version: String::new(), setup: String::new() };
+    let mut about = About { version: String::new(), setup: String::new(), lacks: None };
     for _ in 0..count {
         let (process, hello) = Process::start(peer, url).await?;
         processes.push(process);
@@ -220,9 +219,10 @@ impl MeasuredPeer {
         };
         let nothing = self.rounds.is_empty().then(|| "nothing could be compared".to_owned());
         PeerResult {
-            name: self.peer.name.to_owned(),
+            name: self.peer.name.clone(),
             version: hello.as_ref().map(|hello| hello.version.clone()),
-            setup: hello.map(|hello| hello.setup),
+            setup: hello.as_ref().map(|hello| hello.setup.clone()),
+            lacks: hello.and_then(|hello| hello.lacks),
             theirs,
             ratio,
             ours_to_theirs,

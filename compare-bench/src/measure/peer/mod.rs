@@ -11,7 +11,9 @@ mod process;
 pub(crate) mod program;
 mod python;
 
+use std::ffi::OsString;
 use std::path::Path;
+use std::str::FromStr;
 
 use crate::contrast;
 use crate::measure::peer::program::Program;
@@ -45,13 +47,18 @@ enum Language {
 }
 
 /// Every one of them.
-pub(crate) const ALL: [Library; 9] = [
+pub(crate) const ALL: [Library; 14] = [
     Library::new("rslock", &["redis", "redlock"], Language::Rust),
     Library::new("distributed-lock", &["redis", "redlock", "postgres", "postgresql"], Language::Rust),
+    Library::new("pg-advisory-lock", &["postgres", "postgresql"], Language::Rust),
+    Library::new("get-lock", &["mysql", "mariadb"], Language::Rust),
+    Library::new("flock", &["sqlite"], Language::Rust),
     Library::new("redis-py", &["redis"], Language::Python),
     Library::new("node-redlock", &["redis", "redlock"], Language::Node),
     Library::new("curator", &["zk"], Language::Java),
     Library::new("kazoo", &["zk"], Language::Python),
+    Library::new("etcd-client", &["etcd"], Language::Rust),
+    Library::new("etcdctl", &["etcd"], Language::Rust),
     Library {
         unsafe_because: Some(
             "one node that all watch: each release wakes all who wait, and any of them is next",
@@ -70,12 +77,14 @@ pub(crate) const ALL: [Library; 9] = [
     },
 ];
 
-/// A library that is built.
+/// A library that is built, or a program that was given.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    name: &'static str,
-    schemes: &'static [&'static str],
+    name: String,
+    /// `None` for all.
+    schemes: Option<&'static [&'static str]>,
     program: Program,
+    is_light: bool,
     unsafe_because: Option<&'static str>,
 }
 
@@ -103,13 +112,53 @@ impl Library {
             Language::Node => node::build(&peers.join(self.name)).await?,
             Language::Contrast => contrast::program(self.name)?,
         };
-        Ok(Peer { name: self.name, schemes: self.schemes, program, unsafe_because: self.unsafe_because })
+        let (name, schemes) = (self.name.to_owned(), Some(self.schemes));
+        let is_light = matches!(self.language, Language::Rust);
+        Ok(Peer { name, schemes, program, is_light, unsafe_because: self.unsafe_because })
+    }
+}
+
+/// A program of the user that measures a lock: `NAME=COMMAND`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GivenProgram {
+    name: String,
+    command: Vec<String>,
+}
+
+impl FromStr for GivenProgram {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, command) = text.split_once('=').unwrap_or((text, ""));
+        let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+        if name.is_empty() || command.is_empty() {
+            return Err("a name and a command are needed, such as mine=./mine".to_owned());
+        }
+        Ok(Self { name: name.to_owned(), command })
+    }
+}
+
+impl GivenProgram {
+    pub(crate) fn peer(&self) -> Peer {
+        let command = self.command.iter().map(OsString::from).collect();
+        Peer {
+            name: self.name.clone(),
+            schemes: None,
+            program: Program::new(command, None),
+            is_light: false,
+            unsafe_because: None,
+        }
     }
 }
 
 impl Peer {
     pub(crate) fn serves(&self, scheme: &str) -> bool {
-        self.schemes.contains(&scheme)
+        self.schemes.is_none_or(|schemes| schemes.contains(&scheme))
+    }
+
+    /// Whether many processes of it start in a moment and need little memory.
+    pub(crate) fn is_light(&self) -> bool {
+        self.is_light
     }
 }
 
@@ -119,13 +168,20 @@ fn addresses(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = authority.rsplit_once('@').map_or(("", authority), |(login, hosts)| (login, hosts));
+    let at = if login.is_empty() { "" } else { "@" };
     // The schemes of lockwell's own are unknown elsewhere.
     let scheme = match scheme {
         "zk" => return hosts.to_owned(),
+        // A file, not hosts.
+        "sqlite" => return url.to_owned(),
+        // The path is what keys begin with.
+        "etcd" => {
+            let urls: Vec<_> = hosts.split(',').map(|host| format!("http://{login}{at}{host}")).collect();
+            return urls.join(",");
+        }
         "redlock" => "redis",
         other => other,
     };
-    let at = if login.is_empty() { "" } else { "@" };
     let urls: Vec<_> = hosts.split(',').map(|host| format!("{scheme}://{login}{at}{host}/{path}")).collect();
     urls.join(",")
 }
@@ -143,5 +199,7 @@ mod tests {
         );
         assert_eq!(addresses("postgres://u:p@a:1/db?pooled=true"), "postgres://u:p@a:1/db");
         assert_eq!(addresses("zk://u:p@a:1,b:2/base?session=2s"), "a:1,b:2");
+        assert_eq!(addresses("etcd://a:1,b:2/base?ttl=5s"), "http://a:1,http://b:2");
+        assert_eq!(addresses("sqlite:///a,b/c.db?ttl=5s"), "sqlite:///a,b/c.db");
     }
 }

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use faults::nanos;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -10,7 +11,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{Peer, addresses};
 use crate::error::{Error, Result};
-use crate::measure::history::{Turn, nanos};
+use crate::measure::history::Turn;
 use crate::measure::stats::Sample;
 use crate::measure::workload::bench::TIMEOUT;
 
@@ -25,6 +26,8 @@ pub(super) struct Process {
 pub(super) struct About {
     pub(super) version: String,
     pub(super) setup: String,
+    /// What it does not do of what lockwell does, where it says so.
+    pub(super) lacks: Option<String>,
 }
 
 impl Process {
@@ -55,7 +58,8 @@ impl Process {
             return Err(Error::failed("its clock is not ours"));
         }
         let text = |field: &str| hello[field].as_str().unwrap_or("?").to_owned();
-        Ok((this, About { version: text("version"), setup: text("setup") }))
+        let lacks = hello["lacks"].as_str().map(str::to_owned);
+        Ok((this, About { version: text("version"), setup: text("setup"), lacks }))
     }
 
     pub(super) async fn order(&mut self, order: &str) -> Result<()> {

@@ -9,11 +9,12 @@ mod serve;
 use std::process::Stdio;
 use std::time::Duration;
 
+use faults::nanos;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::error::{Error, Result};
-use crate::measure::history::{History, Turn, nanos};
+use crate::measure::history::{History, Turn};
 use crate::measure::stats::Sample;
 use crate::measure::workload::bench::TIMEOUT;
 

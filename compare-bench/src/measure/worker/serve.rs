@@ -4,12 +4,13 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use faults::nanos;
 use futures_util::future::try_join_all;
 use lockwell::{LockConfig, LockGuard, Locks};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::error::{Error, Result};
-use crate::measure::history::{Turn, nanos};
+use crate::measure::history::Turn;
 use crate::measure::workload::bench::TIMEOUT;
 use crate::measure::workload::contention::{ContendedLock, contend};
 use crate::target::connect;

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::measure::stats::Sample;
 use crate::measure::workload::bench::{Bench, TIMEOUT, Workload, in_turns};
 use crate::plan::Plan;
-use crate::plan::case::Case;
+use crate::plan::case::{Case, Others};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 
@@ -48,7 +48,7 @@ impl Workload for Arrivals {
         let case = |rate: &usize| Case {
             name: format!("{rate} a second"),
             parties_are: "arrivals a second",
-            with_peers: false,
+            others: Others::None,
             ..Case::of_tasks(*rate, plan.arrivals)
         };
         plan.rates.iter().map(case).collect()

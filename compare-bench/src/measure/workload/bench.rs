@@ -99,8 +99,12 @@ impl Bench {
 
     /// The rounds of this case.
     pub(crate) fn repeat(&self, case: &Case) -> Repeat {
-        let peers = if case.with_peers { self.peers.len() } else { 0 };
-        Repeat::new(case.rounds, case.rounds.time(peers), &self.progress)
+        Repeat::new(case.rounds, case.rounds.time(self.peers_of(case).count()), &self.progress)
+    }
+
+    /// The other libraries that do this case.
+    pub(crate) fn peers_of(&self, case: &Case) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().filter(|peer| case.others.have(peer.is_light()))
     }
 }
 

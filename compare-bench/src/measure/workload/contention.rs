@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use faults::nanos;
 use lockwell::Locks;
 use tokio::sync::{Barrier, Mutex};
 use tokio::task::JoinSet;
 
 use crate::error::Result;
-use crate::measure::history::{History, Turn, nanos};
+use crate::measure::history::{History, Turn};
 use crate::measure::stats::Sample;
 use crate::measure::workload::bench::{Bench, TIMEOUT};
 use crate::plan::TRIPS;

@@ -12,7 +12,7 @@ use crate::measure::history::History;
 use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
 use crate::measure::workload::bench::{Bench, Workload, cycle, in_turns};
-use crate::plan::case::{Case, counted};
+use crate::plan::case::{Case, Others, counted};
 use crate::plan::{Plan, Rounds};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::{Choice, connect};
@@ -33,8 +33,8 @@ const TOKEN_BLOCKS: &[&str] =
     &["memory", "sqlite", "postgres", "postgresql", "mysql", "mariadb", "redis", "redis+sentinel"];
 
 const VARIANTS: [Variant; 2] = [
-    // One claim of the process at the server, and the lock passed on within.
-    Variant { option: "coalesce", value: "true", schemes: TOKEN_BLOCKS },
+    // Each task has a place at the server; and the lock is passed on for longer than by default.
+    Variant { option: "server_order", value: "true", schemes: TOKEN_BLOCKS },
     Variant { option: "hand_over", value: "1000/20ms", schemes: TOKEN_BLOCKS },
 ];
 
@@ -77,7 +77,7 @@ impl Workload for Crowd {
                 if *tasks >= FEWEST_FOR_OPTIONS && schemes.contains(&choice.scheme()) && !choice.has(option) {
                     let name = format!("{}, one name, {option}={value}", counted(*tasks, "tasks"));
                     let option = Some((*option, *value));
-                    cases.push(Case { name, option, with_peers: false, ..usual(*tasks) });
+                    cases.push(Case { name, option, others: Others::None, ..usual(*tasks) });
                 }
             }
         }

@@ -12,18 +12,23 @@ use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
 use crate::measure::worker::Workers;
 use crate::measure::workload::bench::{Bench, Workload, in_turns};
-use crate::plan::case::Case;
+use crate::plan::case::{Case, Others, counted};
 use crate::plan::{Plan, Rounds};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 
 pub(crate) struct Handoff;
 
-/// Other libraries are not measured with more processes, nor with longer holds: a program of Java or Python
-/// for each of sixteen processes keeps the machine busy by starting, and with long holds the library matters
-/// little.
-const MOST_OF_OTHERS: usize = 8;
+/// With more processes, only light libraries are measured: a program of Java or Python for each of sixteen
+/// processes keeps the machine busy by starting.
+const MOST_OF_ALL: usize = 8;
+
+/// With longer holds the library matters little.
 const LONGEST_OF_OTHERS_MS: u64 = 1;
+
+/// A hand-over of a slow lock, some times: in a shorter round not every process would have several turns, and
+/// no lock would look fair.
+const TURNS: Duration = Duration::from_millis(15);
 
 #[async_trait]
 impl Workload for Handoff {
@@ -37,20 +42,23 @@ impl Workload for Handoff {
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
         let parties_are = if choice.is_shared() { "processes" } else { "tasks" };
-        let pairs =
-            plan.processes.iter().flat_map(|parties| plan.holds_ms.iter().map(|hold| (*parties, *hold)));
         let case = |(parties, hold_ms): (usize, u64)| {
             let (hold, turns) = (Duration::from_millis(hold_ms), u32::try_from(parties).unwrap_or(u32::MAX));
-            // In a shorter round not everyone would have a turn, and no lock would look fair.
-            let rounds = Rounds { ours: plan.handoff.ours.max(hold * turns), ..plan.handoff };
+            let rounds = Rounds { ours: plan.handoff.ours.max((TURNS + hold) * turns), ..plan.handoff };
             Case {
-                name: format!("{parties} {parties_are}, hold {hold_ms} ms"),
+                name: format!("{}, hold {hold_ms} ms", counted(parties, parties_are)),
                 parties_are,
                 hold,
-                with_peers: parties <= MOST_OF_OTHERS && hold_ms <= LONGEST_OF_OTHERS_MS,
+                others: match parties {
+                    _ if hold_ms > LONGEST_OF_OTHERS_MS => Others::None,
+                    ..=MOST_OF_ALL => Others::All,
+                    _ => Others::Light,
+                },
                 ..Case::of_tasks(parties, rounds)
             }
         };
+        let pairs =
+            plan.handoffs.iter().flat_map(|(parties, holds)| holds.iter().map(|hold| (*parties, *hold)));
         pairs.map(case).collect()
     }
 
@@ -69,7 +77,7 @@ impl Workload for Handoff {
             let theirs = peers.contend(1, hold, lengths.ours, History::to_the_first, None);
             let (history, floor, theirs) = in_turns(number, ours, floor, theirs).await;
             let (history, floor) = (history?, floor?);
-            let ours = history.handovers();
+            let ours = history.to_the_next();
             if ours.spread().samples > 0 {
                 let round = Round { ours: ours.median_us(), floor: floor.sample.median_us() };
                 found.trips.extend(floor.trip_us.map(|trip| Round { ours: round.ours, floor: trip }));

@@ -14,14 +14,14 @@ use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
 use crate::measure::workload::bench::{Bench, Workload, in_turns};
 use crate::plan::Plan;
-use crate::plan::case::Case;
+use crate::plan::case::{Case, Others};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 
 pub(crate) struct Herd;
 
-/// Other libraries need so much memory for each process that more of them say little.
-const MOST_OF_OTHERS: usize = 16;
+/// More processes of a library of Java or Python would need much memory.
+const MOST_OF_ALL: usize = 16;
 
 /// After this time, a server that counts late includes all earlier requests when the next one comes.
 const LATE: Duration = Duration::from_millis(1100);
@@ -47,7 +47,7 @@ impl Workload for Herd {
         let case = |parties: &usize| Case {
             name: format!("{parties} processes, one name"),
             parties_are: "processes",
-            with_peers: *parties <= MOST_OF_OTHERS,
+            others: if *parties <= MOST_OF_ALL { Others::All } else { Others::Light },
             ..Case::of_tasks(*parties, plan.herd)
         };
         plan.herds.iter().map(case).collect()

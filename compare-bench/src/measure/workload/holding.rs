@@ -12,7 +12,7 @@ use crate::measure::usage::{Usage, connections};
 use crate::measure::worker::Worker;
 use crate::measure::workload::bench::{Bench, Workload};
 use crate::plan::Plan;
-use crate::plan::case::Case;
+use crate::plan::case::{Case, Others};
 use crate::record::{self, Cost, Measurement, Quantity, Round};
 use crate::target::Choice;
 
@@ -45,7 +45,7 @@ impl Workload for Holding {
         let case = |locks: &usize| Case {
             name: format!("{locks} locks held"),
             parties_are: "locks",
-            with_peers: false,
+            others: Others::None,
             ..Case::of_tasks(*locks, plan.holding)
         };
         plan.held.iter().map(case).collect()

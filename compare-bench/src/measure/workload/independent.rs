@@ -13,7 +13,7 @@ use crate::measure::stats::Sample;
 use crate::measure::worker::Workers;
 use crate::measure::workload::bench::{Bench, Workload, cycle, in_turns};
 use crate::plan::Plan;
-use crate::plan::case::{Case, counted};
+use crate::plan::case::{Case, Others, counted};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 
@@ -34,14 +34,14 @@ impl Workload for Independent {
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
         let tasks = plan.tasks.iter().map(|tasks| Case {
-            with_peers: *tasks <= MOST_OF_OTHERS,
+            others: if *tasks <= MOST_OF_OTHERS { Others::All } else { Others::None },
             ..Case::of_tasks(*tasks, plan.independent)
         });
         let processes = plan.alone.iter().filter(|_| choice.is_shared()).map(|processes| Case {
             name: counted(*processes, "processes"),
             parties_are: "processes",
             // Theirs are measured as tasks of one process.
-            with_peers: false,
+            others: Others::None,
             ..Case::of_tasks(*processes, plan.independent)
         });
         tasks.chain(processes).collect()

@@ -12,7 +12,7 @@ use crate::measure::cycles::{cycles, together};
 use crate::measure::stats::{Sample, median};
 use crate::measure::workload::bench::{Bench, TIMEOUT, Workload, in_turns};
 use crate::plan::Plan;
-use crate::plan::case::Case;
+use crate::plan::case::{Case, Others};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 
@@ -59,7 +59,7 @@ impl Workload for Modes {
     }
 
     fn cases(&self, plan: &Plan, _: &Choice) -> Vec<Case> {
-        let case = |tasks: &usize| Case { with_peers: false, ..Case::of_tasks(*tasks, plan.modes) };
+        let case = |tasks: &usize| Case { others: Others::None, ..Case::of_tasks(*tasks, plan.modes) };
         plan.sharing.iter().map(case).collect()
     }
 

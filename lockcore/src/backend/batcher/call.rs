@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::entry::Entry;
+use super::queues::Queues;
 use super::sender;
 use super::service::{Reply, Service, no_answer};
 use super::shared::Shared;
@@ -35,7 +36,24 @@ enum State {
 impl<S: Service> Call<S> {
     pub(super) fn new(shared: &Arc<Shared<S>>, key: S::Key, request: S::Request, limit: Duration) -> Self {
         let entry = Entry::new(key, request, shared.clock.now(), limit);
-        let is_in = lock(&shared.queues).push(&entry, shared.bounds.waiting);
+        Self::queued(shared, &mut lock(&shared.queues), entry)
+    }
+
+    /// Puts requests into their queues. No sender takes any of them before all are there.
+    pub(super) fn new_each(
+        shared: &Arc<Shared<S>>,
+        requests: impl IntoIterator<Item = (S::Key, S::Request)>,
+        limit: Duration,
+    ) -> Vec<Self> {
+        let now = shared.clock.now();
+        let requests = requests.into_iter();
+        let entries: Vec<_> = requests.map(|(key, request)| Entry::new(key, request, now, limit)).collect();
+        let mut queues = lock(&shared.queues);
+        entries.into_iter().map(|entry| Self::queued(shared, &mut queues, entry)).collect()
+    }
+
+    fn queued(shared: &Arc<Shared<S>>, queues: &mut Queues<S>, entry: Arc<Entry<S>>) -> Self {
+        let is_in = queues.push(&entry, shared.bounds.waiting);
         let state = if is_in { State::New } else { State::Refused };
         Self { shared: Arc::clone(shared), entry, state, timer: None }
     }

@@ -17,7 +17,7 @@ use super::sync::lock;
 use super::*;
 use crate::TestClock;
 
-const LONG: Duration = Duration::from_hours(1);
+const LONG: Duration = Duration::from_secs(3_600);
 
 /// How often a thread is interrupted where it could go on, unless `LOOM_MAX_PREEMPTIONS` says something else.
 const PREEMPTIONS: usize = 2;

@@ -78,6 +78,17 @@ impl<S: Service> Batcher<S> {
         Call::new(&self.0, key, request, limit)
     }
 
+    /// Sends several requests, each as by [`call`](Self::call). They are put into the queue in one step, also
+    /// if a sender is running: so requests of one key that share a call go into one batch, as far as its
+    /// bounds allow.
+    pub fn call_each(
+        &self,
+        requests: impl IntoIterator<Item = (S::Key, S::Request)>,
+        limit: Duration,
+    ) -> Vec<Call<S>> {
+        Call::new_each(&self.0, requests, limit)
+    }
+
     /// Sends a request without waiting for its answer. It needs a runtime.
     pub fn send(&self, key: S::Key, request: S::Request, limit: Duration) {
         let call = self.call(key, request, limit);

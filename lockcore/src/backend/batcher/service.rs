@@ -123,12 +123,8 @@ impl<T> Reply<T> {
         self.answer
     }
 
-    /// Whether an earlier try, whose answer was lost, may have been executed.
-    pub fn in_doubt(&self) -> bool {
-        self.in_doubt
-    }
-
-    /// The answer of the server, and whether an earlier try may have been executed as well.
+    /// The answer of the server, and whether an earlier try, whose answer was lost, may have been executed as
+    /// well.
     pub fn into_parts(self) -> (T, bool) {
         (self.answer, self.in_doubt)
     }
@@ -175,9 +171,7 @@ impl Default for Bounds {
 
 /// The error of a caller that has no answer in time, with the last failure as its cause if there is one.
 pub(super) fn no_answer(last: Option<&Error>) -> Error {
-    if let Some(last) = last
-        && last.kind() == ErrorKind::Unreachable
-    {
+    if let Some(last) = last.filter(|last| last.kind() == ErrorKind::Unreachable) {
         return last.duplicate();
     }
     let error = Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer");

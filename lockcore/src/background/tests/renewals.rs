@@ -33,7 +33,7 @@ impl Ground {
         let (name, clock) = (LockName::new(name).unwrap(), self.clock.clock());
         let claim = Claim::new(name, Mode::Exclusive, ttl, Wait::No, "test".into()).with_clock(clock.clone());
         let grant = self.server.inner.acquire(&claim).now_or_never().unwrap().unwrap().expect("a free lock");
-        Arc::new(HeldLock::new(grant, Limits::default(), None, &Telemetry::new("test")))
+        Arc::new(HeldLock::new(grant, Limits::default(), &Telemetry::new("test")))
     }
 
     /// A lease whose renewals have no answer.

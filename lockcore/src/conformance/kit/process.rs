@@ -32,7 +32,7 @@ exit $status"#;
 const NOT_FOUND: i32 = 127;
 
 /// How long a server may take until a client can connect.
-const STARTING: Duration = Duration::from_mins(1);
+const STARTING: Duration = Duration::from_secs(60);
 
 /// How long a clean shutdown of a server may take.
 const STOPPING: Duration = Duration::from_secs(30);
@@ -172,7 +172,8 @@ impl ServerProcess {
         let status = self.running().as_mut()?.keeper.try_wait().ok()??;
         if status.code() == Some(NOT_FOUND) {
             let command = (self.command)(&self.site);
-            return Some(Missing::NotInstalled(format!("{} is not found", command.get_program().display())));
+            let program = command.get_program().to_string_lossy();
+            return Some(Missing::NotInstalled(format!("{program} is not found")));
         }
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         let from = log.char_indices().rev().nth(2000).map_or(0, |(at, _)| at);

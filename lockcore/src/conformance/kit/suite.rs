@@ -204,7 +204,7 @@ fn play(
     lock(record).begun += 1;
     let began = Instant::now();
     let _timed = timed.begin();
-    if disturbs && let Some(server) = harness.server() {
+    if let Some(server) = harness.server().filter(|_| disturbs) {
         // The case before may have failed while the server was stopped.
         runtime.block_on(server.resume());
     }

@@ -17,8 +17,9 @@ pub(super) struct Times(Option<Arc<File>>);
 
 impl Times {
     pub(super) fn open() -> Self {
-        let file = std::env::var_os("LOCKWELL_TIMES")
-            .map(|path| File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())));
+        let file = std::env::var_os("LOCKWELL_TIMES").map(|path| {
+            File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.to_string_lossy()))
+        });
         Self(file.map(Arc::new))
     }
 

@@ -1,7 +1,6 @@
 //! How long a claim waits.
 
 use std::future::Future;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Claim, Wait};
@@ -26,13 +25,23 @@ impl Claim {
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
     pub async fn wait_over(&self) {
-        tokio::select! {
-            () = self.cancelled() => (),
-            () = self.end_of_wait() => (),
+        loop {
+            let bell = self.0.bell.notified();
+            if self.is_wait_over() {
+                return;
+            }
+            // An answer changes the end, and so does a task that waits behind this claim.
+            match self.0.wait {
+                Wait::Until(end) if !self.keeps_place() => tokio::select! {
+                    () = bell => (),
+                    () = self.0.clock.sleep_until(self.covering_the_answer(end)) => (),
+                },
+                _ => bell.await,
+            }
         }
     }
 
-    /// Resolves when the time of the wait has passed.
+    /// Resolves when the time for which the caller waits has passed.
     pub(crate) async fn end_of_wait(&self) {
         loop {
             let bell = self.0.bell.notified();
@@ -51,7 +60,7 @@ impl Claim {
 
     /// The end of the wait: later than it was set while the first answer is still to come.
     fn covering_the_answer(&self, end: Moment) -> Moment {
-        if self.0.answered.load(Ordering::Acquire) { end } else { end.max(self.began().after(FIRST_ANSWER)) }
+        if self.has_answer() { end } else { end.max(self.began().after(FIRST_ANSWER)) }
     }
 
     /// For backends: waits for the answer to a request until the wait is over, plus a
@@ -83,26 +92,23 @@ impl Claim {
     /// which that request was sent.
     pub fn wait_over_error(&self, asked: Moment) -> Error {
         // Without a first answer nobody knows whether the lock is held.
-        if self.0.clock.now().since(asked) > SILENCE || !self.0.answered.load(Ordering::Acquire) {
+        if self.0.clock.now().since(asked) > SILENCE || !self.has_answer() {
             Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer")
         } else {
             Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
         }
     }
 
-    async fn cancelled(&self) {
-        loop {
-            let bell = self.0.bell.notified();
-            if self.is_cancelled() {
-                return;
-            }
-            bell.await;
-        }
+    /// The error of a task that has waited behind this claim, if the server has left it without an answer.
+    pub(crate) fn silence(&self) -> Option<Error> {
+        let silent = !self.has_answer() && self.0.clock.now().since(self.began()) > SILENCE;
+        silent.then(|| self.wait_over_error(self.began()))
     }
 
     /// Whether the wait is over: its time has passed, or the claim was cancelled.
     pub fn is_wait_over(&self) -> bool {
         let over = match self.0.wait {
+            _ if self.keeps_place() => false,
             Wait::No => true,
             Wait::Until(end) => self.0.clock.has_passed(self.covering_the_answer(end)),
             Wait::Forever => false,

@@ -31,8 +31,8 @@ tokio::task_local! {
 /// each other would wait for ever.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
-/// let locks = lockcore::Locks::in_memory();
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
+/// let locks = lockwell_core::Locks::in_memory();
 /// let owner = locks.owner();
 /// let outer = owner.lock("orders/42").await?;
 /// let inner = owner.lock("orders/42").await?;
@@ -57,7 +57,8 @@ impl Owner {
     pub(crate) fn new(background: &Arc<Background>, defaults: &Choices) -> Self {
         Self(Arc::new(OwnerInner {
             background: Arc::clone(background),
-            defaults: defaults.clone(),
+            // Its guards share one hold, which is not handed on.
+            defaults: Choices { local: None, ..defaults.clone() },
             table: Arc::default(),
         }))
     }
@@ -72,6 +73,7 @@ impl Owner {
     }
 
     /// A request for the exclusive lock. If this owner holds it already, it is the same lock.
+    #[doc(alias = "mutex")]
     pub fn lock<N>(&self, name: N) -> LockRequest<Reentrant>
     where
         N: TryInto<LockName>,
@@ -99,6 +101,7 @@ impl Owner {
     }
 
     /// A request for a permit of a semaphore. If this owner holds one already, it is the same permit.
+    #[doc(alias = "semaphore")]
     pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest<Reentrant>
     where
         N: TryInto<LockName>,

@@ -8,7 +8,7 @@ use super::table::{Hold, OwnedName, ReentrantGuard, Table};
 use crate::background::Background;
 use crate::request::one::{Checked, timed_out, within};
 use crate::request::{Choices, LockRequest, One, running};
-use crate::{ErrorWith, LockHandle, LockName, Operation, Result, Wait};
+use crate::{Error, ErrorWith, LockHandle, LockName, Operation, Result, Wait};
 
 /// A lock that its [`Owner`](crate::Owner) may hold already.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ impl LockRequest<Reentrant> {
     ///
     /// # Cancel safety
     /// Safe, as for the request.
+    #[doc(alias = "try_lock")]
     pub async fn try_now(self) -> Result<Option<ReentrantGuard>> {
         let (table, checked) = self.checked(|_, _| Ok(Wait::No))?;
         take(&table, &checked).await
@@ -49,6 +50,27 @@ impl LockRequest<Reentrant> {
         let background = Arc::clone(&self.background);
         let guard = self.acquire().await?;
         running::run(&background, guard.handle(), guard, work).await
+    }
+
+    /// As [`run`](Self::run), for work that can fail: see [`try_run`](LockRequest::try_run) of a request for
+    /// one lock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
+    /// let owner = lockwell_core::Locks::in_memory().owner();
+    /// owner.lock("orders/42").try_run(async |held| held.check()).await
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn try_run<F, W, T, E>(self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(LockHandle) -> W,
+        W: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(work).await.map_err(Error::from)?
     }
 
     async fn acquire(self) -> Result<ReentrantGuard> {

@@ -110,7 +110,7 @@ impl Drop for Hold {
 /// them is dropped.
 ///
 /// It dereferences to the [`LockGuard`].
-#[must_use = "if unused the lock is released immediately"]
+#[must_use = "bind it: `let _guard = ...`; `let _ = ...` releases the lock at once"]
 #[clippy::has_significant_drop]
 pub struct ReentrantGuard(Arc<Hold>);
 

@@ -123,7 +123,7 @@ mod tests {
     use crate::system::rest_when_idle;
     use crate::{Clock, TestClock};
 
-    const HOUR: Duration = Duration::from_hours(1);
+    const HOUR: Duration = Duration::from_secs(3_600);
 
     fn runtime(clock: &Clock) -> tokio::runtime::Runtime {
         let clock = clock.clone();

@@ -8,6 +8,7 @@
 //!
 //! All times are nanoseconds of the boot clock, as lockwell's workers write them.
 
+mod pool;
 mod work;
 
 use std::error::Error;
@@ -20,12 +21,17 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::work::{contend, cycles};
 
+pub use crate::pool::{Place, Pool};
+
 /// The outcome of a part of the work.
 pub type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
+/// How many connections a library has at most that needs one for each lock.
+pub const CONNECTIONS: usize = 64;
+
 /// A lock library that is connected.
 pub trait Library: Clone + Send + Sync + 'static {
-    /// The name of its crate.
+    /// Its name in the comparison.
     const NAME: &'static str;
 
     /// A lock that is held.
@@ -34,8 +40,14 @@ pub trait Library: Clone + Send + Sync + 'static {
     /// Connects. An error says why that is not possible.
     fn connect(urls: &[&str]) -> impl Future<Output = Result<Self>> + Send;
 
+    /// Which release it is: usually that which its package pins ([`pinned`]).
+    fn version(&self) -> String;
+
     /// How it is set up.
     fn setup(&self) -> String;
+
+    /// What it does not do of what lockwell does.
+    fn lacks(&self) -> &'static str;
 
     /// Waits until this lock is had.
     fn acquire(&self, name: &str) -> impl Future<Output = Result<Self::Held>> + Send;
@@ -63,8 +75,8 @@ async fn serve<L: Library>() -> Result<()> {
     // What the first lock of a connection costs is not measured.
     let own = format!("compare/peer/{}", std::process::id());
     library.release(library.acquire(&own).await?).await?;
-    let (version, setup) = (version(LOCK_FILE, L::NAME), library.setup());
-    answer(&json!({ "name": L::NAME, "version": version, "setup": setup, "now": work::nanos() }))?;
+    let (version, setup, lacks, now) = (library.version(), library.setup(), library.lacks(), work::nanos());
+    answer(&json!({ "name": L::NAME, "version": version, "setup": setup, "lacks": lacks, "now": now }))?;
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     while let Some(order) = orders.next_line().await? {
         let words: Vec<_> = order.split(' ').collect();
@@ -86,13 +98,12 @@ fn answer(value: &Value) -> Result<()> {
     Ok(out.flush()?)
 }
 
-const LOCK_FILE: &str = include_str!("../../Cargo.lock");
-
-/// The version that was built in, which libraries do not tell themselves.
-fn version<'a>(lock_file: &'a str, name: &str) -> &'a str {
-    let mut lines = lock_file.lines();
-    lines.find(|line| *line == format!("name = \"{name}\""));
-    lines.next().and_then(|line| line.split('"').nth(1)).unwrap_or("?")
+/// The release of a crate that a manifest pins, since crates do not tell it themselves.
+#[must_use]
+pub fn pinned<'a>(manifest: &'a str, name: &str) -> &'a str {
+    let of_crate = |line: &'a str| line.strip_prefix(name)?.trim_start().strip_prefix('=');
+    let pin = manifest.lines().find_map(of_crate).and_then(|rest| rest.split_once("\"="));
+    pin.and_then(|(_, rest)| rest.split('"').next()).unwrap_or("?")
 }
 
 #[cfg(test)]
@@ -100,10 +111,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_that_of_the_lock_file() {
-        let text = "[[package]]\nname = \"a-b\"\nversion = \"1.0.0\"\n\n[[package]]\nname = \"a\"\nversion = \"2.0.0\"\n";
-        assert_eq!(version(text, "a"), "2.0.0");
-        assert_eq!(version(text, "a-b"), "1.0.0");
-        assert_eq!(version(text, "c"), "?");
+    fn the_version_is_that_of_the_manifest() {
+        let text = "name = \"peer-a\"\n[dependencies]\na-b = { version = \"=1.0.0\", features = [] }\na = \"=2.0.0\"\n";
+        assert_eq!(pinned(text, "a"), "2.0.0");
+        assert_eq!(pinned(text, "a-b"), "1.0.0");
+        assert_eq!(pinned(text, "c"), "?");
+        assert_eq!(pinned("c = \"2\"", "c"), "?", "not pinned");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use distributed_lock::{
     DistributedLock, LockError, LockHandle, LockProvider, PostgresLockProvider, RedisLockProvider,
 };
-use peer_common::{Library, Result};
+use peer_common::{Library, Result, pinned};
 
 /// The pause before a lock of Redis is asked for again: `acquire` answers at once that another has it,
 /// whatever time it is given. Long enough for a crowd not to keep the server from its work, short enough not
@@ -49,25 +49,33 @@ impl Library for Provider {
         }
     }
 
+    fn version(&self) -> String {
+        pinned(include_str!("../Cargo.toml"), "distributed-lock").to_owned()
+    }
+
     fn setup(&self) -> String {
         match self {
             Self::Postgres(_) => {
-                "on PostgreSQL: defaults, advisory locks of a session, 10 connections; without tokens"
-                    .to_owned()
+                "on PostgreSQL: defaults, advisory locks of a session, 10 connections".to_owned()
             }
             Self::Redis(_) => {
-                format!(
-                    "on Redis: defaults, asked again after {AGAIN:?}, since it does not wait; without tokens"
-                )
+                format!("on Redis: defaults, asked again after {AGAIN:?}, since it does not wait")
             }
             // Seen by reading: of those that it has asked, it remembers, and releases, the ones that made the
             // majority.
             Self::Redlock(_) => {
                 format!(
-                    "Redlock: defaults, asked again after {AGAIN:?}, since it does not wait; without tokens; what the \
+                    "Redlock: defaults, asked again after {AGAIN:?}, since it does not wait; what the \
                      slower nodes have set stays there until its lease of 30 s ends"
                 )
             }
+        }
+    }
+
+    fn lacks(&self) -> &'static str {
+        match self {
+            Self::Postgres(_) => "fencing tokens; leases; more locks than connections",
+            Self::Redis(_) | Self::Redlock(_) => "fencing tokens; order",
         }
     }
 

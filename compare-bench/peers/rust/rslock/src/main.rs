@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use peer_common::{Library, Result};
+use peer_common::{Library, Result, pinned};
 use rslock::{Lock, LockManager};
 
 /// The lease. Nothing is held for so long.
@@ -26,9 +26,17 @@ impl Library for Rslock {
         Ok(Self(manager))
     }
 
+    fn version(&self) -> String {
+        pinned(include_str!("../Cargo.toml"), "rslock").to_owned()
+    }
+
     /// As it comes. It offers no other way to wait.
     fn setup(&self) -> String {
-        "defaults: 3 tries, up to 200 ms apart at random, and again; without tokens and renewal".to_owned()
+        "defaults: 3 tries, up to 200 ms apart at random, and again".to_owned()
+    }
+
+    fn lacks(&self) -> &'static str {
+        "fencing tokens; order; renewal; word of a loss"
     }
 
     async fn acquire(&self, name: &str) -> Result<Lock> {

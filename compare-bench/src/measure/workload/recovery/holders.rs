@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use faults::nanos;
 use lockwell::LockGuard;
 use tokio::task::JoinHandle;
 
 use super::Bench;
 use crate::error::{Error, Result};
-use crate::measure::history::nanos;
 use crate::measure::worker::Worker;
 use crate::measure::workload::bench::TIMEOUT;
 use crate::measure::workload::recovery::outcome::FaultOutcome;

@@ -12,7 +12,7 @@ use super::found::Found;
 use crate::error::{Error, Result};
 use crate::measure::stats::{micros, round3};
 use crate::measure::workload::bench::{Bench, Workload};
-use crate::plan::case::{Case, START};
+use crate::plan::case::{Case, Others, START};
 use crate::plan::{Plan, Rounds};
 use crate::record::{self, Measurement, Quantity, Round};
 use crate::target::Choice;
@@ -95,7 +95,7 @@ impl Workload for Recovery {
                 1
             },
             parties_are: "processes",
-            with_peers: false,
+            others: Others::None,
             ..Case::of_tasks(
                 1,
                 Rounds { least: 1, most: 1, ours: fault.time(plan, choice), floor: Duration::ZERO },

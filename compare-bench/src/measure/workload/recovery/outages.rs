@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use faults::nanos;
 use lockwell::Locks;
 use tokio::task::JoinHandle;
 
 use super::Bench;
 use crate::error::{Error, Result};
-use crate::measure::history::nanos;
 use crate::measure::workload::bench::TIMEOUT;
 use crate::measure::workload::recovery::outcome::FaultOutcome;
 use crate::target::broken::{Bound, Victim};
@@ -67,7 +67,7 @@ pub(super) async fn killed(bench: &Bench) -> Result<FaultOutcome> {
     let first = target.running.victim().await?;
     let bound = match (first.is_alone, kind) {
         (false, _) => Victim::bound(kind),
-        (true, Kind::Postgres) => {
+        (true, Kind::Postgres | Kind::PostgresGrace) => {
             Some(Victim::bound_of_lost_release(first.time_to_start().await?, bench.lease()))
         }
         (true, _) => Some(Victim::bound_of_restart(first.time_to_start().await?)),
@@ -99,7 +99,7 @@ pub(super) async fn killed(bench: &Bench) -> Result<FaultOutcome> {
 fn after(kind: Kind) -> &'static str {
     match kind {
         Kind::Sentinel | Kind::Cluster => "its replica took its place",
-        Kind::ZooKeeper3 | Kind::ZooKeeper3Leader => "the others elected another",
+        Kind::ZooKeeper3 | Kind::ZooKeeper3Leader | Kind::Etcd3 => "the others elected another",
         _ => "the others went on",
     }
 }

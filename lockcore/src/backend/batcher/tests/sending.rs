@@ -42,6 +42,28 @@ async fn callers_that_wait_begin_as_many_calls_as_have_ended() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_of_one_step_share_a_call_beside_a_sender() {
+    let (go, batcher) = gated(Bounds::default());
+    let first = tokio::spawn(batcher.call(0, 2, LONG));
+    while calls(&batcher).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let requests = [4, 6].into_iter().inspect(|request| {
+        if *request == 6 {
+            // The sender looks for more requests now.
+            go.add_permits(8);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let asked = batcher.call_each(requests.map(|request| (0, request)), LONG);
+    for call in asked {
+        answer(call.await);
+    }
+    answer(first.await.unwrap());
+    assert_eq!(calls(&batcher), [vec![2], vec![4, 6]]);
+}
+
 #[tokio::test]
 async fn callers_that_ask_again_at_once_share_a_call() {
     let batcher = batcher(Server::default(), Bounds::default());
@@ -136,7 +158,7 @@ async fn a_call_that_nobody_waits_for_ends_at_the_deadline() {
 async fn a_limit_is_by_the_clock_of_the_batcher() {
     let test = TestClock::new();
     let batcher = Batcher::with_clock(Silent::default(), Bounds::default(), test.clock());
-    let hour = Duration::from_hours(1);
+    let hour = Duration::from_secs(3_600);
     let mut call = pin!(batcher.call((), (), hour));
     assert!(poll_once(&mut call).await.is_pending());
     test.advance(hour);

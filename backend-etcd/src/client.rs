@@ -1,0 +1,186 @@
+//! What the calls of one client share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwell_core::backend::{PerRuntime, Reconnect};
+use lockwell_core::{Claim, Error, ErrorKind, Moment, Result};
+use tokio::sync::Semaphore;
+use tonic::Status;
+
+use crate::BACKEND;
+use crate::connection::{Connection, Opener};
+use crate::error::explain;
+use crate::floor::Floor;
+use crate::keys;
+use crate::messages::{KeyValue, Op, Put, Txn, TxnReply, one};
+use crate::options::EtcdOptions;
+
+/// A request without an answer for this time is repeated on a new connection.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// How many requests of a runtime are under way at a time. With thousands, a busy server would answer the last
+/// ones so late that they would be repeated, and then be busier.
+const UNDER_WAY: usize = 256;
+
+/// A request that has waited for this long for others is sent nevertheless: a future that nobody polls must
+/// not hold up the others.
+const QUEUED: Duration = Duration::from_secs(1);
+
+/// One client.
+pub(crate) struct ClientInner {
+    pub(crate) options: Arc<EtcdOptions>,
+    pub(crate) floor: Floor,
+    opener: Opener,
+    connections: Reconnect<Connection>,
+    under_way: PerRuntime<Semaphore>,
+}
+
+/// The answer to a transaction.
+pub(crate) struct Answer {
+    pub(crate) succeeded: bool,
+    pub(crate) revision: i64,
+    pub(crate) term: u64,
+    /// What each range found.
+    pub(crate) found: Vec<Vec<KeyValue>>,
+    pub(crate) inner: Option<TxnReply>,
+}
+
+impl Answer {
+    pub(crate) fn of(reply: TxnReply) -> Self {
+        let (succeeded, header) = (reply.succeeded, reply.header.unwrap_or_default());
+        let (found, inner) = reply.into_found();
+        Self { succeeded, revision: header.revision, term: header.term, found, inner }
+    }
+
+    /// The first key that this range has found.
+    pub(crate) fn first(&self, range: usize) -> Option<&KeyValue> {
+        self.found.get(range)?.first()
+    }
+}
+
+impl ClientInner {
+    pub(crate) fn new(options: EtcdOptions) -> Result<Self> {
+        let options = Arc::new(options);
+        Ok(Self {
+            opener: Opener::new(&options)?,
+            options,
+            floor: Floor::default(),
+            connections: Reconnect::new(SILENCE),
+            under_way: PerRuntime::new(),
+        })
+    }
+
+    /// By when a request without a limit of its own must be answered.
+    pub(crate) fn soon(&self) -> Moment {
+        Moment::now().after(self.options.timeout)
+    }
+
+    /// Repeats a request until it has an answer, on new connections. Its second argument says whether an
+    /// earlier copy may have been executed.
+    pub(crate) async fn ask<T, F>(&self, until: Moment, request: impl Fn(Connection, bool) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let under_way = self.under_way.get(|| Semaphore::new(UNDER_WAY))?;
+        let _turn = tokio::time::timeout(QUEUED.min(until.remaining()), under_way.acquire()).await;
+        self.ask_now(until, request).await
+    }
+
+    /// The same for a request that does not wait for others: a renewal, or none at all.
+    pub(crate) async fn ask_now<T, F>(
+        &self,
+        until: Moment,
+        request: impl Fn(Connection, bool) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let request = |connection, again| {
+            let answer = request(connection, again);
+            async move { answer.await.map_err(|status| explain(&status)) }
+        };
+        let answer = self.connections.ask(until, || self.opener.open(), request).await;
+        answer.map_err(|error| self.named(error))
+    }
+
+    pub(crate) fn named(&self, error: Error) -> Error {
+        error.on_backend(BACKEND).at(self.options.servers.as_str())
+    }
+
+    /// A transaction. `claim`: the claim that it may put into a queue.
+    ///
+    /// Fails with [`Lost`](ErrorKind::Lost) if the servers have lost revisions. Nothing that was granted
+    /// before is held then; the floor has been raised.
+    pub(crate) async fn txn(&self, claim: Option<&Claim>, txn: &Txn) -> Result<Answer> {
+        self.txn_until(self.soon(), claim, txn).await
+    }
+
+    pub(crate) async fn txn_until(&self, until: Moment, claim: Option<&Claim>, txn: &Txn) -> Result<Answer> {
+        let sent = self.floor.mark();
+        let ask = |connection: Connection, again| {
+            if let Some(claim) = claim.filter(|_| again) {
+                claim.note_in_doubt();
+            }
+            let txn = txn.clone();
+            async move { connection.txn(txn).await }
+        };
+        let answer = Answer::of(self.ask(until, ask).await?);
+        if self.floor.note(sent, answer.revision) {
+            return Ok(answer);
+        }
+        self.raise_floor(until).await?;
+        Err(self.named(forgotten()))
+    }
+
+    /// Raises the floor of all tokens, after the servers have lost revisions.
+    pub(crate) async fn raise_floor(&self, until: Moment) -> Result<()> {
+        let key = keys::floor(&self.options.prefix);
+        loop {
+            let read = Txn::reads([one(&key)]);
+            let answer = self.ask(until, |connection, _| {
+                let read = read.clone();
+                async move { connection.txn(read).await }
+            });
+            let answer = Answer::of(answer.await?);
+            let stored = Floor::read(answer.first(0));
+            let Some(floor) = self.floor.needed(stored, answer.revision) else {
+                self.floor.begin_at(stored, answer.revision);
+                return Ok(());
+            };
+            tracing::warn!(
+                servers = self.options.servers,
+                lost = floor.saturating_sub(stored),
+                "the revisions of etcd went back: a snapshot was restored; the tokens go on above the old ones"
+            );
+            let put = Put { key: key.clone().into(), value: floor.to_string().into(), lease: 0 };
+            let put = Txn::new([Floor::condition(&key, stored)], [Op::Put(put)], []);
+            let answer = self.ask(until, |connection, _| {
+                let put = put.clone();
+                async move { connection.txn(put).await }
+            });
+            let answer = Answer::of(answer.await?);
+            if answer.succeeded {
+                self.floor.begin_at(floor, answer.revision);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads the floor.
+    pub(crate) async fn read_floor(&self) -> Result<()> {
+        let read = Txn::reads([one(&keys::floor(&self.options.prefix))]);
+        let answer = self.txn(None, &read).await?;
+        self.floor.set_known(Floor::read(answer.first(0)));
+        Ok(())
+    }
+
+    pub(crate) fn close(&self) {
+        self.connections.close();
+    }
+}
+
+/// The servers have lost revisions, and perhaps the claim with them.
+pub(crate) fn forgotten() -> Error {
+    Error::new(ErrorKind::Lost, "the servers have lost data: a snapshot was restored")
+}

@@ -1,0 +1,77 @@
+//! A connection to one server: all requests, keep-alives and watches of a runtime share it.
+
+mod keep_alive;
+mod line;
+mod open;
+mod stream;
+mod watch;
+
+use std::sync::Arc;
+
+use tonic::Status;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::Channel;
+
+use self::keep_alive::KeepAlives;
+use self::line::Line;
+pub(crate) use self::open::Opener;
+use self::watch::Watches;
+use crate::messages::{
+    Alarms, Ask, Done, Lease, LeaseGrant, LeaseReply, Members, Txn, TxnReply, WatchCreate,
+};
+
+/// One connection. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Connection(Arc<Inner>);
+
+struct Inner {
+    line: Line,
+    keep_alives: KeepAlives,
+    watches: Watches,
+}
+
+impl Connection {
+    fn new(channel: Channel, token: Option<MetadataValue<Ascii>>) -> Self {
+        let line = Line { channel, token };
+        let (keep_alives, watches) = (KeepAlives::new(line.clone()), Watches::new(line.clone()));
+        Self(Arc::new(Inner { line, keep_alives, watches }))
+    }
+
+    pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnReply, Status> {
+        self.0.line.ask("/etcdserverpb.KV/Txn", txn).await
+    }
+
+    pub(crate) async fn grant_lease(&self, id: i64, seconds: i64) -> Result<LeaseReply, Status> {
+        self.0.line.ask("/etcdserverpb.Lease/LeaseGrant", LeaseGrant { ttl: seconds, id }).await
+    }
+
+    pub(crate) async fn revoke_lease(&self, id: i64) -> Result<Done, Status> {
+        self.0.line.ask("/etcdserverpb.Lease/LeaseRevoke", Lease { id }).await
+    }
+
+    pub(crate) async fn time_to_live(&self, id: i64) -> Result<LeaseReply, Status> {
+        self.0.line.ask("/etcdserverpb.Lease/LeaseTimeToLive", Lease { id }).await
+    }
+
+    /// Extends a lease. The answer alone proves nothing: see `lease.rs`.
+    pub(crate) async fn keep_alive(&self, id: i64) -> Result<LeaseReply, Status> {
+        self.0.keep_alives.ask(id).await
+    }
+
+    /// True at an event of the keys, false when it is unknown whether there was one.
+    pub(crate) async fn changed(&self, watch: WatchCreate) -> bool {
+        self.0.watches.wait(watch).await
+    }
+
+    pub(crate) async fn members(&self) -> Result<Members, Status> {
+        self.0.line.ask("/etcdserverpb.Cluster/MemberList", Ask {}).await
+    }
+
+    pub(crate) async fn status(&self) -> Result<crate::messages::Status, Status> {
+        self.0.line.ask("/etcdserverpb.Maintenance/Status", Ask {}).await
+    }
+
+    pub(crate) async fn alarms(&self) -> Result<Alarms, Status> {
+        self.0.line.ask("/etcdserverpb.Maintenance/Alarm", Ask {}).await
+    }
+}

@@ -1,0 +1,152 @@
+//! How a connection is made.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use lockwell_core::backend::{Failure, PerRuntime, note_reconnection};
+use lockwell_core::{Error, ErrorKind, Result};
+use tonic::Status;
+use tonic::transport::Endpoint;
+
+use super::Connection;
+use super::line::Line;
+use crate::BACKEND;
+use crate::error::explain;
+use crate::messages::{Authenticate, Token, Txn, one};
+use crate::options::EtcdOptions;
+
+/// If a server has not answered by then, the next one is asked as well.
+const STAGGER: Duration = Duration::from_millis(300);
+
+/// How long one server may take to connect.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Makes connections to the servers of an address.
+pub(crate) struct Opener {
+    options: Arc<EtcdOptions>,
+    endpoints: Vec<Endpoint>,
+    /// With which server to begin.
+    next: AtomicUsize,
+    /// Whether a runtime has had a connection, which the next one replaces.
+    connected: PerRuntime<AtomicBool>,
+}
+
+impl Opener {
+    pub(crate) fn new(options: &Arc<EtcdOptions>) -> Result<Self> {
+        let endpoints = options.endpoints.iter().map(|uri| endpoint(uri, options)).collect::<Result<_>>()?;
+        let options = Arc::clone(options);
+        Ok(Self {
+            options,
+            endpoints,
+            next: AtomicUsize::new(rand::random_range(0..1024)),
+            connected: PerRuntime::new(),
+        })
+    }
+
+    /// A connection to a server that belongs to a majority. It begins with another server each time, and does
+    /// not wait long for one before it asks the next one, too.
+    pub(crate) async fn open(&self) -> Result<Connection, Failure> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let (mut opening, count) = (FuturesUnordered::new(), self.endpoints.len());
+        let mut left = (0..count).map(|at| &self.endpoints[(first + at) % count]);
+        let mut failure = None;
+        loop {
+            if let Some(endpoint) = left.next() {
+                opening.push(self.open_at(endpoint));
+            } else if opening.is_empty() {
+                let nobody =
+                    || Failure::Doubtful(Error::new(ErrorKind::Internal, "an address without servers"));
+                return Err(failure.unwrap_or_else(nobody));
+            }
+            let pause = if left.len() == 0 { PATIENCE } else { STAGGER };
+            match tokio::time::timeout(pause, opening.next()).await {
+                Ok(Some(Ok(connection))) => {
+                    let before = self.connected.get(AtomicBool::default).map_err(Failure::Refused)?;
+                    if before.swap(true, Ordering::Relaxed) {
+                        note_reconnection(BACKEND);
+                        tracing::debug!(servers = self.options.servers, "a new connection");
+                    }
+                    return Ok(connection);
+                }
+                // What one server refuses, all do.
+                Ok(Some(Err(Failure::Refused(error)))) => return Err(Failure::Refused(error)),
+                Ok(Some(Err(other))) => failure = Some(other),
+                Ok(None) | Err(_) => (),
+            }
+        }
+    }
+
+    async fn open_at(&self, endpoint: &Endpoint) -> Result<Connection, Failure> {
+        let opening = async {
+            let unreachable = |error: tonic::transport::Error| {
+                let text = "etcd cannot be reached";
+                Failure::Doubtful(Error::new(ErrorKind::Unreachable, text).with_source(error))
+            };
+            let channel = endpoint.connect().await.map_err(unreachable)?;
+            let mut line = Line { channel, token: None };
+            if let Some((name, password)) = &self.options.login {
+                let login = Authenticate { name: name.clone(), password: password.expose().to_owned() };
+                let answer: Result<Token, Status> = line.ask("/etcdserverpb.Auth/Authenticate", login).await;
+                let token = answer.map_err(|status| explain(&status))?.token;
+                let token = token.parse().map_err(|_| {
+                    Failure::Refused(Error::new(ErrorKind::Internal, "the server's token is no text"))
+                })?;
+                line.token = Some(token);
+            }
+            let connection = Connection::new(line.channel, line.token);
+            // A read that needs a majority. A server that is cut off from it does not answer.
+            let key = format!("{}/", self.options.prefix);
+            connection.txn(Txn::reads([one(&key)])).await.map_err(|status| explain(&status))?;
+            Ok(connection)
+        };
+        match tokio::time::timeout(PATIENCE, opening).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure::Doubtful(Error::new(
+                ErrorKind::Unreachable,
+                "etcd does not answer, or belongs to no majority",
+            ))),
+        }
+    }
+}
+
+fn endpoint(uri: &str, options: &EtcdOptions) -> Result<Endpoint> {
+    let bad = |error: tonic::transport::Error| {
+        Error::new(ErrorKind::InvalidInput, format!("{uri} is no address of a server")).with_source(error)
+    };
+    let endpoint = Endpoint::from_shared(uri.to_owned()).map_err(bad)?.connect_timeout(PATIENCE);
+    let Some(files) = &options.tls else { return Ok(endpoint) };
+    tls::encrypted(endpoint, files).map_err(|error| error.on_backend(BACKEND))
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use lockwell_core::Result;
+    use lockwell_core::tls::{TlsFiles, choose_provider, read_certificates, read_key, unusable};
+    use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+
+    pub(super) fn encrypted(endpoint: Endpoint, files: &TlsFiles) -> Result<Endpoint> {
+        choose_provider();
+        let mut config = ClientTlsConfig::new();
+        if let Some(ca) = files.ca() {
+            config = config.ca_certificate(Certificate::from_pem(read_certificates(ca)?));
+        }
+        if let Some((cert, key)) = files.identity() {
+            config = config.identity(Identity::from_pem(read_certificates(cert)?, read_key(key)?));
+        }
+        endpoint.tls_config(config).map_err(|error| unusable("a file of the address", &error))
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+mod tls {
+    use lockwell_core::tls::TlsFiles;
+    use lockwell_core::{Error, ErrorKind, Result};
+    use tonic::transport::Endpoint;
+
+    pub(super) fn encrypted(_: Endpoint, _: &TlsFiles) -> Result<Endpoint> {
+        Err(Error::new(ErrorKind::Unsupported, "etcds:// needs the feature \"tls\""))
+    }
+}

@@ -1,0 +1,95 @@
+//! What the errors of the servers mean.
+
+use lockwell_core::backend::Failure;
+use lockwell_core::{Error, ErrorKind};
+use tonic::{Code, Status};
+
+/// Whether the server says that there is no such lease.
+pub(crate) fn is_missing(status: &Status) -> bool {
+    status.code() == Code::NotFound
+}
+
+/// Whether the server says that the lease exists.
+pub(crate) fn exists(status: &Status) -> bool {
+    status.code() == Code::FailedPrecondition && status.message().contains("already exists")
+}
+
+/// What an error means for a request. Of one that is not listed nobody knows whether the request was
+/// executed: it is repeated on a new connection.
+pub(crate) fn explain(status: &Status) -> Failure {
+    let text = status.message();
+    let (kind, message) = match status.code() {
+        // A token that has expired, that another member has given out, or that is older than the last change
+        // of the users. A new connection gets a new one.
+        Code::Unauthenticated | Code::InvalidArgument
+            if text.contains("invalid auth token") || text.contains("revision of auth store is old") =>
+        {
+            (ErrorKind::Unreachable, "the token of the login is not valid any more")
+        }
+        Code::PermissionDenied => (
+            ErrorKind::Refused,
+            "the role of this user does not allow it: readwrite on the keys that begin with PREFIX/ is needed",
+        ),
+        Code::Unauthenticated | Code::InvalidArgument if text.contains("user name is empty") => {
+            (ErrorKind::Refused, "etcd wants a user: write USER:PASSWORD@ in the address, or cert= and key=")
+        }
+        Code::Unauthenticated | Code::InvalidArgument if text.contains("auth") => {
+            (ErrorKind::Refused, "etcd refuses these credentials")
+        }
+        Code::FailedPrecondition if text.contains("authentication is not enabled") => (
+            ErrorKind::Refused,
+            "etcd has no users: its authentication is not enabled, so the address must name none",
+        ),
+        Code::ResourceExhausted if text.contains("space exceeded") => (
+            ErrorKind::Misconfigured,
+            "etcd is full (alarm NOSPACE) and takes no new locks; those that are held are kept: compact, \
+             defragment, then `etcdctl alarm disarm`",
+        ),
+        Code::DataLoss => (
+            ErrorKind::Misconfigured,
+            "etcd reports that the data of its members differ (alarm CORRUPT): restore the member",
+        ),
+        Code::Unimplemented => (ErrorKind::Misconfigured, "this is no etcd, or one before 3.4"),
+        Code::NotFound => (ErrorKind::Lost, "the lease is gone"),
+        _ => (ErrorKind::Unreachable, "etcd cannot be reached, or has no leader"),
+    };
+    let error = Error::new(kind, message).with_source(text.to_owned());
+    if kind == ErrorKind::Unreachable { Failure::Doubtful(error) } else { Failure::Refused(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of etcd 3.4 and 3.5.
+    #[test]
+    fn errors_are_told_apart() {
+        for (code, text, kind) in [
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", ErrorKind::Misconfigured),
+            (Code::ResourceExhausted, "etcdserver: too many requests", ErrorKind::Unreachable),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", ErrorKind::Unreachable),
+            (Code::InvalidArgument, "etcdserver: revision of auth store is old", ErrorKind::Unreachable),
+            (
+                Code::InvalidArgument,
+                "etcdserver: authentication failed, invalid user ID or password",
+                ErrorKind::Refused,
+            ),
+            (Code::InvalidArgument, "etcdserver: user name is empty", ErrorKind::Refused),
+            (Code::PermissionDenied, "etcdserver: permission denied", ErrorKind::Refused),
+            (Code::FailedPrecondition, "etcdserver: authentication is not enabled", ErrorKind::Refused),
+            (Code::Unavailable, "etcdserver: no leader", ErrorKind::Unreachable),
+            (Code::Unavailable, "etcdserver: request timed out", ErrorKind::Unreachable),
+            (Code::Unknown, "anything", ErrorKind::Unreachable),
+        ] {
+            let failure = explain(&Status::new(code, text));
+            let (error, is_repeated) = match failure {
+                Failure::Refused(error) => (error, false),
+                Failure::Doubtful(error) => (error, true),
+                _ => panic!("another failure"),
+            };
+            assert_eq!((error.kind(), is_repeated), (kind, kind == ErrorKind::Unreachable), "{text}");
+        }
+        assert!(exists(&Status::new(Code::FailedPrecondition, "etcdserver: lease already exists")));
+        assert!(is_missing(&Status::new(Code::NotFound, "etcdserver: requested lease not found")));
+    }
+}

@@ -1,0 +1,120 @@
+//! Held locks: renewal, notification of a loss, and the downgrade from writer to reader.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lockwell_core::backend::valid_until;
+use lockwell_core::{Error, ErrorKind, Grant, Moment, Renewal, Result};
+
+use crate::client::ClientInner;
+use crate::keys::{self, Base, Kind, lease};
+use crate::messages::{Compare, Delete, Op, Put, Txn, WatchCreate, one};
+use crate::waiter::{Held, changed};
+
+/// How many keys one transaction reads. The servers allow 128, unless `--max-txn-ops` says otherwise.
+const AT_ONCE: usize = 100;
+
+/// Locks that are held for a shorter time have no watch.
+const SHORT: Duration = Duration::from_millis(250);
+
+/// How often a holder reads its key while its watch reports nothing.
+const RECHECK: Duration = Duration::from_secs(30);
+
+fn of_another_client() -> Error {
+    Error::new(ErrorKind::Unsupported, "the lock was granted through another client")
+}
+
+/// Extends the leases. The transaction that proves it reads the keys, too, at the same cost.
+pub(crate) async fn renew(inner: &ClientInner, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+    let parts = grants.chunks(AT_ONCE).map(|part| renew_part(inner, part, until));
+    join_all(parts).await.into_iter().flatten().collect()
+}
+
+async fn renew_part(inner: &ClientInner, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+    let held: Vec<&Held> = grants.iter().filter_map(Grant::record).collect();
+    if held.len() < grants.len() {
+        return grants.iter().map(|_| Renewal::Unknown(of_another_client())).collect();
+    }
+    let leases: Vec<i64> = grants.iter().map(|grant| lease(grant.claim())).collect();
+    let reads = Txn::reads(held.iter().map(|held| one(&held.key)));
+    let kept = match inner.keep(until, &leases, &reads).await {
+        Ok(kept) => kept,
+        Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+    };
+    let renewal = |at: usize| {
+        let found = kept.answer.first(at);
+        if found.is_none_or(|kv| kv.create_revision != held[at].revision) {
+            return Renewal::Lost;
+        }
+        if kept.there[at] {
+            return Renewal::Renewed(valid_until(kept.sent, grants[at].claim().ttl()));
+        }
+        // The key is there, so the lease was, too. The server that was asked has ended it since, or has not
+        // yet made it.
+        Renewal::Unknown(inner.named(Error::new(ErrorKind::Unreachable, "the servers differ about a lease")))
+    };
+    (0..grants.len()).map(renewal).collect()
+}
+
+/// Resolves when the key of the grant is gone.
+pub(crate) async fn gone(inner: &ClientInner, grant: &Grant) {
+    const NO_WRITES: i32 = 0;
+    let Some(held) = grant.record::<Held>() else { return std::future::pending().await };
+    tokio::time::sleep(SHORT).await;
+    // The watch begins at the revision of the key, so no change since then is missed. If that was compacted,
+    // the watch fails, and the next one begins at the revision of the read.
+    let mut seen = held.revision;
+    loop {
+        let watch = WatchCreate {
+            key: held.key.clone().into(),
+            end: Vec::new(),
+            start_revision: seen.saturating_add(1),
+            filters: vec![NO_WRITES],
+            id: 0,
+        };
+        tokio::select! {
+            _ = changed(inner, watch) => (),
+            () = tokio::time::sleep(RECHECK) => (),
+        }
+        match inner.txn(None, &Txn::reads([one(&held.key)])).await {
+            Ok(answer) => {
+                if answer.first(0).is_none_or(|kv| kv.create_revision != held.revision) {
+                    return;
+                }
+                seen = answer.revision;
+            }
+            Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+        }
+    }
+}
+
+/// Turns a writer into a reader.
+///
+/// A new key replaces the old one in the same transaction, with the same token and lease. It is a holder
+/// whatever its revision is: see [`Kind::Downgraded`].
+pub(crate) async fn downgrade(inner: &ClientInner, grant: &Grant) -> Result<Grant> {
+    let held = grant.record::<Held>().ok_or_else(of_another_client)?;
+    let claim = grant.claim();
+    let key = keys::key(&inner.options.prefix, claim, Kind::Downgraded);
+    let value = keys::value(claim, Base::Fixed(grant.token().get()), held.since);
+    let put = Put { key: key.clone().into(), value: value.into(), lease: lease(claim) };
+    let delete = Delete { key: held.key.clone().into() };
+    let is_held = Compare::created_at(&held.key, held.revision);
+    let txn = Txn::new([is_held], [Op::Delete(delete), Op::Put(put)], [Op::Range(one(&key))]);
+    let answer = match inner.txn(None, &txn).await {
+        Err(error) if error.kind() == ErrorKind::Unreachable => {
+            let text = "no answer: still a writer, or a reader now";
+            return Err(inner.named(Error::new(ErrorKind::UnknownOutcome, text).with_source(error)));
+        }
+        answer => answer?,
+    };
+    let revision =
+        if answer.succeeded { Some(answer.revision) } else { answer.first(0).map(|kv| kv.create_revision) };
+    match revision {
+        Some(revision) => {
+            Ok(grant.downgraded().with_record(Arc::new(Held { key, revision, since: held.since })))
+        }
+        None => Err(inner.named(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))),
+    }
+}

@@ -1,0 +1,162 @@
+//! The lock.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lockwell_core::{
+    Capabilities, Claim, DistributedLock, Error, Finding, Grant, LockName, LockStatus, Moment, Operation,
+    Released, Renewal, Requirement, Result, ServerUrl, async_trait,
+};
+
+use crate::client::ClientInner;
+use crate::guarded::GuardedWrite;
+use crate::keys::{self, folder, lease};
+use crate::messages::{Range, Txn, below};
+use crate::options::EtcdOptions;
+use crate::{BACKEND, examine, held, waiter};
+
+/// One and a half election timeouts of etcd, which are a second if nobody has changed that, in whole seconds.
+/// Where they are longer, the servers make leases longer, too.
+const SHORTEST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// Locks in etcd.
+///
+/// Whoever waits watches one key and nothing else. To release is to revoke the lease, which deletes the key;
+/// a request that arrives later finds no lease, and fails. A client has one connection for each runtime that
+/// uses it, to one of the servers, and goes to another when that one does not answer or has lost its
+/// majority. All watches of a connection share one stream, and all keep-alives four.
+///
+/// A renewal counts only if a majority confirms it: a server that acts as the leader, and is not,
+/// keeps no lock alive.
+///
+/// On several servers of a release before 3.4.31 or 3.5.13 the lock does not promise
+/// [`FailoverSafe`](Requirement::FailoverSafe): a leader that has been replaced may end leases.
+pub struct EtcdLock {
+    inner: Arc<ClientInner>,
+    old_leaders_end_leases: bool,
+}
+
+impl EtcdLock {
+    /// Connects, and makes sure that a majority of the servers answers.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is written.
+    pub async fn connect(url: &ServerUrl) -> Result<Self> {
+        let context = |error: Error| error.during(Operation::Connect).on_backend(BACKEND);
+        let inner = EtcdOptions::read(url).and_then(ClientInner::new).map_err(context)?;
+        inner.read_floor().await.map_err(context)?;
+        let old_leaders_end_leases = examine::old_leaders_end_leases(&inner).await.map_err(context)?;
+        Ok(Self { inner: Arc::new(inner), old_leaders_end_leases })
+    }
+
+    /// Writes to etcd that are executed only if this grant still holds its lock. The servers check that in
+    /// the same transaction. That is exclusion without any assumption about time.
+    pub fn guarded(&self, grant: &Grant) -> Result<GuardedWrite> {
+        GuardedWrite::new(&self.inner, grant)
+    }
+
+    /// All claims to a lock, and how many of them hold it.
+    async fn queue(&self, name: &LockName) -> Result<(Vec<keys::Entry>, usize)> {
+        let folder = folder(&self.inner.options.prefix, name);
+        let answer = self.inner.txn(None, &Txn::reads([below(&folder)])).await?;
+        Ok(keys::queue(answer.found.first().map_or(&[], Vec::as_slice), &folder))
+    }
+}
+
+#[async_trait]
+impl DistributedLock for EtcdLock {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::minimal(BACKEND)
+            .promising([
+                Requirement::Shared,
+                Requirement::Permits,
+                Requirement::Downgrade,
+                Requirement::Fencing,
+                Requirement::Fifo,
+                Requirement::Push,
+                Requirement::LossPush,
+                Requirement::HerdFree,
+                Requirement::AcrossHosts,
+                Requirement::Durable,
+            ])
+            .promising((!self.old_leaders_end_leases).then_some(Requirement::FailoverSafe))
+            .with_ttl(SHORTEST, LONGEST)
+    }
+
+    fn servers(&self) -> Option<&str> {
+        Some(&self.inner.options.servers)
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        waiter::acquire(&self.inner, claim).await
+    }
+
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        held::renew(&self.inner, grants, until).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        self.inner.revoke(lease(claim)).await
+    }
+
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        held::downgrade(&self.inner, grant).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        let (entries, holding) = self.queue(name).await?;
+        let (holding, waiting) = entries.split_at(holding);
+        let left = join_all(holding.iter().map(|entry| self.inner.time_left(entry.lease))).await;
+        let mut holders = Vec::new();
+        for (entry, left) in holding.iter().zip(left) {
+            holders.extend(left?.map(|left| entry.holder(left)));
+        }
+        let longest = waiting.iter().map(keys::Entry::age).max();
+        Ok(LockStatus::new(name.clone(), holders, waiting.len()).longest_wait(longest))
+    }
+
+    /// Every lock that has a key has a holder.
+    async fn names(&self) -> Result<Vec<LockName>> {
+        let prefix = &self.inner.options.prefix;
+        let all = Range { keys_only: true, ..below(&format!("{prefix}/")) };
+        let answer = self.inner.txn(None, &Txn::reads([all])).await?;
+        let keys = answer.found.iter().flatten();
+        let names: BTreeSet<_> = keys.filter_map(|kv| keys::name(prefix, &kv.key)).collect();
+        Ok(names.into_iter().collect())
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        examine::findings(&self.inner).await
+    }
+
+    /// Revokes the leases of those who hold the lock now: of no one who comes later.
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        let (entries, holding) = self.queue(name).await?;
+        let mut freed = 0;
+        for answer in join_all(entries[..holding].iter().map(|entry| self.inner.revoke(entry.lease))).await {
+            freed += usize::from(answer? != Released::NotHeld);
+        }
+        Ok(freed)
+    }
+
+    async fn lost(&self, grant: &Grant) {
+        held::gone(&self.inner, grant).await;
+    }
+
+    async fn close(&self) {
+        self.inner.close();
+    }
+}
+
+impl fmt::Debug for EtcdLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdLock")
+            .field("servers", &self.inner.options.servers)
+            .field("prefix", &self.inner.options.prefix)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,260 @@
+//! The queue of a lock: who is before a claim, and for whom it waits. It does no I/O.
+//!
+//! A claim is a key, and its place is the create revision of the key. It waits for as few keys as possible:
+//!
+//! * a reader for the last writer before it;
+//! * a writer for the last key before it, and for those who held the lock as writers and read it now;
+//! * a permit for the key before it, until that key is deleted or says that it holds a permit; the first that
+//!   waits waits for any of the holders.
+
+use std::time::Duration;
+
+use lockwell_core::{Claim, Mode, Wait};
+
+use crate::client::Answer;
+use crate::floor::Floor;
+use crate::keys::{self, Base, Kind};
+use crate::messages::{
+    Compare, KeyValue, Op, Put, Range, Txn, TxnReply, WatchCreate, after, below, between, one,
+};
+
+/// The requests of a claim, and what they have in common.
+pub(crate) struct Requests<'a> {
+    claim: &'a Claim,
+    pub(crate) kind: Kind,
+    folder: String,
+    pub(crate) key: String,
+    floor_key: String,
+}
+
+/// A claim's place in the queue.
+pub(crate) struct Place {
+    /// The create revision of its key.
+    pub(crate) revision: i64,
+    pub(crate) floor: i64,
+    /// What it waits for; none if it is its turn.
+    pub(crate) blocker: Option<WatchCreate>,
+}
+
+/// What became of the request to enter the queue.
+pub(crate) enum Entered {
+    At(Place),
+    /// The key is there already.
+    Before {
+        revision: i64,
+        base: Base,
+    },
+    /// The claim does not wait, and the lock is not free.
+    Refused,
+    Clash(Mode),
+    /// The floor has another value.
+    Floor(i64),
+}
+
+/// What became of the request for the turn.
+pub(crate) enum Turn {
+    Granted,
+    Blocked(Option<WatchCreate>),
+    /// The key is gone, or the floor has changed: back to the end of the queue.
+    Gone,
+}
+
+impl<'a> Requests<'a> {
+    pub(crate) fn new(prefix: &str, claim: &'a Claim) -> Self {
+        let kind = Kind::of(claim.mode());
+        let folder = keys::folder(prefix, claim.name());
+        Self { claim, kind, key: keys::key(prefix, claim, kind), folder, floor_key: keys::floor(prefix) }
+    }
+
+    fn of_kind(&self, kind: Kind) -> Range {
+        below(&format!("{}{}", self.folder, kind.part()))
+    }
+
+    /// Writers and readers, in which a claim of one of them has its place.
+    fn both(&self) -> Range {
+        let (first, last) = (Kind::Reader.part(), after(&Kind::Writer.part()));
+        between(&format!("{}{first}", self.folder), &format!("{}{last}", self.folder))
+    }
+
+    /// Keys of other kinds of locks.
+    fn clashing(&self) -> Vec<Range> {
+        let folder = &self.folder;
+        match self.kind {
+            Kind::Permit(_) => {
+                let own = format!("{folder}{}", self.kind.part());
+                vec![between(folder, &own), between(&after(&own), &after(folder))]
+            }
+            _ => vec![between(&format!("{folder}p"), &format!("{folder}q"))],
+        }
+    }
+
+    /// The keys that may be before this one, which came at this revision.
+    fn earlier(&self, revision: Option<i64>) -> Vec<Range> {
+        let before = |range: Range, limit| {
+            let max_create_revision = revision.map_or(0, |revision| revision.saturating_sub(1));
+            Range { max_create_revision, ..range.newest(limit) }
+        };
+        match self.kind {
+            Kind::Writer => vec![before(self.both(), 1), self.of_kind(Kind::Downgraded).newest(1)],
+            Kind::Reader => vec![before(self.of_kind(Kind::Writer), 1)],
+            Kind::Permit(limit) => vec![before(self.of_kind(self.kind), i64::from(limit) + 1)],
+            Kind::Downgraded => Vec::new(),
+        }
+    }
+
+    /// What to wait for, from what those ranges found at this revision.
+    fn blocker(&self, found: &[Vec<KeyValue>], revision: i64) -> Option<WatchCreate> {
+        const NO_WRITES: i32 = 0;
+        let nearest = || found.iter().flatten().next();
+        let (range, filters) = match self.kind {
+            Kind::Permit(limit) => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                let count = found.first().map_or(0, Vec::len);
+                match count.cmp(&limit) {
+                    std::cmp::Ordering::Less => return None,
+                    std::cmp::Ordering::Equal => (self.of_kind(self.kind), vec![NO_WRITES]),
+                    std::cmp::Ordering::Greater => (only(nearest()?), Vec::new()),
+                }
+            }
+            _ => (only(nearest()?), vec![NO_WRITES]),
+        };
+        let Range { key, end, .. } = range;
+        Some(WatchCreate { key, end, start_revision: revision.saturating_add(1), filters, id: 0 })
+    }
+
+    fn put(&self, floor: i64, since: Duration) -> Op {
+        let value = keys::value(self.claim, Base::Floor(floor), since);
+        Op::Put(Put { key: self.key.clone().into(), value: value.into(), lease: keys::lease(self.claim) })
+    }
+
+    /// Puts the claim into the queue, unless it is there.
+    ///
+    /// The key belongs to the lease. So a copy of this request that arrives after the lease was revoked
+    /// changes nothing.
+    pub(crate) fn enter(&self, floor: i64, since: Duration) -> Txn {
+        let clashing = self.clashing();
+        let mut when = vec![Floor::condition(&self.floor_key, floor), Compare::absent(one(&self.key))];
+        when.extend(clashing.iter().cloned().map(Compare::absent));
+        if self.claim.wait() == Wait::No {
+            match self.kind {
+                Kind::Writer => when.push(Compare::absent(below(&self.folder))),
+                Kind::Reader => when.push(Compare::absent(self.of_kind(Kind::Writer))),
+                _ => (),
+            }
+        }
+        // Read before the own key is put.
+        let mut then: Vec<_> = self.earlier(None).into_iter().map(Op::Range).collect();
+        then.push(self.put(floor, since));
+        let otherwise = [one(&self.floor_key), one(&self.key)];
+        let otherwise = otherwise.into_iter().chain(clashing.into_iter().map(|range| range.newest(1)));
+        Txn::new(when, then, otherwise.map(Op::Range))
+    }
+
+    pub(crate) fn entered(&self, answer: &Answer, floor: i64) -> Entered {
+        if answer.succeeded {
+            let blocker = self.blocker(&answer.found, answer.revision);
+            return Entered::At(Place { revision: answer.revision, floor, blocker });
+        }
+        let stored = Floor::read(answer.first(0));
+        let entry = |kv| keys::Entry::read(kv, &self.folder);
+        if let Some(mine) = answer.first(1).and_then(entry) {
+            return Entered::Before { revision: mine.create_revision, base: mine.base };
+        }
+        if stored != floor {
+            return Entered::Floor(stored);
+        }
+        let others = answer.found.iter().skip(2).flatten();
+        match others.into_iter().find_map(|kv| Kind::of_key(&kv.key, &self.folder)) {
+            Some(kind) => Entered::Clash(kind.mode()),
+            None => Entered::Refused,
+        }
+    }
+
+    /// Whether a permit is free, asked before the queue is entered: a claim that does not wait is to leave
+    /// nothing there.
+    pub(crate) fn peek(&self) -> Option<Txn> {
+        let Kind::Permit(limit) = self.kind else { return None };
+        let reads = || Txn::reads([one(&self.key), self.of_kind(self.kind).newest(i64::from(limit))]);
+        (self.claim.wait() == Wait::No).then(reads)
+    }
+
+    pub(crate) fn may_enter(&self, peeked: &Answer) -> bool {
+        let Kind::Permit(limit) = self.kind else { return true };
+        let taken = peeked.found.get(1).map_or(0, Vec::len);
+        // A claim that is asked for again has its place already.
+        peeked.first(0).is_some() || taken < usize::try_from(limit).unwrap_or(usize::MAX)
+    }
+
+    /// Reads what is before the claim.
+    pub(crate) fn look(&self, place: &Place) -> Txn {
+        Txn::reads(self.state(place.revision))
+    }
+
+    /// The floor, the own key, and what is before it.
+    fn state(&self, revision: i64) -> Vec<Range> {
+        let mut ranges = vec![one(&self.floor_key), one(&self.key)];
+        ranges.extend(self.earlier(Some(revision)));
+        ranges
+    }
+
+    fn stands(&self, found: &[Vec<KeyValue>], place: &Place, revision: i64) -> Turn {
+        let [floor, mine, earlier @ ..] = found else { return Turn::Gone };
+        let is_there = mine.first().is_some_and(|mine| mine.create_revision == place.revision);
+        if !is_there || Floor::read(floor.first()) != place.floor {
+            return Turn::Gone;
+        }
+        Turn::Blocked(self.blocker(earlier, revision))
+    }
+
+    pub(crate) fn looked(&self, answer: &Answer, place: &Place) -> Turn {
+        self.stands(&answer.found, place, answer.revision)
+    }
+
+    /// Says in the claim's key since when it holds the lock, if it is its turn. Otherwise reads what is before
+    /// it.
+    ///
+    /// The servers cannot count. So a permit looks first, and asks for its turn when it knows that fewer are
+    /// before it than there are permits: that stays so.
+    pub(crate) fn take_turn(&self, place: &Place, since: Duration) -> Txn {
+        let is_mine = || {
+            vec![
+                Floor::condition(&self.floor_key, place.floor),
+                Compare::created_at(&self.key, place.revision),
+            ]
+        };
+        let (mut when, mut otherwise) = (is_mine(), Vec::new());
+        let put = || [self.put(place.floor, since)];
+        otherwise.extend(self.state(place.revision).into_iter().map(Op::Range));
+        match self.kind {
+            Kind::Writer => {
+                when.push(Compare::absent(self.of_kind(Kind::Downgraded)));
+                when.push(Compare::none_before(self.both(), place.revision));
+            }
+            Kind::Reader => {
+                // No writer at all, or none before it: two conditions, of which one is enough.
+                let mut or = is_mine();
+                or.push(Compare::none_before(self.of_kind(Kind::Writer), place.revision));
+                when.push(Compare::absent(self.of_kind(Kind::Writer)));
+                otherwise = vec![Op::Txn(Txn::new(or, put(), otherwise))];
+            }
+            Kind::Permit(_) | Kind::Downgraded => (),
+        }
+        Txn::new(when, put(), otherwise)
+    }
+
+    pub(crate) fn took_turn(&self, answer: Answer, place: &Place) -> Turn {
+        let revision = answer.revision;
+        if answer.succeeded {
+            return Turn::Granted;
+        }
+        match answer.inner {
+            Some(TxnReply { succeeded: true, .. }) => Turn::Granted,
+            Some(inner) => self.stands(&inner.into_found().0, place, revision),
+            None => self.stands(&answer.found, place, revision),
+        }
+    }
+}
+
+fn only(kv: &KeyValue) -> Range {
+    Range { key: kv.key.clone(), ..Range::default() }
+}

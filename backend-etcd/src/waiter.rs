@@ -1,0 +1,188 @@
+//! Acquires: from the lease through the queue to the grant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join;
+use lockwell_core::{Claim, Clock, Error, ErrorKind, Grant, Mode, Moment, Result, Wait};
+
+use crate::client::{ClientInner, forgotten};
+use crate::connection::Connection;
+use crate::keys::{Base, lease, wall_clock};
+use crate::lease::ended;
+use crate::messages::WatchCreate;
+use crate::queue::{Entered, Place, Requests, Turn};
+
+/// How often a waiter reads the queue, even without a notification.
+const RECHECK: Duration = Duration::from_secs(5);
+
+/// A watch that failed is not repeated at once.
+const PAUSE: Duration = Duration::from_millis(300);
+
+static SYSTEM: Clock = Clock::system();
+
+/// The key of a grant.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) key: String,
+    pub(crate) revision: i64,
+    /// By the wall clock.
+    pub(crate) since: Duration,
+}
+
+/// The name of the key has the owner in it.
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").field("revision", &self.revision).finish_non_exhaustive()
+    }
+}
+
+impl Held {
+    fn grant(self, claim: &Claim, base: Base, sent: Moment) -> Grant {
+        Grant::new(claim, base.token(self.revision), sent).with_record(Arc::new(self))
+    }
+}
+
+/// A claim whose lease ended, as after a long pause, starts again at the end of the queue.
+pub(crate) async fn acquire(inner: &ClientInner, claim: &Claim) -> Result<Option<Grant>> {
+    if claim.wait() != Wait::No {
+        claim.note_queued();
+    }
+    let requests = Requests::new(&inner.options.prefix, claim);
+    loop {
+        match once(inner, claim, &requests).await {
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                // What is left of it must not have an old place, or an old token.
+                inner.revoke(lease(claim)).await?;
+                if claim.wait() != Wait::No && claim.is_wait_over() {
+                    return Ok(None);
+                }
+            }
+            answer => return answer,
+        }
+    }
+}
+
+async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Result<Option<Grant>> {
+    let opening = inner.open_lease(claim);
+    let sent = match requests.peek() {
+        None => claim.within_wait(opening).await?,
+        Some(peek) => {
+            let (sent, peeked) = try_join(opening, inner.txn(None, &peek)).await?;
+            if !requests.may_enter(&peeked) {
+                return leave(inner, claim).await;
+            }
+            sent
+        }
+    };
+    let place = loop {
+        let (floor, since) = (inner.floor.known(), wall_clock());
+        let answer = claim.within_wait(inner.txn(Some(claim), &requests.enter(floor, since))).await?;
+        match requests.entered(&answer, floor) {
+            Entered::At(place) if place.blocker.is_none() => {
+                let held = Held { key: requests.key.clone(), revision: place.revision, since };
+                return Ok(Some(held.grant(claim, Base::Floor(floor), sent)));
+            }
+            Entered::At(place) => break place,
+            Entered::Before { revision, base: Base::Floor(floor) } => {
+                // Whether it waits or holds is read with its next request.
+                let mut place = Place { revision, floor, blocker: None };
+                match turn(inner, claim, requests, &mut place, false).await? {
+                    Some(grant) => return Ok(Some(grant)),
+                    None => break place,
+                }
+            }
+            Entered::Before { .. } => return Err(Error::new(ErrorKind::Internal, "a writer that reads now")),
+            Entered::Refused => return leave(inner, claim).await,
+            Entered::Clash(in_use) => return Err(inner.named(Mode::clash(in_use, claim.mode()))),
+            Entered::Floor(floor) => inner.floor.set_known(floor),
+        }
+    };
+    if claim.wait() == Wait::No {
+        return leave(inner, claim).await;
+    }
+    claim.note_waiting();
+    wait(inner, claim, requests, place).await
+}
+
+/// Who does not wait leaves nothing behind.
+async fn leave(inner: &ClientInner, claim: &Claim) -> Result<Option<Grant>> {
+    inner.revoke(lease(claim)).await?;
+    Ok(None)
+}
+
+async fn wait(
+    inner: &ClientInner,
+    claim: &Claim,
+    requests: &Requests<'_>,
+    mut place: Place,
+) -> Result<Option<Grant>> {
+    let recheck = (claim.ttl() / 3).min(RECHECK);
+    while let Some(blocker) = place.blocker.clone() {
+        let is_event = tokio::select! {
+            biased;
+            () = claim.wait_over() => return Ok(None),
+            is_event = changed(inner, blocker) => is_event,
+            () = SYSTEM.sleep(recheck) => false,
+        };
+        if let Some(grant) = claim.within_wait(turn(inner, claim, requests, &mut place, is_event)).await? {
+            return Ok(Some(grant));
+        }
+    }
+    Ok(None)
+}
+
+/// Extends the lease, and takes the turn if it has come. `None`: it has not, and the place says why.
+///
+/// At an event this is one round trip. Without one the queue is only read, since that costs the servers no
+/// write.
+async fn turn(
+    inner: &ClientInner,
+    claim: &Claim,
+    requests: &Requests<'_>,
+    place: &mut Place,
+    is_event: bool,
+) -> Result<Option<Grant>> {
+    let mut is_probably_free = is_event && !matches!(claim.mode(), Mode::Permit { .. });
+    loop {
+        let since = wall_clock();
+        let txn = if is_probably_free { requests.take_turn(place, since) } else { requests.look(place) };
+        let kept = inner.keep(inner.soon(), &[lease(claim)], &txn).await?;
+        if kept.forgot {
+            return Err(inner.named(forgotten()));
+        }
+        // In whatever order they arrive: a key is there for as long as its lease is.
+        if !kept.there[0] {
+            return Err(inner.named(ended()));
+        }
+        let turn = if is_probably_free {
+            requests.took_turn(kept.answer, place)
+        } else {
+            requests.looked(&kept.answer, place)
+        };
+        match turn {
+            Turn::Granted => {
+                let held = Held { key: requests.key.clone(), revision: place.revision, since };
+                return Ok(Some(held.grant(claim, Base::Floor(place.floor), kept.sent)));
+            }
+            Turn::Gone => return Err(inner.named(ended())),
+            Turn::Blocked(Some(blocker)) => {
+                place.blocker = Some(blocker);
+                return Ok(None);
+            }
+            Turn::Blocked(None) => is_probably_free = true,
+        }
+    }
+}
+
+/// True at an event of the watched keys, false if there may have been one.
+pub(crate) async fn changed(inner: &ClientInner, watch: WatchCreate) -> bool {
+    let connected = |connection: Connection, _| async move { Ok(connection) };
+    if let Ok(connection) = inner.ask_now(inner.soon(), connected).await
+        && connection.changed(watch).await
+    {
+        return true;
+    }
+    SYSTEM.sleep(PAUSE).await;
+    false
+}

@@ -1,0 +1,128 @@
+//! Snapshots that are restored, compaction, and a server that is full.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lockwell_core::{DistributedLock, ErrorKind, Moment, Renewal, Severity};
+
+use crate::support::{backend, claim, options, secs, server, take};
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder").map(|entry| entry.expect("an entry")) {
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &to);
+        } else {
+            std::fs::copy(&path, &to).expect("a copy");
+        }
+    }
+}
+
+/// The revisions go back with the data. A client that was there before raises the floor of the tokens, and
+/// those that come later see it.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_over_a_restored_snapshot() {
+    let Some(etcd) = server(&options()).await else { return };
+    let client = backend(&etcd.url()).await.expect("a client");
+    let early = take(&client, "snapshot", secs(30)).await;
+    client.release(early.claim()).await.expect("an answer");
+    let (data, copied) = (etcd.folder().join("data"), etcd.folder().join("copy"));
+    etcd.stop().await.expect("it ends");
+    copy(&data, &copied);
+    etcd.restart().await.expect("it starts");
+    let mut last = early.token();
+    for _ in 0..5 {
+        let grant = take(&client, "snapshot", secs(30)).await;
+        last = grant.token();
+        client.release(grant.claim()).await.expect("an answer");
+    }
+    etcd.stop().await.expect("it ends");
+    std::fs::remove_dir_all(&data).expect("the data are there");
+    copy(&copied, &data);
+    etcd.restart().await.expect("it starts");
+    let again = take(&client, "snapshot", secs(30)).await;
+    assert!(again.token() > last, "{} after {last}", again.token());
+    assert_eq!(
+        again.token(),
+        client.inspect(again.claim().name()).await.expect("an answer").holders[0].token
+    );
+    client.release(again.claim()).await.expect("an answer");
+    let newcomer = backend(&etcd.url()).await.expect("a client");
+    let next = take(&newcomer, "snapshot", secs(30)).await;
+    assert!(next.token() > again.token(), "{} after {}", next.token(), again.token());
+}
+
+/// A watch whose revision was compacted fails, and the next one tells the holder.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_is_told_after_a_compaction() {
+    let Some(etcd) = server(&options()).await else { return };
+    let client = backend(&etcd.url()).await.expect("a client");
+    let grant = take(&client, "compacted", secs(60)).await;
+    for _ in 0..3 {
+        let other = take(&client, "other", secs(60)).await;
+        client.release(other.claim()).await.expect("an answer");
+    }
+    let token = grant.token().get();
+    let answer =
+        etcd.call("/v3/kv/compaction", &format!("{{\"revision\":\"{}\"}}", token + 4)).expect("an answer");
+    assert!(answer.contains("header"), "{answer}");
+    let lost = tokio::time::timeout(secs(20), async {
+        let forced = async {
+            // After the watch that begins before what was compacted.
+            tokio::time::sleep(secs(1)).await;
+            client.force_release(grant.claim().name()).await
+        };
+        tokio::join!(client.lost(&grant), forced)
+    });
+    assert_eq!(lost.await.expect("the news of the loss").1.expect("an answer"), 1);
+    let renewals = client.renew(std::slice::from_ref(&grant), Moment::now().after(secs(3))).await;
+    assert!(matches!(renewals[..], [Renewal::Lost]), "{renewals:?}");
+}
+
+/// A server without space keeps the locks that are held, and says what is wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_keeps_its_locks_and_says_what_to_do() {
+    let Some(etcd) = server(&options().setting("quota-backend-bytes", "300000")).await else { return };
+    let client = backend(&etcd.url()).await.expect("a client");
+    let grant = take(&client, "kept", secs(30)).await;
+    let value = "QUJD".repeat(20_000);
+    let put = format!("{{\"key\":\"Zg==\",\"value\":\"{value}\"}}");
+    let mut answer = String::new();
+    for _ in 0..50 {
+        answer = etcd.call("/v3/kv/put", &put).expect("an answer");
+        if answer.contains("space exceeded") {
+            break;
+        }
+    }
+    assert!(answer.contains("space exceeded"), "{answer}");
+    let error = client.acquire(&claim("another", secs(30))).await.expect_err("no space");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+    assert!(error.to_string().contains("etcdctl alarm disarm"), "{error:#}");
+    let findings = client.examine().await.expect("an answer");
+    let space = findings.iter().find(|finding| finding.subject == "space").expect("a finding");
+    assert_eq!(space.severity, Severity::Doubtful, "{space:?}");
+    let renewals = client.renew(std::slice::from_ref(&grant), Moment::now().after(secs(3))).await;
+    assert!(matches!(renewals[..], [Renewal::Renewed(_)]), "{renewals:?}");
+    client.release(grant.claim()).await.expect("an answer");
+    let status = client.inspect(grant.claim().name()).await.expect("an answer");
+    assert!(!status.is_held());
+}
+
+/// A write that the lock guards is refused when the lock is lost, whoever still writes under it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guarded_write_needs_the_lock() {
+    let Some(etcd) = server(&options()).await else { return };
+    let client = backend(&etcd.url()).await.expect("a client");
+    let grant = take(&client, "guarded", secs(30)).await;
+    let write = || client.guarded(&grant).expect("a grant of etcd").put("app/row", "1").delete("app/old");
+    write().commit().await.expect("the lock is held");
+    let reader = client.downgrade(&grant).await.expect("the lock is held");
+    client.guarded(&reader).expect("a grant").put("app/row", "2").commit().await.expect("still held");
+    client.force_release(grant.claim().name()).await.expect("an answer");
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let error = client.guarded(&reader).expect("a grant").put("app/row", "3").commit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+    let row = etcd.call("/v3/kv/range", "{\"key\":\"YXBwL3Jvdw==\"}").expect("an answer");
+    assert!(row.contains("\"Mg==\""), "{row}");
+}

@@ -1,0 +1,8 @@
+//! What only etcd can do to its clients. The conformance suite (`tests/conformance.rs` of the workspace) has
+//! the rest.
+
+mod data;
+mod faults;
+mod rights;
+mod support;
+mod wire;

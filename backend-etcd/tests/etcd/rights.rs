@@ -1,0 +1,92 @@
+//! Users and roles, and TLS.
+
+use lockwell_core::{DistributedLock, ErrorKind, LockName};
+use testbed::{Certificates, Etcd, is_installed};
+
+use crate::support::{backend, claim, options, secs, server, take};
+
+/// A user `locks` who may write below `lockwell/`, and one who may not.
+fn with_users(etcd: &Etcd) {
+    // The beginning of the keys and the end of them, in Base64: `lockwell/` and `lockwell0`.
+    let role = "{\"name\":\"locks\",\"perm\":{\"permType\":2,\"key\":\"bG9ja3dlbGwv\",\"range_end\":\"bG9ja3dlbGww\"}}";
+    for (path, json) in [
+        ("/v3/auth/user/add", "{\"name\":\"root\",\"password\":\"boss\"}"),
+        ("/v3/auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}"),
+        ("/v3/auth/role/add", "{\"name\":\"locks\"}"),
+        ("/v3/auth/role/grant", role),
+        ("/v3/auth/user/add", "{\"name\":\"locks\",\"password\":\"secret\"}"),
+        ("/v3/auth/user/grant", "{\"user\":\"locks\",\"role\":\"locks\"}"),
+        ("/v3/auth/user/add", "{\"name\":\"nobody\",\"password\":\"secret\"}"),
+        ("/v3/auth/enable", "{}"),
+    ] {
+        let answer = etcd.call(path, json).expect("an answer");
+        assert!(answer.contains("header"), "{path}: {answer}");
+    }
+}
+
+/// The permission that docs/etcd.md names is enough for everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_needs_its_keys_and_nothing_else() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/etcd.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    assert!(guide.contains("role grant-permission locks --prefix=true readwrite lockwell/"));
+    let Some(etcd) = server(&options()).await else { return };
+    with_users(&etcd);
+    let at = |login: &str, path: &str| format!("etcd://{login}{}/{path}?timeout=2s", etcd.addr());
+    let client = backend(&at("locks:secret@", "lockwell")).await.expect("a client");
+    let grant = take(&client, "mine", secs(30)).await;
+    let reader = client.downgrade(&grant).await.expect("an answer");
+    assert_eq!(client.names().await.expect("an answer").len(), 1);
+    assert!(client.inspect(&LockName::new("mine").expect("a name")).await.expect("an answer").is_held());
+    assert!(!client.examine().await.expect("an answer").is_empty());
+    let renewals =
+        client.renew(std::slice::from_ref(&reader), lockwell_core::Moment::now().after(secs(3))).await;
+    assert!(matches!(renewals[..], [lockwell_core::Renewal::Renewed(_)]), "{renewals:?}");
+    // The tokens of logins are forgotten with the server.
+    etcd.stop().await.expect("it ends");
+    etcd.restart().await.expect("it starts");
+    assert_eq!(client.force_release(&LockName::new("mine").expect("a name")).await.expect("an answer"), 1);
+    let again = take(&client, "mine", secs(30)).await;
+    client.release(again.claim()).await.expect("an answer");
+    for (url, word) in [
+        (at("locks:wrong@", "lockwell"), "credentials"),
+        (at("", "lockwell"), "wants a user"),
+        (at("nobody:secret@", "lockwell"), "readwrite"),
+        (at("locks:secret@", "elsewhere"), "readwrite"),
+    ] {
+        let error = backend(&url).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Refused, "{url}: {error:#}");
+        assert!(error.to_string().contains(word), "{url}: {error:#}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+}
+
+/// With client certificates.
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_encrypted() {
+    if !is_installed(Etcd::installed()) {
+        return;
+    }
+    let files = Certificates::make().expect("certificates");
+    let etcd = Etcd::start_with(&options().tls(&files)).await.expect("a server");
+    let (ca, cert, key) = (files.path("ca.pem"), files.path("ours.pem"), files.path("ours.key"));
+    let base = format!("etcds://{}/lockwell?timeout=2s&ca={ca}", etcd.addr());
+    let client = backend(&format!("{base}&cert={cert}&key={key}")).await.expect("a client");
+    let grant = take(&client, "safe", secs(30)).await;
+    client.release(grant.claim()).await.expect("an answer");
+    for url in [base, format!("etcd://{}?timeout=2s", etcd.addr())] {
+        let error = backend(&url).await.expect_err("no certificate");
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{url}: {error:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_without_users_is_refused() {
+    let Some(etcd) = server(&options()).await else { return };
+    let error = backend(&format!("etcd://ann:secret@{}", etcd.addr())).await.expect_err("no users");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+    assert!(error.to_string().contains("must name none"), "{error:#}");
+    let client = backend(&etcd.url()).await.expect("a client");
+    assert!(client.acquire(&claim("free", secs(30))).await.expect("an answer").is_some());
+}

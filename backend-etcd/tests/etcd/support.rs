@@ -1,0 +1,55 @@
+//! Clients and servers of these tests.
+
+use std::time::Duration;
+
+use lockwell_core::{Claim, DistributedLock, Grant, LockName, Locks, Mode, Result, Wait};
+use lockwell_etcd::EtcdLock;
+use testbed::{Durability, Etcd, EtcdCluster, Options};
+
+/// In memory where there is such a folder: these tests are not about disks.
+pub(crate) fn options() -> Options {
+    let memory = std::path::Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    Options::new().durability(Durability::OsCache).parent(parent)
+}
+
+/// A server, if the program is installed.
+pub(crate) async fn server(options: &Options) -> Option<Etcd> {
+    if !testbed::is_installed(Etcd::installed()) {
+        return None;
+    }
+    Some(Etcd::start_with(options).await.expect("a server"))
+}
+
+/// Three servers, if the program is installed.
+pub(crate) async fn cluster() -> Option<EtcdCluster> {
+    if !testbed::is_installed(EtcdCluster::installed()) {
+        return None;
+    }
+    Some(EtcdCluster::start(3, &options()).await.expect("three servers"))
+}
+
+pub(crate) async fn backend(url: &str) -> Result<EtcdLock> {
+    EtcdLock::connect(&url.parse()?).await
+}
+
+pub(crate) async fn locks(url: &str) -> Result<Locks> {
+    // These tests are about the queue of the server.
+    Ok(Locks::new(std::sync::Arc::new(backend(url).await?))?.server_order())
+}
+
+/// An exclusive claim that does not wait.
+pub(crate) fn claim(name: &str, ttl: Duration) -> Claim {
+    let name = LockName::new(name).expect("a name");
+    Claim::new(name, Mode::Exclusive, ttl, Wait::No, "test".into())
+}
+
+/// Takes a free lock.
+pub(crate) async fn take(backend: &EtcdLock, name: &str, ttl: Duration) -> Grant {
+    let claim = claim(name, ttl);
+    backend.acquire(&claim).await.expect("an answer").expect("a free lock")
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}

@@ -1,0 +1,299 @@
+//! The grace period of a server that may have forgotten its last grants, as after a restart or a failover.
+//! See [`lockwell_core::backend::grace`].
+//!
+//! * The server that answers is known by its [identity](crate::wire::identity). Locks are granted on a
+//!   connection only while the *mark*, a key beside the locks, names this very identity. So a promoted
+//!   replica, which has the mark of its master, grants nothing, and neither does a server that begins with
+//!   what a file had, or with nothing.
+//! * A client that has seen an identity for a grace period, by its own clock, sets the mark in the place of the
+//!   one that it has seen. All grants of an earlier server have ended by then. The server's clock plays no part.
+//!   The copy of a request to set it that arrives late finds another mark, or sets it to what it is.
+//! * An operator begins a grace period by a mark that names no server and is unlike all others. A client that
+//!   has seen it for a grace period sets the mark.
+//! * Where there is no mark, a server that has been a master since it started, for longer than that, has
+//!   forgotten nothing that still counts.
+//! * A connection outlasts the change of its server into a replica and back. Two such changes take longer
+//!   than [`FRESH`], so a connection on which the server was not asked for that time asks again before it
+//!   grants. It also looks whether an operator has begun a grace period.
+//! * Meanwhile leases are extended and locks are released, but a release grants the lock to no waiter: it may
+//!   be the late copy of a request to the earlier server, whose next holder is forgotten.
+//! * All clients must agree on the longest lease, so the mark names it.
+//!
+//! This does not help against an earlier master that still answers other clients, against other programs,
+//! which do not read the mark, and against slots of a cluster that are moved within a grace period.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockwell_core::Moment;
+use lockwell_core::backend::{GraceGauge, closed_for, grace_period, unique_bits};
+use redis::{RedisError, RedisResult, Value};
+
+use crate::calls::item::Item;
+use crate::wire::Wire;
+use crate::wire::identity::{Identified, Identity};
+use crate::wire::link::Link;
+use crate::wire::route::Route;
+use crate::words::error::{ErrorClass, GRACE, LONGEST, classify};
+use crate::words::info::one_text;
+use crate::words::keys::Keys;
+use crate::words::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, INSPECT, MARK, RELEASE_CLAIM, RENEW, Script};
+
+/// For how long an answer about the identity counts.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What a mark says of the server if an operator has begun a grace period. A random number follows.
+const BY_HAND: &str = "none:";
+
+/// How often a mark is looked at again that another client changes.
+const LOOKS: u32 = 4;
+
+/// How many identities are remembered.
+const REMEMBERED: usize = 1024;
+
+/// The argument of a script that may grant to waiters which says whether the count of listeners is exact. In
+/// a grace period it says that nothing is granted.
+const EXACT: usize = 2;
+const CLOSED: &str = "closed";
+
+/// What a grace period means for a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grants {
+    Nothing,
+    /// Nothing, and it says who holds a lock.
+    NothingAndReads,
+    ToItsClaim,
+    ToWaiters,
+}
+
+/// A call that may be made.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    /// What is to be called instead of the items.
+    pub(super) instead: Option<Item>,
+    /// For how long the server grants nothing, for a script that reads.
+    pub(super) closed_for: Option<Duration>,
+}
+
+/// Whether a server may grant locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Open,
+    /// It opens after this time at the earliest.
+    Closed(Duration),
+}
+
+/// What a process knows about the grace periods of its servers. All runtimes share it.
+#[derive(Debug)]
+pub(crate) struct GraceGate {
+    longest: Duration,
+    keys: Keys,
+    gauge: GraceGauge,
+    /// Whether this client may set the mark.
+    may_set: bool,
+    /// When each identity, and each mark of an operator, was seen for the first time.
+    seen: Mutex<HashMap<Arc<str>, Moment>>,
+}
+
+impl GraceGate {
+    /// For leases of up to `longest`.
+    pub(crate) fn new(longest: Duration, keys: Keys, may_set: bool) -> Self {
+        Self { longest, keys, gauge: GraceGauge::new("redis"), may_set, seen: Mutex::default() }
+    }
+
+    /// How long a grace period lasts.
+    pub(crate) fn period(&self) -> Duration {
+        grace_period(self.longest)
+    }
+
+    /// Looks whether the call may be made on this connection: an error if it is a claim and nothing is
+    /// granted. Returns another item instead of one that must grant nothing to waiters.
+    pub(super) async fn pass(
+        &self,
+        route: &Route,
+        (wire, generation): (&Arc<Wire>, u64),
+        link: &mut Link,
+        items: &[&Item],
+    ) -> RedisResult<Passed> {
+        let grants = grants_of(items[0].script);
+        let renew: &Script = &RENEW;
+        let renews = std::ptr::eq(items[0].script, renew);
+        if grants == Grants::Nothing && !(renews && wire.identified(generation).is_none()) {
+            return Ok(Passed::default());
+        }
+        let gate = self.look(route, (wire, generation), link).await;
+        match (grants, gate) {
+            // A lease is extended also if nothing is known: from now on the identity has been seen.
+            (Grants::Nothing, _) | (_, Ok(Gate::Open)) => Ok(Passed::default()),
+            (_, Err(error)) => Err(error),
+            // If the server changes now, the connection ends, and the call is made anew on another.
+            (Grants::NothingAndReads, Ok(Gate::Closed(left))) => {
+                Ok(Passed { closed_for: Some(left), ..Passed::default() })
+            }
+            (Grants::ToItsClaim, Ok(Gate::Closed(left))) => {
+                Err(redis::make_extension_error(GRACE.to_owned(), Some(closed_for(left))))
+            }
+            (Grants::ToWaiters, Ok(Gate::Closed(_))) => {
+                let mut args = (*items[0].args).clone();
+                if let Some(exact) = args.get_mut(EXACT) {
+                    CLOSED.clone_into(exact);
+                }
+                let instead = Some(Item { args: args.into(), ..items[0].clone() });
+                Ok(Passed { instead, ..Passed::default() })
+            }
+        }
+    }
+
+    /// Whether the server behind this connection may grant locks. Sets the mark if it may from now on.
+    pub(crate) async fn look(
+        &self,
+        route: &Route,
+        (wire, generation): (&Arc<Wire>, u64),
+        link: &mut Link,
+    ) -> RedisResult<Gate> {
+        let asked = Moment::now();
+        let key = route.first_slot(wire).map(|slot| self.keys.mark(slot));
+        let identified = match wire.identified(generation) {
+            Some(known) if known.verified.after(FRESH) > asked => known,
+            Some(known) => {
+                // Both are one round trip.
+                let mut beside = link.clone();
+                let (is_still, mark) =
+                    tokio::join!(known.identity.is_still(link), mark(&mut beside, key.as_deref()));
+                if !is_still? {
+                    return Err(replaced());
+                }
+                let is_open = known.is_open && by_hand(&mark?).is_none();
+                Identified { verified: asked, is_open, ..known }
+            }
+            None => {
+                let identity = Identity::ask(link).await?;
+                Identified { identity, verified: asked, is_open: false }
+            }
+        };
+        let seen_for = self.seen_for(&identified.identity.text);
+        let gate = if identified.is_open {
+            Gate::Open
+        } else {
+            let gate = self.judge(&identified.identity, seen_for, link, key.as_deref()).await?;
+            self.gauge.note(match gate {
+                Gate::Open => None,
+                Gate::Closed(left) => Some(left),
+            });
+            gate
+        };
+        wire.note_identified(generation, Identified { is_open: gate == Gate::Open, ..identified });
+        Ok(gate)
+    }
+
+    async fn judge(
+        &self,
+        identity: &Identity,
+        seen_for: Duration,
+        link: &mut Link,
+        key: Option<&str>,
+    ) -> RedisResult<Gate> {
+        let mine = format!("{}:{}", self.longest.as_millis(), identity.text);
+        for _ in 0..LOOKS {
+            let mark = mark(link, key).await?;
+            if mark == mine {
+                return Ok(Gate::Open);
+            }
+            if let Some((longest, _)) = mark.split_once(':')
+                && longest != self.longest.as_millis().to_string()
+            {
+                let text = format!(
+                    "the clients of this namespace use longest_ttl={longest}ms: all must use the same. To change it, stop \
+                     them for that time, and delete the key that ends in \"mark\""
+                );
+                return Err(redis::make_extension_error(LONGEST.to_owned(), Some(text)));
+            }
+            let seen_for = match by_hand(&mark) {
+                Some(number) => self.seen_for(&format!("{}:{number}", identity.text).into()),
+                None => seen_for,
+            };
+            let master_for = identity.master_for.filter(|_| mark.is_empty()).unwrap_or_default();
+            let left = self.period().saturating_sub(seen_for.max(master_for));
+            if !left.is_zero() {
+                return Ok(Gate::Closed(left));
+            }
+            // Others find out by themselves.
+            let Some(key) = key.filter(|_| self.may_set) else { return Ok(Gate::Open) };
+            // By its text, since it is rare.
+            let mut replace = MARK.call(true, 1, (2, mark.len() + mine.len()));
+            replace.arg(key).arg(&mark).arg(&mine);
+            if at_home(link.query(&replace).await)? != Some(Value::Int(0)) {
+                return Ok(Gate::Open);
+            }
+        }
+        Ok(Gate::Closed(Duration::ZERO))
+    }
+
+    /// Begins a grace period by hand at the server behind this connection.
+    pub(crate) async fn begin(
+        &self,
+        route: &Route,
+        (wire, generation): (&Arc<Wire>, u64),
+        link: &mut Link,
+    ) -> RedisResult<()> {
+        // A server without slots has no locks.
+        if let Some(slot) = route.first_slot(wire) {
+            let mark = format!("{}:{BY_HAND}{:032x}", self.longest.as_millis(), unique_bits());
+            link.query(redis::cmd("SET").arg(self.keys.mark(slot)).arg(mark)).await?;
+            if let Some(known) = wire.identified(generation) {
+                wire.note_identified(generation, Identified { is_open: false, ..known });
+            }
+            self.look(route, (wire, generation), link).await?;
+        }
+        Ok(())
+    }
+
+    /// For how long this process has seen the identity, at least.
+    fn seen_for(&self, identity: &Arc<str>) -> Duration {
+        let now = Moment::now();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= REMEMBERED && !seen.contains_key(identity) {
+            let last = seen.iter().max_by_key(|(_, since)| **since).map(|(identity, _)| Arc::clone(identity));
+            seen.retain(|identity, _| Some(identity) == last.as_ref());
+        }
+        now.since(*seen.entry(Arc::clone(identity)).or_insert(now))
+    }
+}
+
+/// The mark; empty if there is none, or another node of the cluster has it by now.
+async fn mark(link: &mut Link, key: Option<&str>) -> RedisResult<String> {
+    let Some(key) = key else { return Ok(String::new()) };
+    Ok(at_home(link.query(redis::cmd("GET").arg(key)).await)?.map(one_text).unwrap_or_default())
+}
+
+/// The number in a mark by which an operator has begun a grace period.
+fn by_hand(mark: &str) -> Option<&str> {
+    mark.split_once(':')?.1.strip_prefix(BY_HAND)
+}
+
+/// The answer to a command about a key. `None`: another node of the cluster has it by now.
+fn at_home(answer: RedisResult<Value>) -> RedisResult<Option<Value>> {
+    match answer {
+        Err(error) if classify(&error, true) == ErrorClass::Elsewhere => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// The error of a connection whose server has become another.
+fn replaced() -> RedisError {
+    std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the server was promoted again").into()
+}
+
+fn grants_of(script: &'static Script) -> Grants {
+    let is = |others: &[&'static Script]| others.iter().any(|other| std::ptr::eq(script, *other));
+    if is(&[&ACQUIRE, &CLAIM]) {
+        Grants::ToItsClaim
+    } else if is(&[&RELEASE_CLAIM, &DOWNGRADE, &FORCE]) {
+        Grants::ToWaiters
+    } else if is(&[&INSPECT]) {
+        Grants::NothingAndReads
+    } else {
+        Grants::Nothing
+    }
+}

@@ -1,0 +1,86 @@
+//! Which server answers on a connection: whether it is the one that made the last grants.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwell_core::Moment;
+use redis::RedisResult;
+
+use crate::wire::link::Link;
+use crate::words::error::NO_IDENTITY;
+use crate::words::info::{Info, one_text};
+
+/// What a server says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The run of the program and the history of its data. A server that starts has another run, and one that
+    /// is promoted begins another history: it may have forgotten grants. A master that was a replica for a
+    /// while keeps its run, so the run alone is not enough.
+    pub(crate) text: Arc<str>,
+    history: Arc<str>,
+    /// How long it has been a master since it started with what it had. Unknown for one that was promoted.
+    pub(crate) master_for: Option<Duration>,
+}
+
+/// What is known of the server behind a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Identified {
+    pub(crate) identity: Identity,
+    /// When it was last asked whether it is still the same.
+    pub(crate) verified: Moment,
+    /// Whether it may grant locks.
+    pub(crate) is_open: bool,
+}
+
+impl Identity {
+    fn parse(info: &Info) -> Option<Self> {
+        let (run, history) = (info.get("run_id"), info.get("master_replid"));
+        if run.is_empty() || history.is_empty() {
+            return None;
+        }
+        // A server that was promoted remembers the history of its master.
+        let was_promoted = info.get("master_replid2").bytes().any(|byte| byte != b'0');
+        let uptime = info.get("uptime_in_seconds").parse().ok().map(Duration::from_secs);
+        Some(Self {
+            text: format!("{run}:{history}").into(),
+            history: history.into(),
+            master_for: uptime.filter(|_| !was_promoted && info.get("role") == "master"),
+        })
+    }
+
+    /// Asks the server.
+    pub(crate) async fn ask(link: &mut Link) -> RedisResult<Self> {
+        let info = Info::parse(&one_text(link.query(&redis::cmd("INFO")).await?));
+        Self::parse(&info).ok_or_else(|| {
+            let text = "durability=grace needs a server whose INFO has run_id and master_replid";
+            redis::make_extension_error(NO_IDENTITY.to_owned(), Some(text.to_owned()))
+        })
+    }
+
+    /// Asks the server whether it is still the same. A connection ends with the run, so only the history can
+    /// be another.
+    pub(crate) async fn is_still(&self, link: &mut Link) -> RedisResult<bool> {
+        let answer = link.query(redis::cmd("INFO").arg("replication")).await?;
+        Ok(Info::parse(&one_text(answer)).get("master_replid") == &*self.history)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_its_run_and_the_history_of_its_data() {
+        let of = |text: &str| Identity::parse(&Info::parse(text));
+        let zero = "0".repeat(40);
+        let first = format!(
+            "run_id:a\r\nuptime_in_seconds:7\r\nrole:master\r\nmaster_replid:b\r\nmaster_replid2:{zero}\r\n"
+        );
+        let master = of(&first).unwrap();
+        assert_eq!((&*master.text, master.master_for), ("a:b", Some(Duration::from_secs(7))));
+        let promoted = of(&first.replace("master_replid:b", "master_replid:c").replace(&zero, "b")).unwrap();
+        assert_eq!((&*promoted.text, promoted.master_for), ("a:c", None));
+        assert_eq!(of(&first.replace("role:master", "role:slave")).unwrap().master_for, None);
+        assert_eq!(of("role:master\r\nrun_id:a\r\n"), None);
+    }
+}

@@ -1,0 +1,125 @@
+-- What grants wait for, on tables of which a crash may lose the last changes: see grace.rs. They wait for no disk; after a
+-- crash nothing is granted for some time.
+--
+-- {mark} is UNLOGGED. It is empty after a crash, on a promoted replica and in a restored base backup. A dump contains it, so it
+-- names the files of the tables, which are others when a dump has been restored.
+-- {state} is not: `token_bound` is durable before a token near it is granted. `token_limit` in the mark is lower by more than a
+-- claim can reserve (2^32), and while locks are in use the bound rises by no more than that, so tokens also stay below the bound
+-- before: a replica that lacks the last rise begins above all tokens as well. After a pause the clock is above it.
+
+-- part: tables
+-- The files of the tables of locks and members.
+ARRAY[pg_relation_filenode('{locks}'), pg_relation_filenode('{members}')]
+
+-- part: first_token
+greatest({clock} - 1, (SELECT k.token_floor FROM {mark} k))
+
+-- part: granting
+-- A lease that may be longer than the grace period is durable.
+set_config('synchronous_commit', CASE WHEN {lease} <= (SELECT k.longest_ttl FROM {mark} k) THEN 'off'
+    WHEN current_setting('synchronous_commit') = 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL
+
+-- part: granted_token
+-- The statement fails if the server grants nothing now, or if the token is above the limit.
+CASE WHEN l.token <= (SELECT k.token_limit FROM {mark} k WHERE k.is_open AND k.tables = {tables}) THEN l.token
+    ELSE concat('lockwell: no grant ', clock_timestamp())::bigint END
+
+-- part: member_token
+-- The same for a claim that is a member already, and asks again.
+CASE WHEN m.token <= (SELECT k.token_limit FROM {mark} k WHERE k.is_open AND k.tables = {tables}) THEN m.token
+    ELSE concat('lockwell: no grant ', clock_timestamp())::bigint END
+
+-- part: may_verify
+-- After a crash the record of a holder may be back whose lease had ended, while that of a later holder is lost. Until the mark is
+-- open, the later one has made its record again, or has lost the lock. It runs in the session of the user.
+CASE WHEN EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables OPERATOR(pg_catalog.=)
+        ARRAY[pg_catalog.pg_relation_filenode('{locks}'), pg_catalog.pg_relation_filenode('{members}')]) THEN true
+    ELSE pg_catalog.concat('lockwell: no grant ', pg_catalog.clock_timestamp())::pg_catalog.bool END
+
+-- part: may_give
+EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables = {tables})
+
+-- name: look_at_mark
+-- Its id, the time until it opens, and whether it is open.
+SELECT k.id, k.opens_at - {clock}, k.is_open FROM {mark} k WHERE k.tables = {tables}
+
+-- name: floor_ahead
+-- How far the floor of tokens is ahead of the clock.
+SELECT k.token_floor - {clock} FROM {mark} k
+
+-- name: make_mark
+-- Makes the mark $1, which opens after $2, unless another than $3 has been made meanwhile. All tokens up to the bound may have
+-- been granted.
+INSERT INTO {mark} AS k (one, id, opens_at, is_open, tables, token_floor, token_limit, longest_ttl)
+SELECT 1, $1, {clock} + $2, false, {tables}, s.token_bound, s.token_bound - 4294967296, s.longest_ttl FROM {state} s
+ON CONFLICT (one) DO UPDATE SET id = excluded.id, opens_at = excluded.opens_at, is_open = false, tables = excluded.tables,
+    token_floor = excluded.token_floor, token_limit = excluded.token_limit, longest_ttl = excluded.longest_ttl
+WHERE k.tables <> excluded.tables OR k.id = $3
+
+-- name: open_mark
+UPDATE {mark} k SET is_open = true WHERE k.id = $1 AND k.tables = {tables} AND k.opens_at <= {clock}
+
+-- name: raise_bound
+-- Raises the bound so that each of the locks $1 can be granted. That is about once in an hour of the clock.
+UPDATE {state} s SET token_bound = greatest(s.token_bound + 1000000, {clock} + 8589934592,
+    (SELECT k.token_floor FROM {mark} k) + 8589934592,
+    (SELECT max(l.token) FROM {locks} l WHERE l.name = ANY($1)) + 8589934592) WHERE {durable}
+
+-- name: copy_bound
+-- A separate statement: what it reads is on the disk.
+UPDATE {mark} k SET token_limit = s.token_bound - 4294967296 FROM {state} s WHERE {lazy}
+
+-- name: reclaim
+-- Makes the records of exclusive holders again whose grants the server has lost. A record with a lower token is that of a holder
+-- before; the tokens of grants after the crash are above the floor, so this never takes a lock from a later holder. $1 names, $2 owners, $3 ttls, $4 labels, $5 tokens.
+INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label, waited)
+SELECT w.name, w.owner, w.token, clock_timestamp() + w.ttl * interval '1 microsecond', clock_timestamp(), w.label, true
+FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[]) AS w(name, owner, ttl, label, token)
+WHERE {granting} ORDER BY w.name
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = excluded.token, expires_at = excluded.expires_at,
+    acquired_at = excluded.acquired_at, label = excluded.label, mode = 0, members = 0, waited = true
+WHERE l.token < excluded.token
+RETURNING l.owner
+
+-- name: force_unknown
+-- A forced release of a lock that has no holder here, although there may be one whose grant was lost: it cannot reclaim a lock
+-- whose token is the bound. $1 name, $2 owner.
+INSERT INTO {locks} AS l (name, owner, token, acquired_at, label)
+SELECT $1, $2, s.token_bound, clock_timestamp(), '' FROM {state} s WHERE {durable} AND NOT {may_give}
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = greatest(l.token, excluded.token)
+    WHERE l.expires_at IS NULL OR l.expires_at <= clock_timestamp()
+
+-- name: longest_ttl
+SELECT s.longest_ttl FROM {state} s
+
+-- name: grace_tables
+-- The tables of an address that has none yet. Nothing can have been granted, so the mark is open.
+DO $$ BEGIN
+    IF to_regclass('{locks}') IS NULL THEN
+        {locks_table};
+        {members_table};
+        CREATE TABLE {state} (
+            one integer PRIMARY KEY CHECK (one = 1),
+            longest_ttl bigint NOT NULL,
+            token_bound bigint NOT NULL
+        );
+        CREATE UNLOGGED TABLE {mark} (
+            one integer PRIMARY KEY CHECK (one = 1),
+            id uuid NOT NULL,
+            opens_at bigint NOT NULL,
+            is_open boolean NOT NULL,
+            tables oid[] NOT NULL,
+            token_floor bigint NOT NULL,
+            token_limit bigint NOT NULL,
+            longest_ttl bigint NOT NULL
+        ) WITH (fillfactor = 50);
+        INSERT INTO {state} VALUES (1, current_setting('lockwell.longest_ttl')::bigint, 0);
+        INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock}, true, {tables}, 0, 0, s.longest_ttl FROM {state} s;
+    END IF;
+END $$
+
+-- name: check_state
+SELECT one, longest_ttl, token_bound FROM {state} LIMIT 0
+
+-- name: check_mark
+SELECT one, id, opens_at, is_open, tables, token_floor, token_limit, longest_ttl FROM {mark} LIMIT 0

@@ -1,0 +1,94 @@
+//! How a statement waits for another writer of the file.
+//!
+//! SQLite itself waits by sleeping: for 1 ms, 2 ms, 5 ms and so on up to 100 ms. That is long beside a
+//! transaction, which takes some tens of microseconds. So a connection that writes switches this off, and tries
+//! again by itself: without a pause first, since each try takes as long as a transaction, and then after pauses
+//! that grow from some tens of microseconds to some milliseconds.
+
+use std::time::{Duration, Instant};
+
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::SqliteConnection;
+
+/// For how long a statement is tried again without a pause.
+const SPIN: Duration = Duration::from_micros(50);
+const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(8);
+/// The timers of a runtime go in steps of a millisecond.
+const TIMER: Duration = Duration::from_millis(2);
+
+/// How a connection waits for others.
+#[derive(Debug)]
+pub(super) struct Busy {
+    /// How long it waits.
+    patience: Duration,
+    /// Whether SQLite waits by itself.
+    is_left_to_sqlite: bool,
+}
+
+/// The pauses of one statement.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    began: Instant,
+    next: Duration,
+}
+
+impl Pauses {
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), next: SHORTEST_PAUSE }
+    }
+}
+
+impl Busy {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { patience, is_left_to_sqlite: true }
+    }
+
+    /// From now on statements fail at once if somebody else writes.
+    pub(super) async fn begin(&mut self, conn: &mut SqliteConnection) -> sqlx::Result<()> {
+        self.leave_to_sqlite(conn, false).await
+    }
+
+    /// From now on SQLite waits by itself.
+    pub(super) async fn end(&mut self, conn: &mut SqliteConnection) -> sqlx::Result<()> {
+        self.leave_to_sqlite(conn, true).await
+    }
+
+    async fn leave_to_sqlite(&mut self, conn: &mut SqliteConnection, leave: bool) -> sqlx::Result<()> {
+        if self.is_left_to_sqlite == leave {
+            return Ok(());
+        }
+        let millis = if leave { self.patience.as_millis() } else { 0 };
+        sqlx::raw_sql(AssertSqlSafe(format!("PRAGMA busy_timeout={millis}"))).execute(conn).await?;
+        self.is_left_to_sqlite = leave;
+        Ok(())
+    }
+
+    /// Waits before the next try of a statement that has failed like this. False: another try is of no use.
+    pub(super) async fn waits(&self, error: &sqlx::Error, pauses: &mut Pauses) -> bool {
+        let waited = pauses.began.elapsed();
+        if !is_busy(error) || waited >= self.patience {
+            return false;
+        }
+        if waited < SPIN {
+            tokio::task::yield_now().await;
+        } else {
+            // Jitter, so that those who wait for one writer do not come together.
+            let pause = pauses.next.mul_f64(0.5 + rand::random::<f64>());
+            if pause >= TIMER {
+                tokio::time::sleep(pause).await;
+            } else if let Err(error) = tokio::task::spawn_blocking(move || std::thread::sleep(pause)).await {
+                tracing::debug!(%error, "the runtime is ending");
+            }
+            pauses.next = (pauses.next * 3 / 2).min(LONGEST_PAUSE);
+        }
+        true
+    }
+}
+
+/// Whether somebody else writes, or has written since the statement began to read. Extended codes have the
+/// primary code, 5, in their low byte.
+fn is_busy(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return false };
+    error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == 5)
+}

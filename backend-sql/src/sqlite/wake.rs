@@ -1,0 +1,245 @@
+//! Releases that grant the lock to the first waiter, and how the next waiters are woken.
+//!
+//! A release frees the lock and grants it to the first waiter in one transaction, under a *provisional* lease.
+//! Then it sends a message to the client of that waiter ([`sockets`](super::sockets)), and to nobody else. The
+//! waiter reads the lock's row. If that has the waiter as its owner, and the token of the message, the waiter
+//! has the lock, for as long as the row says. The lease counts from the reading, and all processes read one
+//! clock. A waiter that finds its grant without a message, since it asks now and then, asks for the lock as
+//! usual, with a statement that writes: it gets a whole lease.
+//!
+//! If nobody has the socket any more, the release takes its grant back and grants the lock to the next waiter.
+//! The client may live all the same, if somebody has removed its socket. But without the message it cannot have
+//! accepted the grant by reading, and by writing it has set another end of the lease, which the statement that
+//! takes the grant back compares. A provisional lease is a microsecond shorter than a lease could be that
+//! begins at the same time. The place of that waiter is deleted; if it lives, it takes another one.
+//!
+//! If the process is killed before it sends the message, or if the message is lost, the waiter finds its grant
+//! when it asks by itself. If it is gone as well, others wait until the provisional lease has ended.
+//!
+//! No grant is synced in this way: only waiters that need no sync say that a release may grant them the lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lockwell_core::backend::{PushedGrant, Waiters};
+use lockwell_core::{Claim, LockName};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
+
+use super::connection::{Bound, Connection};
+use super::driver::Sqlite;
+use super::sockets::{Message, Sent};
+use super::write::Commits;
+use crate::client::places::PROVISIONAL;
+use crate::dialect::groups::Groups;
+use crate::ids::AsUuid;
+use crate::words::{Freed, Notification, micros, token};
+
+/// How many clients that are gone a release passes over. Afterwards a provisional lease has to end.
+const PASSED_OVER: usize = 200;
+
+/// How many statements hand a lock over: they begin and end a transaction.
+const STATEMENTS: usize = 4;
+
+/// What a release has made of a lock's row.
+struct Released {
+    /// The new owner and its grant, if the lock was granted to a waiter.
+    granted: Option<Handed>,
+    /// Whether there are places in the queue.
+    is_waited_for: bool,
+}
+
+/// A grant that a release has made.
+#[derive(Clone, Copy)]
+struct Handed {
+    owner: Uuid,
+    token: i64,
+    /// The end of the provisional lease.
+    ends: i64,
+    /// Where the waiter is. `None`: its place was gone already.
+    place: Option<(Uuid, i64)>,
+}
+
+/// The lease under which a release may grant a lock to this claim. `None`: it only notifies the claim.
+pub(super) fn provisional(claim: &Claim) -> Option<i64> {
+    // With a lock delay, a short lease would have no validity.
+    claim.lock_delay().is_zero().then(|| micros(claim.ttl().min(PROVISIONAL)) - 1)
+}
+
+/// What is left of a provisional lease, if that is enough for a claim that reads its grant. The clock of the
+/// database goes in steps of a millisecond.
+pub(super) fn left_of(claim: &Claim, left: i64) -> Option<Duration> {
+    let left = left - 1000;
+    (left >= micros(claim.ttl().min(PROVISIONAL)) / 2).then(|| crate::words::span(left))
+}
+
+impl Sqlite {
+    /// Frees locks, or grants them to their first waiters, and wakes these when all of it is committed.
+    pub(super) async fn release_each(
+        &self,
+        conn: &mut Connection,
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<Freed>> {
+        let released = if let [claim] = claims {
+            vec![self.release_one(conn, claim, waiters).await?]
+        } else {
+            conn.begin(Commits::Written).await?;
+            let released = self.release_in_transaction(conn, claims, waiters).await;
+            conn.end(released).await?
+        };
+        let mut answers = Vec::with_capacity(claims.len());
+        for (claim, released) in claims.iter().zip(released) {
+            answers.push(match released {
+                None => Freed::default(),
+                Some(Released { granted: Some(granted), .. }) => {
+                    let notification = self.announce(conn, claim.name(), granted, waiters).await;
+                    Freed { notification, ..Freed::new(true, Vec::new()) }
+                }
+                Some(Released { is_waited_for: false, .. }) => Freed::new(true, Vec::new()),
+                Some(Released { is_waited_for: true, .. }) => {
+                    let freed = self.freed(conn, std::slice::from_ref(claim), &[true], waiters).await?;
+                    freed.into_iter().next().unwrap_or_default()
+                }
+            });
+        }
+        Ok(answers)
+    }
+
+    async fn release_in_transaction(
+        &self,
+        conn: &mut Connection,
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<Option<Released>>> {
+        let mut released = Vec::with_capacity(claims.len());
+        for claim in claims {
+            released.push(self.release_one(conn, claim, waiters).await?);
+        }
+        Ok(released)
+    }
+
+    /// `None`: the claim does not hold the lock.
+    async fn release_one(
+        &self,
+        conn: &mut Connection,
+        claim: &Claim,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Option<Released>> {
+        let (name, owner) = (claim.name(), claim.owner().as_uuid());
+        let free = |query: Bound<'static>| query.bind(name.as_str().to_owned()).bind(owner);
+        if self.opening.durability.failed().is_some() || self.sends_in_vain.load(Ordering::Relaxed) {
+            let done = conn.write(&self.sql.release, free).await?;
+            return Ok((done.changed > 0).then_some(Released { granted: None, is_waited_for: true }));
+        }
+        if !self.hot.is_hot(name) && !waiters.waits_for(name) {
+            let done = conn.write(&self.sql.release_unwaited, free).await?;
+            if done.changed > 0 {
+                return Ok(Some(Released { granted: None, is_waited_for: false }));
+            }
+        }
+        self.hand_over(conn, name, owner, None).await
+    }
+
+    /// Frees a lock of this owner, and grants it to the first waiter. `instead`: only if the lock still has
+    /// this grant. `None`: the owner does not have the lock, or not with that grant.
+    async fn hand_over(
+        &self,
+        conn: &mut Connection,
+        name: &LockName,
+        owner: Uuid,
+        instead: Option<Handed>,
+    ) -> sqlx::Result<Option<Released>> {
+        let bound = |query: Bound<'static>| {
+            query
+                .bind(name.as_str().to_owned())
+                .bind(owner)
+                .bind(self.opening.durability.boot.clone())
+                .bind(instead.map(|grant| grant.token))
+                .bind(instead.map(|grant| grant.ends))
+        };
+        let rows = if conn.is_begun() {
+            let mut rows = conn.write(&self.sql.grant_next, bound).await?.rows;
+            let forget = |query: Bound<'static>| query.bind(name.as_str().to_owned());
+            rows.extend(conn.write(&self.sql.forget_holder, forget).await?.rows);
+            rows
+        } else {
+            conn.write_several(&self.sql.hand_over, STATEMENTS, bound).await?.rows
+        };
+        released(&rows, owner)
+    }
+
+    /// Tells the waiter that it has the lock. Passes over clients that are gone. Returns the notification, if
+    /// the waiter is one of this client.
+    async fn announce(
+        &self,
+        conn: &mut Connection,
+        name: &LockName,
+        granted: Handed,
+        waiters: &Waiters,
+    ) -> Option<Notification> {
+        let mut granted = granted;
+        for _ in 0..PASSED_OVER {
+            let (client, ticket) = granted.place?;
+            if client == waiters.client().as_uuid() {
+                let pushed = PushedGrant::new(token(granted.token), Duration::ZERO, 0, 0);
+                return Some(Notification { ticket, granted: Some(pushed) });
+            }
+            if self.send(conn, client, Message { ticket, token: granted.token }) != Sent::Gone {
+                return None;
+            }
+            // The release is done. If this fails, the provisional lease ends.
+            match self.hand_over(conn, name, granted.owner, Some(granted)).await {
+                Ok(Some(Released { granted: Some(next), .. })) => granted = next,
+                Ok(Some(Released { is_waited_for: true, .. })) => {
+                    return self
+                        .next(conn, name, waiters)
+                        .await
+                        .ok()?
+                        .first()
+                        .map(|&ticket| Notification::to_recheck(ticket));
+                }
+                Ok(_) => return None,
+                Err(error) => {
+                    tracing::debug!(%error, "a lock that was granted to a client that is gone was not granted to the next one");
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Sends a message to another client.
+    pub(super) fn send(&self, conn: &Connection, client: Uuid, message: Message) -> Sent {
+        let sent = conn.sockets().send(client, message);
+        if sent == Sent::Refused && !self.sends_in_vain.swap(true, Ordering::Relaxed) {
+            warn_once("this user may not send to the sockets of others");
+        }
+        sent
+    }
+}
+
+/// What the statements have answered.
+fn released(rows: &[SqliteRow], owner: Uuid) -> sqlx::Result<Option<Released>> {
+    let Some(row) = rows.iter().find(|row| row.len() == 4) else { return Ok(None) };
+    let now: Uuid = row.try_get(0)?;
+    let mut granted = None;
+    if now != owner {
+        let place = rows.iter().find(|row| row.len() == 2);
+        let place = place.map(|row| Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?))).transpose()?;
+        granted = Some(Handed { owner: now, token: row.try_get(1)?, ends: row.try_get(2)?, place });
+    }
+    Ok(Some(Released { granted, is_waited_for: row.try_get(3)? }))
+}
+
+/// Logs, once per process, why a release does not wake the next waiter alone.
+pub(super) fn warn_once(why: &str) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !WARNED.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            why,
+            "waiters of the SQLite file are not woken by sockets: they watch its log, or ask now and then"
+        );
+    }
+}

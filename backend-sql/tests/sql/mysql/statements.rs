@@ -1,0 +1,79 @@
+//! How many statements a hand-over between clients takes. The server counts them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use lockwell_core::Locks;
+use testbed::MariaDb;
+
+use super::{RELEASES, connect, options, start};
+
+const CLIENTS: u32 = 3;
+const TURNS: u32 = 60;
+
+/// Each client takes the lock and releases it. The others wait meanwhile, so each release hands the lock over.
+async fn pass(clients: &[Locks], turns: u32) {
+    let work = |locks: &Locks| {
+        let locks = locks.clone();
+        tokio::spawn(async move {
+            for _ in 0..turns {
+                let guard = locks.lock("passed").await.expect("its turn");
+                tokio::time::sleep(Duration::from_millis(4)).await;
+                guard.release().await.expect("held");
+            }
+        })
+    };
+    for task in clients.iter().map(work).collect::<Vec<_>>() {
+        task.await.expect("no panic");
+    }
+}
+
+/// All that the server counts, by name.
+async fn counts(server: &MariaDb) -> BTreeMap<String, u64> {
+    let status = server.admin_sql("SHOW GLOBAL STATUS").await.expect("an answer");
+    let line = |line: &str| {
+        let (name, value) = line.split_once(char::is_whitespace)?;
+        Some((name.to_owned(), value.trim().parse().ok()?))
+    };
+    status.lines().filter_map(line).collect()
+}
+
+/// From the claim that enters the queue to its release, with all that the parked connection sends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_takes_few_statements() {
+    for release in RELEASES {
+        let Some(server) = start(release, options(release)).await else { continue };
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            clients.push(connect(&server, "passed").await);
+        }
+        pass(&clients, 5).await;
+        let (before, began) = (counts(&server).await, Instant::now());
+        pass(&clients, TURNS).await;
+        let (after, took) = (counts(&server).await, began.elapsed());
+        let many = |name: &str| {
+            let count = |counts: &BTreeMap<String, u64>| counts.get(name).copied().unwrap_or_default();
+            f64::from(u32::try_from(count(&after) - count(&before)).expect("not that many"))
+        };
+        let turns = f64::from(CLIENTS * TURNS);
+        let (all, parked, heartbeats) = (many("Questions"), many("Com_do"), many("Com_insert"));
+        println!(
+            "{release}: in {took:?} {:.1} statements for a hand-over, {:.2} messages of parked connections, {:.2} \
+             heartbeats",
+            all / turns,
+            parked / turns,
+            heartbeats / turns
+        );
+        // How many heartbeats there are depends on the time: at most two in a second with claims, and one by
+        // itself.
+        let limit = f64::from(CLIENTS) * (3.0 * took.as_secs_f64() + 4.0);
+        assert!(heartbeats < limit, "{release}: {heartbeats} heartbeats in {took:?}");
+        // A claim that enters the queue sends two statements, and five more if it is a heartbeat; a release nine;
+        // a message of a parked connection has three. A kill that comes late makes some more of those.
+        let rest = (all - 3.0 * parked - 5.0 * heartbeats) / turns;
+        assert!(
+            rest < 12.5,
+            "{release}: {rest} statements for a hand-over, those of parked connections aside"
+        );
+    }
+}

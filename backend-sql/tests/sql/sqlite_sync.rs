@@ -1,0 +1,107 @@
+//! SQLite files on a disk that refuses to sync, and on hosts that have started again.
+
+use std::time::{Duration, Instant};
+
+use lockwell_core::{ErrorKind, Mode};
+use testbed::preloaded_syncs;
+
+use crate::record::available;
+use crate::servers::{Kind, admin, backend, claim, url};
+use crate::sqlite_child::command;
+
+const SHORT: Duration = Duration::from_secs(5);
+/// What the tables assume of leases until a claim asks for more.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// What the child does whose syncs fail as long as a file exists.
+pub(crate) async fn on_a_sick_disk(url: &str) {
+    let fails = std::env::var("LOCKWELL_SYNC_FAILS").expect("a path");
+    let one = backend(Kind::Sqlite, url).await.expect("a file");
+    let exclusive = |name: &str, ttl| claim(name, Mode::Exclusive, ttl);
+    let held = one.acquire(&exclusive("a", SHORT)).await.expect("an answer").expect("free");
+    std::fs::write(&fails, "").expect("a file");
+    // Grants wait for no disk.
+    one.acquire(&exclusive("b", SHORT)).await.expect("an answer").expect("free");
+    let failed = Instant::now();
+    let error =
+        one.acquire(&exclusive("c", LONGEST + SHORT)).await.expect_err("this one raises the longest ttl");
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
+    std::fs::remove_file(&fails).expect("the file");
+    let mut refused = 0;
+    loop {
+        let claimed = one.acquire(&exclusive("d", SHORT)).await;
+        match claimed {
+            Ok(grant) => break drop(grant.expect("free")),
+            Err(error) => {
+                assert!(error.to_string().contains("failed to sync"), "{error:#}");
+                refused += 1;
+            }
+        }
+        // What is held can be given back all the while.
+        one.release(held.claim()).await.expect("an answer");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(failed.elapsed() >= LONGEST && refused > 10, "{:?}, {refused}", failed.elapsed());
+    println!("=> granted");
+    std::process::exit(0);
+}
+
+#[tokio::test]
+async fn a_disk_that_does_not_sync_grants_nothing_for_a_while() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(library) = available(preloaded_syncs(folder.path())) else { return };
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let file = place.path().join("locks.db").display().to_string();
+    let mut child = command("sick-disk", &format!("sqlite://{file}?durability=grace"));
+    child.env("LD_PRELOAD", library).env("LOCKWELL_SYNC_FAILS", folder.path().join("fails"));
+    let output =
+        tokio::task::spawn_blocking(move || child.output().expect("it runs")).await.expect("no panic");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("=> granted"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// In the file are the locks of processes that are gone. Their tokens are not given again, and the bound of
+/// tokens comes to the disk first.
+#[tokio::test]
+async fn after_a_start_of_the_host_tokens_are_above_the_bound() {
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let url = url(Kind::Sqlite, "booted").await.expect("no server is needed");
+        let one = backend(Kind::Sqlite, &url).await.expect("a file");
+        let before = one.acquire(&claim("a", mode, SHORT)).await.expect("an answer").expect("free");
+        one.release(before.claim()).await.expect("an answer");
+        let bound = admin(Kind::Sqlite, &url, "SELECT CAST(token_bound AS TEXT) FROM booted_state").await;
+        let bound: u64 = bound.parse().expect("a number");
+        assert!(bound > before.token().get() + 3_000_000_000, "an hour ahead");
+        admin(Kind::Sqlite, &url, "UPDATE booted_state SET boot = 'another'").await;
+        // Reading tells nothing about it, and changes nothing.
+        assert!(!one.inspect(before.claim().name()).await.expect("an answer").is_held());
+        let after = one.acquire(&claim("a", mode, SHORT)).await.expect("an answer").expect("free");
+        assert!(after.token().get() > bound, "{after:?}, {bound}");
+        let other = one.acquire(&claim("b", mode, SHORT)).await.expect("an answer").expect("free");
+        assert!(other.token().get() > bound, "a lock that has no row");
+    }
+}
+
+/// Claims that arrive together are granted together, also if the first of them finds another boot.
+#[tokio::test]
+async fn a_batch_finds_another_boot() {
+    let url = url(Kind::Sqlite, "batch").await.expect("no server is needed");
+    let one = backend(Kind::Sqlite, &url).await.expect("a file");
+    let claims: Vec<_> = (0..9).map(|n| claim(&format!("a{n}"), Mode::Exclusive, SHORT)).collect();
+    for boot in ["one", "two"] {
+        admin(Kind::Sqlite, &url, &format!("UPDATE batch_state SET boot = '{boot}'")).await;
+        let grants = one.acquire_each(&claims).await;
+        let tokens = grants.into_iter().map(|grant| grant.expect("an answer").expect("free").token());
+        assert_eq!(tokens.count(), 9);
+        for claim in &claims {
+            one.release(claim).await.expect("an answer");
+        }
+    }
+    // A row that somebody has deleted is made again.
+    admin(Kind::Sqlite, &url, "DELETE FROM batch_state").await;
+    one.acquire(&claims[0]).await.expect("an answer").expect("free");
+    // A longer lease is known before it is granted.
+    one.acquire(&claim("long", Mode::Exclusive, LONGEST * 3)).await.expect("an answer").expect("free");
+    let longest = admin(Kind::Sqlite, &url, "SELECT CAST(longest_ttl AS TEXT) FROM batch_state").await;
+    assert_eq!(longest, (LONGEST * 3).as_micros().to_string());
+}

@@ -1,0 +1,190 @@
+//! What stands above everything else: which lock to choose, and the figures of each family as bars.
+
+use maud::{Markup, html};
+
+use crate::html::{filters, survival};
+use crate::view::advice::{HARMLESS, QUESTIONS, advice};
+use crate::view::export::figure;
+use crate::view::family::{Candidate, in_words};
+use crate::view::line::Line;
+use crate::view::overview::{Column, Overview};
+use crate::view::unit::Unit;
+use faults::Results;
+
+/// How wide and high the drawing of a bar is, in units of its own: the page stretches it.
+const SIZE: (f64, f64) = (100.0, 10.0);
+
+/// The narrowest interval that is seen.
+const NARROW: f64 = 0.8;
+
+/// The two tables of one setting.
+pub(super) fn first(overview: &Overview, faults: &[Results]) -> Markup {
+    html! {
+        div.(filters::of_setting(&overview.setting)) {
+            (questions(overview))
+            h2 { "How fast each is, and what it survives" small { " " (overview.holds) } }
+            (families(overview, faults))
+        }
+    }
+}
+
+/// A row for each set of answers.
+fn questions(overview: &Overview) -> Markup {
+    html! {
+        @if let Some(doubt) = &overview.doubt {
+            p.warning { "These figures are not to be used: " (doubt) ". Safety can be told without them, speed cannot." }
+        }
+        div.wide { table.answer {
+            thead { tr { @for question in QUESTIONS { th { (question) } } th { "Choose" } th { "Because" } } }
+            tbody { @for advice in advice(overview) { tr {
+                @for (question, answer) in QUESTIONS.iter().zip(advice.answers) { td data-asked=(question) { (answer) } }
+                td data-asked="Choose" { b { (advice.choice) } }
+                td data-asked="Because" { (advice.because) "." }
+            } } }
+        } }
+        p.faint { (HARMLESS) }
+    }
+}
+
+/// A row for each family.
+fn families(overview: &Overview, faults: &[Results]) -> Markup {
+    html! {
+        div.wide { table.families.sorts {
+            thead { tr {
+                th { "Measured" }
+                @for column in &overview.columns {
+                    th { a href={ "#" (column.figures) } { (column.title) } " (" (better(column.unit)) ")" }
+                }
+                th { "It survives" }
+            } }
+            tbody { @for family in &overview.families { tr.(filters::of_family(&family.backend)) {
+                th { (family.family) @if in_words(&family.backend) != family.family { " " span.faint { (in_words(&family.backend)) } } }
+                @for column in &overview.columns { td data-asked=(column.title) { (bar(overview, column, family)) } }
+                td data-asked="It survives" { (survives(family, faults)) }
+            } } }
+        } }
+        p.faint {
+            "Medians, and in brackets and as thin lines their intervals of 95 %. Bold: the best, and what cannot be told apart from \
+             it; nothing, where all are alike. " (overview.measured) ". One server, or group of servers, stands for each family; all of \
+             them are below."
+        }
+    }
+}
+
+fn better(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Time | Unit::Count => "shorter is better",
+        Unit::Rate => "longer is better",
+    }
+}
+
+/// The figure of a family, as a share of the largest of its column.
+fn bar(overview: &Overview, column: &Column, family: &Candidate) -> Markup {
+    let Some(line) = column.of(&family.backend) else { return html! { "-" } };
+    let everybody: Vec<&Candidate> = overview.families.iter().collect();
+    let best = column.best(&everybody);
+    // Where all are alike, none is marked.
+    let is_told = overview.doubt.is_none() && best.len() < column.lines.len();
+    let is_best = is_told && best.iter().any(|best| best.who == line.who);
+    let largest = column.lines.iter().map(end).fold(0.0, f64::max);
+    let at = |value: f64| if largest > 0.0 { SIZE.0 * value / largest } else { 0.0 };
+    let text = figure(column.unit, line.median, line.value);
+    html! {
+        svg.bar.best[is_best] viewBox={ "0 0 " (SIZE.0) " " (SIZE.1) } preserveAspectRatio="none" role="img" aria-label=(text) {
+            rect.length x="0" y="1" width=(rounded(at(line.median))) height="8" {}
+            @if let Some(value) = line.value {
+                @let width = at(value.high - value.low).max(NARROW);
+                @let from = (at(value.low)).min(SIZE.0 - width);
+                rect.interval x=(rounded(from)) y="4" width=(rounded(width)) height="2" {}
+            }
+        }
+        @if is_best { b { (text) } } @else { (text) }
+    }
+}
+
+/// As far as its bar or its interval goes.
+fn end(line: &Line) -> f64 {
+    line.value.map_or(line.median, |value| value.high.max(line.median))
+}
+
+fn rounded(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+/// By its promises, and by what was seen under faults.
+fn survives(family: &Candidate, faults: &[Results]) -> Markup {
+    let restart = if family.durable { "a restart" } else { "no restart" };
+    let failover = match (family.across_hosts, family.failover_safe) {
+        (false, _) => "no other machine takes part",
+        (true, true) => "no failover grants twice",
+        (true, false) => "a failover may grant twice",
+    };
+    let seen: Vec<String> =
+        faults.iter().filter_map(|results| survival::seen(results, &family.backend)).collect();
+    html! {
+        (restart) "; "
+        @if family.across_hosts && !family.failover_safe { b { (failover) } } @else { (failover) }
+        @if !family.provided.is_empty() { ", " (family.provided) }
+        @for seen in &seen { "; seen: " (seen) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::conditions;
+    use crate::view::Setting;
+    use crate::view::overview::tests::{candidate, column};
+    use crate::view::rank::tests::line;
+
+    /// One takes so many times as long as the other.
+    fn page(doubt: Option<&str>, times: f64) -> String {
+        let zookeeper =
+            Candidate { across_hosts: true, failover_safe: true, durable: true, ..candidate("zookeeper3") };
+        let redis = Candidate { across_hosts: true, ..candidate("redis") };
+        let overview = Overview {
+            setting: Setting { machine: "A CPU".to_owned(), conditions: conditions() },
+            holds: "data on ext4".to_owned(),
+            measured: "A CPU".to_owned(),
+            doubt: doubt.map(str::to_owned),
+            families: vec![redis, zookeeper],
+            columns: vec![column(0, vec![line("redis", 50.0, 5.0), line("zookeeper3", 50.0 * times, 50.0)])],
+        };
+        first(&overview, &[]).into_string()
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_figures() {
+        let page = page(None, 4.0);
+        // Of the longest interval, which ends at 250 us.
+        for expected in [
+            "<rect class=\"length\" x=\"0\" y=\"1\" width=\"20.00\"",
+            "<rect class=\"length\" x=\"0\" y=\"1\" width=\"80.00\"",
+            "<rect class=\"interval\" x=\"60.00\" y=\"4\" width=\"40.00\"",
+            "<b>50.0 us [45.0 .. 55.0]</b>",
+            "shorter is better",
+            "<b>a failover may grant twice</b>",
+            "a restart; no failover grants twice",
+            "data on ext4",
+        ] {
+            assert!(page.contains(expected), "{expected} in {page}");
+        }
+        assert_eq!(page.matches("bar best").count(), 1, "{page}");
+    }
+
+    #[test]
+    fn where_all_are_alike_none_is_marked() {
+        let page = page(None, 1.0);
+        assert!(!page.contains("bar best") && page.contains("rect"), "{page}");
+    }
+
+    #[test]
+    fn figures_that_are_not_to_be_used_have_no_best() {
+        let page = page(Some("the load was 8"), 4.0);
+        assert!(!page.contains("bar best") && !page.contains("<b>50.0"), "{page}");
+        assert!(
+            page.contains("><p class=\"warning\">These figures are not to be used: the load was 8."),
+            "{page}"
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! Which lock to choose: three questions about safety, and the speed among what is left.
+//!
+//! A backend that may grant a lock twice is never named where that must not happen, however fast it is. And
+//! nothing is said about speed where the figures cannot be told apart, or are not to be used.
+
+use crate::view::family::Candidate;
+use crate::view::overview::Overview;
+use crate::view::speed::{Speed, UNKNOWN, names};
+
+/// What the second question means: below the answers.
+pub(crate) const HARMLESS: &str = "A second grant does no harm if the work may be done twice, if the resource checks \
+     fencing tokens, or if what the lock protects is in the same database and verify_in binds the write to the lock.";
+
+/// The questions, in the order in which they are asked.
+pub(crate) const QUESTIONS: [&str; 3] = [
+    "Are there other machines?",
+    "Must a failover never grant a lock twice?",
+    "Which database do you run already?",
+];
+
+/// What to choose for one set of answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Advice {
+    /// The answers to the three questions.
+    pub(crate) answers: [&'static str; 3],
+    /// The same within a sentence.
+    pub(crate) condition: &'static str,
+    pub(crate) choice: String,
+    /// Goes on after "because".
+    pub(crate) because: String,
+}
+
+/// One set of answers.
+struct Case {
+    answers: [&'static str; 3],
+    condition: &'static str,
+    fits: fn(&Candidate) -> bool,
+    reason: &'static str,
+    decides: Decides,
+}
+
+/// What decides among those that fit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Decides {
+    /// All that fit are named, and the speed beside them.
+    Speed,
+    /// Without figures, nothing is named.
+    SpeedAlone,
+    /// The one that is there.
+    Presence,
+}
+
+const CASES: [Case; 4] = [
+    Case {
+        answers: ["no", "nothing fails over", "any, or none"],
+        condition: "all processes are on one machine",
+        fits: |it| !it.across_hosts,
+        reason: "it needs no server, so nothing fails over",
+        decides: Decides::Speed,
+    },
+    Case {
+        answers: ["yes", "yes", "any, or none"],
+        condition: "there are several machines and a failover must never grant a lock twice",
+        fits: |it| it.across_hosts && it.failover_safe,
+        reason: "no other one that was measured promises that",
+        decides: Decides::Speed,
+    },
+    Case {
+        answers: ["yes", "no, a second grant does no harm", "PostgreSQL, MySQL, MariaDB, Redis or Valkey"],
+        condition: "a second grant after a failover does no harm and you run a database already",
+        fits: |it| it.across_hosts && it.is_database(),
+        reason: "nothing more has to be run, and an SQL database with the protected data can check the lock in the transaction that \
+                 writes",
+        decides: Decides::Presence,
+    },
+    Case {
+        answers: ["yes", "no, a second grant does no harm", "none"],
+        condition: "a second grant after a failover does no harm and you run no database",
+        fits: |it| it.across_hosts,
+        reason: "only speed is left to decide",
+        decides: Decides::SpeedAlone,
+    },
+];
+
+/// A row for each set of answers.
+pub(crate) fn advice(overview: &Overview) -> Vec<Advice> {
+    CASES.iter().map(|case| one(case, overview)).collect()
+}
+
+fn one(case: &Case, overview: &Overview) -> Advice {
+    let Case { answers, condition, fits, reason, decides } = *case;
+    let fit: Vec<&Candidate> = overview.families.iter().filter(|it| fits(it)).collect();
+    let (choice, because) = if fit.is_empty() {
+        ("none of those measured".to_owned(), "no backend of this report fits".to_owned())
+    } else {
+        let speed = Speed::of(&fit, overview);
+        (choice(&speed, &fit, decides), format!("{reason}; {}", speed.words))
+    };
+    Advice { answers, condition, choice, because }
+}
+
+/// Those whose speed is known to be the best, or all that fit.
+fn choice(speed: &Speed, fit: &[&Candidate], decides: Decides) -> String {
+    let all = || names(fit.iter().map(|it| named(it)), "or");
+    let by_name = |family: &str| {
+        fit.iter().find(|it| it.family == family).map_or_else(|| family.to_owned(), |it| named(it))
+    };
+    match (decides, &speed.fastest[..]) {
+        (Decides::Presence, _) if fit.len() == 1 => all(),
+        (Decides::Presence, _) => {
+            format!("the one that you run, of several the one with the protected data: {}", all())
+        }
+        (Decides::SpeedAlone, []) if fit.len() > 1 => UNKNOWN.to_owned(),
+        (_, []) => all(),
+        (_, [(_, first), rest @ ..]) if rest.iter().all(|(_, other)| other == first) => by_name(first),
+        (_, several) => {
+            names(several.iter().map(|(work, family)| format!("{} for {work}", by_name(family))), "and")
+        }
+    }
+}
+
+/// With what its promises depend on.
+fn named(candidate: &Candidate) -> String {
+    match candidate.provided {
+        "" => candidate.family.clone(),
+        provided => format!("{} ({provided})", candidate.family),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::conditions;
+    use crate::view::Setting;
+    use crate::view::line::Line;
+    use crate::view::overview::tests::{candidate, column};
+    use crate::view::rank::tests::line;
+
+    /// Free locks and hand-overs of some backends, in microseconds.
+    fn overview(figures: &[(&str, f64, f64)]) -> Overview {
+        let families = figures.iter().map(|(backend, ..)| Candidate {
+            across_hosts: *backend != "sqlite",
+            failover_safe: ["sqlite", "redlock", "zookeeper3"].contains(backend),
+            provided: if *backend == "redlock" { "if no clock steps forward" } else { "" },
+            ..candidate(backend)
+        });
+        let lines = |figure: fn(&(&str, f64, f64)) -> f64| -> Vec<Line> {
+            figures.iter().map(|it| line(it.0, figure(it), figure(it) / 100.0)).collect()
+        };
+        Overview {
+            setting: Setting { machine: String::new(), conditions: conditions() },
+            holds: "data on ext4".to_owned(),
+            measured: String::new(),
+            doubt: None,
+            families: families.collect(),
+            columns: vec![column(0, lines(|it| it.1)), column(1, lines(|it| it.2))],
+        }
+    }
+
+    const ALL: [(&str, f64, f64); 5] = [
+        ("sqlite", 250.0, 1400.0),
+        ("postgres", 380.0, 720.0),
+        ("redis", 10.0, 20.0),
+        ("redlock", 900.0, 1800.0),
+        ("zookeeper3", 1800.0, 1100.0),
+    ];
+
+    #[test]
+    fn each_answer_has_its_figures_and_differences_in_words() {
+        let told: Vec<_> = advice(&overview(&ALL))
+            .into_iter()
+            .map(|it| format!("{}, because {}", it.choice, it.because))
+            .collect();
+        let expected = [
+            "SQLite, because it needs no server, so nothing fails over; a free lock takes 250 us, and a hand-over between \
+             processes takes 1.40 ms",
+            "Redlock (if no clock steps forward) for a free lock and ZooKeeper for a hand-over between processes, because no \
+             other one that was measured promises that; for a free lock Redlock is twice as fast as ZooKeeper (900 us and \
+             1.80 ms), and for a hand-over between processes ZooKeeper is 1.6 times as fast as Redlock (1.10 ms and 1.80 ms)",
+            "the one that you run, of several the one with the protected data: PostgreSQL or Redis/Valkey, because nothing more \
+             has to be run, and an SQL database with the protected data can check the lock in the transaction that writes; for a \
+             free lock \
+             Redis/Valkey is 38 times as fast as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes \
+             Redis/Valkey is 36 times as fast as PostgreSQL (20.0 us and 720 us)",
+            "Redis/Valkey, because only speed is left to decide; for a free lock Redis/Valkey is the fastest, 38 times as fast \
+             as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes Redis/Valkey is the fastest, 36 times as \
+             fast as PostgreSQL (20.0 us and 720 us)",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn what_may_grant_twice_is_not_named_where_it_must_not() {
+        for fastest in ["redis", "postgres"] {
+            let figures = [(fastest, 1.0, 1.0), ("zookeeper3", 1e6, 1e6)];
+            let never = &advice(&overview(&figures))[1];
+            assert_eq!((never.answers[1], &*never.choice), ("yes", "ZooKeeper"));
+            let text = &never.because;
+            assert!(!text.contains("Redis") && !text.contains("PostgreSQL"), "{text}");
+        }
+        let none = &advice(&overview(&[("redis", 1.0, 1.0)]))[1];
+        assert_eq!(none.choice, "none of those measured");
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_not_recommended() {
+        let told = advice(&overview(&[("postgres", 380.0, 720.0), ("redis", 381.0, 721.0)]));
+        assert_eq!(told[3].choice, UNKNOWN);
+        assert!(
+            told[3].because.contains(
+                "for a free lock PostgreSQL and Redis/Valkey cannot be told apart (380 us and 381 us)"
+            ),
+            "{}",
+            told[3].because
+        );
+        // Different, but on a machine on which such a difference says nothing.
+        let mut noisy = overview(&[("postgres", 380.0, 720.0), ("redis", 480.0, 900.0)]);
+        assert_eq!(advice(&noisy)[3].choice, "PostgreSQL");
+        for line in noisy.columns.iter_mut().flat_map(|column| &mut column.lines) {
+            line.noise = 1.4;
+        }
+        assert_eq!(advice(&noisy)[3].choice, UNKNOWN);
+    }
+
+    #[test]
+    fn figures_that_are_not_to_be_used_decide_nothing() {
+        let told = advice(&Overview { doubt: Some("a load of 8".to_owned()), ..overview(&ALL) });
+        let choices: Vec<_> = told.iter().map(|it| &*it.choice).collect();
+        assert_eq!(
+            choices,
+            [
+                "SQLite",
+                "Redlock (if no clock steps forward) or ZooKeeper",
+                "the one that you run, of several the one with the protected data: PostgreSQL or Redis/Valkey",
+                UNKNOWN
+            ]
+        );
+        for one in &told {
+            assert!(
+                one.because.ends_with("how fast it is cannot be told on this machine now"),
+                "{}",
+                one.because
+            );
+        }
+    }
+
+    #[test]
+    fn a_family_without_figures_is_told_so() {
+        let mut bare = overview(&[("sqlite", 1.0, 1.0)]);
+        bare.columns.clear();
+        assert!(advice(&bare)[0].because.ends_with("how fast it is was not measured"));
+    }
+}

@@ -1,0 +1,213 @@
+//! Families: what is one choice for somebody who chooses, whichever of its servers was measured.
+
+use crate::record::{Backend, Report};
+
+/// A family of backends.
+struct Family {
+    name: &'static str,
+    /// Names of backends, and schemes of addresses that were given. The first that was measured stands for
+    /// the family.
+    members: &'static [&'static str],
+    /// Whether it is a database that people run for something else.
+    is_database: bool,
+    /// On what its promises depend, beside the failures of servers.
+    provided: &'static str,
+}
+
+/// `memory` is no member: nobody chooses between it and a server.
+const FAMILIES: [Family; 7] = [
+    Family { name: "SQLite", members: &["sqlite"], is_database: false, provided: "" },
+    Family {
+        name: "PostgreSQL",
+        members: &["postgres", "postgresql", "postgres-grace"],
+        is_database: true,
+        provided: "",
+    },
+    Family { name: "MySQL/MariaDB", members: &["mariadb", "mysql"], is_database: true, provided: "" },
+    Family {
+        name: "Redis/Valkey",
+        members: &[
+            "redis",
+            "rediss",
+            "redis+unix",
+            "valkey",
+            "sentinel",
+            "redis+sentinel",
+            "rediss+sentinel",
+            "cluster",
+            "redis+cluster",
+            "rediss+cluster",
+        ],
+        is_database: true,
+        provided: "",
+    },
+    Family {
+        name: "Redlock",
+        members: &["redlock", "redlocks", "redlock3"],
+        is_database: false,
+        provided: "if no clock of its servers steps forward",
+    },
+    Family {
+        name: "ZooKeeper",
+        members: &["zookeeper3", "zookeeper", "zk", "zookeeper3-leader"],
+        is_database: false,
+        provided: "",
+    },
+    Family { name: "etcd", members: &["etcd3", "etcd", "etcds"], is_database: false, provided: "" },
+];
+
+/// Within one process: there is nothing to choose.
+pub(crate) const ONE_PROCESS: &str = "memory";
+
+/// A family that was measured, and the backend that stands for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) family: String,
+    /// Its name in the lines of figures.
+    pub(crate) backend: String,
+    pub(crate) provided: &'static str,
+    pub(crate) across_hosts: bool,
+    pub(crate) failover_safe: bool,
+    pub(crate) durable: bool,
+}
+
+impl Candidate {
+    /// Whether people run it for something else.
+    pub(crate) fn is_database(&self) -> bool {
+        known(&self.backend).is_some_and(|family| family.is_database)
+    }
+}
+
+/// The name of the family of a backend: that of the backend itself, if it belongs to none.
+pub(crate) fn family(backend: &str) -> &str {
+    known(backend).map_or(backend, |family| family.name)
+}
+
+/// Of each family the first of its members among these backends. Those of no family come last.
+pub(crate) fn standing<'a>(backends: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let place = |backend: &str| {
+        let number = FAMILIES.iter().position(|family| family.members.contains(&stem(backend)));
+        let member =
+            number.and_then(|it| FAMILIES[it].members.iter().position(|name| *name == stem(backend)));
+        (number.unwrap_or(FAMILIES.len()), member)
+    };
+    let mut backends: Vec<&str> = backends.filter(|backend| *backend != ONE_PROCESS).collect();
+    backends.sort_by_key(|backend| place(backend));
+    let mut standing: Vec<&str> = Vec::new();
+    for backend in backends {
+        if !standing.iter().any(|before| family(before) == family(backend)) {
+            standing.push(backend);
+        }
+    }
+    standing
+}
+
+/// The families of these runs, each with the backend that stands for it.
+pub(crate) fn candidates(runs: &[&Report]) -> Vec<Candidate> {
+    let measured = || runs.iter().flat_map(|run| &run.backends);
+    let standing = standing(measured().map(|backend| &*backend.name));
+    let of_name = |name: &&str| measured().find(|backend| backend.name == *name).map(candidate);
+    standing.iter().filter_map(of_name).collect()
+}
+
+/// A backend in full words. Of several addresses of one scheme each has its number.
+pub(crate) fn in_words(backend: &str) -> String {
+    let stem = stem(backend);
+    let words = match stem {
+        ONE_PROCESS => "within one process",
+        "sqlite" => "SQLite",
+        "postgres" | "postgresql" => "PostgreSQL",
+        "postgres-grace" => "PostgreSQL with grace",
+        "mariadb" => "MariaDB",
+        "mysql" => "MySQL",
+        "redis" | "rediss" | "redis+unix" => "Redis",
+        "valkey" => "Valkey",
+        "sentinel" | "redis+sentinel" | "rediss+sentinel" => "Redis behind Sentinel",
+        "cluster" | "redis+cluster" | "rediss+cluster" => "Redis Cluster",
+        "redlock" | "redlocks" => "Redlock",
+        "redlock3" => "Redlock on three servers",
+        "zookeeper" => "ZooKeeper, one server",
+        "zookeeper3" => "ZooKeeper of three, at a follower",
+        "zookeeper3-leader" => "ZooKeeper of three, at the leader",
+        "zk" => "ZooKeeper",
+        "etcd" | "etcds" => "etcd, one member",
+        "etcd3" => "etcd of three, at a follower",
+        other => other,
+    };
+    format!("{words}{}", backend[stem.len()..].replace('-', " "))
+}
+
+fn candidate(backend: &Backend) -> Candidate {
+    let known = known(&backend.name);
+    let promises = |name: &str| backend.promises.get(name) == Some(&true);
+    Candidate {
+        family: family(&backend.name).to_owned(),
+        backend: backend.name.clone(),
+        provided: known.map_or("", |family| family.provided),
+        across_hosts: promises("across_hosts"),
+        failover_safe: promises("failover_safe"),
+        durable: promises("durable"),
+    }
+}
+
+fn known(backend: &str) -> Option<&'static Family> {
+    FAMILIES.iter().find(|family| family.members.contains(&stem(backend)))
+}
+
+/// Without the number of an address among several of its scheme: `redis-2`.
+fn stem(backend: &str) -> &str {
+    match backend.rsplit_once('-') {
+        Some((stem, number)) if number.bytes().all(|it| it.is_ascii_digit()) => stem,
+        _ => backend,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::record::tests::report;
+    use crate::target::kind::Kind;
+
+    /// A backend with the promises of this name.
+    pub(crate) fn backend(name: &str, promises: &[&str]) -> Backend {
+        Backend {
+            name: name.to_owned(),
+            address: String::new(),
+            version: format!("{name} 1"),
+            settings: BTreeMap::new(),
+            storage: "ext4".to_owned(),
+            floor: String::new(),
+            promises: promises.iter().map(|name| ((*name).to_owned(), true)).collect(),
+            shortest_lease_us: 10_000,
+        }
+    }
+
+    #[test]
+    fn every_kind_of_server_has_a_family() {
+        for kind in Kind::ALL {
+            let is_known = known(kind.name()).is_some();
+            assert_eq!(is_known, kind != Kind::Memory, "{}", kind.name());
+            assert_ne!(in_words(kind.name()), kind.name(), "its name is not its full words");
+        }
+        assert_eq!((&*in_words("redis-2"), &*in_words("consul")), ("Redis 2", "consul"));
+        let names = ["redis", "valkey", "sentinel", "cluster", "redis+sentinel", "redis-2"].map(family);
+        assert!(names.iter().all(|name| *name == "Redis/Valkey"), "{names:?}");
+        assert_eq!(family("zookeeper3-leader"), "ZooKeeper");
+        assert_eq!(family("redlock3"), "Redlock");
+        assert_eq!(family("etcd"), "etcd");
+    }
+
+    #[test]
+    fn one_of_each_family_stands_for_it() {
+        let mut run = report();
+        run.backends = ["valkey", "zookeeper", "memory", "redis", "etcd", "zookeeper3"]
+            .map(|name| backend(name, &["across_hosts"]))
+            .into();
+        let candidates = candidates(&[&run]);
+        let names: Vec<_> = candidates.iter().map(|it| (&*it.family, &*it.backend)).collect();
+        assert_eq!(names, [("Redis/Valkey", "redis"), ("ZooKeeper", "zookeeper3"), ("etcd", "etcd")]);
+        assert!(candidates.iter().all(|it| it.across_hosts && !it.failover_safe));
+    }
+}

@@ -1,0 +1,145 @@
+//! When figures are not to be used, and when two of them can be told apart.
+
+use crate::measure::stats::as_float;
+use crate::record::{Measurement, Report};
+use crate::view::line::Line;
+use crate::view::rank::overlap;
+
+/// The load before a run, for each core, from which on a thread waits for a core at least as long as it runs.
+/// The runs of the repository began with 0.6 at most.
+const LOAD: f64 = 2.0;
+
+/// The share of the processors' time that others may use while a case does nothing but wait for the end of a
+/// lease. In the runs of the repository everything together used 0.13 at most.
+const BUSY_AT_REST: f64 = 0.5;
+
+/// The share of cases whose raw statements may change by half or more between the rounds. In the runs of the
+/// repository it is 0.16 at most.
+const UNSTEADY: f64 = 0.5;
+
+/// Why the figures of a run are not to be used, if they are not.
+pub(crate) fn doubt(run: &Report) -> Option<String> {
+    let cores = as_float(u64::try_from(run.machine.cores).unwrap_or(u64::MAX));
+    let at_rest = run.results.iter().filter(|result| is_at_rest(result)).map(|result| result.busy);
+    let busy = at_rest.fold(0.0, f64::max);
+    let unsteady = run.results.iter().filter(|result| result.unsteady).count();
+    let of = |count: usize| as_float(u64::try_from(count).unwrap_or(u64::MAX));
+    if run.violation.is_some() {
+        Some("a lock did not exclude".to_owned())
+    } else if run.mode == "smoke" {
+        Some("the run was made for a test".to_owned())
+    } else if run.build.profile == "debug" {
+        Some("they are of a debug build".to_owned())
+    } else if cores > 0.0 && run.load_before >= LOAD * cores {
+        Some(format!(
+            "the load of the machine was {:.2} on {cores} cores before the run began",
+            run.load_before
+        ))
+    } else if busy > BUSY_AT_REST {
+        Some(format!(
+            "others used {:.0} % of the processors while the run only waited for a lease to end",
+            100.0 * busy
+        ))
+    } else if unsteady > 0 && of(unsteady) >= UNSTEADY * of(run.results.len()) {
+        Some(format!(
+            "the raw statements changed by half or more between the rounds in {unsteady} of {} cases",
+            run.results.len()
+        ))
+    } else {
+        None
+    }
+}
+
+/// Holders were killed or cut off, and until their leases end there is nothing to do.
+fn is_at_rest(result: &Measurement) -> bool {
+    result.recovery.as_ref().is_some_and(|recovery| recovery.role.is_empty())
+}
+
+/// Whether it is known which of the two is larger: their intervals have nothing in common, and they differ by
+/// more than the noise of either.
+pub(crate) fn apart(one: &Line, other: &Line) -> bool {
+    let (Some(first), Some(second)) = (one.value, other.value) else { return false };
+    let times = (first.median / second.median).max(second.median / first.median);
+    !overlap(first, second) && times > one.noise.max(other.noise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Failure;
+    use crate::record::tests::{measured, recovery, report};
+    use crate::view::rank::tests::line;
+
+    /// A run whose figures can be used.
+    fn run() -> Report {
+        let mut run = report();
+        run.mode = "usual".to_owned();
+        run.build.profile = "release".to_owned();
+        run.machine.cores = 2;
+        run.load_before = 0.4;
+        run.results = vec![measured("redis", 6), measured("postgres", 6), measured("sqlite", 6)];
+        run
+    }
+
+    #[test]
+    fn a_load_makes_figures_useless() {
+        assert_eq!(doubt(&run()), None);
+        let loaded = |load_before| doubt(&Report { load_before, ..run() });
+        assert_eq!(loaded(3.9), None);
+        assert_eq!(
+            loaded(8.0).as_deref(),
+            Some("the load of the machine was 8.00 on 2 cores before the run began")
+        );
+    }
+
+    #[test]
+    fn swinging_raw_statements_make_figures_useless() {
+        let mut run = run();
+        run.results[0].unsteady = true;
+        assert_eq!(doubt(&run), None);
+        run.results[1].unsteady = true;
+        assert!(doubt(&run).is_some_and(|reason| reason.ends_with("in 2 of 3 cases")));
+    }
+
+    #[test]
+    fn others_are_seen_while_the_run_waits() {
+        let mut run = run();
+        run.results[0].busy = 0.9;
+        assert_eq!(doubt(&run), None, "the work of the run itself");
+        run.results[0].recovery = Some(recovery("", 3e6));
+        assert!(doubt(&run).is_some_and(|reason| reason.contains("90 % of the processors")));
+        run.results[0].recovery = Some(recovery("the server", 3e6));
+        assert_eq!(doubt(&run), None, "a server that starts again");
+    }
+
+    #[test]
+    fn tests_debug_builds_and_broken_locks_say_nothing() {
+        let reason = |change: fn(&mut Report)| {
+            let mut run = run();
+            change(&mut run);
+            doubt(&run).unwrap_or_default()
+        };
+        assert!(reason(|run| run.mode = "smoke".to_owned()).contains("for a test"));
+        assert!(reason(|run| run.build.profile = "debug".to_owned()).contains("debug build"));
+        let violation = Failure {
+            backend: String::new(),
+            workload: String::new(),
+            case: String::new(),
+            reason: String::new(),
+        };
+        let mut run = run();
+        run.violation = Some(violation);
+        assert!(doubt(&run).is_some_and(|reason| reason.contains("did not exclude")));
+    }
+
+    #[test]
+    fn noise_keeps_figures_together() {
+        let (one, other) = (line("a", 50.0, 1.0), line("b", 60.0, 1.0));
+        assert!(apart(&one, &other) && apart(&other, &one));
+        assert!(!apart(&one, &line("c", 51.0, 1.0)), "the intervals overlap");
+        assert!(!apart(&one, &line("d", 60.0, -1.0)), "too few rounds");
+        assert!(!apart(&one, &Line { noise: f64::INFINITY, ..other.clone() }));
+        assert!(!apart(&Line { noise: 1.3, ..one.clone() }, &other));
+        assert!(apart(&Line { noise: 1.1, ..one }, &other));
+    }
+}

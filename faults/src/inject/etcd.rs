@@ -1,0 +1,28 @@
+//! Faults of what an etcd keeps.
+
+use testbed::Etcd;
+
+use super::super::servers::failed;
+use crate::error::{Error, Result};
+
+/// The beginning of all keys and the end of them, in Base64: `lockwell/` and `lockwell0`.
+const ALL_KEYS: &str = r#"{"key":"bG9ja3dlbGwv","range_end":"bG9ja3dlbGww"}"#;
+
+/// Deletes all keys of locks.
+pub(super) fn remove_keys(member: &Etcd) -> Result<()> {
+    let answer = call(member, "/v3/kv/deleterange", ALL_KEYS)?;
+    if answer.contains("\"deleted\"") { Ok(()) } else { Err(Error::failed(format!("no keys: {answer}"))) }
+}
+
+/// Sets the alarm that a member without space sets, or takes it back.
+pub(super) fn set_alarm(member: &Etcd, is_on: bool) -> Result<()> {
+    // An alarm is of a member, whose number need not be there.
+    let action = if is_on { "ACTIVATE" } else { "DEACTIVATE" };
+    let alarm = format!(r#"{{"action":"{action}","memberID":"1","alarm":"NOSPACE"}}"#);
+    let answer = call(member, "/v3/maintenance/alarm", &alarm)?;
+    if answer.contains("error") { Err(Error::failed(answer)) } else { Ok(()) }
+}
+
+fn call(member: &Etcd, path: &str, json: &str) -> Result<String> {
+    member.call(path, json).map_err(failed)
+}

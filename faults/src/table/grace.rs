@@ -1,0 +1,61 @@
+//! What happens to servers that may have forgotten grants, and therefore make none for a while.
+
+use crate::kind::{Kind, Memory, Setup};
+use crate::scenario::Expected::MayLose;
+use crate::scenario::Scenario;
+use crate::schedule::Fault;
+use crate::table::expected::{ByBackend, HOLDERS, LONG, failover};
+
+const NO_GRACE: &str = "it has no grace periods";
+
+/// The servers forget their last grants, or all. Of a lock that a group shares PostgreSQL takes nobody's word,
+/// and Redis takes it of no lock: such a holder loses it.
+fn of_one_server(kind: Kind) -> ByBackend {
+    match kind {
+        Kind::Postgres | Kind::Redis => Ok(MayLose),
+        Kind::Sentinel => Err("grace-failover does it"),
+        _ => Err(NO_GRACE),
+    }
+}
+
+pub(super) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "grace-crash",
+        about: "a server that has grace periods is killed with SIGKILL, forgets its last grants, and starts again at once",
+        crew: HOLDERS,
+        memory: Memory::Forgets,
+        setup: Setup::Grace,
+        draw: |draw| {
+            let (at, node) = (draw.first(), draw.node());
+            draw.fault(at, Fault::KillServer { node, millis: 0 });
+        },
+        expected: of_one_server,
+        ..LONG
+    },
+    Scenario {
+        name: "grace-two-crashes",
+        about: "the same twice, the second time within the grace period of the first",
+        crew: HOLDERS,
+        memory: Memory::Forgets,
+        setup: Setup::Grace,
+        draw: |draw| {
+            let (at, node, between) = (draw.first(), draw.node(), draw.between(1_000, 4_000));
+            draw.fault(at, Fault::KillServer { node, millis: 0 });
+            draw.fault(at + between, Fault::KillServer { node, millis: 0 });
+        },
+        expected: of_one_server,
+        ..LONG
+    },
+    Scenario {
+        name: "grace-failover",
+        about: "a server that has grace periods is killed with SIGKILL, and a replica takes over that lacks its last grants",
+        crew: HOLDERS,
+        setup: Setup::GraceStandby,
+        draw: failover,
+        expected: |kind| match kind {
+            Kind::Postgres | Kind::Redis | Kind::Sentinel => Ok(MayLose),
+            _ => Err(NO_GRACE),
+        },
+        ..LONG
+    },
+];

@@ -1,0 +1,26 @@
+//! A lock that was handed on becomes a guard.
+
+use std::sync::Arc;
+
+use super::hand_off::HandOff;
+use crate::LockGuard;
+use crate::lease::Limits;
+use crate::local::{ClaimTurn, HandedLock};
+
+impl HandedLock {
+    /// Makes a guard of it, for the task that has the claim turn. `None` if the hand-off took too long: the
+    /// task has the turn still, to claim the lock anew.
+    pub(crate) fn take(mut self, turn: &Arc<ClaimTurn>, limits: Limits) -> Option<LockGuard> {
+        let claim = self.grant.claim();
+        if claim.clock().has_passed(self.grant.deadline()) {
+            // The release of this claim must not pass the turn on.
+            drop(claim.turn().take());
+            return None;
+        }
+        let armed = self.armed.take()?;
+        let hand_off = HandOff::until(Arc::clone(turn), &self.grant, self.times, self.until);
+        let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, hand_off);
+        armed.disarm();
+        Some(guard)
+    }
+}

@@ -1,0 +1,109 @@
+//! How a task gets the turn, or waits for it.
+
+use std::sync::Arc;
+
+use super::delivery::Delivery;
+use super::names::{LocalWaiter, Names, Queue};
+use super::queues::{ClaimTurn, LocalQueues, Turn};
+use crate::{Claim, Clock, Error, LockName, Moment, Result, Wait};
+
+impl LocalQueues {
+    /// Waits for the turn of this claim; `None` when its wait is over. It is an error if that is so because
+    /// the server does not answer.
+    pub(crate) async fn turn(self: &Arc<Self>, claim: &Claim) -> Result<Option<Turn>> {
+        let mut number = None;
+        loop {
+            let (number, delivery) = match self.enter(claim, &mut number) {
+                Entered::Turn(turn) => return Ok(Some(turn)),
+                Entered::Held => return Ok(None),
+                Entered::Waits(number, delivery) => (number, delivery),
+            };
+            claim.note_waiting();
+            let entry = QueueEntry { queues: self, name: claim.name(), number, delivery: &delivery };
+            let turn = tokio::select! {
+                biased;
+                turn = delivery.turn() => turn,
+                // A turn that comes at this moment goes to the next, with the entry.
+                () = claim.wait_over() => {
+                    let silence = self.silence(claim.name());
+                    return silence.filter(|_| !claim.has_no_caller()).map_or(Ok(None), Err);
+                }
+            };
+            drop(entry);
+            if turn.is_some() {
+                claim.begin_now();
+                return Ok(turn);
+            }
+            // It was taken back, since nobody has polled this for a while. This is still the first of those
+            // that wait.
+        }
+    }
+
+    /// The error that the server does not answer the claim of the task that has the turn.
+    fn silence(&self, name: &LockName) -> Option<Error> {
+        self.names().queues.get(name)?.claiming()?.silence()
+    }
+
+    /// Takes the turn if nobody has it, or a place in the queue, which keeps its number.
+    fn enter(self: &Arc<Self>, claim: &Claim, number: &mut Option<u64>) -> Entered {
+        let mut names = self.names();
+        let at = *number.get_or_insert_with(|| names.number());
+        let turn = names.number();
+        let Some(queue) = names.queues.get_mut(claim.name()) else {
+            let queue = Queue::new(turn, claim.clock().now());
+            let claim_turn = ClaimTurn::new(self, claim.name(), turn, &queue.pulse);
+            names.queues.insert(claim.name().clone(), queue);
+            return Entered::Turn(Turn::Claim(claim_turn));
+        };
+        if claim.wait() == Wait::No {
+            // The server knows, unless this process does.
+            return if queue.held_until.is_some() { Entered::Held } else { Entered::Turn(Turn::Beside) };
+        }
+        let delivery = Arc::new(Delivery::new());
+        queue.enter(at, LocalWaiter { claim: claim.clone(), delivery: Arc::clone(&delivery) });
+        let by = queue.held_until;
+        self.watch(&mut names, by, claim.clock());
+        Entered::Waits(at, delivery)
+    }
+
+    /// The keeper is to look at the queues from now on, at this moment at the latest.
+    fn watch(self: &Arc<Self>, names: &mut Names<Turn>, by: Option<Moment>, clock: &Clock) {
+        if names.looks_at.is_none() {
+            names.looks_at = Some(clock.now());
+            self.begin_to_watch(clock);
+        } else if let Some(by) = by {
+            self.look_by(names, by);
+        }
+    }
+}
+
+/// What a claim finds in the queue of its name.
+enum Entered {
+    /// Nobody has the turn, so it is this claim's; or it needs none.
+    Turn(Turn),
+    /// A task of this process holds the lock, and this claim does not wait.
+    Held,
+    Waits(u64, Arc<Delivery<Turn>>),
+}
+
+/// A waiter in the queue. Dropping it removes the waiter.
+struct QueueEntry<'a> {
+    queues: &'a LocalQueues,
+    name: &'a LockName,
+    number: u64,
+    delivery: &'a Delivery<Turn>,
+}
+
+impl Drop for QueueEntry<'_> {
+    fn drop(&mut self) {
+        let left = {
+            let mut names = self.queues.names();
+            names.queues.get_mut(self.name).map(|queue| queue.leave(self.number))
+        };
+        // Outside of the mutex, which a turn takes when it is dropped.
+        if let Some((_, Some(claim))) = left {
+            claim.ring();
+        }
+        self.delivery.leave();
+    }
+}

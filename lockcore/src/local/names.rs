@@ -1,0 +1,180 @@
+//! The queue of each name. `V` is the turn that a waiter gets.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::delivery::Delivery;
+use super::pulse::{Pulse, Seen};
+use crate::{Claim, LockName, Moment};
+
+/// A turn that has not been picked up after this time goes to the next. The lock may go with it, and other
+/// processes wait for that lock.
+pub(super) const PICKED_UP: Duration = Duration::from_millis(2);
+
+/// A task in the queue.
+#[derive(Debug)]
+pub(super) struct LocalWaiter<V> {
+    pub(super) claim: Claim,
+    pub(super) delivery: Arc<Delivery<V>>,
+}
+
+impl<V> LocalWaiter<V> {
+    /// Whether the waiter has left: its request was dropped, even if its task has not run yet.
+    fn has_gone(&self) -> bool {
+        self.claim.has_no_caller() || self.delivery.is_over()
+    }
+
+    /// Hands the waiter its turn. If it has left, the turn is returned.
+    pub(super) fn give(self, turn: V) -> Option<V> {
+        self.delivery.give(turn)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Names<V> {
+    pub(super) queues: HashMap<LockName, Queue<V>>,
+    /// Numbers turns and waiters. The number distinguishes a turn that has been passed on from the new one.
+    last: u64,
+    /// When a task of the keeper next looks at the turns; `None`: no task does.
+    pub(super) looks_at: Option<Moment>,
+}
+
+impl<V> Default for Names<V> {
+    fn default() -> Self {
+        Self { queues: HashMap::new(), last: 0, looks_at: None }
+    }
+}
+
+impl<V> Names<V> {
+    pub(super) fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// The number that was given last.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The queue of this name, if the turn of this number is the valid one.
+    pub(super) fn with_turn(&mut self, name: &LockName, turn: u64) -> Option<&mut Queue<V>> {
+        self.queues.get_mut(name).filter(|queue| queue.turn == turn)
+    }
+}
+
+/// The queue for a name. It exists while a task has the claim turn.
+#[derive(Debug)]
+pub(super) struct Queue<V> {
+    pub(super) turn: u64,
+    /// Whether the claim of the task that has the turn is driven.
+    pub(super) pulse: Arc<Pulse>,
+    pub(super) seen: Seen,
+    /// The claim that was sent to the server. While tasks wait behind it, its place is kept for them.
+    claiming: Option<Claim>,
+    /// The lock is held, and is handed on until this moment.
+    pub(super) held_until: Option<Moment>,
+    /// When the turn was given to a waiter that may not have picked it up.
+    pub(super) given: Option<(Moment, Arc<Delivery<V>>)>,
+    waiters: BTreeMap<u64, LocalWaiter<V>>,
+    /// How often this slice, and the one before, have handed the lock on.
+    pub(super) handed_on: [u32; 2],
+}
+
+impl<V> Queue<V> {
+    pub(super) fn new(turn: u64, now: Moment) -> Self {
+        Self {
+            turn,
+            pulse: Arc::default(),
+            seen: Seen::new(now),
+            claiming: None,
+            held_until: None,
+            given: None,
+            waiters: BTreeMap::new(),
+            handed_on: [0; 2],
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiters.len()
+    }
+
+    pub(super) fn enter(&mut self, number: u64, waiter: LocalWaiter<V>) {
+        self.waiters.insert(number, waiter);
+        self.want_place();
+    }
+
+    /// A waiter leaves. The claim is to be rung outside of the mutex: its place may not be wanted any more.
+    pub(super) fn leave(&mut self, number: u64) -> (Option<LocalWaiter<V>>, Option<Claim>) {
+        let waiter = self.waiters.remove(&number);
+        self.want_place();
+        (waiter, self.claiming.clone().filter(|_| self.waiters.is_empty()))
+    }
+
+    /// Takes those out of the front that have left, and the first that has not.
+    pub(super) fn first(
+        &mut self,
+        gone: &mut Vec<LocalWaiter<V>>,
+        fits: impl Fn(&LocalWaiter<V>) -> bool,
+    ) -> First<V> {
+        while let Some(first) = self.waiters.first_entry() {
+            if first.get().has_gone() {
+                gone.push(first.remove());
+            } else if fits(first.get()) {
+                return First::LocalWaiter(first.remove());
+            } else {
+                return First::Other;
+            }
+        }
+        First::Nobody
+    }
+
+    /// All of them leave.
+    pub(super) fn scatter(&mut self) -> BTreeMap<u64, LocalWaiter<V>> {
+        std::mem::take(&mut self.waiters)
+    }
+
+    /// This claim is sent to the server.
+    pub(super) fn begin(&mut self, claim: &Claim) {
+        self.claiming = Some(claim.clone());
+        self.want_place();
+    }
+
+    /// Nobody waits behind the claim at the server any more. It is to be rung outside of the mutex.
+    pub(super) fn end_claiming(&mut self) -> Option<Claim> {
+        self.claiming.take().inspect(|claim| claim.want_place(false))
+    }
+
+    fn want_place(&self) {
+        if let Some(claim) = &self.claiming {
+            claim.want_place(!self.waiters.is_empty());
+        }
+    }
+
+    pub(super) fn claiming(&self) -> Option<&Claim> {
+        self.claiming.as_ref()
+    }
+
+    /// The next claim begins a slice of its own.
+    pub(super) fn begin_slice(&mut self) {
+        let [this, before] = self.handed_on;
+        self.handed_on = [0, this.max(before / 2)];
+    }
+
+    /// The turn gets this number, and goes to this waiter. Returns by when it is to be picked up.
+    pub(super) fn move_on(&mut self, turn: u64, waiter: &LocalWaiter<V>) -> Moment {
+        let now = waiter.claim.clock().now();
+        (self.turn, self.pulse, self.seen) = (turn, Arc::default(), Seen::new(now));
+        self.held_until = None;
+        self.given = Some((now, Arc::clone(&waiter.delivery)));
+        now.after(PICKED_UP)
+    }
+}
+
+/// The first waiter.
+pub(super) enum First<V> {
+    LocalWaiter(LocalWaiter<V>),
+    /// It does not fit.
+    Other,
+    Nobody,
+}

@@ -1,0 +1,197 @@
+//! The grace period, model-checked: a server whose grants come to the disk some time later crashes, with some
+//! of them or without, and starts again, with its clock or with one that is wrong for some time.
+//!
+//! Every order of grants, renewals that arrive at any time or never, releases, crashes, and looks at the
+//! mark. When a mark opens is not modelled: it is `backend/grace.rs`, the code that production runs. The row
+//! on the disk is that of any moment between the last sync and the crash.
+//!
+//! The search of every day takes seconds. The other says how big it is:
+//! `cargo test --release -p lockwell-core --test grace_model -- --ignored --nocapture --test-threads 1`.
+
+mod state;
+
+use std::time::Instant;
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use state::{PROCESSES, RenewalRequest, State, Twist};
+
+const EXCLUSIVE: &str = "one holder at a time";
+const RISING: &str = "tokens rise by order of grant";
+const KEPT: &str = "nobody loses a lock within its lease";
+const GRANTS_AGAIN: &str = "a lock is granted after a crash";
+
+#[derive(Clone, Debug)]
+struct World {
+    twist: Option<Twist>,
+    ticks: u8,
+    claims: [u8; PROCESSES],
+    renewals: [u8; PROCESSES],
+    crashes: u8,
+    /// Whether the server may start with a clock that is wrong, and set right later.
+    clock_steps: bool,
+    /// Which processes look at the mark.
+    looks: [bool; PROCESSES],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Action {
+    Tick,
+    Sync,
+    Crash { clock_back: bool },
+    SetClockRight,
+    Claim(usize),
+    AskToRenew(usize),
+    Renew(RenewalRequest),
+    Release(usize),
+    Look(usize),
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            twist: None,
+            ticks: 4,
+            claims: [1, 1],
+            renewals: [1, 1],
+            crashes: 1,
+            clock_steps: true,
+            looks: [true, false],
+        }
+    }
+}
+
+impl Model for World {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.now < self.ticks {
+            actions.push(Action::Tick);
+        }
+        if state.row != state.on_disk {
+            actions.push(Action::Sync);
+        }
+        if state.crashes < self.crashes {
+            actions.push(Action::Crash { clock_back: false });
+            if self.clock_steps {
+                actions.push(Action::Crash { clock_back: true });
+            }
+        }
+        if !state.is_clock_settled {
+            actions.push(Action::SetClockRight);
+        }
+        for (who, process) in state.processes.iter().enumerate() {
+            let is_valid = process.hold.is_some_and(|hold| hold.until > state.now);
+            if !is_valid && process.claims < self.claims[who] {
+                actions.push(Action::Claim(who));
+            }
+            let renews = is_valid || process.hold.is_some() && self.twist == Some(Twist::RenewsLate);
+            if renews && process.renewals < self.renewals[who] {
+                actions.push(Action::AskToRenew(who));
+            }
+            if is_valid {
+                actions.push(Action::Release(who));
+            }
+            if self.looks[who] && state.crashes > 0 {
+                actions.push(Action::Look(who));
+            }
+        }
+        actions.extend(state.messages.iter().map(|&message| Action::Renew(message)));
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Tick => state.now += 1,
+            Action::Sync => state.on_disk = state.row,
+            Action::Crash { clock_back } => state.crash(clock_back),
+            Action::SetClockRight => state.set_clock_right(),
+            Action::Claim(who) => state.claim(who, self.twist),
+            Action::AskToRenew(who) => state.ask_to_renew(who),
+            Action::Renew(request) => {
+                state.messages.remove(&request);
+                state.renew(request, self.twist);
+            }
+            Action::Release(who) => state.release(who),
+            Action::Look(who) => state.look(who, self.twist),
+        }
+        state.settle(self.twist, state.crashes == self.crashes);
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(EXCLUSIVE, |_, state: &State| state.holders() <= 1),
+            Property::always(RISING, |_, state: &State| !state.fell),
+            Property::always(KEPT, |_, state: &State| !state.lost),
+            Property::sometimes(GRANTS_AGAIN, |_, state: &State| {
+                state.crashes > 0 && state.now > 2 && state.holders() > 0
+            }),
+        ]
+    }
+}
+
+fn holds(world: World) {
+    let began = Instant::now();
+    let checker = world.checker().threads(2).spawn_bfs().join();
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    println!("{states} states, {depth} steps deep, {:.1} s", began.elapsed().as_secs_f32());
+    checker.assert_properties();
+}
+
+/// Searches until a property is violated, and says in how many steps.
+fn breaks(twist: Twist, property: &'static str) {
+    let wanted = HasDiscoveries::AnyOf([property].into());
+    let checker =
+        World { twist: Some(twist), ..World::new() }.checker().finish_when(wanted).spawn_bfs().join();
+    let path =
+        checker.discovery(property).unwrap_or_else(|| panic!("{twist:?}: \"{property}\" always holds"));
+    println!("{twist:?} breaks \"{property}\":");
+    for (index, step) in path.into_actions().iter().enumerate() {
+        println!("{:3}. {step:?}", index + 1);
+    }
+}
+
+#[test]
+fn nothing_breaks_a_grace_period() {
+    holds(World::new());
+}
+
+#[test]
+fn without_a_mark_nothing_may_be_granted() {
+    breaks(Twist::GrantsWithoutMark, EXCLUSIVE);
+}
+
+#[test]
+fn the_clock_of_a_server_that_has_just_started_proves_nothing() {
+    breaks(Twist::ServersClockAlone, EXCLUSIVE);
+}
+
+#[test]
+fn the_last_token_in_the_table_need_not_be_the_last() {
+    breaks(Twist::NoFloor, RISING);
+}
+
+/// The record of a holder whose lease had ended came back, and the grant after it did not.
+#[test]
+fn a_lease_that_has_ended_does_not_come_back() {
+    breaks(Twist::RenewsLate, EXCLUSIVE);
+}
+
+#[test]
+fn a_grant_that_was_lost_is_reclaimed() {
+    breaks(Twist::NoReclaim, KEPT);
+}
+
+#[test]
+#[ignore = "millions of states"]
+fn nothing_breaks_a_grace_period_with_everything_that_can_happen() {
+    holds(World { looks: [true, true], ..World::new() });
+    holds(World { claims: [2, 1], ticks: 5, renewals: [2, 2], ..World::new() });
+    holds(World { crashes: 2, clock_steps: false, ticks: 6, ..World::new() });
+}

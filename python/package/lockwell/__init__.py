@@ -1,0 +1,73 @@
+"""One distributed lock, any backend: PostgreSQL, MySQL, SQLite, Redis, ZooKeeper.
+
+    with lockwell.connect("sqlite://locks.db").lock("nightly", ttl=10, wait=5) as lock:
+        print("nobody else does it now; the fencing token is", lock.token)
+
+The same request works with ``async with`` on asyncio. A native thread renews the leases, whatever Python does
+meanwhile.
+"""
+
+from . import _process as _process
+from ._connect import aconnect, connect
+from ._errors import (
+    ClaimCancelledError,
+    ClosedError,
+    ConflictError,
+    ForkedError,
+    GracePeriodError,
+    HeldError,
+    InternalError,
+    InvalidInputError,
+    KindClashError,
+    LockwellError,
+    LostError,
+    MisconfiguredError,
+    NotHeldError,
+    OverloadedError,
+    RefusedError,
+    TimedOutError,
+    UnknownOutcomeError,
+    UnreachableError,
+    UnsupportedError,
+    WouldDeadlockError,
+)
+from ._leader import Leader, Observation
+from ._lock import Lock, LockSet
+from ._locks import Holder, Locks, Stats, Status
+from ._native import __version__
+from ._request import Request
+
+__all__ = [
+    "ClaimCancelledError",
+    "ClosedError",
+    "ConflictError",
+    "ForkedError",
+    "GracePeriodError",
+    "HeldError",
+    "Holder",
+    "InternalError",
+    "InvalidInputError",
+    "KindClashError",
+    "Leader",
+    "Lock",
+    "LockSet",
+    "Locks",
+    "LockwellError",
+    "LostError",
+    "MisconfiguredError",
+    "NotHeldError",
+    "Observation",
+    "OverloadedError",
+    "RefusedError",
+    "Request",
+    "Stats",
+    "Status",
+    "TimedOutError",
+    "UnknownOutcomeError",
+    "UnreachableError",
+    "UnsupportedError",
+    "WouldDeadlockError",
+    "__version__",
+    "aconnect",
+    "connect",
+]

@@ -1,0 +1,229 @@
+"""Held locks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+
+from ._aio import finished
+from ._background import Background
+from ._block import Block
+from ._errors import ForkedError, LostError
+from ._native import Guard
+from ._wait import wait
+
+_callbacks = Background("lockwell-callbacks")
+
+
+class Lock(Block):
+    """A held lock.
+
+    The native part renews its lease until it is released or lost: whatever Python does meanwhile. A lock that
+    is dropped without a release is released in the background, with a ``ResourceWarning``.
+    """
+
+    __slots__ = ("__weakref__", "_guard", "_on_replaced")
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._on_replaced: Callable[[], object] | None = None
+
+    def _parts(self) -> Iterable[Lock]:
+        return (self,)
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._guard.name
+
+    @property
+    def token(self) -> int:
+        """The fencing token: higher than that of every earlier holder of this name.
+
+        A resource that remembers the highest token can refuse a holder that was paused and has lost its lock.
+        """
+        return self._guard.token
+
+    @property
+    def hold_id(self) -> str:
+        """The identity of this hold, which is not secret: a resource stores it beside the token."""
+        return self._guard.hold_id
+
+    @property
+    def mode(self) -> str:
+        """How it is held: ``exclusive``, ``shared`` or ``permit``."""
+        return self._guard.mode[0]
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lock is held now, by the clock. It sends nothing."""
+        return self._guard.is_held
+
+    @property
+    def state(self) -> str:
+        """``held``; ``suspect``: a renewal is overdue; ``lost``; or ``released``."""
+        return self._guard.state[0]
+
+    @property
+    def loss(self) -> str | None:
+        """Why the lock was lost: ``expired``, ``taken``, ``held_too_long`` or ``no_progress``. None: it is
+        not lost.
+        """
+        return self._guard.state[1]
+
+    @property
+    def renewal_failure(self) -> str | None:
+        """Why the last renewal has failed, if none has succeeded since."""
+        return self._guard.renewal_failure
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until the lease ends, unless it is renewed. 0 once the lock is lost."""
+        return self._guard.time_left
+
+    def check(self) -> None:
+        """Raises ``LostError`` if the lock is not held now. It sends nothing: call it between the steps of
+        the work.
+        """
+        self._guard.check()
+
+    def progress(self) -> None:
+        """Reports progress, for a lock that was requested with ``progress=``."""
+        self._guard.progress()
+
+    def release(self) -> None:
+        """Releases the lock, and waits for the answer of the server.
+
+        ``LostError``: the lock was not held any more, so the work may have overlapped with that of another
+        holder. ``NotHeldError``: it was released already. Any other error means that the answer is missing;
+        the release goes on in the background.
+        """
+        wait(self._guard.release())
+
+    async def arelease(self) -> None:
+        """As ``release``, for asyncio. The release goes on in the background if this is cancelled."""
+        await finished(self._guard.release())
+
+    def downgrade(self) -> None:
+        """Turns a writer into a reader without a gap. Token and hold stay; what waits for the loss of the
+        writer ends.
+
+        After an error the lock is held as before, if the mode or the backend does not allow it; otherwise it
+        is released.
+        """
+        self._replace(wait(self._guard.downgrade()))
+
+    async def adowngrade(self) -> None:
+        """As ``downgrade``, for asyncio. If this is cancelled, the lock is released in the background."""
+        self._replace(await finished(self._guard.downgrade()))
+
+    def _replace(self, guard: Guard) -> None:
+        self._guard = guard
+        if self._on_replaced is not None:
+            self._on_replaced()
+
+    async def lost(self) -> str | None:
+        """Waits for the end of the hold: the reason of a loss (see ``loss``), or None if the lock was
+        released.
+        """
+        reason: str | None = await finished(self._guard.ended())
+        return reason
+
+    def wait_lost(self, timeout: float | None = None) -> str | None:
+        """As ``lost``, for threads; ``TimeoutError`` after ``timeout`` seconds."""
+        reason: str | None = wait(self._guard.ended(), timeout)
+        return reason
+
+    def on_lost(self, callback: Callable[[str], object]) -> None:
+        """Calls this with the reason if the lock is lost, on a thread that all callbacks share."""
+        ended = self._guard.ended()
+
+        def end() -> None:
+            reason = ended.result()
+            if reason is not None:
+                callback(reason)
+
+        _callbacks.expect(ended, end)
+
+    def __repr__(self) -> str:
+        try:
+            return f"<lockwell.Lock {self.name!r} token={self.token} {self.state}>"
+        except ForkedError as error:
+            return f"<lockwell.Lock: {error}>"
+
+    def __del__(self) -> None:
+        guard = getattr(self, "_guard", None)
+        if guard is not None and guard.is_open():
+            warnings.warn(f"a lock was not released: {self!r}", ResourceWarning, stacklevel=2, source=self)
+            guard.drop_soon()
+
+
+class LockSet(Block):
+    """Several locks that are held together. Work under them is protected only while all of them are held."""
+
+    __slots__ = ("locks",)
+
+    def __init__(self, guards: list[Guard]) -> None:
+        self.locks: tuple[Lock, ...] = tuple(map(Lock, guards))
+        """The locks, in the order of their names."""
+
+    def _parts(self) -> Iterable[Lock]:
+        return self.locks
+
+    def __iter__(self) -> Iterator[Lock]:
+        return iter(self.locks)
+
+    def __len__(self) -> int:
+        return len(self.locks)
+
+    def __getitem__(self, name: str) -> Lock:
+        for lock in self.locks:
+            if lock.name == name:
+                return lock
+        raise KeyError(name)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all of them are held now."""
+        return all(lock.is_held for lock in self.locks)
+
+    def check(self) -> None:
+        """Raises ``LostError`` if one of them is not held now."""
+        for lock in self.locks:
+            lock.check()
+
+    def progress(self) -> None:
+        """Reports progress for all of them."""
+        for lock in self.locks:
+            lock.progress()
+
+    def release(self) -> None:
+        """Releases all of them at the same time. If one was lost, that is the error; otherwise the first one
+        is.
+        """
+        errors = []
+        for op in [lock._guard.release() for lock in self.locks]:
+            try:
+                wait(op)
+            except Exception as error:
+                errors.append(error)
+        _raise_first(errors)
+
+    async def arelease(self) -> None:
+        """As ``release``, for asyncio."""
+        errors = []
+        for op in [lock._guard.release() for lock in self.locks]:
+            try:
+                await finished(op)
+            except Exception as error:
+                errors.append(error)
+        _raise_first(errors)
+
+    def __repr__(self) -> str:
+        return f"<lockwell.LockSet {list(self.locks)!r}>"
+
+
+def _raise_first(errors: list[Exception]) -> None:
+    errors.sort(key=lambda error: not isinstance(error, LostError))
+    if errors:
+        raise errors[0]

@@ -1,0 +1,272 @@
+"""The client that applications use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from . import _leader
+from ._aio import finished
+from ._decorator import Decorator, Name, decorator
+from ._errors import LockwellError
+from ._leader import Observation
+from ._lock import Lock, LockSet
+from ._native import Client
+from ._request import Request
+from ._wait import wait
+
+T = TypeVar("T")
+Seconds = float | timedelta
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A holder of a lock, as the server knows it. Times are in seconds, by the server's clock."""
+
+    token: int
+    label: str
+    mode: str
+    permits: int | None
+    """For permits: how many there are."""
+    ttl_left: float
+    held_for: float
+
+
+@dataclass(frozen=True)
+class Status:
+    """Who holds a lock, and how many wait for it. It may be outdated: for display, not for decisions."""
+
+    name: str
+    holders: tuple[Holder, ...]
+    waiters: int
+    longest_wait: float | None
+    """For how many seconds the first waiter has waited; None if nobody waits, or the server does not know."""
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self.holders)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counters of the work in the background."""
+
+    held: int
+    """Leases that are renewed now."""
+    renewals: int
+    """Leases extended."""
+    renewal_calls: int
+    """Requests that extended them: each has up to 500 leases."""
+    renewal_failures: int
+    """Renewals whose outcome is unknown; each was tried again."""
+    lost: int
+    """Leases that were lost."""
+    release_failures: int
+    """Failed releases in the background; each was tried again."""
+
+
+def seconds(time: Seconds | None) -> float | None:
+    return time.total_seconds() if isinstance(time, timedelta) else time
+
+
+class Options(TypedDict, total=False):
+    """The options of requests: see ``Locks``."""
+
+    ttl: Seconds | None
+    wait: Seconds | None
+    label: str | None
+    max_hold: Seconds | None
+    progress: Seconds | None
+    lock_delay: Seconds | None
+
+
+_TIMES = ("ttl", "max_hold", "progress", "lock_delay")
+_KNOWN = frozenset({*_TIMES, "wait", "label"})
+
+
+def _options(options: Options) -> dict[str, Any]:
+    """The options, as the native part wants them."""
+    if unknown := options.keys() - _KNOWN:
+        raise TypeError(f"there is no option {min(unknown)!r}, but {', '.join(sorted(_KNOWN))}")
+    given: dict[str, Any] = {time: seconds(options.get(time)) for time in _TIMES}  # type: ignore[arg-type]
+    wait = seconds(options.get("wait"))
+    # A wait that is absent is that of the configuration; None is one without a limit.
+    given["wait_forever"] = "wait" in options and (wait is None or wait == math.inf)
+    given["wait"] = None if given["wait_forever"] else wait
+    given["label"] = options.get("label")
+    return given
+
+
+def _status(status: tuple[str, list[Any], int, float | None]) -> Status:
+    name, holders, waiters, longest = status
+    return Status(name, tuple(Holder(*holder) for holder in holders), waiters, longest)
+
+
+class Locks:
+    """A client of a lock server; ``lockwell.connect`` makes it. Threads and event loops can share it,
+    processes cannot.
+
+    All requests have these options; times are in seconds, or are a ``timedelta``:
+
+    * ``ttl``: the lease, for which the lock stays taken after its holder has died. It is renewed after each
+      third of it.
+    * ``wait``: how long to wait at most; then ``TimedOutError``. None: without a limit. 0: one try.
+    * ``label``: a text that names the holder; host and process, if there is none.
+    * ``max_hold``: the longest hold; after it the lock is lost and released.
+    * ``progress``: the lock is lost and released if ``lock.progress()`` was not called for so long.
+    * ``lock_delay``: for so long the lock of a holder that died stays taken after its lease.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def _one(self, kind: str, name: str, limit: int, options: Options) -> Request[Lock]:
+        return Request(partial(self._client.acquire, kind, name, limit, _options(options)), Lock)
+
+    def lock(self, name: str, **options: Unpack[Options]) -> Request[Lock]:
+        """A request for the exclusive lock of this name."""
+        return self._one("exclusive", name, 1, options)
+
+    def write(self, name: str, **options: Unpack[Options]) -> Request[Lock]:
+        """The writer's side of a reader-writer lock. The same as ``lock``."""
+        return self._one("exclusive", name, 1, options)
+
+    def read(self, name: str, **options: Unpack[Options]) -> Request[Lock]:
+        """The reader's side of a reader-writer lock: together with other readers, never with a writer."""
+        return self._one("shared", name, 1, options)
+
+    def permit(self, name: str, limit: int, **options: Unpack[Options]) -> Request[Lock]:
+        """One of ``limit`` permits of a semaphore. All users of the name give the same limit."""
+        return self._one("permit", name, limit, options)
+
+    def campaign(self, name: str, **options: Unpack[Options]) -> Request[Lock]:
+        """A campaign for leadership: whoever holds the lock leads."""
+        return self._one("leader", name, 1, options)
+
+    def lock_all(
+        self, names: Iterable[str], *, reading: Iterable[str] = (), **options: Unpack[Options]
+    ) -> Request[LockSet]:
+        """Several exclusive locks, and those of ``reading`` as a reader: all of them or none, without
+        deadlocks.
+        """
+        if isinstance(names, str) or isinstance(reading, str):
+            raise TypeError("names are given as a list, not as a str")
+        return Request(
+            partial(self._client.acquire_all, list(names), list(reading), _options(options)), LockSet
+        )
+
+    def exclusive(self, name: Name, **options: Unpack[Options]) -> Decorator:
+        """A decorator: the function, or coroutine function, runs while it holds this lock.
+
+        ``name`` is a name, or a function that makes it of the arguments of the call.
+        """
+        return decorator(partial(self.lock, **options), name)
+
+    def shared(self, name: Name, **options: Unpack[Options]) -> Decorator:
+        """As ``exclusive``, as a reader."""
+        return decorator(partial(self.read, **options), name)
+
+    def permitted(self, name: Name, limit: int, **options: Unpack[Options]) -> Decorator:
+        """As ``exclusive``, with one of ``limit`` permits."""
+        return decorator(partial(self.permit, limit=limit, **options), name)
+
+    def run_as_leader(self, name: str, work: Callable[[Lock], T], **options: Unpack[Options]) -> T:
+        """Campaigns, and calls ``work(lock)`` while it leads; returns its value.
+
+        If leadership is lost before the end of the work, there is a new campaign, and ``work`` is called
+        again: it calls ``lock.check()`` between its steps. There is no limit of time, unless ``wait`` is
+        given. If the server cannot be reached, the campaign is repeated after a pause of up to five seconds.
+        """
+        options.setdefault("wait", None)
+        return _leader.run_as_leader(partial(self.campaign, name, **options), work)
+
+    async def arun_as_leader(
+        self, name: str, work: Callable[[Lock], Awaitable[T]], **options: Unpack[Options]
+    ) -> T:
+        """As ``run_as_leader``, for asyncio. The work is cancelled when leadership is lost."""
+        options.setdefault("wait", None)
+        return await _leader.arun_as_leader(partial(self.campaign, name, **options), work)
+
+    def observe(self, name: str, every: Seconds = 1.0) -> Observation:
+        """The leaders of this name, for ``for`` and ``async for``: the present one, then each change."""
+        return Observation(self._client.observe(name, seconds(every)))
+
+    def inspect(self, name: str) -> Status:
+        """The holders of a lock, and the number of waiters."""
+        return _status(wait(self._client.inspect(name)))
+
+    async def ainspect(self, name: str) -> Status:
+        """As ``inspect``, for asyncio."""
+        return _status(await finished(self._client.inspect(name)))
+
+    def held(self) -> list[Status]:
+        """All locks that are held, whoever holds them."""
+        return [_status(one) for one in wait(self._client.held())]
+
+    async def aheld(self) -> list[Status]:
+        """As ``held``, for asyncio."""
+        return [_status(one) for one in await finished(self._client.held())]
+
+    def force_release(self, name: str) -> int:
+        """Releases a lock from all its holders, who are known to be dead, and returns their number."""
+        number: int = wait(self._client.force_release(name))
+        return number
+
+    async def aforce_release(self, name: str) -> int:
+        """As ``force_release``, for asyncio."""
+        number: int = await finished(self._client.force_release(name))
+        return number
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend."""
+        return self._client.backend
+
+    def promises(self, requirement: str) -> bool:
+        """Whether the backend promises this, such as ``"fencing"``. ``connect(require=[...])`` demands it."""
+        return self._client.promises(requirement)
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of the work in the background."""
+        return Stats(*self._client.stats())
+
+    def close(self, limit: Seconds = 5.0) -> None:
+        """Waits for releases under way, and ends the connections; within ``limit`` seconds.
+
+        Requests that wait end with ``ClosedError``. ``UnknownOutcomeError``: some releases have no answer;
+        their locks are free when their leases end.
+        """
+        wait(self._client.close(seconds(limit)))
+
+    async def aclose(self, limit: Seconds = 5.0) -> None:
+        """As ``close``, for asyncio."""
+        await finished(self._client.close(seconds(limit)))
+
+    def __enter__(self) -> Locks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Locks:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        try:
+            servers = self._client.servers
+            return f"<lockwell.Locks {self.backend}{f' at {servers}' if servers else ''}>"
+        except LockwellError as error:
+            return f"<lockwell.Locks: {error}>"

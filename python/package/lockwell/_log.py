@@ -1,0 +1,78 @@
+"""The log events of the native part, for ``logging``.
+
+The native part puts them into a queue, and a thread of Python takes them from there: no native thread waits
+for a handler of Python. They belong to loggers below ``lockwell``. What the logger ``lockwell`` does not let
+through is not recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+
+from ._native import Mailbox, set_log_level, take_log
+
+logger = logging.getLogger("lockwell")
+logger.addHandler(logging.NullHandler())
+
+# The level that the native part knows; None before the thread was started.
+_level: int | None = None
+_starting = threading.Lock()
+
+
+def refresh() -> None:
+    """Tells the native part which level the logger has now. Every request calls this."""
+    level = max(logger.getEffectiveLevel(), logger.manager.disable + 1)
+    if level != _level:
+        _set(level)
+
+
+def _set(level: int) -> None:
+    global _level, _mailbox
+    with _starting:
+        if _mailbox is None:
+            _mailbox = Mailbox()
+            threading.Thread(target=_run, args=(_mailbox,), name="lockwell-log", daemon=True).start()
+        set_log_level(level, _mailbox)
+        _level = level
+
+
+_mailbox: Mailbox | None = None
+
+
+def _run(mailbox: Mailbox) -> None:
+    poll = select.poll()
+    poll.register(mailbox, select.POLLIN)
+    while True:
+        poll.poll()
+        mailbox.take()
+        events, dropped = take_log()
+        for event in events:
+            _handle(*event)
+        if dropped:
+            logger.warning("%d events were dropped: the handlers of this logger are too slow", dropped)
+
+
+def _handle(created: float, level: int, target: str, message: str, fields: str) -> None:
+    name = "lockwell." + target.removeprefix("lockwell::").replace("::", ".")
+    target_logger = logging.getLogger(name)
+    if not target_logger.isEnabledFor(level):
+        return
+    record = target_logger.makeRecord(name, level, "(lockwell)", 0, message + fields, (), None)
+    record.created, record.msecs = created, float(int(created % 1 * 1000))
+    try:
+        target_logger.handle(record)
+    except Exception:
+        # A handler of the application has failed; the next event may be more to its taste.
+        logging.lastResort.handle(record) if logging.lastResort else None
+
+
+def _after_fork() -> None:
+    # The thread stays in the parent.
+    global _level, _mailbox, _starting
+    _level, _mailbox, _starting = None, None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

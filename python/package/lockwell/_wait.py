@@ -1,0 +1,49 @@
+"""Waiting for operations on threads, and on greenlets of gevent."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections import deque
+from typing import Any
+
+from ._native import Mailbox, Op
+
+# Mailboxes that no operation uses. A call that waits takes one, so a signal handler that waits meanwhile has
+# another.
+_free: deque[Mailbox] = deque()
+_MOST_FREE = 64
+
+
+def wait(op: Op, timeout: float | None = None) -> Any:
+    """The result of an operation. A signal handler that raises, such as that of Ctrl-C, cancels the
+    operation.
+
+    The wait is a ``poll`` of Python: it runs signal handlers at once, other threads run meanwhile, and so do
+    other greenlets where gevent has patched ``select``. The end of ``timeout``, in seconds, cancels the
+    operation as well, and raises ``TimeoutError``.
+    """
+    if op.done():
+        return op.result()
+    try:
+        mailbox = _free.pop()
+    except IndexError:
+        mailbox = Mailbox()
+    try:
+        op.notify(mailbox, 0)
+        poll = select.poll()
+        poll.register(mailbox, select.POLLIN)
+        while not op.done():
+            if not poll.poll(None if timeout is None else max(0.0, timeout) * 1000) and timeout is not None:
+                raise TimeoutError(f"not within {timeout} seconds")
+    except BaseException:
+        op.cancel()
+        raise
+    mailbox.take()
+    if len(_free) < _MOST_FREE:
+        _free.append(mailbox)
+    return op.result()
+
+
+# The file descriptors of the parent's mailboxes lead to the parent.
+os.register_at_fork(after_in_child=_free.clear)

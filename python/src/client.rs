@@ -1,0 +1,151 @@
+//! The client of a lock server.
+
+use std::future::IntoFuture as _;
+use std::time::Duration;
+
+use lockwell::{Error, ErrorKind, LockGuard, Locks, Requirement, Result};
+use pyo3::prelude::*;
+
+use crate::config::Settings;
+use crate::error::raise;
+use crate::observer::Observer;
+use crate::op::{Op, Value, start};
+use crate::options::{Options, seconds};
+use crate::owned::Owned;
+
+/// A client of a lock server.
+#[pyclass(frozen, module = "lockwell._native")]
+pub(crate) struct Client {
+    locks: Owned<Locks>,
+}
+
+impl Client {
+    pub(crate) fn new(locks: Locks) -> Self {
+        Self { locks: Owned::new(locks) }
+    }
+}
+
+#[pymethods]
+impl Client {
+    /// Connects, and checks the server.
+    #[staticmethod]
+    fn connect(settings: Settings) -> PyResult<Op> {
+        let config = settings.config().map_err(raise)?;
+        start(async { lockwell::connect_with(config).await.map(Value::Client) })
+    }
+
+    /// A client that connects with its first request.
+    #[staticmethod]
+    fn lazy(settings: Settings) -> PyResult<Self> {
+        let locks = settings.config().and_then(lockwell::connect_lazy_with).map_err(raise)?;
+        Ok(Self::new(locks))
+    }
+
+    /// Takes one lock, waiting or not. `limit` is the number of permits.
+    fn acquire(&self, kind: &str, name: &str, limit: u32, options: Options, now: bool) -> PyResult<Op> {
+        let locks = self.locks.get()?;
+        if kind == "leader" {
+            let request = options.apply(locks.campaign(name)).map_err(raise)?;
+            return start(async move {
+                if now { maybe(request.try_now().await) } else { held(request.into_future().await) }
+            });
+        }
+        let request = match kind {
+            "shared" => locks.read(name),
+            "permit" => locks.permit(name, limit),
+            _ => locks.lock(name),
+        };
+        let request = options.apply(request).map_err(raise)?;
+        start(
+            async move { if now { maybe(request.try_now().await) } else { held(request.into_future().await) } },
+        )
+    }
+
+    /// Takes several locks, waiting or not: all of them or none.
+    fn acquire_all(
+        &self,
+        names: Vec<String>,
+        reading: Vec<String>,
+        options: Options,
+        now: bool,
+    ) -> PyResult<Op> {
+        let request = self.locks.get()?.lock_all(names).reading(reading);
+        let mut request = options.apply(request).map_err(raise)?;
+        if now {
+            request = request.wait(Duration::ZERO);
+        }
+        start(async move {
+            match request.await {
+                Ok(all) => Ok(Value::Guards(all.into_guards())),
+                Err(error) if now && error.kind() == ErrorKind::TimedOut => Ok(Value::Nothing),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn inspect(&self, name: String) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.inspect(name).await.map(Value::Status) })
+    }
+
+    /// All locks that are held.
+    fn held(&self) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.held().await.map(Value::Statuses) })
+    }
+
+    fn force_release(&self, name: String) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.force_release(name).await.map(Value::Count) })
+    }
+
+    /// The changes of the leader of this name.
+    fn observe(&self, name: &str, every: f64) -> PyResult<Observer> {
+        let every = seconds("every", every).map_err(raise)?;
+        Ok(Observer::new(self.locks.get()?.observe(name).every(every)))
+    }
+
+    fn close(&self, limit: f64) -> PyResult<Op> {
+        let limit = seconds("limit", limit).map_err(raise)?;
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.close_within(limit).await.map(|()| Value::Nothing) })
+    }
+
+    /// Leases that are renewed now, leases extended, calls for that, failures of them, locks lost, failed
+    /// releases.
+    fn stats(&self) -> PyResult<(usize, u64, u64, u64, u64, u64)> {
+        let stats = self.locks.get()?.stats();
+        Ok((
+            stats.held,
+            stats.renewals,
+            stats.renewal_calls,
+            stats.renewal_failures,
+            stats.lost,
+            stats.release_failures,
+        ))
+    }
+
+    #[getter]
+    fn backend(&self) -> PyResult<&'static str> {
+        Ok(self.locks.get()?.capabilities().backend())
+    }
+
+    /// Whether the backend promises this.
+    fn promises(&self, requirement: &str) -> PyResult<bool> {
+        let requirement: Requirement = requirement.parse().map_err(raise)?;
+        Ok(self.locks.get()?.capabilities().promises(requirement))
+    }
+
+    #[getter]
+    fn servers(&self) -> PyResult<Option<String>> {
+        Ok(self.locks.get()?.backend().servers().map(str::to_owned))
+    }
+}
+
+fn held(outcome: Result<LockGuard>) -> Result<Value, Error> {
+    outcome.map(|guard| Value::Guard(Some(guard)))
+}
+
+fn maybe(outcome: Result<Option<LockGuard>>) -> Result<Value, Error> {
+    outcome.map(Value::Guard)
+}

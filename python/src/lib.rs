@@ -1,0 +1,52 @@
+//! The native part of the Python package `lockwell`. The package has the API; this has as little as possible:
+//! clients, held locks, and operations under way.
+//!
+//! No thread of this library ever calls Python, or waits for its interpreter lock. An operation runs on a
+//! native thread, and reports its end to a [`mailbox`]: a queue with a file descriptor, which Python waits
+//! for in its own way: `poll`, an event loop, gevent. So no call from Python blocks here, each wait can be
+//! interrupted, and renewals never depend on Python.
+
+mod background;
+mod client;
+mod config;
+mod error;
+mod guard;
+mod log;
+mod mailbox;
+mod observer;
+mod op;
+mod options;
+mod owned;
+mod show;
+mod testing;
+mod words;
+
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::background::{after_fork, before_fork, released};
+    #[pymodule_export]
+    use super::client::Client;
+    #[pymodule_export]
+    use super::error::kinds;
+    #[pymodule_export]
+    use super::guard::Guard;
+    #[pymodule_export]
+    use super::log::{set_log_level, take_log};
+    #[pymodule_export]
+    use super::mailbox::Mailbox;
+    #[pymodule_export]
+    use super::observer::Observer;
+    #[pymodule_export]
+    use super::op::Op;
+    #[pymodule_export]
+    use super::testing::TestServer;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::log::install();
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,59 @@
+//! The options of a request.
+
+use std::time::Duration;
+
+use lockwell::{Error, ErrorKind, LockRequest, Result};
+use pyo3::prelude::*;
+
+/// What a caller has set. Times are in seconds.
+#[derive(FromPyObject)]
+pub(crate) struct Options {
+    #[pyo3(item, default)]
+    ttl: Option<f64>,
+    #[pyo3(item, default)]
+    wait: Option<f64>,
+    #[pyo3(item)]
+    wait_forever: bool,
+    #[pyo3(item, default)]
+    label: Option<String>,
+    #[pyo3(item, default)]
+    max_hold: Option<f64>,
+    #[pyo3(item, default)]
+    progress: Option<f64>,
+    #[pyo3(item, default)]
+    lock_delay: Option<f64>,
+}
+
+/// A time of Python.
+pub(crate) fn seconds(what: &str, seconds: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        let text = format!("{what} is a number of seconds, at least 0, not {seconds}");
+        Error::new(ErrorKind::InvalidInput, text)
+    })
+}
+
+impl Options {
+    pub(crate) fn apply<W>(self, mut request: LockRequest<W>) -> Result<LockRequest<W>> {
+        if let Some(ttl) = self.ttl {
+            request = request.ttl(seconds("ttl", ttl)?);
+        }
+        if self.wait_forever {
+            request = request.wait_forever();
+        } else if let Some(wait) = self.wait {
+            request = request.wait(seconds("wait", wait)?);
+        }
+        if let Some(label) = self.label {
+            request = request.label(label);
+        }
+        if let Some(longest) = self.max_hold {
+            request = request.max_hold(seconds("max_hold", longest)?);
+        }
+        if let Some(every) = self.progress {
+            request = request.progress(seconds("progress", every)?);
+        }
+        if let Some(delay) = self.lock_delay {
+            request = request.lock_delay(seconds("lock_delay", delay)?);
+        }
+        Ok(request)
+    }
+}

@@ -1,0 +1,374 @@
+"""Processes that fork: by themselves, by multiprocessing, in gunicorn and in Celery."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import lockwell
+from scripts import run
+from servers import Servers
+
+
+@pytest.fixture(params=["redis", "postgres", "mariadb"])
+def shared_url(request: pytest.FixtureRequest, servers: Servers) -> str:
+    return servers.url(request.param)
+
+
+def test_a_child_leaves_the_locks_of_its_parent(shared_url: str, name: str) -> None:
+    run(
+        """
+import gc, os, sys, time, lockwell
+url, name = sys.argv[1:]
+locks = lockwell.connect(url)
+lock = locks.lock(name, ttl=1).acquire()
+request = locks.lock(name)
+pid = os.fork()
+if pid == 0:
+    assert "connect in the child" in repr(lock) and "connect in the child" in repr(locks)
+    for use in (lambda: lock.token, lock.release, lock.check, lock.downgrade, request.acquire,
+                request.try_now, lambda: locks.inspect(name), locks.close, lambda: lock.on_lost(print)):
+        try:
+            use()
+        except lockwell.ForkedError as error:
+            assert error.kind == "forked"
+        else:
+            raise AssertionError("it was used in the child")
+    del lock, request, use
+    old, locks = locks, lockwell.connect(url)
+    del old
+    gc.collect()
+    # It is a client like all others.
+    assert locks.lock(name).try_now() is None
+    with locks.lock(name + "/child", ttl=1) as other:
+        time.sleep(2)
+        other.check()
+    # The interpreter ends as usual, with all its destructors.
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+lock.check()
+assert locks.inspect(name).holders[0].token == lock.token
+lock.release()
+locks.close()
+print("done")
+""",
+        shared_url,
+        name,
+    )
+
+
+def test_a_child_of_an_open_client_of_sqlite_is_refused(tmp_path: Path) -> None:
+    run(
+        """
+import os, sys, lockwell
+locks = lockwell.connect(sys.argv[1])
+pid = os.fork()
+if pid == 0:
+    try:
+        lockwell.connect(sys.argv[1])
+    except lockwell.MisconfiguredError as error:
+        assert "close all clients before the fork" in str(error), error
+        os._exit(7)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+locks.close()
+pid = os.fork()
+if pid == 0:
+    with lockwell.connect(sys.argv[1]) as locks, locks.lock("a"):
+        os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+print("done")
+""",
+        f"sqlite://{tmp_path}/locks.db",
+    )
+
+
+def test_a_child_of_a_client_of_zookeeper_is_refused(servers: Servers, name: str) -> None:
+    run(
+        """
+import os, sys, lockwell
+url, name = sys.argv[1:]
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        work()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+def use():
+    with lockwell.connect(url) as locks, locks.lock(name + "/child"):
+        pass
+def is_refused():
+    try:
+        lockwell.connect(url)
+    except lockwell.MisconfiguredError as error:
+        assert "after the fork" in str(error), error
+    else:
+        os._exit(1)
+child(use)
+locks = lockwell.connect(url)
+with locks.lock(name, ttl=1) as lock:
+    child(is_refused)
+locks.close()
+child(is_refused)
+print("done")
+""",
+        servers.url("zookeeper"),
+        name,
+    )
+
+
+def test_children_of_a_busy_process_work(redis_url: str, name: str) -> None:
+    run(
+        """
+import asyncio, logging, os, sys, threading, lockwell
+url, name = sys.argv[1:]
+logging.getLogger("lockwell").setLevel(1)
+locks = lockwell.connect(url)
+stop = False
+def hammer(number):
+    while not stop:
+        with locks.lock(f"{name}/{number}"):
+            pass
+threads = [threading.Thread(target=hammer, args=(number,)) for number in range(3)]
+for thread in threads:
+    thread.start()
+async def use():
+    async with await lockwell.aconnect(url) as locks:
+        async with locks.lock(f"{name}/{os.getpid()}"):
+            pass
+for _ in range(20):
+    pid = os.fork()
+    if pid == 0:
+        with lockwell.connect(url) as mine, mine.lock(f"{name}/{os.getpid()}", wait=30):
+            pass
+        asyncio.run(use())
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+stop = True
+for thread in threads:
+    thread.join()
+locks.close()
+print("done")
+""",
+        redis_url,
+        name,
+    )
+
+
+def test_multiprocessing(redis_url: str, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "counter"
+    file.write_text("0")
+    run(
+        """
+import multiprocessing, sys, lockwell
+url, name, file = sys.argv[1:]
+def connect():
+    global locks
+    locks = lockwell.connect(url)
+def count(_):
+    with locks.lock(name, wait=60) as lock:
+        number = int(open(file).read())
+        open(file, "w").write(str(number + 1))
+        return lock.token
+def inherited(_):
+    return parents.lock(name).acquire()
+parents = lockwell.connect(url)
+context = multiprocessing.get_context("fork")
+with context.Pool(3, initializer=connect) as pool:
+    tokens = pool.map(count, range(30))
+    assert len(set(tokens)) == 30
+    try:
+        pool.map(inherited, [1])
+    except lockwell.ForkedError as error:
+        assert "connect in the child" in str(error)
+        print("done")
+""".replace("open(file).read()", "__import__('pathlib').Path(file).read_text()").replace(
+            'open(file, "w").write', "__import__('pathlib').Path(file).write_text"
+        ),
+        redis_url,
+        name,
+        str(file),
+    )
+    assert file.read_text() == "30"
+
+
+@contextmanager
+def running(command: list[str], folder: Path, **variables: str) -> Iterator[Path]:
+    """A program that runs in this folder; yields the file of its output."""
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **variables},
+        )
+        try:
+            yield log
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def eventually(look: Callable[[], object], log: Path) -> object:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return look()
+        except (OSError, TimeoutError) as error:
+            assert time.monotonic() < end, f"{error}\n{log.read_text()}"
+            time.sleep(0.1)
+
+
+GUNICORN = """
+import json, os, pathlib, lockwell
+
+# Before the fork, as with --preload: only for the master.
+preloaded = lockwell.connect(os.environ["LOCKWELL_URL"])
+held = preloaded.lock("gunicorn/master", ttl=1).acquire()
+locks = None
+
+def app(environ, start_response):
+    global locks
+    if locks is None:
+        locks = lockwell.connect()
+    answer = {"pid": os.getpid()}
+    if environ["PATH_INFO"] == "/forked":
+        try:
+            held.release()
+        except lockwell.ForkedError as error:
+            answer["error"] = str(error)
+    else:
+        file = pathlib.Path("counter")
+        with locks.lock("gunicorn/counter", wait=30):
+            number = int(file.read_text())
+            file.write_text(str(number + 1))
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps(answer).encode()]
+"""
+
+
+@pytest.mark.parametrize("kind", ["sync", "gthread"])
+def test_gunicorn(redis_url: str, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("gunicorn")
+    (tmp_path / "app.py").write_text(GUNICORN)
+    (tmp_path / "counter").write_text("0")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [
+        "gunicorn",
+        "app:app",
+        "--preload",
+        "--workers",
+        "3",
+        "--worker-class",
+        kind,
+        "--bind",
+        address,
+    ]
+
+    def get(path: str) -> dict[str, object]:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
+            return json.load(answer)  # type: ignore[no-any-return]
+
+    with running(command, tmp_path, LOCKWELL_URL=redis_url) as log:
+        eventually(lambda: get("/"), log)
+        with ThreadPoolExecutor(6) as threads:
+            workers = {answer["pid"] for answer in threads.map(get, ["/"] * 29)}
+        assert (tmp_path / "counter").read_text() == "30", log.read_text()
+        assert len(workers) > 1
+        assert "connect in the child" in str(get("/forked")["error"])
+        with lockwell.connect(redis_url) as locks:
+            assert locks.inspect("gunicorn/master").is_held
+
+
+CELERY = """
+import os, pathlib, lockwell
+from celery import Celery
+from celery.signals import worker_process_init
+
+app = Celery("app", broker=os.environ["BROKER"], backend=os.environ["BROKER"])
+app.conf.update(broker_connection_retry_on_startup=True, worker_prefetch_multiplier=1)
+locks = None
+
+@worker_process_init.connect
+def connect(**_):
+    global locks
+    locks = lockwell.connect()
+
+@app.task
+def count():
+    file = pathlib.Path("counter")
+    with locks.lock("celery/counter", wait=30) as lock:
+        number = int(file.read_text())
+        file.write_text(str(number + 1))
+        return [os.getpid(), lock.token]
+
+@app.task
+def fails():
+    with locks.lock("celery/fails"):
+        locks.lock("celery/fails", wait=0).acquire()
+"""
+
+
+def test_celery(redis_url: str, tmp_path: Path) -> None:
+    pytest.importorskip("celery")
+    pytest.importorskip("redis")
+    (tmp_path / "app.py").write_text(CELERY)
+    (tmp_path / "counter").write_text("0")
+    client = """
+import json, sys
+from app import count, fails
+ends = [count.delay() for _ in range(12)]
+failed = fails.delay()
+results = [end.get(timeout=90) for end in ends]
+try:
+    failed.get(timeout=90)
+except Exception as error:
+    print(json.dumps([results, type(error).__name__, str(error)]))
+"""
+    broker = redis_url.rstrip("/") + "/3"
+    command = [
+        "celery",
+        "-A",
+        "app",
+        "worker",
+        "--pool",
+        "prefork",
+        "--concurrency",
+        "3",
+        "--without-mingle",
+        "--without-gossip",
+    ]
+    with running(command, tmp_path, LOCKWELL_URL=redis_url, BROKER=broker) as log:
+        done = subprocess.run(
+            [sys.executable, "-c", client],
+            cwd=tmp_path,
+            env={**os.environ, "BROKER": broker},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr + log.read_text()
+        results, kind, text = json.loads(done.stdout)
+        assert (tmp_path / "counter").read_text() == "12"
+        assert len({token for _, token in results}) == 12 and len({pid for pid, _ in results}) > 1
+        assert kind == "TimedOutError" and "celery/fails" in text

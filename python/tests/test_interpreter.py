@@ -1,0 +1,187 @@
+"""What the interpreter does meanwhile: it holds its lock, handles signals, runs greenlets, logs."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+import lockwell
+from lockwell.testing import TestServer
+from scripts import run
+from servers import ROOT, program
+
+
+def rust(url: str, name: str, *options: str) -> subprocess.Popen[bytes]:
+    """The command `lockwell run`: another process, without Python."""
+    return subprocess.Popen(
+        [*program("lockwell"), "run", *options, name, "--", "true"],
+        cwd=ROOT,
+        env={**os.environ, "LOCKWELL_URL": url},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def test_a_held_interpreter_lock_loses_no_lock(url: str, name: str) -> None:
+    with lockwell.connect(url) as locks, locks.lock(name, ttl=1) as lock:
+        other = rust(url, name, "--wait", "2500ms")
+        # Functions of a PyDLL run with the interpreter lock: no other thread of Python does.
+        ctypes.PyDLL(None).sleep(3)
+        assert other.wait(60) == 75, "the lock was not free in time"
+        lock.check()
+        assert locks.inspect(name).holders[0].token == lock.token
+
+
+def test_a_signal_ends_a_wait(memory: lockwell.Locks) -> None:
+    with memory.lock("signal"):
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            memory.lock("signal").acquire()
+        assert time.monotonic() - began < 60
+        while memory.inspect("signal").waiters:
+            time.sleep(0.01)
+    with memory.lock("signal", wait=5):
+        pass
+
+
+def test_a_signal_handler_may_wait_as_well(memory: lockwell.Locks) -> None:
+    seen: list[bool] = []
+
+    def handle(number: int, frame: object) -> None:
+        with memory.lock("in the handler"):
+            seen.append(memory.inspect("in the handler").is_held)
+        held.release()
+
+    held = memory.lock("handled").acquire()
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        memory.lock("handled", wait=60).acquire().release()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen == [True]
+
+
+def test_other_threads_run_during_a_wait(memory: lockwell.Locks) -> None:
+    held = memory.lock("threads").acquire()
+    threading.Timer(0.2, held.release).start()
+    memory.lock("threads", wait=60).acquire().release()
+
+
+def test_greenlets_wait_and_keep_their_locks(some_url: str, name: str) -> None:
+    pytest.importorskip("gevent")
+    run(
+        """
+from gevent import monkey
+monkey.patch_all()
+import gevent, sys, time, lockwell
+from gevent.hub import getcurrent
+locks = lockwell.connect(sys.argv[1])
+name = sys.argv[2]
+inside = total = 0
+def work():
+    global inside, total
+    for _ in range(3):
+        with locks.lock(name, wait=60):
+            inside += 1
+            gevent.sleep(0.001)
+            assert inside == 1
+            inside -= 1
+            total += 1
+jobs = [gevent.spawn(work) for _ in range(5)]
+gevent.joinall(jobs, raise_error=True, timeout=100)
+assert total == 15, total
+# A greenlet that never yields stops all others, but not the renewals.
+with locks.lock(name, ttl=1) as lock:
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        pass
+    lock.check()
+waits = gevent.spawn(lambda: locks.lock(name).acquire())
+with locks.lock(name + "/loss", ttl=1) as lock:
+    losses = []
+    lock.on_lost(losses.append)
+    gevent.spawn(locks.force_release, name + "/loss")
+    lock.wait_lost(60)
+    while not losses:
+        gevent.sleep(0.01)
+    try:
+        lock.release()
+    except lockwell.LostError:
+        pass
+waits.get(timeout=60).release()
+locks.close()
+print("done")
+""",
+        some_url,
+        name,
+    )
+
+
+def test_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = TestServer()
+    with caplog.at_level(logging.DEBUG, logger="lockwell"), server.locks() as locks:
+        lock = locks.lock("logged").acquire()
+        server.lose("logged")
+        lock.wait_lost(30)
+        end = time.monotonic() + 30
+        while not any("lock lost" in record.message for record in caplog.records):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        with pytest.raises(lockwell.LostError):
+            lock.release()
+    (record,) = [record for record in caplog.records if "lock lost" in record.message]
+    assert record.levelno == logging.WARNING and record.name.startswith("lockwell.lockwell_core.")
+    assert "lock=logged" in record.message and abs(record.created - time.time()) < 60
+
+
+def test_a_handler_that_blocks_stops_no_renewal(memory: lockwell.Locks) -> None:
+    blocked = threading.Event()
+
+    class Blocks(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            blocked.wait(60)
+
+    logger = logging.getLogger("lockwell")
+    handler = Blocks()
+    logger.addHandler(handler)
+    before = logger.level
+    logger.setLevel(1)
+    try:
+        with memory.lock("logged", ttl=0.5) as lock:
+            for number in range(50):
+                memory.lock(f"logged/{number}").acquire().release()
+            time.sleep(2)
+            lock.check()
+    finally:
+        blocked.set()
+        logger.setLevel(before)
+        logger.removeHandler(handler)
+
+
+def test_nothing_is_recorded_that_the_logger_does_not_want() -> None:
+    run(
+        """
+import logging, lockwell, lockwell._native as native
+from lockwell.testing import TestServer
+logging.getLogger("lockwell").setLevel(logging.CRITICAL + 1)
+server = TestServer()
+locks = server.locks()
+lock = locks.lock("a").acquire()
+server.lose("a")
+lock.wait_lost(30)
+assert native.take_log() == ([], 0)
+try:
+    lock.release()
+except lockwell.LostError:
+    print("done")
+"""
+    )
