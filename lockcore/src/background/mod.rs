@@ -112,22 +112,23 @@ impl Background {
     /// Cancels the acquires under way, waits for them and for the releases, then ends the connections; all
     /// within this time.
     pub(crate) async fn close(&self, limit: Duration) -> Result<()> {
-        let began = self.clock.now();
+        let all = self.clock.limit(limit);
+        // The last quarter of the time is for the connections.
+        let releasing = self.clock.limit(limit / 4 * 3);
+        let cancelling = self.clock.limit(CANCELLED.min(limit / 4));
         self.acquires.close();
         self.leases.close();
-        // The last quarter of the time is for the connections.
-        let until = began.after(limit / 4 * 3);
-        if self.clock.timeout(CANCELLED.min(limit / 4), self.acquires.drained()).await.is_none() {
+        if cancelling.wait_for(self.acquires.drained()).await.is_none() {
             // Their runtimes may not be driven any more.
             for claim in self.acquires.left() {
                 self.releases.release_by_keeper(&claim);
             }
             // A request that is on its way may still be granted, and is released then.
-            self.clock.timeout_at(until, self.acquires.drained()).await;
+            releasing.wait_for(self.acquires.drained()).await;
         }
-        let left = self.releases.drain(until).await;
+        let left = self.releases.drain(&releasing).await;
         self.releases.close();
-        let ended = self.clock.timeout_at(began.after(limit), self.backend.close()).await;
+        let ended = all.wait_for(self.backend.close()).await;
         self.telemetry.close();
         let text = match (left, ended) {
             (0, Some(())) => return Ok(()),

@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};
 
 use crate::backend::Backoff;
-use crate::system::{OwnRuntime, lock};
+use crate::system::{OwnRuntime, TimeLimit, lock};
 use crate::telemetry::Telemetry;
 use crate::{Claim, Clock, DistributedLock, Error, ErrorKind, Moment, Released, Result};
 
@@ -62,6 +62,8 @@ struct List {
     watched: bool,
     /// How many claims are watched for late copies.
     copies: usize,
+    /// The client is being closed.
+    closing: bool,
     /// The client is closed: releases that `close` does not wait for are not repeated.
     closed: bool,
 }
@@ -96,18 +98,14 @@ impl Releases {
         })
     }
 
-    /// Waits until all claims have been released, but not beyond this moment. Returns how many have not.
-    pub(super) async fn drain(&self, until: Moment) -> usize {
-        loop {
-            let ended = self.ended.notified();
-            let left = lock(&self.list).under_way.values().filter(|entry| !entry.denied).count();
-            if left == 0 || self.clock.has_passed(until) {
-                return left;
-            }
-            tokio::select! {
-                () = ended => (),
-                () = self.clock.sleep_until(until) => (),
-            }
+    /// Waits until all claims have been released, or until the limit. Returns how many have not.
+    pub(super) async fn drain(&self, limit: &TimeLimit) -> usize {
+        lock(&self.list).closing = true;
+        self.ended.notify_waiters();
+        let not_released = |list: &List| list.under_way.values().filter(|entry| !entry.denied).count();
+        match limit.wait_for(self.wait_for(|list| not_released(list) == 0)).await {
+            Some(()) => 0,
+            None => not_released(&lock(&self.list)),
         }
     }
 
@@ -210,12 +208,27 @@ impl Releases {
     }
 
     async fn closed(&self) {
+        self.wait_for(|list| list.closed).await;
+    }
+
+    async fn wait_for(&self, is_reached: impl Fn(&List) -> bool) {
         loop {
             let changed = self.ended.notified();
-            if lock(&self.list).closed {
+            if is_reached(&lock(&self.list)) {
                 return;
             }
             changed.await;
+        }
+    }
+
+    /// The pause before a release is repeated. While the client is being closed, it ends by the machine's
+    /// clock as well: nobody moves a clock that stands still while it waits for `close`.
+    async fn pause(&self, span: Duration) {
+        tokio::select! {
+            () = self.clock.sleep(span) => (),
+            () = self.wait_for(|list| list.closing), if self.clock.stands_still() => {
+                Moment::now().after(span).sleep().await;
+            }
         }
     }
 
@@ -242,7 +255,7 @@ impl Releases {
                 }
                 Err(error) => self.failed(claim, &error),
             }
-            backoff.pause_by(&self.clock).await;
+            self.pause(backoff.next_pause()).await;
         }
         if denials == 0 && self.clock.has_passed(end) {
             tracing::warn!(lock = %claim.name(), "the release is not repeated any more; what the claim holds ends with its lease");

@@ -36,6 +36,17 @@ impl Clock {
         self.0.is_none()
     }
 
+    /// Whether it is a clock for tests that does not go on by itself.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.0.as_ref().is_some_and(|test| !test.goes_on())
+    }
+
+    /// A limit that begins now. Where this clock stands still, the machine's clock ends it as well.
+    pub(crate) fn limit(&self, span: Duration) -> TimeLimit {
+        let machine = self.stands_still().then(|| Moment::now().after(span));
+        TimeLimit { clock: self.clone(), until: self.now().after(span), machine }
+    }
+
     /// Whether this moment has passed.
     pub fn has_passed(&self, moment: Moment) -> bool {
         self.now() >= moment
@@ -101,6 +112,32 @@ impl Clock {
     /// Waits for a future for this time; `None` if it is not ready by then.
     pub async fn timeout<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         self.timeout_at(self.now().after(limit), future).await
+    }
+}
+
+/// The time within which something must be done that nobody moves the clock of a test for.
+#[derive(Debug)]
+pub(crate) struct TimeLimit {
+    clock: Clock,
+    until: Moment,
+    machine: Option<Moment>,
+}
+
+impl TimeLimit {
+    /// Waits for a future within the limit; `None` if it is not ready by then.
+    pub(crate) async fn wait_for<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let machine = async {
+            match self.machine {
+                Some(until) => until.sleep().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            value = future => Some(value),
+            () = self.clock.sleep_until(self.until) => None,
+            () = machine => None,
+        }
     }
 }
 

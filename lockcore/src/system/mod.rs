@@ -17,6 +17,7 @@ mod unique;
 
 #[cfg(feature = "metrics")]
 pub(crate) use aside::{Aside, must_not_wait};
+pub(crate) use clock::TimeLimit;
 pub use clock::{Clock, TestClock};
 pub(crate) use keeper::KEEPER;
 pub use moment::Moment;

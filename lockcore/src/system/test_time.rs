@@ -55,6 +55,10 @@ impl TestTime {
         }
     }
 
+    pub(super) fn goes_on(&self) -> bool {
+        self.goes_on
+    }
+
     pub(super) fn advance(&self, span: Duration) {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         {

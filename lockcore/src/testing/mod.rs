@@ -20,9 +20,10 @@ use crate::{
 
 /// A lock server in memory, for tests of applications. On demand it fails, is slow, or takes locks away.
 ///
-/// Leases, waits, renewals, repeated releases and the limit of `close` use a clock that stands still until
-/// the test [moves](Self::advance) it. So a test needs no real server and no sleeps to check what the
-/// application does when it cannot get a lock, or loses one.
+/// Leases, waits, renewals and repeated releases use a clock that stands still until the test
+/// [moves](Self::advance) it. So a test needs no real server and no sleeps to check what the application does
+/// when it cannot get a lock, or loses one. Only [`close`](Locks::close) goes by the machine's clock as well:
+/// nobody moves the clock of the test while the test waits for it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {

@@ -34,6 +34,27 @@ async fn operations_fail_as_often_as_asked() {
 }
 
 #[tokio::test]
+async fn a_close_needs_nobody_that_moves_the_clock() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    server.fail_times(Operation::Acquire, ErrorKind::Unreachable, 1);
+    // The server says several times that this claim holds nothing.
+    locks.lock("a").await.unwrap_err();
+    let guard = locks.lock("a").await.unwrap();
+    server.fail_times(Operation::Release, ErrorKind::Unreachable, 3);
+    guard.release().await.unwrap_err();
+    tokio::time::timeout(Duration::from_secs(60), locks.close()).await.expect("close has ended").unwrap();
+
+    let locks = server.locks().unwrap();
+    let guard = locks.lock("a").await.unwrap();
+    server.delay(Operation::Release, Duration::MAX);
+    drop(guard);
+    let closing = locks.close_within(Duration::from_millis(200));
+    let closed = tokio::time::timeout(Duration::from_secs(60), closing).await.expect("close has ended");
+    assert_eq!(closed.unwrap_err().kind(), ErrorKind::UnknownOutcome);
+}
+
+#[tokio::test]
 async fn a_renewal_that_fails_is_a_doubt_and_then_a_loss() {
     let server = TestServer::new();
     let locks = server.locks().unwrap();
