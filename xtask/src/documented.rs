@@ -49,14 +49,39 @@ const TOLD_ONLY: [&str; 8] = [
     "prometheus --config.file=examples/observed/prometheus.yml",
 ];
 
+/// The pages of the documentation, one in a line.
+fn pages() -> String {
+    let mut git = Process::new("git");
+    text(git.arg("-C").arg(root()).args(["ls-files", "--", "*.md"])).expect("git lists the pages")
+}
+
+/// Where a line `[NAME]: TARGET`, or links `[text](TARGET)` within it, lead.
+fn targets(line: &str) -> Vec<&str> {
+    let below = line.starts_with('[').then(|| line.split_once("]: ")).flatten().map(|(_, target)| target);
+    let within = line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    within.chain(below).collect()
+}
+
+#[test]
+fn links_lead_to_files_that_are_there() {
+    let mut number = 0;
+    for page in pages().lines() {
+        let path = root().join(page);
+        let text = fs::read_to_string(&path).expect("a page");
+        for target in text.lines().flat_map(targets).filter(|target| !target.contains("://")) {
+            let Some(file) = target.split('#').next().filter(|file| !file.is_empty()) else { continue };
+            assert!(path.with_file_name(file).exists(), "{page}: {target}");
+            number += 1;
+        }
+    }
+    assert!(number > 50, "{number}");
+}
+
 /// The commands of all pages with this beginning: lines of blocks, up to two spaces, and code within the
 /// text.
 fn told(beginning: &str) -> Vec<Told> {
-    let mut git = Process::new("git");
-    let pages =
-        text(git.arg("-C").arg(root()).args(["ls-files", "--", "*.md"])).expect("git lists the pages");
     let mut told = Vec::new();
-    for page in pages.lines().filter(|page| *page != "CHANGELOG.md") {
+    for page in pages().lines().filter(|page| *page != "CHANGELOG.md") {
         let text = fs::read_to_string(root().join(page)).expect("a page");
         told.extend(commands(&text, beginning).into_iter().map(|command| (page.to_owned(), command)));
     }

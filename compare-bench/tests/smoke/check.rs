@@ -10,7 +10,11 @@ use hdrhistogram::serialization::Deserializer;
 use serde_json::Value;
 
 pub(crate) fn compare(arguments: &[&str], folder: &Path) -> (Output, Option<Value>) {
-    let program = env!("CARGO_BIN_EXE_compare-bench");
+    compare_by(Path::new(env!("CARGO_BIN_EXE_compare-bench")), arguments, folder)
+}
+
+/// The same by another program that the comparison is a part of.
+pub(crate) fn compare_by(program: &Path, arguments: &[&str], folder: &Path) -> (Output, Option<Value>) {
     let mut command = Command::new(program);
     command.args(arguments).args(["--json", "results.json"]).current_dir(folder);
     let output = command.output().unwrap();

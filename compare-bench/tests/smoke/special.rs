@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 use testbed::is_installed;
 
-use crate::check::{check, check_shown, compare, positive};
+use crate::check::{check, check_shown, compare, compare_by, positive};
 
 #[test]
 fn what_dies_and_what_is_held_is_measured() {
@@ -178,5 +179,26 @@ fn etcd_is_measured_beside_raw_requests() {
     for backend in report["backends"].as_array().unwrap() {
         assert!(backend["version"].as_str().unwrap().starts_with("etcd "), "{backend}");
         assert!(backend["floor"].as_str().unwrap().contains("transaction"), "{backend}");
+    }
+}
+
+/// A backend from elsewhere has no raw statements.
+#[test]
+fn a_program_with_a_backend_of_its_own_measures_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_compare-bench")).with_file_name("examples/own_backend");
+    let url = format!("cabinet://{}", folder.path().display());
+    let words = ["--smoke", "--only", "uncontended,handoff", "--url", &url];
+    let (output, report) = compare_by(&program, &words, folder.path());
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{complaints}", String::from_utf8_lossy(&output.stdout));
+    let report = report.expect("results.json");
+    assert_eq!(report["backends"][0]["name"], "sqlite", "what the backend calls itself");
+    for workload in ["uncontended", "handoff"] {
+        let measured = |result: &Value| result["workload"] == workload && positive(&result["ours"]);
+        assert!(report["results"].as_array().unwrap().iter().any(measured), "{workload}: {complaints}");
+    }
+    for field in ["missing", "failures"] {
+        assert_eq!(report[field], Value::Array(Vec::new()), "{field}");
     }
 }
