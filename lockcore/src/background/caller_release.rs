@@ -34,20 +34,14 @@ impl CallerRelease {
         Self { releases: Arc::clone(releases), claim, outcome, span, id: None, done: false }
     }
 
-    /// The release of an acquire that goes on in a task, since its caller has left. It releases its claim
+    /// The release of an operation that goes on in a task, since its caller has left. It releases its claim
     /// itself, or hands the lock on with the turn. This only has it on the list: if its runtime is not driven,
     /// the keeper releases the claim.
-    pub(super) fn of_moved_acquire(releases: &Arc<Releases>, claim: &Claim) -> Self {
-        let mut release = Self::new(releases, claim.clone(), AcquireStatus::Unanswered);
+    pub(super) fn of_moved(releases: &Arc<Releases>, claim: &Claim, outcome: AcquireStatus) -> Self {
+        let mut release = Self::new(releases, claim.clone(), outcome);
         release.id = Some(releases.enter(claim, release.outcome, false));
         release.done = true;
         release
-    }
-
-    /// Its number on the list.
-    #[cfg(test)]
-    pub(super) fn id(&self) -> Option<u64> {
-        self.id
     }
 
     /// Its task runs.
@@ -140,12 +134,7 @@ impl CallerRelease {
 impl Drop for CallerRelease {
     fn drop(&mut self) {
         match (self.done, self.id) {
-            (true, Some(id)) => {
-                // What the keeper releases must not be handed on.
-                if self.releases.leave(id) {
-                    self.claim.turn().pass_on();
-                }
-            }
+            (true, Some(id)) => self.releases.leave(id),
             (true, None) => (),
             (false, id) => {
                 let id = id.unwrap_or_else(|| self.releases.enter(&self.claim, self.outcome, true));

@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};
 
 use crate::backend::Backoff;
+use crate::contract::Fate;
 use crate::system::{OwnRuntime, TimeLimit, lock};
 use crate::telemetry::Telemetry;
 use crate::{Claim, Clock, DistributedLock, Error, ErrorKind, Moment, Released, Result};
@@ -40,6 +41,8 @@ pub(crate) enum AcquireStatus {
     Answered,
     /// A request of the acquire may still be on its way: "not held" may be true only for now.
     Unanswered,
+    /// The same, and the acquire goes on. A lock that it has been granted is not released.
+    GoesOn,
 }
 
 /// The releases of one client that are under way.
@@ -134,11 +137,10 @@ impl Releases {
         self.ended.notify_waiters();
     }
 
-    /// Takes a release off the list. Returns whether the keeper has taken it over.
-    pub(super) fn leave(&self, id: u64) -> bool {
-        let entry = lock(&self.list).under_way.remove(&id);
+    /// Takes a release off the list.
+    pub(super) fn leave(&self, id: u64) {
+        drop(lock(&self.list).under_way.remove(&id));
         self.ended.notify_waiters();
-        entry.is_some_and(|entry| entry.taken)
     }
 
     /// Takes over releases that make no progress, for as long as the list is not empty.
@@ -162,8 +164,8 @@ impl Releases {
                 late.map(|(id, entry)| (*id, entry.claim.clone())).collect()
             };
             for (id, claim) in late {
-                // Waiters of this process must not wait for a runtime that is not driven. If the release is
-                // off the list, the lock may have been handed on, and the turn is that of another task.
+                // Waiters of this process must not wait for a runtime that is not driven. Otherwise the lock
+                // may have been handed on, and the turn is that of another task.
                 if self.take_over(id) {
                     claim.turn().pass_on();
                 }
@@ -171,12 +173,16 @@ impl Releases {
         }
     }
 
-    /// Lets the keeper finish a release that is on the list, unless it does so already. Returns whether it
-    /// does so from now on.
+    /// Lets the keeper finish a release that is on the list, unless it does so already, or the acquire has
+    /// been granted. Returns whether it does so from now on.
     pub(super) fn take_over(self: &Arc<Self>, id: u64) -> bool {
         let (claim, outcome) = {
             let mut list = lock(&self.list);
             let Some(entry) = list.under_way.get_mut(&id).filter(|entry| !entry.taken) else { return false };
+            // Another task may have the lock before the acquire is off the list.
+            if entry.outcome == AcquireStatus::GoesOn && !entry.claim.decide(Fate::GivenUp) {
+                return false;
+            }
             entry.taken = true;
             (entry.claim.clone(), entry.outcome)
         };
@@ -188,10 +194,12 @@ impl Releases {
         true
     }
 
-    /// Lets the keeper release the claim of an acquire that may still be under way.
+    /// Lets the keeper release the claim of an acquire that is under way, unless it has just been granted.
     pub(super) fn release_by_keeper(self: &Arc<Self>, claim: &Claim) {
-        let id = self.enter(claim, AcquireStatus::Unanswered, true);
-        self.take_over(id);
+        if claim.decide(Fate::GivenUp) {
+            let id = self.enter(claim, AcquireStatus::Unanswered, true);
+            self.take_over(id);
+        }
     }
 
     /// Whether a release is to be repeated. It is not when it is off the list, or when the server has denied

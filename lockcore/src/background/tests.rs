@@ -1,7 +1,9 @@
 //! Releases and renewals of a client, with a server whose answers a test chooses.
 
 mod copies;
+mod given_up;
 mod renewals;
+mod wakers;
 
 use std::collections::{HashSet, VecDeque};
 use std::future::IntoFuture;

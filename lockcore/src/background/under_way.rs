@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 
 use super::Background;
 use super::caller_release::CallerRelease;
-use super::releases::Releases;
+use super::releases::{AcquireStatus, Releases};
 use crate::Claim;
 
 /// An operation under way. When it is dropped, it goes on in the background with its claim cancelled,
@@ -74,15 +74,15 @@ impl<T: Send + 'static> Drop for UnderWay<T> {
         }
         // Without a runtime the work is dropped here, and the armed claim in it goes to the keeper.
         if let Ok(runtime) = Handle::try_current() {
-            let claims = self.claim.iter().chain(&self.others);
-            let moved: Vec<_> =
-                claims.map(|claim| CallerRelease::of_moved_acquire(&self.releases, claim)).collect();
+            let acquiring = self.claim.iter().map(|claim| (claim, AcquireStatus::GoesOn));
+            let others = self.others.iter().map(|claim| (claim, AcquireStatus::Unanswered));
+            let moved: Vec<_> = acquiring
+                .chain(others)
+                .map(|(claim, status)| CallerRelease::of_moved(&self.releases, claim, status))
+                .collect();
             drop(runtime.spawn(async move {
                 moved.iter().for_each(CallerRelease::begun);
-                let outcome = work.await;
-                // First: a guard in the outcome hands its lock on, and the keeper must not release that lock.
-                drop(moved);
-                drop(outcome);
+                drop(work.await);
             }));
         }
     }

@@ -1,5 +1,6 @@
 //! One attempt to take a lock.
 
+mod fate;
 mod turn;
 mod wait;
 
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::{Clock, HoldId, LockName, Mode, Moment, OwnerId};
 
+pub(crate) use fate::Fate;
 pub(crate) use turn::PassOn;
 use turn::TurnSlot;
 pub(crate) use wait::FIRST_ANSWER;
@@ -62,6 +64,7 @@ struct ClaimInner {
     abandoned: AtomicBool,
     place_wanted: AtomicBool,
     bell: Notify,
+    fate: OnceLock<Fate>,
     turn: TurnSlot,
 }
 
@@ -88,6 +91,7 @@ impl Claim {
             abandoned: AtomicBool::new(false),
             place_wanted: AtomicBool::new(false),
             bell: Notify::new(),
+            fate: OnceLock::new(),
             turn: TurnSlot::default(),
         }))
     }
@@ -160,6 +164,7 @@ impl Claim {
             abandoned: AtomicBool::new(false),
             place_wanted: AtomicBool::new(false),
             bell: Notify::new(),
+            fate: OnceLock::new(),
             turn: TurnSlot::default(),
         }))
     }

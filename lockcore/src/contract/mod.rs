@@ -22,7 +22,7 @@ mod token;
 pub(crate) use capabilities::REQUIREMENTS;
 pub use capabilities::{Capabilities, Requirement};
 pub use claim::{Claim, Wait};
-pub(crate) use claim::{FIRST_ANSWER, PassOn};
+pub(crate) use claim::{FIRST_ANSWER, Fate, PassOn};
 pub use error::{Error, Result};
 pub use error_kind::{ErrorKind, Operation};
 pub use finding::{Finding, Severity};

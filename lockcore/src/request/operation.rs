@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::background::{AcquireStatus, Armed, Background, UnderWay};
-use crate::contract::PassOn;
+use crate::contract::{Fate, PassOn};
 use crate::hold::{HandOff, to_next_claimant};
 use crate::lease::Limits;
 use crate::local::{ClaimTurn, LocalQueues, Turn};
@@ -131,12 +131,15 @@ fn settle(
     let claim = armed.claim().clone();
     let error = match answer {
         Ok(Some(grant)) => {
-            if let Err(error) = armed.background().check_open() {
-                // The client was closed while it waited. It would not be renewed.
-                let error = decorate(&armed, error);
+            let is_granted = claim.decide(Fate::Granted);
+            let open = armed.background().check_open();
+            if open.is_err() || !is_granted {
+                // The client was closed while it waited: the lock would not be renewed. Or the keeper releases
+                // it, since nobody has driven this, and the answer goes nowhere.
+                let answer = open.map(|()| None).map_err(|error| decorate(&armed, error));
                 armed.release_in_background(AcquireStatus::Answered);
                 claim.turn().pass_on();
-                return Err(error);
+                return answer;
             }
             if !armed.background().clock.has_passed(grant.deadline()) {
                 return Ok(granted(armed, grant, limits, turn));

@@ -1,11 +1,8 @@
 //! Releases that are repeated: for claims whose requests may arrive late, and by the keeper.
 
-use std::sync::atomic::AtomicUsize;
-
 use super::*;
 use crate::background::caller_release::CallerRelease;
 use crate::background::releases::{AcquireStatus, Releases, longest_pause};
-use crate::contract::PassOn;
 use crate::system::KEEPER;
 use crate::telemetry::Telemetry;
 use crate::{Mode, TestClock, Wait};
@@ -40,35 +37,6 @@ async fn what_a_late_copy_of_a_request_takes_is_released() {
     let other = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap();
     let next = other.lock("a").wait(LEASE / 4).await;
     assert!(next.expect("it is free long before the lease of the copy ends").is_held());
-}
-
-/// Counts how often a turn was passed on.
-#[derive(Debug, Default)]
-struct Passed(AtomicUsize);
-
-impl PassOn for Passed {
-    fn pass_on(&self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// A guard that comes of it hands its lock on only if it has the turn.
-#[tokio::test]
-async fn a_moved_acquire_that_the_keeper_has_taken_over_loses_its_turn() {
-    let (server, _) = chosen([]);
-    let releases = releases(&server);
-    for taken in [false, true] {
-        let claim = claim(LEASE);
-        let passed = Arc::new(Passed::default());
-        claim.turn().put(Arc::clone(&passed) as Arc<dyn PassOn>);
-        let moved = CallerRelease::of_moved_acquire(&releases, &claim);
-        if taken {
-            assert!(releases.take_over(moved.id().unwrap()));
-            assert!(!releases.take_over(moved.id().unwrap()), "once");
-        }
-        drop(moved);
-        assert_eq!(passed.0.load(Ordering::SeqCst), usize::from(taken));
-    }
 }
 
 #[tokio::test]

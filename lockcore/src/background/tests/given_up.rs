@@ -1,0 +1,104 @@
+//! Acquires without a caller, which are granted and given up at about the same time. Another task of the
+//! process waits behind them.
+
+use futures_util::FutureExt;
+
+use super::wakers::{Waiting, woken};
+use super::*;
+use crate::background::releases::Releases;
+use crate::{Mode, TestClock, Wait};
+
+/// The number of the first entry on the list of releases under way.
+const FIRST: u64 = 1;
+
+struct World {
+    server: Arc<Chosen>,
+    /// The claim of another process, which holds the lock.
+    holder: Claim,
+    locks: Locks,
+    releases: Arc<Releases>,
+}
+
+impl World {
+    /// The lock is held, and a client is to wait for it.
+    async fn new(answers: impl IntoIterator<Item = (Duration, Released)>) -> Self {
+        // It stands still, so that the keeper does nothing by itself.
+        let clock = TestClock::new().clock();
+        let answers = Mutex::new(answers.into_iter().collect());
+        let server =
+            Arc::new(Chosen { inner: MemoryLock::with_clock(clock.clone()), answers, ..Chosen::default() });
+        let name = LockName::new("a").unwrap();
+        let holder = Claim::new(name, Mode::Exclusive, LEASE, Wait::No, "other".into()).with_clock(clock);
+        server.inner.acquire(&holder).await.unwrap().expect("it is free");
+        let locks = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap();
+        let releases = Arc::clone(&locks.lock("a").background.releases);
+        Self { server, holder, locks, releases }
+    }
+
+    fn waiting(&self) -> Waiting {
+        Box::pin(self.locks.lock("a").ttl(LEASE).into_future())
+    }
+
+    /// A task waits at the server, and its caller leaves while this one waits behind it.
+    async fn left_before(&self, next: &mut Waiting, on_wake: impl FnOnce() + Send + 'static) {
+        let mut first = self.waiting();
+        assert!(first.as_mut().now_or_never().is_none());
+        woken(next, on_wake);
+        drop(first);
+        tasks_run().await;
+    }
+}
+
+/// The tasks of this runtime run until they wait.
+async fn tasks_run() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn the_keeper_does_not_release_a_lock_that_was_handed_on() {
+    let world = World::new([]).await;
+    let mut next = world.waiting();
+    let (releases, taken) = (Arc::clone(&world.releases), Arc::new(Mutex::new(None)));
+    let on_wake = {
+        let taken = Arc::clone(&taken);
+        // The lock has been handed on, and the acquire is still on the list.
+        move || *lock(&taken) = Some(releases.take_over(FIRST))
+    };
+    world.left_before(&mut next, on_wake).await;
+    world.server.inner.release(&world.holder).await.unwrap();
+    tasks_run().await;
+    assert_eq!(*lock(&taken), Some(false));
+    let guard = next.await.unwrap();
+    assert_eq!(world.server.releases.load(Ordering::SeqCst), 0);
+    guard.release().await.expect("it was held until then");
+}
+
+#[tokio::test]
+async fn a_close_does_not_release_a_lock_that_was_granted() {
+    let world = World::new([]).await;
+    world.server.inner.release(&world.holder).await.unwrap();
+    let guard = world.waiting().await.unwrap();
+    world.releases.release_by_keeper(guard.grant().claim());
+    assert_eq!(world.releases.drain(&Clock::system().limit(LEASE / 4)).await, 0);
+    guard.release().await.expect("it was held until then");
+}
+
+#[tokio::test]
+async fn what_the_keeper_has_given_up_is_not_handed_on() {
+    // The keeper has no answer to its release.
+    let world = World::new([(LEASE, Released::Released)]).await;
+    let mut next = world.waiting();
+    world.left_before(&mut next, || ()).await;
+    assert!(world.releases.take_over(FIRST));
+    assert!(!world.releases.take_over(FIRST), "once");
+    let asked = || world.server.releases.load(Ordering::SeqCst);
+    while asked() == 0 {
+        tokio::time::sleep(millis(5)).await;
+    }
+    world.server.inner.release(&world.holder).await.unwrap();
+    let guard = next.await.unwrap();
+    assert_eq!(asked(), 2, "the grant that came later was released as well");
+    guard.release().await.expect("it was held until then");
+}
