@@ -1,5 +1,6 @@
 //! The connections and tables of SQLite.
 
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -103,7 +104,14 @@ impl Database for Sqlite {
     /// `None`: there can be no socket, and the log is watched.
     async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<Inbox>> {
         let bound = Sockets::of(self.opening.connect.get_filename()).and_then(|sockets| sockets.bind(client));
-        Ok(bound.inspect_err(|error| warn_once(&error.to_string())).ok())
+        match bound {
+            Ok(inbox) => Ok(Some(inbox)),
+            Err(error) if is_for_good(error.kind()) => {
+                warn_once(&error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(sqlx::Error::Io(error)),
+        }
     }
 
     /// A socket that somebody has removed is made anew.
@@ -113,6 +121,7 @@ impl Database for Sqlite {
             Sent::Gone | Sent::Refused => {
                 Err(sqlx::Error::Protocol("the socket of this client was removed or replaced".into()))
             }
+            Sent::Failed => Err(sqlx::Error::Protocol("nothing could be sent to a socket".into())),
         }
     }
 
@@ -129,7 +138,29 @@ impl Database for Sqlite {
     }
 }
 
+/// Whether a client that could not make its socket need not try again. There may be too many open files for a
+/// while.
+fn is_for_good(error: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    matches!(error, PermissionDenied | ReadOnlyFilesystem | Unsupported | InvalidInput)
+}
+
 /// Whether the tables are missing.
 fn is_empty(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.message().contains("no such table"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_client_that_had_no_descriptor_tries_again() {
+        use rustix::io::Errno;
+        let is_for_good = |error: Errno| is_for_good(io::Error::from(error).kind());
+        assert!([Errno::ACCESS, Errno::ROFS, Errno::OPNOTSUPP].into_iter().all(is_for_good));
+        let passing = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOSPC, Errno::NOENT];
+        assert!(!passing.into_iter().any(is_for_good));
+    }
 }

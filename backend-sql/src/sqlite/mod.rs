@@ -20,6 +20,8 @@ mod sockets;
 mod sockets;
 mod statements;
 mod wake;
+#[cfg(unix)]
+mod wake_folder;
 mod watch;
 mod write;
 

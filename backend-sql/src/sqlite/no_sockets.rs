@@ -17,6 +17,7 @@ pub(super) enum Sent {
     Delivered,
     Gone,
     Refused,
+    Failed,
 }
 
 #[expect(dead_code)]

@@ -7,21 +7,18 @@
 //!
 //! Whoever may write the database may write to the sockets, and nobody else.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::geteuid;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram as AsyncDatagram;
 use uuid::Uuid;
 
-/// The longest path of a socket, without the zero at its end. It is 107 on Linux and 103 on some others.
-const LONGEST_PATH: usize = 103;
+use super::wake_folder::Folder;
+
 /// A socket that nobody has bound is removed if it is at least that old. A socket's file is there a moment
 /// before the socket is bound to it.
 const STALE: Duration = Duration::from_secs(10);
@@ -64,8 +61,22 @@ pub(super) enum Sent {
     Delivered,
     /// Nobody has this socket: the client has ended.
     Gone,
-    /// The client may be there, and does not get this message.
+    /// The client may be there, and this user may not send to it.
     Refused,
+    /// The client may be there, and does not get this message. It may get the next one.
+    Failed,
+}
+
+impl Sent {
+    fn of(sent: io::Result<()>) -> Self {
+        match sent.map_err(|error| error.kind()) {
+            Ok(()) | Err(io::ErrorKind::WouldBlock) => Self::Delivered,
+            Err(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Self::Gone,
+            Err(io::ErrorKind::PermissionDenied) => Self::Refused,
+            // There are too many open files, for example.
+            Err(_) => Self::Failed,
+        }
+    }
 }
 
 /// What has arrived.
@@ -94,97 +105,56 @@ impl Sockets {
 
     /// Sends a message to a client. It never waits.
     pub(super) fn send(&self, client: Uuid, message: Message) -> Sent {
-        let sent = (|| {
-            let address = Address::of(&self.folder, &name(client))?;
+        Sent::of((|| {
+            let folder = Folder::open(&self.folder)?;
             let socket = UnixDatagram::unbound()?;
             socket.set_nonblocking(true)?;
-            socket.send_to(&message.bytes(), &address.path).map(drop)
-        })();
-        match sent.map_err(|error| error.kind()) {
-            Ok(()) | Err(io::ErrorKind::WouldBlock) => Sent::Delivered,
-            Err(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Sent::Gone,
-            Err(_) => Sent::Refused,
-        }
+            socket.send_to(&message.bytes(), folder.path_of(&name(client))?).map(drop)
+        })())
     }
 
     /// Makes the socket of a client. Removes those of clients that are gone.
     pub(super) fn bind(&self, client: Uuid) -> io::Result<Inbox> {
-        let name = name(client);
-        let mut attempts = 0;
-        let (socket, address) = loop {
-            attempts += 1;
-            self.make_folder()?;
-            let address = Address::of(&self.folder, &name)?;
-            match UnixDatagram::bind(&address.path) {
-                Ok(socket) => break (socket, address),
-                Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => (),
-                Err(error) => return Err(error),
+        let mut attempts = 1;
+        loop {
+            match self.try_bind(client) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => attempts += 1,
+                bound => return bound,
             }
-        };
-        let inbox = Inbox {
-            file: address.path.clone(),
-            process: std::process::id(),
-            row: 0,
-            socket: {
-                socket.set_nonblocking(true)?;
-                AsyncDatagram::from_std(socket)?
-            },
-            sockets: self.clone(),
-            _address: address,
-        };
-        let database = fs::metadata(&self.database)?;
-        give(&inbox.file, &database, database.mode() & 0o666)?;
-        self.remove_stale();
+        }
+    }
+
+    /// Fails with `NotFound` if the last client that used the folder removes it meanwhile.
+    fn try_bind(&self, client: Uuid) -> io::Result<Inbox> {
+        let (name, database) = (name(client), fs::metadata(&self.database)?);
+        let folder = Folder::make(&self.folder, &database)?;
+        let socket = UnixDatagram::bind(folder.path_of(&name)?)?;
+        let process = std::process::id();
+        socket.set_nonblocking(true)?;
+        let socket = AsyncDatagram::from_std(socket)?;
+        let inbox = Inbox { socket, name, folder, process, row: 0, sockets: self.clone() };
+        inbox.folder.give(&inbox.name, &database)?;
+        remove_stale(&inbox.folder);
         Ok(inbox)
     }
+}
 
-    /// Makes the folder, if it is missing. Refuses one that somebody else may write to, or has made.
-    fn make_folder(&self) -> io::Result<()> {
-        let database = fs::metadata(&self.database)?;
-        match DirBuilder::new().mode(0o700).create(&self.folder) {
-            Ok(()) => {
-                // Whoever may write the file may make a socket, and remove no socket of somebody else.
-                let of_class = |shift: u32| if database.mode() >> shift & 2 == 0 { 0 } else { 7 << shift };
-                give(&self.folder, &database, 0o1700 | of_class(3) | of_class(0))?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
-            Err(error) => return Err(error),
-        }
-        let folder = fs::symlink_metadata(&self.folder)?;
-        let is_made_by_a_writer = folder.uid() == database.uid()
-            || folder.uid() == geteuid().as_raw()
-            || folder.uid() == 0
-            || (database.mode() & 0o020 != 0 && folder.gid() == database.gid())
-            || database.mode() & 0o002 != 0;
-        let is_open_to_others = folder.mode() & 0o022 & !database.mode() != 0;
-        if folder.is_dir() && is_made_by_a_writer && !is_open_to_others {
-            return Ok(());
-        }
-        let text =
-            format!("{} was not made for the sockets of the users of this file", self.folder.display());
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
-    }
-
-    fn remove_stale(&self) {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return };
-        for entry in entries.filter_map(Result::ok) {
-            // Others may remove it, too.
-            if self.is_stale(&entry).unwrap_or(false) && fs::remove_file(entry.path()).is_ok() {
-                tracing::debug!(socket = %entry.path().display(), "the socket of a client that is gone was removed");
-            }
+fn remove_stale(folder: &Folder) {
+    for name in folder.names().unwrap_or_default() {
+        let Some(name) = name.to_str() else { continue };
+        // Others may remove it, too.
+        if is_stale(folder, name).unwrap_or(false) && folder.remove(name).is_ok() {
+            tracing::debug!(socket = name, "the socket of a client that is gone was removed");
         }
     }
+}
 
-    fn is_stale(&self, entry: &fs::DirEntry) -> io::Result<bool> {
-        let found = entry.metadata()?;
-        if !found.file_type().is_socket() || found.modified()?.elapsed().is_ok_and(|age| age < STALE) {
-            return Ok(false);
-        }
-        let Some(name) = entry.file_name().to_str().map(str::to_owned) else { return Ok(false) };
-        let address = Address::of(&self.folder, &name)?;
-        let tried = UnixDatagram::unbound()?.connect(&address.path);
-        Ok(tried.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
+fn is_stale(folder: &Folder, name: &str) -> io::Result<bool> {
+    if folder.age(name)?.is_none_or(|age| age < STALE) {
+        return Ok(false);
     }
+    let tried = UnixDatagram::unbound()?.connect(folder.path_of(name)?);
+    Ok(tried.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
 }
 
 /// The name of a client's socket.
@@ -192,48 +162,16 @@ fn name(client: Uuid) -> String {
     client.simple().to_string()
 }
 
-/// Gives a new file to the users of the database, as far as this user may do that.
-fn give(path: &Path, database: &fs::Metadata, mode: u32) -> io::Result<()> {
-    let owner = geteuid().is_root().then_some(database.uid());
-    // A file that stays in another group is for this user alone.
-    let is_given = chown(path, owner, Some(database.gid())).is_ok();
-    fs::set_permissions(path, Permissions::from_mode(if is_given { mode } else { mode & 0o1700 }))
-}
-
-/// The path of a socket, which must be short.
-struct Address {
-    path: PathBuf,
-    /// The folder, if the path begins with its descriptor.
-    _folder: Option<File>,
-}
-
-impl Address {
-    fn of(folder: &Path, name: &str) -> io::Result<Self> {
-        let path = folder.join(name);
-        if path.as_os_str().len() <= LONGEST_PATH {
-            return Ok(Self { path, _folder: None });
-        }
-        if !cfg!(target_os = "linux") {
-            let text = format!("the path {} is too long for a socket", path.display());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        let folder = File::open(folder)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()));
-        Ok(Self { path, _folder: Some(folder) })
-    }
-}
-
 /// The socket of a client. Its file is removed when this is dropped.
 pub struct Inbox {
     socket: AsyncDatagram,
-    file: PathBuf,
+    name: String,
+    folder: Folder,
     /// A child of this process, which has the socket as well, must not remove the file.
     process: u32,
     /// How many messages have come without a pause.
     row: u32,
     sockets: Sockets,
-    /// The file's path may depend on it.
-    _address: Address,
 }
 
 impl Inbox {
@@ -265,7 +203,7 @@ impl Drop for Inbox {
         if self.process != std::process::id() {
             return;
         }
-        if let Err(error) = fs::remove_file(&self.file) {
+        if let Err(error) = self.folder.remove(&self.name) {
             tracing::debug!(%error, "the socket of a client was not removed");
         }
         // It is not empty while others use it.
@@ -277,13 +215,14 @@ impl Drop for Inbox {
 
 impl std::fmt::Debug for Inbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Inbox").field(&self.file).finish()
+        f.debug_tuple("Inbox").field(&self.sockets.folder.join(&self.name)).finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::time::SystemTime;
 
     use super::*;
@@ -346,7 +285,7 @@ mod tests {
         let mut inbox = sockets.bind(CLIENT).unwrap();
         let stranger = UnixDatagram::unbound().unwrap();
         for bytes in [&[][..], &[1; 15], &[1; 17], &[1; 4000]] {
-            stranger.send_to(bytes, &inbox.file).unwrap();
+            stranger.send_to(bytes, sockets.folder.join(&inbox.name)).unwrap();
         }
         assert_eq!(sockets.send(CLIENT, MESSAGE), Sent::Delivered);
         assert_eq!(inbox.receive().await.unwrap(), Received::One(MESSAGE));
@@ -359,7 +298,11 @@ mod tests {
             let (_outer, sockets) = sockets("a");
             fs::set_permissions(&sockets.database, Permissions::from_mode(file)).unwrap();
             let inbox = sockets.bind(CLIENT).unwrap();
-            assert_eq!((mode(&sockets.folder), mode(&inbox.file)), (folder, socket), "{file:o}");
+            assert_eq!(
+                (mode(&sockets.folder), mode(&sockets.folder.join(&inbox.name))),
+                (folder, socket),
+                "{file:o}"
+            );
         }
     }
 
@@ -390,6 +333,61 @@ mod tests {
         let _next = sockets.bind(Uuid::from_u128(4)).unwrap();
         assert!(!stale.exists() && fresh.exists());
         assert_eq!(sockets.send(CLIENT, MESSAGE), Sent::Delivered);
+    }
+
+    /// What an attacker may put in the place of the folder is not touched.
+    #[tokio::test]
+    async fn a_link_in_the_place_of_the_folder_keeps_what_it_leads_to() {
+        let (outer, sockets) = sockets("a");
+        let database = fs::metadata(&sockets.database).unwrap();
+        let folder = Folder::make(&sockets.folder, &database).unwrap();
+        let elsewhere = outer.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        let shadow = elsewhere.join("shadow");
+        for path in [&shadow, &sockets.folder.join("shadow")] {
+            drop(UnixDatagram::bind(path).unwrap());
+            age_by(path, 60);
+        }
+        fs::rename(&sockets.folder, outer.path().join("moved")).unwrap();
+        symlink(&elsewhere, &sockets.folder).unwrap();
+        remove_stale(&folder);
+        assert!(shadow.exists() && !outer.path().join("moved/shadow").exists());
+    }
+
+    /// The last client that goes removes the folder, and the next one may come at the same time.
+    #[tokio::test]
+    async fn clients_come_and_go_together() {
+        let (_outer, sockets) = sockets("a");
+        let clients: Vec<_> = (0..3)
+            .map(|client| {
+                let sockets = sockets.clone();
+                tokio::task::spawn_blocking(move || {
+                    (0..700)
+                        .map(|_| sockets.bind(Uuid::from_u128(client)).map(drop))
+                        .collect::<io::Result<()>>()
+                })
+            })
+            .collect();
+        for client in clients {
+            client.await.unwrap().expect("a socket, each time");
+        }
+    }
+
+    #[test]
+    fn only_a_refusal_is_for_good() {
+        use rustix::io::Errno;
+        for (error, sent) in [
+            (Errno::ACCESS, Sent::Refused),
+            (Errno::PERM, Sent::Refused),
+            (Errno::MFILE, Sent::Failed),
+            (Errno::NFILE, Sent::Failed),
+            (Errno::NOBUFS, Sent::Failed),
+            (Errno::NOENT, Sent::Gone),
+            (Errno::CONNREFUSED, Sent::Gone),
+            (Errno::AGAIN, Sent::Delivered),
+        ] {
+            assert_eq!(Sent::of(Err(error.into())), sent, "{error}");
+        }
     }
 
     /// Makes a file look older, in seconds.
