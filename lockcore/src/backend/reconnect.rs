@@ -21,6 +21,8 @@ pub enum Failure {
     Refused(Error),
     /// It is unknown whether the request was executed. It is repeated on a new connection.
     Doubtful(Error),
+    /// The connection had ended before, so nothing was sent. The request is sent on a new connection.
+    NotSent(Error),
 }
 
 /// One connection for each runtime. It is made when it is needed, and replaced when a request on it fails or
@@ -82,6 +84,40 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
         M: Future<Output = Result<C, Failure>>,
         R: Future<Output = Result<T, Failure>>,
     {
+        self.send(until, true, connect, request).await
+    }
+
+    /// Sends a request that must not be repeated, and waits for its answer until the time is over.
+    ///
+    /// # Errors
+    /// [`UnknownOutcome`](ErrorKind::UnknownOutcome) if it was sent and has no answer.
+    ///
+    /// # Cancel safety
+    /// As [`ask`](Self::ask).
+    pub async fn ask_once<T, M, R>(
+        &self,
+        until: Moment,
+        connect: impl Fn() -> M,
+        request: impl Fn(C) -> R,
+    ) -> Result<T>
+    where
+        M: Future<Output = Result<C, Failure>>,
+        R: Future<Output = Result<T, Failure>>,
+    {
+        self.send(until, false, connect, |connection, _| request(connection)).await
+    }
+
+    async fn send<T, M, R>(
+        &self,
+        until: Moment,
+        is_repeated: bool,
+        connect: impl Fn() -> M,
+        request: impl Fn(C, bool) -> R,
+    ) -> Result<T>
+    where
+        M: Future<Output = Result<C, Failure>>,
+        R: Future<Output = Result<T, Failure>>,
+    {
         let slot: Arc<ConnectionSlot<C>> = self.connections.get(|| ConnectionSlot(Mutex::new((0, None))))?;
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
         let clock = &self.clock;
@@ -109,24 +145,29 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                 Box::pin(request(connection, again)).await
             };
             let began = clock.now();
-            let end = until.min(began.after(self.silence));
+            let end = if is_repeated { until.min(began.after(self.silence)) } else { until };
             let outcome = clock.timeout_at(end, attempt).await;
             // A caller with little time must not cost the others the connection that they share.
             let waited = clock.now().since(began) >= self.silence / SHORT;
-            let (error, is_broken) = match outcome {
+            let (error, is_broken, may_have_arrived) = match outcome {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(Failure::Refused(error))) => return Err(error),
-                Some(Err(Failure::Doubtful(error))) => (error, true),
+                Some(Err(Failure::Doubtful(error))) => (error, true, true),
+                Some(Err(Failure::NotSent(error))) => (error, true, false),
                 None => {
                     let text = "the server cannot be reached or does not answer";
-                    (Error::new(ErrorKind::Unreachable, text), waited)
+                    (Error::new(ErrorKind::Unreachable, text), waited, true)
                 }
             };
             if let Some(number) = sent {
-                again = true;
+                again |= may_have_arrived;
                 if is_broken {
                     slot.discard(number);
                 }
+            }
+            if again && !is_repeated {
+                let text = "no answer: the request may or may not have been executed";
+                return Err(Error::new(ErrorKind::UnknownOutcome, text).with_source(error));
             }
             let pause = backoff.next_pause();
             if until.since(clock.now()) <= pause {
@@ -199,6 +240,38 @@ mod tests {
         let answer =
             reconnect.ask(soon(), connect, |on, again| async move { Ok((on, again)) }).await.unwrap();
         assert_eq!(answer, (2, false));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_was_not_sent_is_not_in_doubt() {
+        let reconnect = Reconnect::new(Duration::from_secs(60));
+        let made = AtomicU32::new(0);
+        let connect = || async { Ok(made.fetch_add(1, Ordering::SeqCst)) };
+        let request = async |on, again| match on {
+            0 => Err(Failure::NotSent(Error::new(ErrorKind::Unreachable, "it has ended"))),
+            on => Ok((on, again)),
+        };
+        assert_eq!(reconnect.ask(soon(), connect, request).await.unwrap(), (1, false));
+    }
+
+    #[tokio::test]
+    async fn what_must_not_be_repeated_is_sent_once() {
+        let reconnect = Reconnect::new(Duration::from_millis(50));
+        let made = AtomicU32::new(0);
+        let connect = || async { Ok(made.fetch_add(1, Ordering::SeqCst)) };
+        let sent = AtomicU32::new(0);
+        let request = async |on| {
+            if on == 0 {
+                return Err(Failure::NotSent(Error::new(ErrorKind::Unreachable, "it has ended")));
+            }
+            sent.fetch_add(1, Ordering::SeqCst);
+            if on == 1 { Err::<(), _>(doubtful()) } else { std::future::pending().await }
+        };
+        for until in [soon(), Moment::now().after(Duration::from_millis(300))] {
+            let error = reconnect.ask_once(until, connect, request).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+        }
+        assert_eq!((made.load(Ordering::SeqCst), sent.load(Ordering::SeqCst)), (3, 2));
     }
 
     #[tokio::test]
