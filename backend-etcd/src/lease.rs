@@ -101,12 +101,31 @@ impl ClientInner {
         Ok(kept)
     }
 
-    /// Ends a lease, and with it its key. If it is gone, an earlier copy of this request may have ended it.
+    /// Ends a lease, and with it its key.
     pub(crate) async fn revoke(&self, id: i64) -> Result<Released> {
+        // If a repeated request finds nothing, its first copy may have ended the lease.
+        let (was_there, is_repeated) = self.revoke_counted(id).await?;
+        Ok(Released::from_answer(was_there, is_repeated))
+    }
+
+    /// Ends the lease of a claim that goes on with a new one. That has the same id, so a copy of this request
+    /// that may still arrive would end it.
+    pub(crate) async fn revoke_for_another(&self, id: i64) -> Result<()> {
+        let (_, is_repeated) = self.revoke_counted(id).await?;
+        if is_repeated {
+            let text =
+                "an answer was lost, so the claim cannot go on: a request to end its lease may arrive late";
+            return Err(self.named(Error::new(ErrorKind::Unreachable, text)));
+        }
+        Ok(())
+    }
+
+    /// Whether the lease was there, and whether the request was repeated.
+    async fn revoke_counted(&self, id: i64) -> Result<(bool, bool)> {
         let revoke = |connection: Connection, again| async move {
             match connection.revoke_lease(id).await {
-                Ok(_) => Ok(Released::Released),
-                Err(status) if is_missing(&status) => Ok(Released::from_answer(false, again)),
+                Ok(_) => Ok((true, again)),
+                Err(status) if is_missing(&status) => Ok((false, again)),
                 Err(status) => Err(status),
             }
         };

@@ -53,7 +53,7 @@ pub(crate) async fn acquire(inner: &ClientInner, claim: &Claim) -> Result<Option
         match once(inner, claim, &requests).await {
             Err(error) if error.kind() == ErrorKind::Lost => {
                 // What is left of it must not have an old place, or an old token.
-                inner.revoke(lease(claim)).await?;
+                inner.revoke_for_another(lease(claim)).await?;
                 if claim.wait() != Wait::No && claim.is_wait_over() {
                     return Ok(None);
                 }

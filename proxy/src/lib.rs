@@ -134,6 +134,12 @@ impl Proxy {
         self.flow(direction, Flow::Hold);
     }
 
+    /// Ends [`Proxy::hold`] or [`Proxy::blackhole`] for this way only, and no other fault. What was held is
+    /// delivered.
+    pub fn pass(&self, direction: Direction) {
+        self.flow(direction, Flow::Pass);
+    }
+
     /// Keeps from now on what comes on the connections that are open now, both ways. New connections work as
     /// usual: a client that repeats a request on a new connection gets an answer, and its first request can
     /// still arrive, with [`Proxy::deliver`]. What is kept outlives its client.

@@ -3,6 +3,7 @@
 
 mod data;
 mod faults;
+mod late;
 mod rights;
 mod support;
 mod wire;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell_core::{Claim, DistributedLock, Grant, LockName, Locks, Mode, Result, Wait};
+use lockwell_core::{Claim, DistributedLock, Grant, LockName, Locks, Mode, Moment, Result, Wait};
 use lockwell_etcd::EtcdLock;
 use testbed::{Durability, Etcd, EtcdCluster, Options};
 
@@ -42,6 +42,12 @@ pub(crate) async fn locks(url: &str) -> Result<Locks> {
 pub(crate) fn claim(name: &str, ttl: Duration) -> Claim {
     let name = LockName::new(name).expect("a name");
     Claim::new(name, Mode::Exclusive, ttl, Wait::No, "test".into())
+}
+
+/// The same claim, which waits for so long.
+pub(crate) fn waiting_claim(name: &str, ttl: Duration, wait: Duration) -> Claim {
+    let name = LockName::new(name).expect("a name");
+    Claim::new(name, Mode::Exclusive, ttl, Wait::Until(Moment::now().after(wait)), "test".into())
 }
 
 /// Takes a free lock.
