@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwell_core::backend::{PerRuntime, Reconnect};
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Result};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use crate::BACKEND;
@@ -82,9 +82,15 @@ impl ClientInner {
     where
         F: Future<Output = Result<T, Status>>,
     {
-        let under_way = self.under_way.get(|| Semaphore::new(UNDER_WAY))?;
-        let _turn = tokio::time::timeout(QUEUED.min(until.remaining()), under_way.acquire()).await;
+        let _turn = self.turn(until).await?;
         self.ask_now(until, request).await
+    }
+
+    /// Waits while too many requests are under way, though not for long.
+    async fn turn(&self, until: Moment) -> Result<Option<OwnedSemaphorePermit>> {
+        let under_way = self.under_way.get(|| Semaphore::new(UNDER_WAY))?;
+        let turn = tokio::time::timeout(QUEUED.min(until.remaining()), under_way.acquire_owned()).await;
+        Ok(turn.ok().and_then(Result::ok))
     }
 
     /// The same for a request that does not wait for others: a renewal, or none at all.
@@ -114,6 +120,20 @@ impl ClientInner {
     /// before is held then; the floor has been raised.
     pub(crate) async fn txn(&self, claim: Option<&Claim>, txn: &Txn) -> Result<Answer> {
         self.txn_until(self.soon(), claim, txn).await
+    }
+
+    /// A transaction that must not arrive twice: it is sent once.
+    ///
+    /// Fails with [`UnknownOutcome`](ErrorKind::UnknownOutcome) if it has no answer.
+    pub(crate) async fn txn_once(&self, txn: Txn) -> Result<bool> {
+        let request = |connection: Connection| {
+            let txn = txn.clone();
+            async move { connection.txn(txn).await.map_err(|status| explain(&status)) }
+        };
+        let until = self.soon();
+        let _turn = self.turn(until).await?;
+        let answer = self.connections.ask_once(until, || self.opener.open(), request).await;
+        answer.map(|reply| reply.succeeded).map_err(|error| self.named(error))
     }
 
     pub(crate) async fn txn_until(&self, until: Moment, claim: Option<&Claim>, txn: &Txn) -> Result<Answer> {

@@ -43,27 +43,27 @@ impl GuardedWrite {
         self
     }
 
-    /// Executes the writes. Fails with [`Lost`](ErrorKind::Lost) if the lock is not held any more; then
-    /// nothing was written.
+    /// Executes the writes. They are sent once, so a commit that has succeeded leaves no copy behind that could
+    /// overwrite a later one.
+    ///
+    /// # Errors
+    /// [`Lost`](ErrorKind::Lost) if the lock is not held any more; then nothing was written.
+    /// [`UnknownOutcome`](ErrorKind::UnknownOutcome) if there is no answer: the writes may be executed, also
+    /// later, as long as the lock is held.
     ///
     /// # Cancel safety
-    /// The writes may be executed even if this future is dropped.
+    /// As if there were no answer.
     pub async fn commit(self) -> Result<()> {
-        let during = |error: Error| error.during(Operation::Verify);
         let is_held = Compare::created_at(&self.held.key, self.held.revision);
-        match self.inner.txn(None, &Txn::new([is_held], self.writes, [])).await {
-            Ok(answer) if answer.succeeded => Ok(()),
-            Ok(_) => {
+        let written = match self.inner.txn_once(Txn::new([is_held], self.writes, [])).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
                 let text = "the lock is not held any more; nothing was written";
-                Err(during(self.inner.named(Error::new(ErrorKind::Lost, text))))
+                Err(self.inner.named(Error::new(ErrorKind::Lost, text)))
             }
-            Err(error) if error.kind() == ErrorKind::Unreachable => {
-                let text = "no answer: the writes may or may not have been done";
-                let error = Error::new(ErrorKind::UnknownOutcome, text).with_source(error);
-                Err(during(self.inner.named(error)))
-            }
-            Err(error) => Err(during(error)),
-        }
+            Err(error) => Err(error),
+        };
+        written.map_err(|error| error.during(Operation::Verify))
     }
 }
 
