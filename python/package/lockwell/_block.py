@@ -40,38 +40,56 @@ class Block:
         """What was not released yet."""
         return [lock for lock in self._parts() if lock._guard.is_open()]
 
+    def _drop(self) -> None:
+        """Releases in the background what was not released: an exception has stopped this thread or task."""
+        for lock in self._parts():
+            lock._guard.drop_soon()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._open():
-            return
         try:
-            self.release()
+            if self._open():
+                self.release()
         except LockwellError as failure:
             if error is None and isinstance(failure, LostError):
                 raise
             _note(error, failure)
+        except BaseException:
+            self._drop()
+            raise
 
     async def __aenter__(self) -> Self:
-        self._watch = _Watch(self._open())
+        watch = _Watch(self._open())
+        try:
+            watch.again()
+        except BaseException:
+            watch.end(None)
+            raise
+        self._watch = watch
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        watch, self._watch = self._watch, None
-        cancelled = watch is not None and watch.end(error)
-        if not self._open():
-            return
         try:
-            await self.arelease()
+            watch, self._watch = self._watch, None
+            loss = None if watch is None else watch.end(error)
+            if self._open():
+                await self.arelease()
         except LockwellError as failure:
-            if cancelled or (error is None and isinstance(failure, LostError)):
+            if isinstance(failure, LostError) and (error is None or loss is not None):
                 raise failure from None
             _note(error, failure)
+        except BaseException:
+            self._drop()
+            raise
+        if loss is not None:
+            # The block has released the lock itself, and nobody but this task knows why it was cancelled.
+            raise loss from None
 
 
 def _note(error: BaseException | None, failure: LockwellError) -> None:
@@ -92,22 +110,22 @@ class _Watch:
         assert task is not None, "async with runs in a task"
         self._task = task
         self._cancelling = task.cancelling()
-        self._has_cancelled = False
+        self._loss: LostError | None = None
         self._is_over = False
         self._box = _aio.postbox()
         self._watched: list[tuple[int, Op]] = []
         self._locks = locks
         for lock in self._locks:
-            lock._on_replaced = self._again
-        self._again()
+            lock._on_replaced = self.again
 
-    def _again(self) -> None:
+    def again(self) -> None:
         """Watches the locks as they are now: a lock that was downgraded is another one."""
         self._forget()
         for lock in self._locks:
             if lock._guard.is_open():
                 ended = lock._guard.ended()
-                self._watched.append((self._box.expect(ended, partial(self._on_end, ended)), ended))
+                call = partial(self._on_end, ended, lock.name)
+                self._watched.append((self._box.expect(ended, call), ended))
 
     def _forget(self) -> None:
         for number, ended in self._watched:
@@ -115,18 +133,19 @@ class _Watch:
             ended.cancel()
         self._watched.clear()
 
-    def _on_end(self, ended: Op) -> None:
-        if ended.result() is not None and not self._is_over and not self._has_cancelled:
-            self._has_cancelled = True
+    def _on_end(self, ended: Op, name: str) -> None:
+        reason: str | None = ended.result()
+        if reason is not None and not self._is_over and self._loss is None:
+            self._loss = LostError(f"lock {name!r}: lost: {reason}", lock=name)
             self._task.cancel("the lock was lost")
 
-    def end(self, error: BaseException | None) -> bool:
-        """Whether the block ends because this has cancelled it."""
+    def end(self, error: BaseException | None) -> LostError | None:
+        """The loss, if the block ends because this has cancelled it."""
         self._is_over = True
         self._forget()
         for lock in self._locks:
             lock._on_replaced = None
-        if not self._has_cancelled:
-            return False
+        if self._loss is None:
+            return None
         others = self._task.uncancel() > self._cancelling
-        return not others and isinstance(error, asyncio.CancelledError)
+        return None if others or not isinstance(error, asyncio.CancelledError) else self._loss

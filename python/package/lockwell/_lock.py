@@ -9,7 +9,7 @@ from ._aio import finished
 from ._background import Background
 from ._block import Block
 from ._errors import ForkedError, LostError
-from ._native import Guard
+from ._native import Guard, Op
 from ._wait import wait
 
 _callbacks = Background("lockwell-callbacks")
@@ -198,11 +198,11 @@ class LockSet(Block):
             lock.progress()
 
     def release(self) -> None:
-        """Releases all of them at the same time. If one was lost, that is the error; otherwise the first one
-        is.
+        """Releases those that were not released, at the same time. If one was lost, that is the error;
+        otherwise the first one is.
         """
-        errors = []
-        for op in [lock._guard.release() for lock in self.locks]:
+        releases, errors = self._begin_releases()
+        for op in releases:
             try:
                 wait(op)
             except Exception as error:
@@ -211,13 +211,24 @@ class LockSet(Block):
 
     async def arelease(self) -> None:
         """As ``release``, for asyncio."""
-        errors = []
-        for op in [lock._guard.release() for lock in self.locks]:
+        releases, errors = self._begin_releases()
+        for op in releases:
             try:
                 await finished(op)
             except Exception as error:
                 errors.append(error)
         _raise_first(errors)
+
+    def _begin_releases(self) -> tuple[list[Op], list[Exception]]:
+        """Begins the releases of those that were not released one by one."""
+        releases: list[Op] = []
+        errors: list[Exception] = []
+        for lock in self._open() or self.locks:
+            try:
+                releases.append(lock._guard.release())
+            except Exception as error:
+                errors.append(error)
+        return releases, errors
 
     def __repr__(self) -> str:
         return f"<lockwell.LockSet {list(self.locks)!r}>"

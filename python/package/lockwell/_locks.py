@@ -107,6 +107,13 @@ def _status(status: tuple[str, list[Any], int, float | None]) -> Status:
     return Status(name, tuple(Holder(*holder) for holder in holders), waiters, longest)
 
 
+def _note(error: BaseException | None, failure: LockwellError) -> None:
+    """The exception of the block goes on, and not that of the end of the client."""
+    if error is None:
+        raise failure
+    error.add_note(f"and the client was not closed: {failure}")
+
+
 class Locks:
     """A client of a lock server; ``lockwell.connect`` makes it. Threads and event loops can share it,
     processes cannot.
@@ -254,7 +261,10 @@ class Locks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except LockwellError as failure:
+            _note(error, failure)
 
     async def __aenter__(self) -> Locks:
         return self
@@ -262,7 +272,10 @@ class Locks:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        try:
+            await self.aclose()
+        except LockwellError as failure:
+            _note(error, failure)
 
     def __repr__(self) -> str:
         try:

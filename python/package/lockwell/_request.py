@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -23,12 +24,14 @@ class Request(Generic[H]):
     ``await request`` return the lock, which must be released then.
     """
 
-    __slots__ = ("_begin", "_held", "_wrap")
+    __slots__ = ("_begin", "_held", "_in_use", "_wrap")
 
     def __init__(self, begin: Callable[[bool], Op], wrap: Callable[[Any], H]) -> None:
         self._begin = begin
         self._wrap: Callable[[Any], H] = wrap
         self._held: H | None = None
+        # Before it is held: two threads that share a request would release the lock of each other.
+        self._in_use = threading.Lock()
 
     def _start(self, now: bool = False) -> Op:
         _log.refresh()
@@ -72,32 +75,55 @@ class Request(Generic[H]):
             return await work(*args, **kwargs)
 
     def __enter__(self) -> H:
-        self._check_free()
-        held = self._held = self.acquire()
-        held.__enter__()
+        self._take()
+        try:
+            held = self._held = self.acquire()
+        except BaseException:
+            self._in_use.release()
+            raise
+        # Nothing is called from here on: an interrupt would leave the lock held, since `with` has not begun.
         return held
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end().__exit__(kind, error, trace)
+        held, self._held = self._held, None
+        assert held is not None, "entered before"
+        try:
+            held.__exit__(kind, error, trace)
+        except BaseException:
+            held._drop()
+            raise
+        finally:
+            self._in_use.release()
 
     async def __aenter__(self) -> H:
-        self._check_free()
-        held = self._held = await self._acquired()
-        await held.__aenter__()
+        self._take()
+        held = None
+        try:
+            held = await self._acquired()
+            await held.__aenter__()
+            self._held = held
+        except BaseException:
+            if held is not None:
+                held._drop()
+            self._in_use.release()
+            raise
         return held
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._end().__aexit__(kind, error, trace)
-
-    def _check_free(self) -> None:
-        if self._held is not None:
-            raise RuntimeError("this request is in use: make one for each block")
-
-    def _end(self) -> H:
         held, self._held = self._held, None
         assert held is not None, "entered before"
-        return held
+        try:
+            await held.__aexit__(kind, error, trace)
+        except BaseException:
+            held._drop()
+            raise
+        finally:
+            self._in_use.release()
+
+    def _take(self) -> None:
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError("this request is in use: make one for each block")
