@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import threading
@@ -250,3 +251,27 @@ def test_an_error_of_the_leaders_work(memory: lockwell.Locks) -> None:
     server = TestServer()
     server.fail("acquire", "unreachable", times=2)
     assert server.locks().run_as_leader("scheduler", lambda lock: lock.is_held)
+
+
+def test_a_loop_that_is_closed_with_a_pending_task_keeps_nothing(memory: lockwell.Locks) -> None:
+    files = len(os.listdir("/proc/self/fd"))
+
+    async def hold(held: asyncio.Event) -> None:
+        async with memory.lock("pending"):
+            held.set()
+            await asyncio.sleep(600)
+
+    async def begin() -> None:
+        held = asyncio.Event()
+        tasks.append(asyncio.create_task(hold(held)))
+        await held.wait()
+
+    tasks: list[asyncio.Task[None]] = []
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    loop.close()
+    del loop
+    tasks.clear()
+    gc.collect()
+    memory.lock("pending", wait=30).acquire().release()
+    assert len(os.listdir("/proc/self/fd")) <= files + 2, "the mailbox of this thread alone is new"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import weakref
 from collections.abc import Callable
 from itertools import count
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from ._native import Mailbox, Op
 
@@ -38,15 +38,20 @@ class _Postbox:
                 call()
 
 
-_postboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Postbox] = WeakKeyDictionary()
+# A loop keeps its postbox, as its reader, until it is closed. A reference to the postbox here would keep the
+# loop, whose futures the postbox has: a loop that was closed with pending tasks would stay, with their locks.
+_postboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_Postbox]]
+_postboxes = weakref.WeakKeyDictionary()
 
 
 def postbox() -> _Postbox:
     """The postbox of the running loop."""
     loop = asyncio.get_running_loop()
-    box = _postboxes.get(loop)
+    known = _postboxes.get(loop)
+    box = None if known is None else known()
     if box is None:
-        box = _postboxes[loop] = _Postbox(loop)
+        box = _Postbox(loop)
+        _postboxes[loop] = weakref.ref(box)
     return box
 
 

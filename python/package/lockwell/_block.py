@@ -76,6 +76,9 @@ class Block:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if isinstance(error, GeneratorExit) and not _aio.loop_is_running():
+                # The collector ends the task of a loop that was closed: nothing can be awaited.
+                return self._drop()
             watch, self._watch = self._watch, None
             loss = None if watch is None else watch.end(error)
             if self._open():
