@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -185,3 +186,113 @@ except lockwell.LostError:
     print("done")
 """
     )
+
+
+def test_a_callback_that_ends_its_thread_does_not_end_the_others(memory: lockwell.Locks) -> None:
+    called = threading.Event()
+    for end in (lambda reason: sys.exit(1), lambda reason: called.set()):
+        with pytest.raises(lockwell.LostError), memory.lock("callbacks") as lock:
+            lock.on_lost(end)
+            memory.force_release("callbacks")
+            lock.wait_lost(30)
+    assert called.wait(30)
+
+
+def test_the_first_use_tries_again_if_no_thread_can_start() -> None:
+    run(
+        """
+import threading, lockwell
+real = threading.Thread.start
+def fails(thread):
+    raise RuntimeError("can't start new thread")
+def expected(call, *arguments):
+    threading.Thread.start = fails
+    try:
+        call(*arguments)
+    except RuntimeError as error:
+        assert "new thread" in str(error)
+    else:
+        raise AssertionError("no error")
+    threading.Thread.start = real
+expected(lockwell.connect, "memory://")
+import lockwell._log
+locks = lockwell.connect("memory://")
+assert any(thread.name == "lockwell-log" for thread in threading.enumerate())
+lock = locks.lock("a").acquire()
+called = threading.Event()
+expected(lock.on_lost, print)
+lock.on_lost(lambda reason: called.set())
+locks.force_release("a")
+assert called.wait(30)
+try:
+    lock.release()
+except lockwell.LostError:
+    print("done")
+"""
+    )
+
+
+def test_a_signal_handler_may_make_the_first_request_again() -> None:
+    run(
+        """
+import signal, threading, lockwell
+real = threading.Thread.start
+def interrupted(thread):
+    # As a handler that runs in the middle of the start.
+    threading.Thread.start = real
+    with lockwell.connect("memory://") as locks, locks.lock("in the handler"):
+        pass
+    real(thread)
+signal.alarm(30)
+threading.Thread.start = interrupted
+with lockwell.connect("memory://") as locks, locks.lock("a"):
+    print("done")
+"""
+    )
+
+
+def test_a_logger_that_raises_stops_no_later_event() -> None:
+    run(
+        """
+import logging, threading, lockwell
+from lockwell.testing import TestServer
+logging.lastResort = None
+seen = threading.Event()
+class Handler(logging.Handler):
+    def emit(self, record):
+        seen.set()
+logging.getLogger("lockwell").addHandler(Handler())
+real = logging.getLogRecordFactory()
+def factory(*arguments, **others):
+    logging.setLogRecordFactory(real)
+    raise ValueError("a factory that raises")
+logging.setLogRecordFactory(factory)
+server = TestServer()
+locks = server.locks()
+for name in "ab":
+    lock = locks.lock(name).acquire()
+    server.lose(name)
+    lock.wait_lost(30)
+    while logging.getLogRecordFactory() is factory:
+        pass
+    try:
+        lock.release()
+    except lockwell.LostError:
+        pass
+assert seen.wait(30)
+print("done")
+"""
+    )
+
+
+def test_any_level_is_one(memory: lockwell.Locks) -> None:
+    try:
+        for level in (sys.maxsize, -1):
+            logging.disable(level)
+            memory.lock("levels").acquire().release()
+        logging.getLogger("lockwell").setLevel(-7)
+        logging.disable(-9)
+        memory.lock("levels").acquire().release()
+    finally:
+        logging.disable(logging.NOTSET)
+        logging.getLogger("lockwell").setLevel(logging.NOTSET)

@@ -9,6 +9,7 @@ import os
 import select
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 
 from ._native import Mailbox, Op
@@ -27,7 +28,8 @@ class Background:
         os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()
+        # A signal handler may come here again on the thread that has it.
+        self._lock = threading.RLock()
         self._numbers = count()
         self._calls: dict[int, Callable[[], object]] = {}
         self._mailbox: Mailbox | None = None
@@ -35,13 +37,16 @@ class Background:
     def expect(self, op: Op, call: Callable[[], object]) -> int:
         """Calls this, on the thread, when the operation ends."""
         with self._lock:
-            if self._mailbox is None:
-                self._mailbox = Mailbox()
-                arguments = (self._mailbox, self._calls)
+            mailbox = self._mailbox
+            if mailbox is None:
+                mailbox = Mailbox()
+                arguments = (mailbox, self._calls)
                 threading.Thread(target=self._run, args=arguments, name=self._name, daemon=True).start()
+                # Last: without a thread the next call tries again.
+                self._mailbox = mailbox
             number = next(self._numbers)
             self._calls[number] = call
-            op.notify(self._mailbox, number)
+            op.notify(mailbox, number)
             return number
 
     @staticmethod
@@ -52,8 +57,15 @@ class Background:
             poll.poll()
             for number in mailbox.take():
                 call = calls.pop(number, None)
-                try:
-                    if call is not None:
-                        call()
-                except Exception:
-                    _log.exception("a callback has failed")
+                if call is not None:
+                    _guarded(call)
+
+
+def _guarded(call: Callable[[], object]) -> None:
+    """Calls this. Whatever it raises, also `SystemExit`, the thread goes on: all callbacks share it."""
+    try:
+        call()
+    except BaseException:
+        # The logger may be one that raises as well.
+        with suppress(BaseException):
+            _log.exception("a callback has failed")
