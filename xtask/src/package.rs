@@ -201,7 +201,24 @@ fn write(file: &Path, text: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+
+    /// What is installed and packaged is the default build.
+    #[test]
+    fn the_command_has_every_backend() {
+        let mut command = cargo();
+        command.current_dir(root()).args(["metadata", "--format-version=1", "--no-deps", "--locked"]);
+        let metadata: Value = serde_json::from_str(&text(&mut command).unwrap()).unwrap();
+        let packages = metadata["packages"].as_array().unwrap();
+        let cli = packages.iter().find(|package| package["name"] == "lockwell-cli").unwrap();
+        let features = cli["features"].as_object().unwrap();
+        let by_default = features["default"].as_array().unwrap();
+        for feature in features.keys().filter(|feature| *feature != "default") {
+            assert!(by_default.iter().any(|one| one == feature), "{feature} is not in the default build");
+        }
+    }
 
     #[test]
     fn a_program_that_loads_a_library_is_not_static() {
