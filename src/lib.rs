@@ -176,6 +176,7 @@ pub mod guides {
     pub mod migrating {}
     #[doc = include_str!("../docs/modes.md")]
     pub mod modes {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/operations.md")]
     pub mod operations {}
     #[doc = include_str!("guide_links.md")]
