@@ -30,10 +30,14 @@ pub(crate) fn acquire(
                 Ok(None) => return Ok(None),
                 Ok(Some(Turn::Beside)) => None,
                 Ok(Some(Turn::Claim(turn))) => Some(Arc::new(turn)),
-                Ok(Some(Turn::Handed(turn, lock))) => match lock.take(&turn, limits) {
-                    Some(guard) => return Ok(Some(guard)),
-                    None => Some(turn),
-                },
+                Ok(Some(Turn::Handed(turn, lock))) => {
+                    // After a close it would not be renewed, so it is released.
+                    background.check_open()?;
+                    match lock.take(&turn, limits) {
+                        Some(guard) => return Ok(Some(guard)),
+                        None => Some(turn),
+                    }
+                }
             },
         };
         if let Some(turn) = &turn {

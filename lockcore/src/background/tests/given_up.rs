@@ -1,5 +1,5 @@
-//! Acquires without a caller, which are granted and given up at about the same time. Another task of the
-//! process waits behind them.
+//! Acquires that are given up, since their callers leave or the client is closed, while locks are granted and
+//! handed on.
 
 use futures_util::FutureExt;
 
@@ -30,7 +30,7 @@ impl World {
         let name = LockName::new("a").unwrap();
         let holder = Claim::new(name, Mode::Exclusive, LEASE, Wait::No, "other".into()).with_clock(clock);
         server.inner.acquire(&holder).await.unwrap().expect("it is free");
-        let locks = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap();
+        let locks = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap().hand_over(9, LEASE);
         let releases = Arc::clone(&locks.lock("a").background.releases);
         Self { server, holder, locks, releases }
     }
@@ -40,7 +40,7 @@ impl World {
     }
 
     /// A task waits at the server, and its caller leaves while this one waits behind it.
-    async fn left_before(&self, next: &mut Waiting, on_wake: impl FnOnce() + Send + 'static) {
+    async fn left_before(&self, next: &mut Waiting, on_wake: impl Fn() + Send + Sync + 'static) {
         let mut first = self.waiting();
         assert!(first.as_mut().now_or_never().is_none());
         woken(next, on_wake);
@@ -64,7 +64,9 @@ async fn the_keeper_does_not_release_a_lock_that_was_handed_on() {
     let on_wake = {
         let taken = Arc::clone(&taken);
         // The lock has been handed on, and the acquire is still on the list.
-        move || *lock(&taken) = Some(releases.take_over(FIRST))
+        move || {
+            lock(&taken).get_or_insert_with(|| releases.take_over(FIRST));
+        }
     };
     world.left_before(&mut next, on_wake).await;
     world.server.inner.release(&world.holder).await.unwrap();
@@ -101,4 +103,25 @@ async fn what_the_keeper_has_given_up_is_not_handed_on() {
     let guard = next.await.unwrap();
     assert_eq!(asked(), 2, "the grant that came later was released as well");
     guard.release().await.expect("it was held until then");
+}
+
+#[tokio::test]
+async fn a_lock_that_is_handed_on_during_a_close_is_released() {
+    let world = World::new([]).await;
+    world.server.inner.release(&world.holder).await.unwrap();
+    let guard = world.waiting().await.unwrap();
+    let mut next = world.waiting();
+    let woken_up = Arc::new(AtomicBool::new(false));
+    let on_wake = {
+        let woken_up = Arc::clone(&woken_up);
+        move || woken_up.store(true, Ordering::SeqCst)
+    };
+    woken(&mut next, on_wake);
+    drop(guard);
+    assert!(woken_up.load(Ordering::SeqCst), "the lock is handed on");
+    let closing = tokio::spawn(world.locks.close());
+    tasks_run().await;
+    assert_eq!(next.await.unwrap_err().kind(), ErrorKind::Closed);
+    closing.await.unwrap().unwrap();
+    assert!(!world.server.inspect(world.holder.name()).await.unwrap().is_held());
 }
