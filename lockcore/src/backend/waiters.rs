@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::heartbeats::Heartbeats;
 use super::{Heartbeat, PushedGrant};
-use crate::system::{lock, unique_bits};
+use crate::system::{lock, unique_bits, wake_tasks};
 use crate::{LockName, Moment};
 
 /// How long a place in a queue at a server is kept without a heartbeat from its waiter.
@@ -46,6 +46,12 @@ struct Rows {
 struct Inbox {
     notified: Notify,
     granted: Mutex<Option<PushedGrant>>,
+}
+
+impl Inbox {
+    fn notify(&self) {
+        wake_tasks(|| self.notified.notify_one());
+    }
 }
 
 /// One waiter, from its registration until it is dropped.
@@ -86,12 +92,12 @@ impl Waiters {
             // A server that lost its queue may give a ticket again: the waiter that had it is to ask again.
             if let Some((old, inbox)) = rows.by_ticket.insert(ticket, (name.clone(), Arc::clone(&inbox))) {
                 rows.forget(&old);
-                inbox.notified.notify_one();
+                inbox.notify();
             }
             *rows.by_name.entry(name.clone()).or_default() += 1;
             if let Some(at) = rows.early.iter().position(|(early, _)| *early == ticket) {
                 *lock(&inbox.granted) = rows.early.remove(at).and_then(|(_, granted)| granted);
-                inbox.notified.notify_one();
+                inbox.notify();
             }
         }
         self.arrived.notify_one();
@@ -111,7 +117,7 @@ impl Waiters {
     /// Notifies all waiters, when notifications of the server may have been missed.
     pub fn notify_all(&self) {
         for (_, inbox) in self.rows().by_ticket.values() {
-            inbox.notified.notify_one();
+            inbox.notify();
         }
     }
 
@@ -211,7 +217,7 @@ impl Rows {
         if granted.is_some() {
             *lock(&inbox.granted) = granted;
         }
-        inbox.notified.notify_one();
+        inbox.notify();
     }
 
     /// This lock has one waiter less.

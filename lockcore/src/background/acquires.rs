@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use slab::Slab;
 use tokio::sync::Notify;
 
-use crate::system::lock;
+use crate::system::{lock, wake_tasks};
 use crate::{Claim, Error, ErrorKind, Result};
 
 /// The acquires of one client that are under way.
@@ -73,7 +73,7 @@ impl Drop for AcquireEntry {
     fn drop(&mut self) {
         drop(lock(&self.acquires.claims).try_remove(self.key));
         if self.acquires.closed.load(Ordering::Acquire) {
-            self.acquires.ended.notify_waiters();
+            wake_tasks(|| self.acquires.ended.notify_waiters());
         }
     }
 }

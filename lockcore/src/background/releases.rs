@@ -16,7 +16,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::backend::Backoff;
 use crate::contract::Fate;
-use crate::system::{OwnRuntime, TimeLimit, lock};
+use crate::system::{OwnRuntime, TimeLimit, lock, wake_tasks};
 use crate::telemetry::Telemetry;
 use crate::{Claim, Clock, DistributedLock, Error, ErrorKind, Moment, Released, Result};
 
@@ -104,7 +104,7 @@ impl Releases {
     /// Waits until all claims have been released, or until the limit. Returns how many have not.
     pub(super) async fn drain(&self, limit: &TimeLimit) -> usize {
         lock(&self.list).closing = true;
-        self.ended.notify_waiters();
+        self.note_change();
         let not_released = |list: &List| list.under_way.values().filter(|entry| !entry.denied).count();
         match limit.wait_for(self.wait_for(|list| not_released(list) == 0)).await {
             Some(()) => 0,
@@ -130,17 +130,22 @@ impl Releases {
         id
     }
 
+    /// Wakes those that wait for the end of releases.
+    fn note_change(&self) {
+        wake_tasks(|| self.ended.notify_waiters());
+    }
+
     fn change(&self, id: u64, change: impl FnOnce(&mut Entry)) {
         if let Some(entry) = lock(&self.list).under_way.get_mut(&id) {
             change(entry);
         }
-        self.ended.notify_waiters();
+        self.note_change();
     }
 
     /// Takes a release off the list.
     pub(super) fn leave(&self, id: u64) {
         drop(lock(&self.list).under_way.remove(&id));
-        self.ended.notify_waiters();
+        self.note_change();
     }
 
     /// Takes over releases that make no progress, for as long as the list is not empty.
@@ -212,7 +217,7 @@ impl Releases {
     /// From now on, releases that `close` does not wait for are not repeated.
     pub(super) fn close(&self) {
         lock(&self.list).closed = true;
-        self.ended.notify_waiters();
+        self.note_change();
     }
 
     async fn closed(&self) {
@@ -286,7 +291,7 @@ impl Releases {
         let asks = lock(&self.list).under_way.get_mut(&id).and_then(|entry| entry.asks.take());
         if let Some(asks) = asks {
             // Nobody listens if the caller has had its own answer.
-            asks.send(answer).unwrap_or(());
+            wake_tasks(|| asks.send(answer).unwrap_or(()));
         }
     }
 

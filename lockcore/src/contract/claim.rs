@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::system::wake_tasks;
 use crate::{Clock, HoldId, LockName, Mode, Moment, OwnerId};
 
 pub(crate) use fate::Fate;
@@ -324,7 +325,7 @@ impl Claim {
 
     /// Has the wait looked at again. Wakers of the application run in here.
     pub(crate) fn ring(&self) {
-        self.0.bell.notify_waiters();
+        wake_tasks(|| self.0.bell.notify_waiters());
     }
 
     /// Whether the place of this claim is kept for others. Before the first answer there is no place yet, and

@@ -1,6 +1,5 @@
 //! One held lock, shared by its guard and the keeper.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::{Advice, Event, Lease, Left, Limits};
-use crate::system::lock;
+use crate::system::{lock, wake_tasks};
 use crate::telemetry::{Since, Telemetry};
 use crate::{Clock, Error, ErrorKind, Grant, LeaseState, Moment};
 
@@ -185,12 +184,9 @@ impl HeldLock {
     }
 
     /// Notifies those who watch the lock. Wakers of the application run in here: it must not be called under
-    /// a mutex, and a waker that panics ends nothing but its own notification.
+    /// a mutex.
     pub(crate) fn announce(&self, state: LeaseState) {
-        let woken = std::panic::catch_unwind(AssertUnwindSafe(|| self.changed.notify_waiters()));
-        if woken.is_err() {
-            tracing::error!("a waker of the application has panicked");
-        }
+        wake_tasks(|| self.changed.notify_waiters());
         let (name, token) = (self.grant.claim().name(), self.grant.token());
         match state {
             LeaseState::Lost(loss) => {

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-use crate::system::lock;
+use crate::system::{lock, wake_tasks};
 
 /// The turn of one waiter, from the moment at which it is given until the waiter picks it up.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl<V> Delivery<V> {
         }
         *state = State::Given(turn);
         drop(state);
-        self.changed.notify_one();
+        wake_tasks(|| self.changed.notify_one());
         None
     }
 

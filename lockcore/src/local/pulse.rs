@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use crate::Moment;
-use crate::system::lock;
+use crate::system::{lock, wake_tasks};
 
 /// The polls of one claim at the server.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Pulse {
     pub(super) fn wake(&self) {
         let waker = lock(&self.waker).clone();
         if let Some(waker) = waker {
-            waker.wake();
+            wake_tasks(|| waker.wake());
         }
     }
 }

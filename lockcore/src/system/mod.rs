@@ -14,6 +14,7 @@ mod test_time;
 #[cfg(feature = "conformance")]
 mod threads;
 mod unique;
+mod wakers;
 
 #[cfg(feature = "metrics")]
 pub(crate) use aside::{Aside, must_not_wait};
@@ -27,3 +28,4 @@ pub(crate) use per_process::PerProcess;
 pub(crate) use rest::{note_rest, rest_when_idle};
 pub(crate) use sync::{lock, poll_once};
 pub use unique::unique_bits;
+pub(crate) use wakers::wake_tasks;

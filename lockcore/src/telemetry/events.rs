@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
@@ -11,6 +10,7 @@ use futures_util::Stream;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
+use crate::system::wake_tasks;
 use crate::{FencingToken, LockName, Loss, Mode};
 
 /// How many events are kept for streams that are behind.
@@ -116,12 +116,9 @@ impl Announcer {
     }
 }
 
-/// Calls wakers of the application. A waker that panics must not end the keeper.
 fn send(sender: &Sender<Message>, message: Message) {
     // It fails if there is no stream, which does not matter.
-    if catch_unwind(AssertUnwindSafe(|| drop(sender.send(message)))).is_err() {
-        tracing::error!("a waker of the application has panicked");
-    }
+    wake_tasks(|| drop(sender.send(message)));
 }
 
 type Received = (Result<Message, RecvError>, Receiver<Message>);

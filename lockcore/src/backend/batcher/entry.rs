@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::retry::Retry;
 use super::service::{Reply, Service, no_answer};
 use super::sync::{AtomicBool, Mutex, lock};
+use crate::system::wake_tasks;
 use crate::{Error, Moment, Result};
 
 /// One request, from its caller's first step to its answer.
@@ -75,7 +76,7 @@ impl<S: Service> Entry<S> {
         let waker = slot.waker.take();
         drop(slot);
         if let Some(waker) = waker {
-            waker.wake();
+            wake_tasks(|| waker.wake());
         }
     }
 

@@ -9,19 +9,76 @@ use crate::LockGuard;
 /// A request for a lock.
 pub(super) type Waiting = Pin<Box<dyn Future<Output = Result<LockGuard>> + Send>>;
 
-struct OnWake<F>(Mutex<Option<F>>);
+struct OnWake<F>(F);
 
-impl<F: FnOnce() + Send + 'static> Wake for OnWake<F> {
+impl<F: Fn() + Send + Sync + 'static> Wake for OnWake<F> {
     fn wake(self: Arc<Self>) {
-        let on_wake = lock(&self.0).take();
-        if let Some(on_wake) = on_wake {
-            on_wake();
-        }
+        self.0();
     }
 }
 
-/// Polls a request that has to wait, with a waker that does this once.
-pub(super) fn woken(waiting: &mut Waiting, on_wake: impl FnOnce() + Send + 'static) {
-    let waker = Waker::from(Arc::new(OnWake(Mutex::new(Some(on_wake)))));
+/// Polls a request that has to wait, with a waker that does this.
+pub(super) fn woken(waiting: &mut Waiting, on_wake: impl Fn() + Send + Sync + 'static) {
+    let waker = Waker::from(Arc::new(OnWake(on_wake)));
     assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+}
+
+/// A waker that panics, without a message of the panic.
+fn panics() {
+    std::panic::resume_unwind(Box::new("a waker"));
+}
+
+/// Waits for a lock, with a waker that panics.
+fn asleep(locks: &Locks) -> Waiting {
+    let mut waiting: Waiting = Box::pin(locks.lock("a").ttl(LEASE).into_future());
+    woken(&mut waiting, panics);
+    waiting
+}
+
+#[tokio::test]
+async fn a_loss_that_wakes_a_panic_ends_no_renewals() {
+    let locks = chosen([]).1.hand_over(9, LEASE);
+    let other = locks.lock("b").ttl(Duration::from_secs(3)).await.unwrap();
+    let lost = locks.lock("a").ttl(LEASE).max_hold(millis(500)).await.unwrap();
+    let _asleep = asleep(&locks);
+    lost.lost().await;
+    let began = Moment::now();
+    while locks.stats().renewals == 0 {
+        assert!(Moment::now().since(began) < LEASE / 4, "no lease is renewed any more");
+        tokio::time::sleep(millis(20)).await;
+    }
+    drop(other);
+}
+
+/// The slice of the lock ends, so the keeper wakes the next task to claim it.
+#[tokio::test]
+async fn a_turn_that_wakes_a_panic_goes_to_the_next() {
+    let (_, locks) = chosen([]);
+    let guard = locks.lock("a").ttl(LEASE).await.unwrap();
+    let _asleep = asleep(&locks);
+    tokio::time::sleep(millis(50)).await;
+    guard.release().await.unwrap();
+    let next = locks.lock("a").ttl(LEASE).wait(LEASE / 4).await;
+    drop(next.expect("the turn that nobody picked up is passed on"));
+}
+
+/// The keeper wakes a claim that nobody polls. Then its turn goes to the next task, and it is woken for that, too.
+#[tokio::test]
+async fn a_claim_that_wakes_a_panic_loses_its_turn_to_the_next() {
+    // Nothing but the keeper is to wake the claim, so the timers are those of a clock that stands still.
+    let clock = crate::TestClock::new();
+    let inner = MemoryLock::with_clock(clock.clock());
+    let server = Arc::new(Chosen { inner, ..Chosen::default() }) as Arc<dyn DistributedLock>;
+    let (locks, other) = (Locks::new(Arc::clone(&server)).unwrap(), Locks::new(server).unwrap());
+    let _guard = other.lock("a").ttl(LEASE).await.unwrap();
+    let _asleep = asleep(&locks);
+    let next = tokio::spawn(locks.lock("a").ttl(LEASE).into_future());
+    for _ in 0..300 {
+        if other.inspect("a").await.unwrap().waiters == 2 {
+            return next.abort();
+        }
+        clock.advance(millis(50));
+        tokio::time::sleep(millis(20)).await;
+    }
+    panic!("the next task was lost");
 }
