@@ -71,6 +71,11 @@ impl<V> Delivery<V> {
         matches!(*lock(&self.state), State::Given(_))
     }
 
+    /// Whether the turn was picked up or taken back, or the waiter has left: there is no way back from that.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(*lock(&self.state), State::TakenBack | State::Over)
+    }
+
     pub(super) fn is_over(&self) -> bool {
         matches!(*lock(&self.state), State::Over)
     }

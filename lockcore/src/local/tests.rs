@@ -103,6 +103,28 @@ async fn a_turn_that_is_not_picked_up_goes_to_the_next() {
 }
 
 #[tokio::test]
+async fn a_turn_on_its_way_is_watched() {
+    // It stands still: the keeper takes nothing away by itself.
+    let clock = crate::TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Place, false);
+    let claims = [Wait::No, Wait::Forever, Wait::Forever].map(|wait| claim(wait).with_clock(clock.clone()));
+    let first = claim_turn(queues.turn(&claims[0]).await);
+    let asleep = waiting(&queues, &claims[1]);
+    let mut awake = waiting(&queues, &claims[2]);
+    let name = claims[0].name();
+    let Next::LocalWaiter(turn, waiter) = queues.next(name, first.number, |_| true, |_| ()) else {
+        panic!("two wait");
+    };
+    let mut turns = 0;
+    queues.look_at_all(clock.now(), &mut turns);
+    assert!(waiter.give(Turn::Claim(turn)).is_none(), "it waits");
+    queues.look_at_all(clock.now().after(Duration::from_millis(10)), &mut turns);
+    let turn = awake.as_mut().now_or_never().expect("the turn was taken back");
+    drop((asleep, claim_turn(turn)));
+    assert!(queues.is_idle());
+}
+
+#[tokio::test]
 async fn a_claim_that_nobody_drives_loses_its_turn() {
     let queues = LocalQueues::new(Sharing::Place, false);
     let claims = [claim(Wait::No), claim(Wait::Forever)];

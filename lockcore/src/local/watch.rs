@@ -38,9 +38,14 @@ enum Found {
 impl<V> Queue<V> {
     fn look(&mut self, now: Moment) -> Found {
         match &self.given {
-            Some((since, delivery)) if delivery.is_given() => {
+            Some((since, delivery)) if !delivery.is_settled() => {
                 let by = since.after(PICKED_UP);
-                return if now >= by { Found::NotPickedUp } else { Found::Nothing(by) };
+                return match now >= by {
+                    true if delivery.is_given() => Found::NotPickedUp,
+                    // It is still on its way to the waiter.
+                    true => Found::Nothing(now.after(PICKED_UP)),
+                    false => Found::Nothing(by),
+                };
             }
             _ => self.given = None,
         }
@@ -74,7 +79,7 @@ impl LocalQueues {
 
     /// Takes away the turns that nobody uses. Returns when to look again; `None`: nobody waits, so there is
     /// nothing to watch.
-    fn look_at_all(self: &Arc<Self>, now: Moment, turns: &mut u64) -> Option<Moment> {
+    pub(super) fn look_at_all(self: &Arc<Self>, now: Moment, turns: &mut u64) -> Option<Moment> {
         let (mut late, mut quiet, mut over) = (Vec::new(), Vec::new(), Vec::new());
         let next = {
             let mut names = self.names();
