@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 
+use crate::testing::TestServer;
 use crate::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks, Loss,
-    MemoryLock, Moment, Released, Renewal, Result, TestClock,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockGuard, LockName, LockStatus, Locks,
+    Loss, MemoryLock, Moment, Operation, Released, Renewal, Result, TestClock,
 };
 
 fn millis(millis: u64) -> Duration {
@@ -329,4 +331,38 @@ fn the_end_of_a_runtime_passes_its_turn_on() {
         let guard = stays.block_on(waiting).unwrap().expect("its turn comes");
         stays.block_on(guard.release()).unwrap();
     }
+}
+
+/// A request that waits for the lock "b" in this process gets its turn near the end of its wait, and the
+/// answer after that.
+async fn gets_a_late_answer<T>(
+    server: &TestServer,
+    held: LockGuard,
+    request: impl IntoFuture<Output = Result<T>>,
+) -> T {
+    let mut request = std::pin::pin!(request.into_future());
+    assert!(request.as_mut().now_or_never().is_none(), "it is held");
+    server.advance(millis(4990));
+    server.delay(Operation::Acquire, millis(500));
+    held.release().await.unwrap();
+    for passed in [0, 20, 30, 30] {
+        server.advance(millis(passed));
+        if let Some(answer) = request.as_mut().now_or_never() {
+            panic!("it ended without the answer: {:#}", answer.err().expect("no answer"));
+        }
+    }
+    server.advance(millis(500));
+    request.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_wait_in_this_process_covers_the_first_answer() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    let (ttl, wait) = (Duration::from_secs(60), Duration::from_secs(5));
+    let held = locks.lock("b").ttl(ttl).await.unwrap();
+    let held = gets_a_late_answer(&server, held, locks.lock("b").ttl(ttl).wait(wait)).await;
+    server.heal();
+    let both = locks.lock_all(["a", "b"]).ttl(ttl).wait(wait);
+    gets_a_late_answer(&server, held, both).await.release().await.unwrap();
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::one::{timed_out, unanswered, within};
+use super::in_time::{InTime, timed_out, unanswered, within};
 use super::{LockRequest, operation, running};
 use crate::lease::Limits;
 use crate::{
@@ -192,7 +192,7 @@ impl LockRequest<All> {
             let acquiring = self.choices.begin(&self.background, name.clone(), *mode, wait);
             let answer = tokio::select! {
                 biased;
-                answer = within(&self.background.clock, wait, acquiring) => answer?,
+                answer = InTime::new(acquiring, &self.choices, &self.background) => answer?,
                 lost = first_lost(&self.background.clock, &granted) => return Err(self.lost(lost)),
             };
             granted.push(answer.ok_or_else(|| self.timed_out(Some(name)))?);

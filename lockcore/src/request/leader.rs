@@ -4,7 +4,8 @@ use std::future::{Future, IntoFuture};
 use std::time::Duration;
 
 use crate::backend::Backoff;
-use crate::request::one::{Checked, timed_out};
+use crate::request::in_time::timed_out;
+use crate::request::one::Checked;
 use crate::request::{Acquire, Choices, LockRequest, One, running};
 use crate::{Error, ErrorKind, LockGuard, LockHandle, Result, Wait};
 

@@ -2,6 +2,7 @@
 
 mod all;
 mod choices;
+mod in_time;
 mod leader;
 mod one;
 mod operation;

@@ -5,15 +5,12 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
+use super::in_time::InTime;
 use super::operation::Acquiring;
 use super::{Choices, LockRequest, One, running};
 use crate::background::Background;
-use crate::contract::FIRST_ANSWER;
-use crate::{
-    Claim, Clock, Error, ErrorKind, ErrorWith, LockGuard, LockHandle, LockName, Mode, Operation, Result, Wait,
-};
+use crate::{Error, ErrorWith, LockGuard, LockHandle, LockName, Mode, Operation, Result, Wait};
 
 impl LockRequest<One> {
     /// Takes the lock if it is free now; `None` if another claim holds it.
@@ -104,6 +101,11 @@ impl Checked {
         self.choices.begin(&self.background, self.name.clone(), self.mode, self.wait)
     }
 
+    /// The same, which ends with its wait.
+    pub(super) fn begin_in_time(&self) -> InTime {
+        InTime::new(self.begin(), &self.choices, &self.background)
+    }
+
     /// Begins the wait anew, for the next try.
     pub(super) fn wait_anew(&mut self) -> Result<()> {
         self.wait = self.choices.until(&self.background)?;
@@ -129,18 +131,8 @@ pub struct Acquire(State);
 
 enum State {
     New(Option<LockRequest>),
-    UnderWay {
-        work: Acquiring,
-        background: Arc<Background>,
-        wait: Option<Duration>,
-        /// Fires a little after the end of the wait, in case that the backend has not answered.
-        end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    },
+    UnderWay(InTime),
 }
-
-/// For how long after the end of the wait to wait for the backend's own answer. It says more than "timed
-/// out": that the server cannot be reached, for instance.
-const GRACE: Duration = Duration::from_millis(20);
 
 impl Future for Acquire {
     type Output = Result<LockGuard>;
@@ -148,36 +140,14 @@ impl Future for Acquire {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<LockGuard>> {
         if let State::New(request) = &mut self.0 {
             let request = request.take().expect("not polled after its end");
-            let wait = request.choices.wait;
-            let background = Arc::clone(&request.background);
-            let work = request.begin(Choices::until)?;
-            self.0 = State::UnderWay { work, background, wait, end: None };
+            let checked = request.checked(Choices::until)?;
+            self.0 = State::UnderWay(checked.begin_in_time());
         }
-        let State::UnderWay { work, background, wait, end } = &mut self.0 else { unreachable!("set above") };
-        let backend = background.capabilities.backend();
-        let outcome = match Pin::new(&mut *work).poll(cx) {
-            Poll::Ready(Ok(Some(guard))) => Ok(guard),
-            Poll::Ready(Err(error)) => Err(error),
-            Poll::Ready(Ok(None)) => Err(timed_out(*wait, backend, work.claim().map(Claim::name))),
-            Poll::Pending => {
-                let Some(claim) = work.claim().filter(|claim| matches!(claim.wait(), Wait::Until(_))) else {
-                    return Poll::Pending;
-                };
-                let end = end.get_or_insert_with(|| {
-                    let claim = claim.clone();
-                    Box::pin(async move {
-                        claim.end_of_wait().await;
-                        claim.clock().sleep(GRACE).await;
-                    })
-                });
-                std::task::ready!(end.as_mut().poll(cx));
-                let claim = work.claim().filter(|claim| claim.keeps_place());
-                Err(match claim {
-                    // The wait for others goes on.
-                    Some(claim) => timed_out(*wait, backend, Some(claim.name())),
-                    None => unanswered(*wait, backend, work.claim().map(Claim::name)),
-                })
-            }
+        let State::UnderWay(work) = &mut self.0 else { unreachable!("set above") };
+        let outcome = match std::task::ready!(Pin::new(&mut *work).poll(cx)) {
+            Ok(Some(guard)) => Ok(guard),
+            Ok(None) => Err(work.timed_out()),
+            Err(error) => Err(error),
         };
         // Whatever is still under way goes on in the background.
         self.0 = State::New(None);
@@ -188,40 +158,5 @@ impl Future for Acquire {
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire").finish_non_exhaustive()
-    }
-}
-
-/// Waits for work that does not know the end of this wait, until that end and a moment longer. The wait
-/// covers the first answer of the server.
-pub(crate) async fn within<T>(
-    clock: &Clock,
-    wait: Wait,
-    work: impl Future<Output = Result<Option<T>>>,
-) -> Result<Option<T>> {
-    let Wait::Until(end) = wait else { return work.await };
-    let end = end.max(clock.now().after(FIRST_ANSWER));
-    tokio::select! {
-        biased;
-        answer = work => answer,
-        () = clock.sleep_until(end.after(GRACE)) => Ok(None),
-    }
-}
-
-pub(crate) fn timed_out(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
-    end_of_wait("still held by another after a wait of", wait, backend, name)
-}
-
-/// The backend has given no reason.
-pub(super) fn unanswered(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
-    end_of_wait("the backend has no answer after a wait of", wait, backend, name)
-}
-
-fn end_of_wait(what: &str, wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
-    let waited = humantime::format_duration(wait.unwrap_or_default());
-    let error = Error::new(ErrorKind::TimedOut, format!("{what} {waited}"));
-    let error = error.during(Operation::Acquire).on_backend(backend);
-    match name {
-        Some(name) => error.for_lock(name),
-        None => error,
     }
 }

@@ -41,19 +41,28 @@ impl Claim {
         }
     }
 
-    /// Resolves when the time for which the caller waits has passed.
-    pub(crate) async fn end_of_wait(&self) {
+    /// Resolves this long after the end of the time for which the caller waits.
+    pub(crate) async fn end_of_wait(&self, grace: Duration) {
+        let end = match self.0.wait {
+            Wait::No => return,
+            Wait::Forever => return std::future::pending().await,
+            Wait::Until(end) => end,
+        };
+        let clock = &self.0.clock;
+        let is_over = || clock.has_passed(self.covering_the_answer(end));
         loop {
             let bell = self.0.bell.notified();
-            let end = match self.0.wait {
-                Wait::No => return,
-                Wait::Forever => return std::future::pending().await,
-                Wait::Until(end) => self.covering_the_answer(end),
-            };
             // An answer changes the end.
             tokio::select! {
                 () = bell => (),
-                () = self.0.clock.sleep_until(end) => return,
+                () = clock.sleep_until(self.covering_the_answer(end)) => (),
+            }
+            // And so does a turn that has come meanwhile in this process: then the answer is still to come.
+            if is_over() {
+                clock.sleep(grace).await;
+                if is_over() {
+                    return;
+                }
             }
         }
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::table::{Hold, OwnedName, ReentrantGuard, Table};
 use crate::background::Background;
-use crate::request::one::{Checked, timed_out, within};
+use crate::request::in_time::timed_out;
+use crate::request::one::Checked;
 use crate::request::{Choices, LockRequest, One, running};
 use crate::{Error, ErrorWith, LockHandle, LockName, Operation, Result, Wait};
 
@@ -75,7 +76,7 @@ impl LockRequest<Reentrant> {
 
     async fn acquire(self) -> Result<ReentrantGuard> {
         let (table, checked) = self.checked(Choices::until)?;
-        within(&checked.background.clock, checked.wait, take(&table, &checked)).await?.ok_or_else(|| {
+        take(&table, &checked).await?.ok_or_else(|| {
             timed_out(checked.choices.wait, checked.background.capabilities.backend(), Some(&checked.name))
         })
     }
@@ -111,7 +112,7 @@ async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantG
     if let Some(held) = owned.hold() {
         return again(held, checked);
     }
-    let Some(guard) = checked.begin().await? else { return Ok(None) };
+    let Some(guard) = checked.begin_in_time().await? else { return Ok(None) };
     let held = table.hold(guard);
     owned.keep(&held);
     drop(taking);

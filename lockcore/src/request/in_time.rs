@@ -1,0 +1,97 @@
+//! The end of a request whose time is over, whether there is an answer or not.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::Choices;
+use super::operation::Acquiring;
+use crate::background::Background;
+use crate::contract::FIRST_ANSWER;
+use crate::{Claim, Clock, Error, ErrorKind, LockGuard, LockName, Operation, Result, Wait};
+
+/// For how long after the end of the wait to wait for the backend's own answer. It says more than "timed
+/// out": that the server cannot be reached, for instance.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// An acquire, until a little after the end of its wait. `None`: the lock is held by another.
+///
+/// Whatever is still under way when this is dropped goes on in the background.
+pub(super) struct InTime {
+    work: Acquiring,
+    wait: Option<Duration>,
+    backend: &'static str,
+    /// Fires after the end of the wait, in case that the backend has not answered.
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl InTime {
+    pub(super) fn new(work: Acquiring, choices: &Choices, background: &Background) -> Self {
+        Self { work, wait: choices.wait, backend: background.capabilities.backend(), end: None }
+    }
+
+    /// The error that the lock is held by another.
+    pub(super) fn timed_out(&self) -> Error {
+        timed_out(self.wait, self.backend, self.work.claim().map(Claim::name))
+    }
+}
+
+impl Future for InTime {
+    type Output = Result<Option<LockGuard>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { work, wait, backend, end } = &mut *self;
+        if let Poll::Ready(answer) = Pin::new(&mut *work).poll(cx) {
+            return Poll::Ready(answer);
+        }
+        let Some(claim) = work.claim().filter(|claim| matches!(claim.wait(), Wait::Until(_))) else {
+            return Poll::Pending;
+        };
+        let end = end.get_or_insert_with(|| {
+            let claim = claim.clone();
+            Box::pin(async move { claim.end_of_wait(GRACE).await })
+        });
+        ready!(end.as_mut().poll(cx));
+        // If its place is kept, the wait for others goes on.
+        Poll::Ready(match claim.keeps_place() {
+            true => Ok(None),
+            false => Err(unanswered(*wait, backend, Some(claim.name()))),
+        })
+    }
+}
+
+/// Waits for work that does not know the end of this wait, until that end and a moment longer. The wait
+/// covers the first answer of the server.
+pub(super) async fn within<T>(
+    clock: &Clock,
+    wait: Wait,
+    work: impl Future<Output = Result<Option<T>>>,
+) -> Result<Option<T>> {
+    let Wait::Until(end) = wait else { return work.await };
+    let end = end.max(clock.now().after(FIRST_ANSWER));
+    tokio::select! {
+        biased;
+        answer = work => answer,
+        () = clock.sleep_until(end.after(GRACE)) => Ok(None),
+    }
+}
+
+pub(super) fn timed_out(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
+    end_of_wait("still held by another after a wait of", wait, backend, name)
+}
+
+/// The backend has given no reason.
+pub(super) fn unanswered(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
+    end_of_wait("the backend has no answer after a wait of", wait, backend, name)
+}
+
+fn end_of_wait(what: &str, wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
+    let waited = humantime::format_duration(wait.unwrap_or_default());
+    let error = Error::new(ErrorKind::TimedOut, format!("{what} {waited}"));
+    let error = error.during(Operation::Acquire).on_backend(backend);
+    match name {
+        Some(name) => error.for_lock(name),
+        None => error,
+    }
+}
