@@ -23,11 +23,12 @@ pub struct GuardedWrite {
 
 impl GuardedWrite {
     pub(crate) fn new(inner: &Arc<ClientInner>, grant: &Grant) -> Result<Self> {
-        let held = grant.record::<Held>().ok_or_else(|| {
-            Error::new(ErrorKind::InvalidInput, "this grant was not made by this backend")
-                .during(Operation::Verify)
-                .on_backend(BACKEND)
-        })?;
+        let held = grant
+            .record::<Held>()
+            .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "this grant was not made by this backend"));
+        // The next task of this process would have the same key.
+        let bound = held.and_then(|held| grant.bind().map(|()| held));
+        let held = bound.map_err(|error| error.during(Operation::Verify).on_backend(BACKEND))?;
         Ok(Self { inner: Arc::clone(inner), held: held.clone(), writes: Vec::new() })
     }
 

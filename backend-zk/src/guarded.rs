@@ -30,10 +30,12 @@ enum Write {
 
 impl GuardedWrite {
     pub(crate) fn new(grant: &Grant) -> Result<Self> {
-        let node = grant.record::<Node>().ok_or_else(|| {
-            Error::new(ErrorKind::InvalidInput, "this grant was not made by this backend")
-                .during(Operation::Verify)
-        })?;
+        let node = grant
+            .record::<Node>()
+            .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "this grant was not made by this backend"));
+        // The next task of this process would have the same node.
+        let bound = node.and_then(|node| grant.bind().map(|()| node));
+        let node = bound.map_err(|error| error.during(Operation::Verify))?;
         Ok(Self {
             client: node.session.client.clone(),
             lock: node.path.clone(),

@@ -1,9 +1,10 @@
 //! Snapshots that are restored, compaction, and a server that is full.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::{DistributedLock, ErrorKind, Moment, Renewal, Severity};
+use lockwell_core::{DistributedLock, ErrorKind, Locks, Moment, Renewal, Severity};
 
 use crate::support::{backend, claim, options, secs, server, take};
 
@@ -125,4 +126,36 @@ async fn a_guarded_write_needs_the_lock() {
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
     let row = etcd.call("/v3/kv/range", "{\"key\":\"YXBwL3Jvdw==\"}").expect("an answer");
     assert!(row.contains("\"Mg==\""), "{row}");
+}
+
+/// A write that the lock guards is refused when the lock has gone to another task of the process.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guarded_write_belongs_to_one_task() {
+    let Some(etcd) = server(&options()).await else { return };
+    let client = Arc::new(backend(&etcd.url()).await.expect("a client"));
+    let locks = Locks::new(client.clone()).expect("a keeper").hand_over(1000, secs(60));
+    let request = || locks.lock("guarded").ttl(secs(60)).wait(secs(60)).into_future();
+    let mut guard = request().await.expect("a free lock");
+    for bound in [false, true] {
+        loop {
+            let before = guard.grant().clone();
+            let write = bound.then(|| client.guarded(&before).expect("it is held").put("app/row", "1"));
+            let mut next = Box::pin(request());
+            assert!(tokio::time::timeout(Duration::ZERO, &mut next).await.is_err(), "it is held");
+            let next = tokio::spawn(next);
+            drop(guard);
+            guard = next.await.expect("no panic").expect("its turn comes");
+            let error = match write {
+                Some(write) => write.commit().await.unwrap_err(),
+                None if guard.grant().claim().owner() == before.claim().owner() => {
+                    client.guarded(&before).unwrap_err()
+                }
+                // On a machine that is busy, it may have come from the server.
+                None => continue,
+            };
+            assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+            break;
+        }
+    }
+    guard.release().await.expect("it is held");
 }

@@ -10,6 +10,7 @@ mod doubt;
 mod grace;
 mod groups;
 mod hand_over;
+mod handed;
 mod hot_names;
 mod inherited;
 mod killed;

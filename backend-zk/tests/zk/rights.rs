@@ -250,6 +250,38 @@ async fn guarded_writes() {
     assert!(reader.check_stat("/more").await.expect("an answer").is_none());
 }
 
+/// A write that the lock guards is refused when the lock has gone to another task of the process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guarded_write_belongs_to_one_task() {
+    let Some(server) = single(&options()).await else { return };
+    let lock = connect(&server.url()).await.1;
+    let long = Duration::from_secs(60);
+    let locks = Locks::new(Arc::clone(&lock) as Arc<_>).expect("a keeper").hand_over(1000, long);
+    let mut guard = hold(&locks, "data").await;
+    for bound in [false, true] {
+        loop {
+            let before = guard.grant().clone();
+            let write = bound.then(|| lock.guarded(&before).expect("it is held").create("/late", b""));
+            let mut next = Box::pin(locks.lock("data").wait(long).into_future());
+            assert!(tokio::time::timeout(Duration::ZERO, &mut next).await.is_err(), "it is held");
+            let next = tokio::spawn(next);
+            drop(guard);
+            guard = next.await.expect("no panic").expect("its turn comes");
+            let error = match write {
+                Some(write) => write.commit().await.expect_err("a late write"),
+                None if guard.grant().claim().owner() == before.claim().owner() => {
+                    lock.guarded(&before).expect_err("it was handed on")
+                }
+                // On a machine that is busy, it may have come from the server.
+                None => continue,
+            };
+            assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+            break;
+        }
+    }
+    guard.release().await.expect("held");
+}
+
 /// The password is read for each session. Another password is another identity.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_session_has_the_present_password() {

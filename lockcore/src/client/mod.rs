@@ -116,7 +116,8 @@ impl Locks {
     /// server stays when the task that made it is cancelled. On backends that do not promise
     /// [`token_blocks`](crate::Requirement::TokenBlocks), tasks share the place only.
     ///
-    /// A lock is given only to a task with the same ttl, lock delay and label. Readers, permits, owners and
+    /// A lock is given only to a task with the same ttl, lock delay and label, and not after a
+    /// [check](crate::Grant::bind) in a transaction of the server. Readers, permits, owners and
     /// campaigns have places of their own in any case, and [`try_now`](LockRequest::try_now) asks the server
     /// unless a task of this process holds the lock. [`inspect`](Self::inspect) shows one waiter for each
     /// process, and of a block of tokens the last one.

@@ -1,6 +1,7 @@
 //! One attempt to take a lock.
 
 mod fate;
+mod present_hold;
 mod turn;
 mod wait;
 
@@ -16,6 +17,7 @@ use crate::system::wake_tasks;
 use crate::{Clock, HoldId, LockName, Mode, Moment, OwnerId};
 
 pub(crate) use fate::Fate;
+use present_hold::PresentHold;
 pub(crate) use turn::PassOn;
 use turn::TurnSlot;
 pub(crate) use wait::FIRST_ANSWER;
@@ -67,6 +69,7 @@ struct ClaimInner {
     bell: Notify,
     fate: OnceLock<Fate>,
     turn: TurnSlot,
+    present_hold: PresentHold,
 }
 
 impl Claim {
@@ -94,6 +97,7 @@ impl Claim {
             bell: Notify::new(),
             fate: OnceLock::new(),
             turn: TurnSlot::default(),
+            present_hold: PresentHold::default(),
         }))
     }
 
@@ -167,6 +171,7 @@ impl Claim {
             bell: Notify::new(),
             fate: OnceLock::new(),
             turn: TurnSlot::default(),
+            present_hold: PresentHold::default(),
         }))
     }
 
@@ -297,6 +302,11 @@ impl Claim {
     /// Its turn in the queue of this process.
     pub(crate) fn turn(&self) -> &TurnSlot {
         &self.0.turn
+    }
+
+    /// Which of its holds is the present one.
+    pub(crate) fn present_hold(&self) -> &PresentHold {
+        &self.0.present_hold
     }
 
     /// Cancels the claim, because its client was closed. The backend stops waiting.

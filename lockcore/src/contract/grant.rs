@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Claim, Error, FencingToken, HoldId, LockName, Mode, Moment, lease};
+use crate::{Claim, Error, ErrorKind, FencingToken, HoldId, LockName, Mode, Moment, Result, lease};
 
 /// A granted claim.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ pub struct Grant {
     sent: Moment,
     deadline: Moment,
     provisional: bool,
+    /// The number of this hold among those of its claim.
+    hold: u64,
     record: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -38,6 +40,7 @@ impl Grant {
             sent,
             deadline: sent,
             provisional: false,
+            hold: 0,
             record: None,
         };
         grant.with_deadline(lease::valid_until(sent, claim.ttl()))
@@ -80,7 +83,7 @@ impl Grant {
     /// The same grant after a downgrade: of the same owner, with the same token, to the lock as a reader.
     #[must_use]
     pub fn downgraded(&self) -> Self {
-        Self { claim: self.claim.downgraded(), ..self.clone() }
+        Self { claim: self.claim.downgraded(), hold: 0, ..self.clone() }
     }
 
     /// The grant for the next task of this process: with the next token of the block, or with the same one on
@@ -88,7 +91,27 @@ impl Grant {
     #[must_use]
     pub(crate) fn successor(&self) -> Self {
         let token = FencingToken::new(self.token.get() + u64::from(self.token < self.last_token));
-        Self { token, ..self.clone() }
+        Self { token, hold: self.hold.wrapping_add(1), ..self.clone() }
+    }
+
+    /// Notes that something at the server depends on this hold, such as an open transaction that has verified
+    /// it: so the lock is not handed on to another task of this process, and its release goes to the server. A
+    /// backend calls it *before* it sends what depends on the hold, since tasks that hand a lock on have one
+    /// owner, and the server cannot tell them apart.
+    ///
+    /// # Errors
+    /// [`Lost`](ErrorKind::Lost) if the lock has been handed on already.
+    pub fn bind(&self) -> Result<()> {
+        if self.claim.present_hold().bind(self.hold) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Lost, "the hold has ended: another task of this process has got the lock"))
+    }
+
+    /// The lock is handed on, and the [successor](Self::successor) of this grant is that of the present hold.
+    /// False if something at the server depends on this one.
+    pub(crate) fn hand_on(&self) -> bool {
+        self.claim.present_hold().move_on(self.hold)
     }
 
     /// The same grant after renewals: valid from `sent` to `deadline`.
