@@ -217,7 +217,7 @@ fn postgres(release: &'static Release) -> Vec<Target> {
     vec![
         Target::new("postgres", schemes, databases::offers(), move || databases::postgres(release, "")),
         Target::new("postgres_grace", schemes, databases::offers(), move || {
-            databases::postgres(release, "?durability=grace&longest_ttl=4s")
+            databases::postgres(release, "?durability=grace&longest_ttl=1m")
         }),
         Target::new("postgres_pooled", schemes, databases::offers(), move || {
             databases::pooled(release, "?pooled=true")

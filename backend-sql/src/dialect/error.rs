@@ -12,6 +12,12 @@ const LACKS_A_RIGHT: &str = "the user lacks a right: SELECT, INSERT and UPDATE a
 /// What is in the error of PostgreSQL if its mark does not allow a grant.
 pub(crate) const NO_GRANT: &str = "lockwell: no grant";
 
+/// The same for a lease that is longer than a grace period.
+const TOO_LONG: &str = "lockwell: too long";
+
+/// Why the tables are not those to which this client has connected.
+pub(crate) const REMADE: &str = "the lock tables were made anew with another longest_ttl since this client connected: connect again";
+
 const CONFLICT: &str = "others changed the same rows at the same time";
 
 const REFUSED_STATEMENT: &str = "the database refused a statement";
@@ -121,6 +127,7 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
                     ErrorKind::GracePeriod,
                     "the server may have forgotten grants: nothing is granted or verified until they have ended",
                 ),
+                "22P02" if error.message().contains(TOO_LONG) => (ErrorKind::Misconfigured, REMADE),
                 // SQLite has one code for every mistake in a statement.
                 "1" if error.message().contains("no such table") => by_code("42P01"),
                 "1" if error.message().contains("no such column") => by_code("42703"),

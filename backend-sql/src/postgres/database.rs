@@ -38,7 +38,7 @@ impl Database for Postgres {
     type Subscription = PgListener;
 
     fn capabilities(&self) -> Capabilities {
-        let promised = Capabilities::minimal("postgres").promising([
+        let mut promised = Capabilities::minimal("postgres").promising([
             Requirement::Shared,
             Requirement::Permits,
             Requirement::Downgrade,
@@ -49,6 +49,10 @@ impl Database for Postgres {
             Requirement::Durable,
             Requirement::VerifyInPostgres,
         ]);
+        if let Some(grace) = &self.grace {
+            let (shortest, longest) = (promised.min_ttl(), promised.max_ttl().min(grace.longest));
+            promised = promised.with_ttl(shortest, longest);
+        }
         if self.pooled || self.session.is_shared() {
             // Without notifications, all waiters poll.
             return promised;

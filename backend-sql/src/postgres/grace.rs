@@ -15,7 +15,8 @@
 //!   first one is above that bound.
 //! * **By hand** a period is begun where a server lacks grants and has an open mark, as after a move by logical
 //!   replication to tables that were made before.
-//! * **A lease that is longer** than what the tables were made for is committed durably, and so survives.
+//! * **A lease that is longer** than what the tables were made for is refused. If it waited for the disk of one
+//!   server, a replica could lack it for longer than a grace period.
 //!
 //! Nobody needs the disk for the rest: a release that is lost leaves a lease that ends.
 
@@ -29,12 +30,15 @@ use uuid::Uuid;
 
 use super::driver::{Postgres, labels, names, owners, ttls};
 use super::durability::Grace;
-use crate::dialect::error::{NO_GRANT, misconfigured, ours};
+use crate::dialect::error::{NO_GRANT, REMADE, misconfigured, ours};
 use crate::ids::AsUuid;
 use crate::words::{Extension, micros, span};
 
 /// How often a client looks again at a mark that it has changed, or tries a statement again.
 pub(super) const LOOKS: u32 = 4;
+
+/// The longest lease; of the mark, if there is one, its id, the time until it opens, and whether it is open.
+type Looked = (i64, Option<Uuid>, Option<i64>, Option<bool>);
 
 /// Whether a server grants locks, after a statement has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +141,14 @@ impl Postgres {
     }
 
     async fn mark(&self, conn: &mut PgConnection, grace: &Grace) -> sqlx::Result<Option<Mark>> {
-        let found: Option<(Uuid, i64, bool)> = self.statement(&grace.sql.look_at_mark).row(conn).await?;
-        Ok(found.map(|(id, opens_in, is_open)| Mark { id: id.as_u128(), opens_in, is_open }))
+        let found: Option<Looked> = self.statement(&grace.sql.look_at_mark).row(conn).await?;
+        let (longest, id, opens_in, is_open) = found.ok_or(sqlx::Error::RowNotFound)?;
+        // Whoever has another period in mind would open the mark too early.
+        if span(longest) != grace.longest {
+            return Err(misconfigured(REMADE));
+        }
+        let parts = id.zip(opens_in).zip(is_open);
+        Ok(parts.map(|((id, opens_in), is_open)| Mark { id: id.as_u128(), opens_in, is_open }))
     }
 
     /// Makes a mark in the place of `seen`, unless another has been made since. Returns its id.
@@ -222,13 +232,9 @@ impl Postgres {
     /// Checks what the tables were made for. From then on each new connection looks at the mark.
     pub(super) async fn check_grace(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         let Some(grace) = &self.grace else { return Ok(()) };
-        let longest = span(self.statement(&grace.sql.longest_ttl).only_value(&mut *conn).await?);
-        if longest != grace.longest {
-            let text = format!("the lock tables were made with longest_ttl={}ms", longest.as_millis());
-            return Err(misconfigured(text));
-        }
+        self.look(conn, grace).await?;
         grace.is_known.store(true, Ordering::Relaxed);
-        self.look(conn, grace).await.map(drop)
+        Ok(())
     }
 
     /// What a crash of the server costs, for a person.

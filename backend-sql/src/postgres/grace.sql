@@ -15,9 +15,10 @@ ARRAY[pg_relation_filenode('{locks}'), pg_relation_filenode('{members}')]
 greatest({clock} - 1, (SELECT k.token_floor FROM {mark} k))
 
 -- part: granting
--- A lease that may be longer than the grace period is durable.
-set_config('synchronous_commit', CASE WHEN {lease} <= (SELECT k.longest_ttl FROM {mark} k) THEN 'off'
-    WHEN current_setting('synchronous_commit') = 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL
+-- The statement fails if its lease would outlast a grace period. No client asks for that, unless the tables were made anew since
+-- it connected.
+CASE WHEN {lease} > (SELECT k.longest_ttl FROM {mark} k) THEN concat('lockwell: too long ', clock_timestamp())::boolean
+    ELSE {lazy} END
 
 -- part: granted_token
 -- The statement fails if the server grants nothing now, or if the token is above the limit.
@@ -40,8 +41,8 @@ CASE WHEN EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables OPERATOR(p
 EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables = {tables})
 
 -- name: look_at_mark
--- Its id, the time until it opens, and whether it is open.
-SELECT k.id, k.opens_at - {clock}, k.is_open FROM {mark} k WHERE k.tables = {tables}
+-- The longest lease; of the mark, if there is one, its id, the time until it opens, and whether it is open.
+SELECT s.longest_ttl, k.id, k.opens_at - {clock}, k.is_open FROM {state} s LEFT JOIN {mark} k ON k.tables = {tables}
 
 -- name: floor_ahead
 -- How far the floor of tokens is ahead of the clock.
@@ -88,9 +89,6 @@ INSERT INTO {locks} AS l (name, owner, token, acquired_at, label)
 SELECT $1, $2, s.token_bound, clock_timestamp(), '' FROM {state} s WHERE {durable} AND NOT {may_give}
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = greatest(l.token, excluded.token)
     WHERE l.expires_at IS NULL OR l.expires_at <= clock_timestamp()
-
--- name: longest_ttl
-SELECT s.longest_ttl FROM {state} s
 
 -- name: grace_tables
 -- The tables of an address that has none yet. Nothing can have been granted, so the mark is open.

@@ -49,7 +49,7 @@ impl PostgresLock {
     /// `sslcert` and `sslkey` as for libpq; `pooled=true` for a pooler in transaction mode, which carries no
     /// notifications, and may carry no prepared statements: every statement then has its arguments in its
     /// text, and waiters ask. `durability=grace` makes tables on which grants wait for no disk, and
-    /// `longest_ttl` is the longest lease that needs none (30 s): `docs/sql.md`, "Durability".
+    /// `longest_ttl` is the longest lease (30 s): `docs/sql.md`, "Durability".
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.

@@ -138,26 +138,29 @@ async fn tokens_rise_over_a_crash() {
     }
 }
 
-/// It waits for the disk, and survives.
+/// No server would wait for its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_longer_lease_survives_by_itself() {
+async fn a_longer_lease_is_refused() {
     let Some((server, url)) = forgetful("long").await else { return };
-    let lock = backend(Kind::Postgres, &url).await.expect("a connection");
     let locks = client(Kind::Postgres, &url).await;
-    for mode in [Mode::Exclusive, Mode::Shared] {
-        for many in [1, 3] {
-            let claims: Vec<_> =
-                (0..many).map(|n| claim(&format!("{mode:?} {n}"), mode, Duration::from_mins(5))).collect();
-            for granted in lock.acquire_each(&claims).await {
-                granted.expect("an answer").expect("a free lock");
-            }
-            crash(&server).await;
-            is_granted_later(&locks, "another").await;
-            for claim in &claims {
-                let name = claim.name().as_str();
-                assert!(locks.lock(name).try_now().await.expect("an answer").is_none(), "{name}");
-                lock.release(claim).await.expect("an answer");
-            }
+    let longer = LONGEST + Duration::from_millis(1);
+    let delayed = locks.lock("a").ttl(LONGEST).lock_delay(Duration::from_millis(1));
+    for request in [locks.lock("a").ttl(longer), locks.read("a").ttl(longer), delayed] {
+        let error = request.await.expect_err("it is too long");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
+        assert!(error.to_string().contains("4s"), "{error:#}");
+    }
+    // The tables are made anew, for other leases.
+    let lock = locks.backend();
+    for (longest, ttl) in [("9s", LONGEST), ("4s", longer)] {
+        let drop_all = "DROP TABLE long, long_members, long_waiters, long_clients, long_state, long_mark";
+        server.admin_sql(drop_all).await.expect("dropped");
+        client(Kind::Postgres, &url.replace("=4s", &format!("={longest}"))).await;
+        server.admin_sql("DELETE FROM long_mark WHERE longest_ttl > 4000000").await.expect("an answer");
+        for mode in [Mode::Exclusive, Mode::Shared] {
+            let error = lock.acquire(&claim("a", mode, ttl)).await.expect_err("not what it knows");
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+            assert!(error.to_string().contains("connect again"), "{error:#}");
         }
     }
 }
@@ -305,7 +308,7 @@ async fn a_period_is_begun_by_hand() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clean_restart_costs_nothing() {
     let Some((server, url)) = forgetful("clean").await else { return };
-    let locks = client(Kind::Postgres, &url).await;
+    let locks = client(Kind::Postgres, &url.replace("=4s", "=30s")).await;
     let guard = locks.lock("a").ttl(Duration::from_secs(30)).await.expect("a free lock");
     server.stop().await.expect("it ends");
     server.restart().await.expect("it starts");

@@ -51,7 +51,9 @@ impl Locks {
     /// Fails if the keeper thread, which renews leases, cannot be started.
     pub fn new(backend: Arc<dyn DistributedLock>) -> Result<Self> {
         let background = Background::start(backend)?;
-        let defaults = Choices::new(DEFAULT_TTL, default_label());
+        let promised = &background.capabilities;
+        let ttl = DEFAULT_TTL.clamp(promised.min_ttl(), promised.max_ttl());
+        let defaults = Choices::new(ttl, default_label());
         let locks = Self { background, defaults };
         let sharing = if locks.has_token_blocks() { Sharing::Slices } else { Sharing::Place };
         Ok(locks.sharing(sharing))
@@ -77,8 +79,6 @@ impl Locks {
         if let Some(ttl) = config.ttl {
             promised.check(Mode::Exclusive, ttl)?;
             locks.defaults.ttl = ttl;
-        } else {
-            locks.defaults.ttl = DEFAULT_TTL.clamp(promised.min_ttl(), promised.max_ttl());
         }
         locks.defaults.wait = config.wait;
         if let Some(label) = &config.label {
