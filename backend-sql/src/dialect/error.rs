@@ -183,12 +183,13 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
         }
         "42P01" | "42S02" => (
             ErrorKind::Misconfigured,
-            "the lock tables are missing: let them be created, or run what `lockwell schema` prints (create_schema())",
+            "the lock tables are missing: connect again, which creates them, or run what `lockwell schema` prints (create_schema())",
         ),
         "42703" | "42S22" => (
             ErrorKind::Misconfigured,
-            "the lock tables are not of the form that this version needs: drop them if nothing else uses them, or name \
-             others by the option `table`; `lockwell schema` prints the statements that create them",
+            "the lock tables are not of the form that this version needs: if somebody has made them anew since this client \
+             connected, with another durability, connect again; otherwise drop them if nothing else uses them, or name others \
+             by the option `table`; `lockwell schema` prints the statements that create them",
         ),
         "25006" => (ErrorKind::Misconfigured, READ_ONLY),
         "0A000" => {

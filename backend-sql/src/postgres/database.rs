@@ -88,6 +88,14 @@ impl Database for Postgres {
     }
 
     async fn check(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        let found: Option<(bool, bool)> = self.statement(&self.sql.forgets).row(&mut *conn).await?;
+        let (is_lost, is_grace) = found.ok_or(sqlx::Error::RowNotFound)?;
+        if is_grace != self.grace.is_some() {
+            // All clients must look at the mark, or none.
+            return Err(misconfigured(
+                "another client has made the lock tables at this moment, with another durability: connect again",
+            ));
+        }
         for check in self.sql.checks() {
             // Others may be making the tables at this moment.
             run_with_lock_timeout(check.text(), conn).await?;
@@ -97,14 +105,6 @@ impl Database for Postgres {
             run_with_lock_timeout(sql.check_mark.text(), conn).await?;
         }
         self.check_grace(conn).await?;
-        let found: Option<(bool, bool)> = self.statement(&self.sql.forgets).row(&mut *conn).await?;
-        let (is_lost, is_grace) = found.ok_or(sqlx::Error::RowNotFound)?;
-        if is_grace != self.grace.is_some() {
-            // All clients must look at the mark, or none.
-            return Err(misconfigured(
-                "another client has made the lock tables at this moment, with another durability: connect again",
-            ));
-        }
         if is_lost {
             return Err(misconfigured(
                 "the table of locks or of members is UNLOGGED: a crash of the server would empty it, and locks that are \

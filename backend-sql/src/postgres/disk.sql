@@ -1,5 +1,10 @@
 -- What grants wait for, on tables that no crash of the server changes: the disk.
 
+-- part: ends
+-- The column of the end of a lease. Its name is another on tables whose grants a crash may lose: a client that takes such tables
+-- for these, since they were made anew after it had connected, must not grant anything there. All statements about holders name it.
+expires_at
+
 -- part: first_token
 -- The token before the first one of a lock that has no row.
 ({clock} - 1)

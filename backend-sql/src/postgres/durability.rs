@@ -34,7 +34,8 @@ impl Durability {
     pub(super) fn of(self, found: Found) -> Result<Option<Duration>> {
         let mismatch = |what: &str| {
             let text = format!(
-                "the lock tables were made with {what}: drop them while nobody holds a lock, or name others by the option `table`"
+                "the lock tables were made with {what}: drop them while nobody holds a lock, and let all clients connect again, \
+                 or name others by the option `table`"
             );
             Err(Error::new(ErrorKind::Misconfigured, text))
         };

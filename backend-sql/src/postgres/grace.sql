@@ -11,6 +11,10 @@
 -- The files of the tables of locks and members.
 ARRAY[pg_relation_filenode('{locks}'), pg_relation_filenode('{members}')]
 
+-- part: ends
+-- See disk.sql.
+ends_at
+
 -- part: first_token
 greatest({clock} - 1, (SELECT k.token_floor FROM {mark} k))
 
@@ -73,11 +77,11 @@ UPDATE {mark} k SET token_limit = s.token_bound - 4294967296 FROM {state} s WHER
 -- name: reclaim
 -- Makes the records of exclusive holders again whose grants the server has lost. A record with a lower token is that of a holder
 -- before; the tokens of grants after the crash are above the floor, so this never takes a lock from a later holder. $1 names, $2 owners, $3 ttls, $4 labels, $5 tokens.
-INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label, waited)
+INSERT INTO {locks} AS l (name, owner, token, {ends}, acquired_at, label, waited)
 SELECT w.name, w.owner, w.token, clock_timestamp() + w.ttl * interval '1 microsecond', clock_timestamp(), w.label, true
 FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[]) AS w(name, owner, ttl, label, token)
 WHERE {granting} ORDER BY w.name
-ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = excluded.token, expires_at = excluded.expires_at,
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = excluded.token, {ends} = excluded.{ends},
     acquired_at = excluded.acquired_at, label = excluded.label, mode = 0, members = 0, waited = true
 WHERE l.token < excluded.token
 RETURNING l.owner
@@ -88,7 +92,7 @@ RETURNING l.owner
 INSERT INTO {locks} AS l (name, owner, token, acquired_at, label)
 SELECT $1, $2, s.token_bound, clock_timestamp(), '' FROM {state} s WHERE {durable} AND NOT {may_give}
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = greatest(l.token, excluded.token)
-    WHERE l.expires_at IS NULL OR l.expires_at <= clock_timestamp()
+    WHERE l.{ends} IS NULL OR l.{ends} <= clock_timestamp()
 
 -- name: grace_tables
 -- The tables of an address that has none yet. Nothing can have been granted, so the mark is open.

@@ -18,7 +18,7 @@
 timestamptz '9999-12-31 00:00:00+00'
 
 -- part: grouped
-owner = {group}, expires_at = {never}, acquired_at = clock_timestamp(), label = ''
+owner = {group}, {ends} = {never}, acquired_at = clock_timestamp(), label = ''
 
 -- part: present
 -- The members of the group that holds the lock.
@@ -40,7 +40,7 @@ WITH raised AS (
 ), others AS (
     DELETE FROM {members} m USING raised r WHERE m.name = $1 AND r.members = 1
 ), made AS (
-    INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+    INSERT INTO {members} (name, owner, token, {ends}, acquired_at, label, mode)
     SELECT $1, $2, r.token, clock_timestamp() + $3 * interval '1 microsecond', clock_timestamp(), $4, $6 FROM raised r
 ), gone AS (
     DELETE FROM {waiters} q USING raised WHERE q.owner = $2
@@ -82,7 +82,7 @@ WITH want AS (
 ), others AS (
     DELETE FROM {members} m USING raised r WHERE m.name = r.name AND r.begins
 ), made AS (
-    INSERT INTO {members} AS m (name, owner, token, expires_at, acquired_at, label, mode)
+    INSERT INTO {members} AS m (name, owner, token, {ends}, acquired_at, label, mode)
     SELECT s.name, s.owner, r.base + s.upto, clock_timestamp() + s.ttl * interval '1 microsecond',
         clock_timestamp(), s.label, $6
     FROM admitted s JOIN raised r USING (name)
@@ -115,7 +115,7 @@ fewer AS (
 -- of members that somebody has restored must not free it.
 shrunk AS (
     UPDATE {locks} l SET members = greatest(l.members - f.many, 0), mode = CASE WHEN l.members > f.many THEN l.mode ELSE 0 END,
-        expires_at = CASE WHEN l.members > f.many OR l.owner <> {group} THEN l.expires_at END,
+        {ends} = CASE WHEN l.members > f.many OR l.owner <> {group} THEN l.{ends} END,
         waited = l.waited AND (NOT f.same OR EXISTS (
             SELECT 1 FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner))
     FROM fewer f WHERE l.name = f.name
@@ -152,7 +152,7 @@ SELECT shrunk.next FROM shrunk
 WITH mine AS (
     {mine} WHERE l.name = ANY($1) AND l.members > 0 AND {lazy} ORDER BY l.name FOR NO KEY UPDATE OF l
 ), dead AS (
-    SELECT m.name, m.owner FROM {members} m JOIN mine USING (name) WHERE m.expires_at <= clock_timestamp()
+    SELECT m.name, m.owner FROM {members} m JOIN mine USING (name) WHERE m.{ends} <= clock_timestamp()
     ORDER BY m.name, m.owner FOR UPDATE OF m SKIP LOCKED
 ), gone AS (
     DELETE FROM {members} m USING dead d WHERE m.name = d.name AND m.owner = d.owner RETURNING m.name
@@ -164,21 +164,21 @@ WITH mine AS (
 SELECT shrunk.name, shrunk.next FROM shrunk
 
 -- name: stale_groups
-SELECT DISTINCT name FROM {members} WHERE expires_at < clock_timestamp() - $1 * interval '1 microsecond'
+SELECT DISTINCT name FROM {members} WHERE {ends} < clock_timestamp() - $1 * interval '1 microsecond'
 
 -- name: downgrade
 -- $1 name, $2 owner, $3 mode.
 WITH mine AS (
-    SELECT l.name, l.token, l.expires_at, l.acquired_at, l.label FROM {locks} l
-    WHERE l.name = $1 AND l.owner = $2 AND l.expires_at > clock_timestamp() AND {durable}
+    SELECT l.name, l.token, l.{ends}, l.acquired_at, l.label FROM {locks} l
+    WHERE l.name = $1 AND l.owner = $2 AND l.{ends} > clock_timestamp() AND {durable}
     FOR NO KEY UPDATE OF l
 ), inserted AS (
-    INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
-    SELECT name, $2, token, expires_at, acquired_at, label, $3 FROM mine
+    INSERT INTO {members} (name, owner, token, {ends}, acquired_at, label, mode)
+    SELECT name, $2, token, {ends}, acquired_at, label, $3 FROM mine
 ), gone AS (
     DELETE FROM {waiters} q USING mine WHERE q.owner = $2
 )
-UPDATE {locks} l SET owner = {group}, expires_at = {never}, mode = $3, members = 1 FROM mine WHERE l.name = mine.name
+UPDATE {locks} l SET owner = {group}, {ends} = {never}, mode = $3, members = 1 FROM mine WHERE l.name = mine.name
 RETURNING 1::bigint
 
 -- name: member
@@ -194,7 +194,7 @@ WITH line AS (
     WINDOW line AS (ORDER BY q.ticket)
 )
 SELECT CASE {notify} END FROM line q LEFT JOIN {locks} l ON l.name = $1
-WHERE {lazy} AND CASE WHEN l.expires_at > clock_timestamp() AND (l.mode = 0 OR l.mode <> q.mode) THEN false
+WHERE {lazy} AND CASE WHEN l.{ends} > clock_timestamp() AND (l.mode = 0 OR l.mode <> q.mode) THEN false
     WHEN q.mode < 0 THEN NOT q.behind_others
     WHEN q.mode > 0 THEN coalesce(l.members, 0) + q.place <= q.mode
     ELSE q.place = 1 END

@@ -129,10 +129,9 @@ pub(crate) fn ddl(url: &ServerUrl, table: &Table) -> Result<String> {
         Some(schema) => table.in_schema(&schema),
         None => table.clone(),
     };
-    let made = Statements::new(&table, &DISK).ddl();
     Ok(match Durability::read(url)?.of(Found::None)? {
-        Some(longest) => Grace::new(&table, longest).script() + &made,
-        None => made,
+        Some(longest) => Grace::new(&table, longest).script() + &Statements::new(&table, &GRACE).ddl(),
+        None => Statements::new(&table, &DISK).ddl(),
     })
 }
 

@@ -33,7 +33,7 @@ CASE current_setting('synchronous_commit') WHEN 'off'
 set_config('synchronous_commit', 'off', true) IS NOT NULL
 
 -- part: is_free
-(l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
+(l.{ends} IS NULL OR l.{ends} <= clock_timestamp())
 
 -- part: is_same
 l.ctid = (SELECT s.ctid FROM {locks} s WHERE s.name = l.name)
@@ -52,21 +52,21 @@ greatest(l.token, {first_token})
 -- part: left
 -- The time until the first lease of the holders ends. A group whose members have no rows, after damage from outside, has ended.
 (extract(epoch from CASE WHEN l.members > 0
-    THEN coalesce((SELECT min(m.expires_at) FROM {members} m WHERE m.name = l.name), clock_timestamp())
-    WHEN l.expires_at > clock_timestamp() THEN l.expires_at END - clock_timestamp()) * 1000000)::bigint
+    THEN coalesce((SELECT min(m.{ends}) FROM {members} m WHERE m.name = l.name), clock_timestamp())
+    WHEN l.{ends} > clock_timestamp() THEN l.{ends} END - clock_timestamp()) * 1000000)::bigint
 
 -- part: taking
 -- A claim that holds the lock already, and asks again after a lost answer, keeps its token. What a free row says about a group
 -- is a leftover, and goes.
 token = CASE WHEN l.owner = $2 THEN l.token ELSE {next_token} + $5 END,
 acquired_at = CASE WHEN l.owner = $2 THEN l.acquired_at ELSE clock_timestamp() END,
-owner = $2, expires_at = clock_timestamp() + $3 * interval '1 microsecond', label = $4, mode = 0, members = 0
+owner = $2, {ends} = clock_timestamp() + $3 * interval '1 microsecond', label = $4, mode = 0, members = 0
 
 -- part: taking_row
 -- The same for the claim of a row `w`.
 token = CASE WHEN l.owner = w.owner THEN l.token ELSE {next_token} + w.tokens END,
 acquired_at = CASE WHEN l.owner = w.owner THEN l.acquired_at ELSE clock_timestamp() END,
-owner = w.owner, expires_at = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label, mode = 0, members = 0
+owner = w.owner, {ends} = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label, mode = 0, members = 0
 
 -- name: take
 -- Takes a lock that is free and for which nobody may be waiting. A refusal has the mode of the lock, the time left of the
@@ -83,7 +83,7 @@ FROM {locks} l WHERE l.name = $1 AND NOT EXISTS (SELECT 1 FROM taken)
 
 -- name: take_new
 -- The same for a lock that has no row.
-INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
+INSERT INTO {locks} AS l (name, owner, token, {ends}, acquired_at, label)
 SELECT $1, $2, {first_token} + $5, clock_timestamp() + $3 * interval '1 microsecond', clock_timestamp(), $4 WHERE {granting}
 ON CONFLICT (name) DO NOTHING
 RETURNING {granted_token}
@@ -102,7 +102,7 @@ WITH want AS (
     FROM want w JOIN open USING (n) WHERE l.name = w.name
     RETURNING w.n, {granted_token} AS token
 ), made AS (
-    INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
+    INSERT INTO {locks} AS l (name, owner, token, {ends}, acquired_at, label)
     SELECT w.name, w.owner, {first_token} + w.tokens, clock_timestamp() + w.ttl * interval '1 microsecond',
         clock_timestamp(), w.label
     FROM want w WHERE NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = w.name) ORDER BY w.name
@@ -229,7 +229,7 @@ SELECT {clock}, ARRAY(SELECT own.number FROM own WHERE own.enters),
 
 -- name: release
 -- Frees a lock for which nobody may be waiting. $1 name, $2 owner.
-UPDATE {locks} l SET expires_at = NULL
+UPDATE {locks} l SET {ends} = NULL
 WHERE l.name = $1 AND l.owner = $2 AND NOT l.waited AND {lazy}
 RETURNING 1::bigint
 
@@ -241,12 +241,12 @@ SELECT q.name, q.ticket, q.owner, q.client, q.number, q.label, q.mode, q.tokens,
 owner = coalesce(h.owner, l.owner), label = coalesce(h.label, l.label),
 token = CASE WHEN h.owner IS NULL THEN l.token ELSE {next_token} + h.tokens END,
 acquired_at = CASE WHEN h.owner IS NULL THEN l.acquired_at ELSE clock_timestamp() END,
-expires_at = clock_timestamp() + h.lease * interval '1 microsecond', mode = 0, members = 0
+{ends} = clock_timestamp() + h.lease * interval '1 microsecond', mode = 0, members = 0
 
 -- part: message
 -- The notification for the first waiter: its number, and what was granted to it.
 CASE WHEN head.lease IS NULL OR NOT {may_give} THEN head.number::text
-    ELSE concat_ws(':', head.number, done.token, (extract(epoch from done.expires_at) * 1000000)::bigint, head.lease, head.sign)
+    ELSE concat_ws(':', head.number, done.token, (extract(epoch from done.{ends}) * 1000000)::bigint, head.lease, head.sign)
     END
 
 -- part: notified
@@ -273,7 +273,7 @@ head AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN next_holder h ON true WHERE l.name = m.name
-    RETURNING CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.expires_at, l.waited
+    RETURNING CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.{ends}, l.waited
 )
 SELECT {notified}, done.waited AND head.owner IS NULL,
     CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END
@@ -307,9 +307,9 @@ WITH want AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = m.name AND q.owner <> m.owner AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN next_holder h USING (n) WHERE l.name = m.name
-    RETURNING m.n, CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.expires_at, l.waited
+    RETURNING m.n, CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.{ends}, l.waited
 )
-SELECT done.n IS NOT NULL, coalesce(l.expires_at IS NOT NULL, false), {notified},
+SELECT done.n IS NOT NULL, coalesce(l.{ends} IS NOT NULL, false), {notified},
     coalesce(done.waited AND head.owner IS NULL, false),
     CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END
 FROM want w LEFT JOIN done USING (n) LEFT JOIN head USING (n) LEFT JOIN {locks} l ON l.name = w.name AND l.owner = w.owner
@@ -327,13 +327,13 @@ WITH want AS (
     WHERE {granting}
 ), mine AS (
     SELECT w.n FROM {held} l JOIN want w ON w.name = l.name AND w.owner = l.owner
-    WHERE l.expires_at IS NOT NULL ORDER BY l.name, l.owner FOR NO KEY UPDATE OF l SKIP LOCKED
+    WHERE l.{ends} IS NOT NULL ORDER BY l.name, l.owner FOR NO KEY UPDATE OF l SKIP LOCKED
 ), done AS (
-    UPDATE {held} l SET expires_at = clock_timestamp() + w.ttl * interval '1 microsecond'
+    UPDATE {held} l SET {ends} = clock_timestamp() + w.ttl * interval '1 microsecond'
     FROM want w JOIN mine USING (n) WHERE l.name = w.name AND l.owner = w.owner
     RETURNING w.n
 )
-SELECT done.n IS NOT NULL, l.expires_at IS NOT NULL
+SELECT done.n IS NOT NULL, l.{ends} IS NOT NULL
 FROM want w LEFT JOIN done USING (n) LEFT JOIN {held} l ON l.name = w.name AND l.owner = w.owner ORDER BY w.n
 
 -- name: leave
@@ -370,11 +370,11 @@ SELECT pg_notify($1, $2) WHERE {lazy}
 
 -- name: holders
 SELECT token, label, mode,
-    (extract(epoch from expires_at - clock_timestamp()) * 1000000)::bigint,
+    (extract(epoch from {ends} - clock_timestamp()) * 1000000)::bigint,
     (extract(epoch from clock_timestamp() - acquired_at) * 1000000)::bigint
-FROM (SELECT token, label, mode, expires_at, acquired_at FROM {locks} WHERE name = $1 AND members = 0
-    UNION ALL SELECT token, label, mode, expires_at, acquired_at FROM {members} WHERE name = $1) AS h
-WHERE expires_at > clock_timestamp() ORDER BY token
+FROM (SELECT token, label, mode, {ends}, acquired_at FROM {locks} WHERE name = $1 AND members = 0
+    UNION ALL SELECT token, label, mode, {ends}, acquired_at FROM {members} WHERE name = $1) AS h
+WHERE {ends} > clock_timestamp() ORDER BY token
 
 -- name: count_waiters
 -- How many, and how long the first has waited.
@@ -384,19 +384,19 @@ FROM {live_waiters} WHERE q.name = $1
 -- name: force
 -- The owner changes, too: the old one must not take the release for its own.
 WITH held AS (
-    SELECT l.name, l.mode FROM {locks} l WHERE l.name = $1 AND l.expires_at > clock_timestamp() AND {durable}
+    SELECT l.name, l.mode FROM {locks} l WHERE l.name = $1 AND l.{ends} > clock_timestamp() AND {durable}
     FOR NO KEY UPDATE OF l
 )
-UPDATE {locks} l SET expires_at = NULL, owner = $2, mode = 0, members = 0 FROM held WHERE l.name = held.name
+UPDATE {locks} l SET {ends} = NULL, owner = $2, mode = 0, members = 0 FROM held WHERE l.name = held.name
 RETURNING held.mode
 
 -- name: force_members
 -- A separate statement: it sees all members that joined before the lock's row was locked.
-DELETE FROM {members} WHERE name = $1 RETURNING expires_at > clock_timestamp()
+DELETE FROM {members} WHERE name = $1 RETURNING {ends} > clock_timestamp()
 
 -- name: names
 -- The names of the locks that are held. The row of a lock that a group holds has a lease without an end.
-SELECT name FROM {locks} WHERE expires_at > clock_timestamp() ORDER BY name
+SELECT name FROM {locks} WHERE {ends} > clock_timestamp() ORDER BY name
 
 -- name: about
 -- Its clock, whether a crash can lose what was committed, how many replicas stream from it, and which of them it waits for.
@@ -410,7 +410,7 @@ SELECT max(name) FROM (SELECT name FROM {locks} WHERE name > $1 ORDER BY name LI
 -- name: purge
 -- A row goes only when its token is lower than what a new row would start with. A row that is in use is skipped.
 DELETE FROM {locks} l USING (SELECT i.name FROM {locks} i WHERE i.name > $2 AND i.name <= $3
-    AND coalesce(i.expires_at, i.acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'
+    AND coalesce(i.{ends}, i.acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'
     AND i.acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND i.token < {clock}
     FOR UPDATE SKIP LOCKED) AS idle
 WHERE l.name = idle.name AND {lazy}
@@ -438,4 +438,4 @@ DELETE FROM {clients} c WHERE c.client = $1 AND c.alive_until < clock_timestamp(
 -- It runs in the user's session, whose search path may contain other operators. A takeover updates the lock's row or deletes the
 -- member's, so it waits for the end of the transaction. Not `FOR KEY SHARE`: that lets the former pass.
 SELECT 1 FROM {held} WHERE name OPERATOR(pg_catalog.=) $1 AND owner OPERATOR(pg_catalog.=) $2
-    AND token OPERATOR(pg_catalog.=) $3 AND expires_at IS NOT NULL AND {may_verify} FOR SHARE
+    AND token OPERATOR(pg_catalog.=) $3 AND {ends} IS NOT NULL AND {may_verify} FOR SHARE

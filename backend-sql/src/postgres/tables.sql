@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS {locks} (
     name text COLLATE "C" PRIMARY KEY,
     owner uuid NOT NULL,
     token bigint NOT NULL,
-    expires_at timestamptz,
+    {ends} timestamptz,
     acquired_at timestamptz NOT NULL,
     label text NOT NULL,
     mode bigint NOT NULL DEFAULT 0,
@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS {members} (
     name text COLLATE "C" NOT NULL,
     owner uuid NOT NULL,
     token bigint NOT NULL,
-    expires_at timestamptz NOT NULL,
+    {ends} timestamptz NOT NULL,
     acquired_at timestamptz NOT NULL,
     label text NOT NULL,
     mode bigint NOT NULL,
@@ -62,10 +62,10 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {clients} (
 ) WITH (fillfactor = 50)
 
 -- name: check_locks
-SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0
+SELECT name, owner, token, {ends}, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0
 
 -- name: check_members
-SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0
+SELECT name, owner, token, {ends}, acquired_at, label, mode FROM {members} LIMIT 0
 
 -- name: check_waiters
 SELECT ticket, name, owner, client, number, label, mode, tokens, lease, entered_at FROM {waiters} LIMIT 0

@@ -50,7 +50,7 @@ async fn is_granted_later(locks: &Locks, name: &str) {
 }
 
 async fn record(server: &Postgres, table: &str, name: &str) -> String {
-    let sql = format!("SELECT token FROM {table} WHERE name = '{name}' AND expires_at IS NOT NULL");
+    let sql = format!("SELECT token FROM {table} WHERE name = '{name}' AND ends_at IS NOT NULL");
     server.admin_sql(&sql).await.expect("an answer").trim().to_owned()
 }
 
@@ -383,6 +383,36 @@ async fn an_address_cannot_change_the_tables() {
         error.kind() == ErrorKind::Misconfigured && error.to_string().contains("durability=disk"),
         "{error:#}"
     );
+}
+
+/// Whoever knows other tables of the same name does not do what the other clients of these tables do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_that_were_made_anew_are_not_taken_for_those_before() {
+    let Some((server, url)) = forgetful("anew").await else { return };
+    let disk = format!("{}?table=anew", server.url());
+    let drop_all = async || {
+        let sql = "DROP TABLE IF EXISTS anew, anew_members, anew_waiters, anew_clients, anew_state, anew_mark";
+        server.admin_sql(sql).await.expect("dropped");
+    };
+    for pooled in ["", "&pooled=true"] {
+        for (before, after) in [(&disk, &url), (&url, &disk)] {
+            drop_all().await;
+            let old = client(Kind::Postgres, &format!("{before}{pooled}")).await;
+            old.lock("a").await.expect("a free lock").release().await.expect("held");
+            old.read("a").await.expect("a free lock").release().await.expect("held");
+            drop_all().await;
+            let new = client(Kind::Postgres, after).await;
+            let guard = new.lock("a").await.expect("a free lock");
+            for request in [old.lock("a"), old.lock("b"), old.read("b"), old.permit("b", 2)] {
+                let error = request.wait(Duration::from_secs(30)).await.expect_err("other tables");
+                assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+                assert!(error.to_string().contains("connect again"), "{error:#}");
+            }
+            let error = old.force_release("a").await.expect_err("other tables");
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+            guard.release().await.expect("held");
+        }
+    }
 }
 
 /// The record of a holder whose lease had ended is back, and that of the next one is lost.
