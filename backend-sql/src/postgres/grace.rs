@@ -51,13 +51,14 @@ pub(super) enum Closed {
 
 /// A user who may only read leaves the mark to others, and learns that the server grants nothing for so long at
 /// least.
-fn without_rights(error: sqlx::Error, left: Duration) -> sqlx::Result<MarkAdvice> {
-    match error {
+fn left_to_others(error: sqlx::Error, left: Duration) -> sqlx::Result<MarkAdvice> {
+    let sqlx::Error::Database(why) = &error else { return Err(error) };
+    match why.code().as_deref() {
         // A right is missing; the transaction, or the server, is read only.
-        sqlx::Error::Database(ref why) if matches!(why.code().as_deref(), Some("42501" | "25006")) => {
-            Ok(MarkAdvice::Wait(left))
-        }
-        error => Err(error),
+        Some("42501" | "25006") => Ok(MarkAdvice::Wait(left)),
+        // Another that makes a mark waits for the disk.
+        Some("55P03") => Ok(MarkAdvice::Make),
+        _ => Err(error),
     }
 }
 
@@ -116,14 +117,14 @@ impl Postgres {
                         "the server may have forgotten grants: no lock is granted for a grace period"
                     );
                     if let Err(error) = self.make_mark(conn, grace, mark).await {
-                        advice = without_rights(error, grace.watch.grace())?;
+                        advice = left_to_others(error, grace.watch.grace())?;
                         break;
                     }
                 }
                 MarkAdvice::Open => {
                     let open = self.statement(&grace.sql.open_mark).bind(mark.map(id_of));
                     if let Err(error) = open.execute(&mut *conn).await {
-                        advice = without_rights(error, Duration::ZERO)?;
+                        advice = left_to_others(error, Duration::ZERO)?;
                         break;
                     }
                 }

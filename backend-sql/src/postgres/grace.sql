@@ -3,9 +3,10 @@
 --
 -- {mark} is UNLOGGED. It is empty after a crash, on a promoted replica and in a restored base backup. A dump contains it, so it
 -- names the files of the tables, which are others when a dump has been restored.
--- {state} is not: `token_bound` is durable before a token near it is granted. `token_limit` in the mark is lower by more than a
--- claim can reserve (2^32), and while locks are in use the bound rises by no more than that, so tokens also stay below the bound
--- before: a replica that lacks the last rise begins above all tokens as well. After a pause the clock is above it.
+-- {state} is not: `token_bound` is durable before a token near it is granted. A replica that lacks the last rise of the bound begins
+-- above all tokens as well, since none is above the bound before: `token_limit` in the mark is lower than the bound by more than a
+-- claim can reserve (2^32), and while locks are in use the bound rises by no more than that. After a pause the clock is above it.
+-- Whoever makes a mark makes the bound the floor, and raises it by more, a grace period before the first token above the floor.
 
 -- part: tables
 -- The files of the tables of locks and members.
@@ -54,9 +55,17 @@ SELECT k.token_floor - {clock} FROM {mark} k
 
 -- name: make_mark
 -- Makes the mark $1, which opens after $2, unless another than $3 has been made meanwhile. All tokens up to the bound may have
--- been granted.
+-- been granted. Whoever waited for another that makes a mark sees that the bound is not that of its snapshot any more.
+WITH last AS (
+    SELECT s.token_bound FROM {state} s WHERE s.token_bound = (SELECT b.token_bound FROM {state} b) AND {durable}
+        AND NOT EXISTS (SELECT 1 FROM {mark} k WHERE k.tables = {tables} AND k.id IS DISTINCT FROM $3)
+    FOR NO KEY UPDATE OF s
+), raised AS (
+    UPDATE {state} s SET token_bound = greatest(last.token_bound, {clock}) + 8589934592 FROM last
+    RETURNING last.token_bound AS floor, s.token_bound, s.longest_ttl
+)
 INSERT INTO {mark} AS k (one, id, opens_at, is_open, tables, token_floor, token_limit, longest_ttl)
-SELECT 1, $1, {clock} + $2, false, {tables}, s.token_bound, s.token_bound - 4294967296, s.longest_ttl FROM {state} s
+SELECT 1, $1, {clock} + $2, false, {tables}, r.floor, r.token_bound - 4294967296, r.longest_ttl FROM raised r
 ON CONFLICT (one) DO UPDATE SET id = excluded.id, opens_at = excluded.opens_at, is_open = false, tables = excluded.tables,
     token_floor = excluded.token_floor, token_limit = excluded.token_limit, longest_ttl = excluded.longest_ttl
 WHERE k.tables <> excluded.tables OR k.id = $3
@@ -115,8 +124,9 @@ DO $$ BEGIN
             token_limit bigint NOT NULL,
             longest_ttl bigint NOT NULL
         ) WITH (fillfactor = 50);
-        INSERT INTO {state} VALUES (1, current_setting('lockwell.longest_ttl')::bigint, 0);
-        INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock}, true, {tables}, 0, 0, s.longest_ttl FROM {state} s;
+        INSERT INTO {state} VALUES (1, current_setting('lockwell.longest_ttl')::bigint, {clock} + 8589934592);
+        INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock}, true, {tables}, 0, s.token_bound - 4294967296, s.longest_ttl
+            FROM {state} s;
     END IF;
 END $$
 

@@ -216,6 +216,43 @@ async fn a_promoted_replica_grants_nothing_twice() {
     }
 }
 
+/// A replica that lacks what the first grant after a crash has changed is promoted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_rise_over_a_crash_and_a_failover() {
+    let Some((old, _)) = forgetful("").await else { return };
+    let proxy = Proxy::start(old.addr()).await.expect("a proxy");
+    let locks = client(Kind::Postgres, &grace(&old.url_via(proxy.addr()), "failed_over")).await;
+    let token = async || {
+        let guard = locks.lock("a").wait(Duration::from_secs(60)).await.expect("its turn");
+        let token = guard.token();
+        guard.release().await.expect("held");
+        token
+    };
+    let before = token().await;
+    crash(&old).await;
+    is_closed(&locks, "a").await;
+    let new = match old.start_standby(&options()).await {
+        Err(error) if error.is_not_installed() => {
+            missing(Err(error));
+            return;
+        }
+        new => new.expect("a replica"),
+    };
+    old.wait_for_standby(&new).await.expect("an answer");
+    new.admin_sql("ALTER SYSTEM SET primary_conninfo = ''").await.expect("set");
+    new.admin_sql("SELECT pg_reload_conf()").await.expect("read");
+    while new.admin_sql("SELECT count(*) FROM pg_stat_wal_receiver").await.expect("an answer").trim() != "0" {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let at_the_old = token().await;
+    assert!(at_the_old > before, "{at_the_old} after {before}");
+    old.kill().expect("it runs");
+    new.promote().await.expect("it takes writes");
+    proxy.redirect(new.addr());
+    let at_the_new = token().await;
+    assert!(at_the_new > at_the_old, "{at_the_new} after {at_the_old}");
+}
+
 /// The status says that holders may be missing, also to a user who may not make a mark.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_holds_is_unknown_until_the_period_is_over() {
@@ -391,7 +428,8 @@ async fn tables_that_were_made_anew_are_not_taken_for_those_before() {
     let Some((server, url)) = forgetful("anew").await else { return };
     let disk = format!("{}?table=anew", server.url());
     let drop_all = async || {
-        let sql = "DROP TABLE IF EXISTS anew, anew_members, anew_waiters, anew_clients, anew_state, anew_mark";
+        let sql =
+            "DROP TABLE IF EXISTS anew, anew_members, anew_waiters, anew_clients, anew_state, anew_mark";
         server.admin_sql(sql).await.expect("dropped");
     };
     for pooled in ["", "&pooled=true"] {
