@@ -21,6 +21,9 @@ m.token
 -- part: may_verify
 true
 
+-- part: forced_token
+l.token
+
 -- part: may_give
 -- Whether a release may grant the lock.
 true

@@ -42,6 +42,14 @@ CASE WHEN EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables OPERATOR(p
         ARRAY[pg_catalog.pg_relation_filenode('{locks}'), pg_catalog.pg_relation_filenode('{members}')]) THEN true
     ELSE pg_catalog.concat('lockwell: no grant ', pg_catalog.clock_timestamp())::pg_catalog.bool END
 
+-- part: highest
+-- No token that was granted before the server grants again is higher.
+coalesce((SELECT k.token_floor FROM {mark} k WHERE k.tables = {tables}), (SELECT s.token_bound FROM {state} s))
+
+-- part: forced_token
+-- A later holder than the one of this record may have lost its own, and must not reclaim the lock.
+CASE WHEN {may_give} THEN l.token ELSE greatest(l.token, {highest}) END
+
 -- part: may_give
 EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables = {tables})
 
@@ -96,10 +104,10 @@ WHERE l.token < excluded.token
 RETURNING l.owner
 
 -- name: force_unknown
--- A forced release of a lock that has no holder here, although there may be one whose grant was lost: it cannot reclaim a lock
--- whose token is the bound. $1 name, $2 owner.
+-- A forced release of a lock that has no holder here, although there may be one whose grant was lost, and who must not reclaim it.
+-- $1 name, $2 owner.
 INSERT INTO {locks} AS l (name, owner, token, acquired_at, label)
-SELECT $1, $2, s.token_bound, clock_timestamp(), '' FROM {state} s WHERE {durable} AND NOT {may_give}
+SELECT $1, $2, {highest}, clock_timestamp(), '' WHERE {durable} AND NOT {may_give}
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = greatest(l.token, excluded.token)
     WHERE l.{ends} IS NULL OR l.{ends} <= clock_timestamp()
 

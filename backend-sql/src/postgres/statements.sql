@@ -387,7 +387,7 @@ WITH held AS (
     SELECT l.name, l.mode FROM {locks} l WHERE l.name = $1 AND l.{ends} > clock_timestamp() AND {durable}
     FOR NO KEY UPDATE OF l
 )
-UPDATE {locks} l SET {ends} = NULL, owner = $2, mode = 0, members = 0 FROM held WHERE l.name = held.name
+UPDATE {locks} l SET {ends} = NULL, owner = $2, token = {forced_token}, mode = 0, members = 0 FROM held WHERE l.name = held.name
 RETURNING held.mode
 
 -- name: force_members

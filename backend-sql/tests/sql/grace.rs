@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(4);
 const TOKENS: NonZeroU32 = NonZeroU32::new(600_000_000).expect("not zero");
 
 /// A server that writes out nothing unless somebody asks for it, and the address of such tables.
-async fn forgetful(table: &str) -> Option<(Postgres, String)> {
+pub(crate) async fn forgetful(table: &str) -> Option<(Postgres, String)> {
     if missing(Postgres::installed()) {
         return None;
     }
@@ -33,7 +33,7 @@ fn grace(url: &str, table: &str) -> String {
 }
 
 /// What was done up to now survives.
-async fn write_out(server: &Postgres) {
+pub(crate) async fn write_out(server: &Postgres) {
     server.admin_sql("CHECKPOINT").await.expect("a checkpoint");
 }
 
@@ -49,7 +49,7 @@ async fn is_granted_later(locks: &Locks, name: &str) {
     locks.lock(name).wait(Duration::from_secs(30)).await.expect("its turn").release().await.expect("held");
 }
 
-async fn record(server: &Postgres, table: &str, name: &str) -> String {
+pub(crate) async fn record(server: &Postgres, table: &str, name: &str) -> String {
     let sql = format!("SELECT token FROM {table} WHERE name = '{name}' AND ends_at IS NOT NULL");
     server.admin_sql(&sql).await.expect("an answer").trim().to_owned()
 }

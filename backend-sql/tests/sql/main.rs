@@ -24,6 +24,7 @@ mod passwords;
 mod pooler;
 mod purge;
 mod queue;
+mod reclaim;
 mod record;
 mod rights;
 mod schema;
