@@ -16,7 +16,8 @@ pub(crate) const NO_GRANT: &str = "lockwell: no grant";
 const TOO_LONG: &str = "lockwell: too long";
 
 /// Why the tables are not those to which this client has connected.
-pub(crate) const REMADE: &str = "the lock tables were made anew with another longest_ttl since this client connected: connect again";
+pub(crate) const REMADE: &str =
+    "the lock tables were made anew with another longest_ttl since this client connected: connect again";
 
 const CONFLICT: &str = "others changed the same rows at the same time";
 

@@ -15,7 +15,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
-use lockwell_core::{Claim, LockName, Mode};
+use lockwell_core::{Claim, Grant, LockName, Mode};
 
 use crate::dialect::database::Database;
 use crate::dialect::follow_up::FollowUp;
@@ -59,7 +59,7 @@ pub trait Groups: Database {
     fn downgrade(
         &self,
         conn: &mut Self::Conn,
-        claim: &Claim,
+        grant: &Grant,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
     /// The head of the queue, if it can have the lock: its ticket if it waits in this process, or [`SEVERAL`]

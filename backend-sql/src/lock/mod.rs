@@ -225,14 +225,14 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         let client = self.0.client()?;
         let next = until_unblocked(|route| {
-            let claim = grant.claim().clone();
+            let grant = grant.clone();
             client.run(route, move |JobContext { dialect, waiters, conn }| {
-                let claim = claim.clone();
+                let grant = grant.clone();
                 Box::pin(async move {
-                    if !dialect.downgrade(conn, &claim).await? {
+                    if !dialect.downgrade(conn, &grant).await? {
                         return Ok(None);
                     }
-                    dialect.next(conn, claim.name(), waiters).await.map(Some)
+                    dialect.next(conn, grant.claim().name(), waiters).await.map(Some)
                 })
             })
         });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
-use lockwell_core::{Claim, LockName, Mode};
+use lockwell_core::{Claim, Grant, LockName, Mode};
 use uuid::Uuid;
 
 use super::batches::{begin, end};
@@ -276,9 +276,9 @@ impl Groups for MySql {
         Ok(names.iter().filter_map(|name| name_of(name)).collect())
     }
 
-    async fn downgrade(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
+    async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx::Result<bool> {
         begin(conn).await?;
-        let downgraded = self.downgrade_rows(conn, claim).await;
+        let downgraded = self.downgrade_rows(conn, grant.claim()).await;
         end(conn, downgraded).await
     }
 

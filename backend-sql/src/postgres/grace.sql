@@ -37,7 +37,8 @@ CASE WHEN m.token <= (SELECT k.token_limit FROM {mark} k WHERE k.is_open AND k.t
 
 -- part: may_verify
 -- After a crash the record of a holder may be back whose lease had ended, while that of a later holder is lost. Until the mark is
--- open, the later one has made its record again, or has lost the lock. It runs in the session of the user.
+-- open, the later one has made its record again, or has lost the lock. It runs in the session of the user, and is evaluated first,
+-- since it is volatile.
 CASE WHEN EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables OPERATOR(pg_catalog.=)
         ARRAY[pg_catalog.pg_relation_filenode('{locks}'), pg_catalog.pg_relation_filenode('{members}')]) THEN true
     ELSE pg_catalog.concat('lockwell: no grant ', pg_catalog.clock_timestamp())::pg_catalog.bool END

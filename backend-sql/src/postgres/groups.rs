@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
-use lockwell_core::{Claim, LockName, Mode};
+use lockwell_core::{Claim, ErrorKind, Grant, LockName, Mode};
 use sqlx::postgres::PgConnection;
 
 use super::driver::{Postgres, names, owners};
 use super::grace::{Closed, LOOKS};
 use super::statements::{ELSEWHERE, UNSEEN};
+use crate::dialect::Dialect;
+use crate::dialect::error::ours;
 use crate::dialect::follow_up::FollowUp;
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::words::{Freed, TakeRequest, TryAcquire, block, micros, token};
+use crate::words::{Extension, Freed, Hold, TakeRequest, TryAcquire, block, micros, token};
 
 /// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time
 /// left.
@@ -141,6 +143,27 @@ impl Postgres {
         let Some(head) = head else { return Ok(Freed::default()) };
         Ok(Freed::new(true, self.behind_head(conn, claim.name(), head, waiters).await?))
     }
+
+    /// Turns the one holder into a reader, unless that is done already. False: it holds nothing.
+    async fn become_reader(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
+        let done: Option<i64> = self
+            .statement(&self.sql.downgrade)
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(Mode::Shared.code())
+            .value(&mut *conn)
+            .await?;
+        if done.is_some() {
+            return Ok(true);
+        }
+        let member: Option<i64> = self
+            .statement(&self.sql.member)
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .value(conn)
+            .await?;
+        Ok(member.is_some())
+    }
 }
 
 impl Groups for Postgres {
@@ -210,24 +233,21 @@ impl Groups for Postgres {
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
-    async fn downgrade(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
-        let done: Option<i64> = self
-            .statement(&self.sql.downgrade)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(Mode::Shared.code())
-            .value(&mut *conn)
-            .await?;
-        if done.is_some() {
+    async fn downgrade(&self, conn: &mut PgConnection, grant: &Grant) -> sqlx::Result<bool> {
+        if self.become_reader(conn, grant.claim()).await? {
             return Ok(true);
         }
-        let member: Option<i64> = self
-            .statement(&self.sql.member)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .value(conn)
-            .await?;
-        Ok(member.is_some())
+        if self.grace.is_none() {
+            return Ok(false);
+        }
+        // The server may have lost the record. A renewal makes it again, unless the lock is lost.
+        match self.renew(conn, Hold::Alone, std::slice::from_ref(grant)).await?[..] {
+            [Extension::Extended] => self.become_reader(conn, grant.claim()).await,
+            [Extension::Blocked] => {
+                Err(ours(ErrorKind::Held, "a transaction has locked the row of this lock"))
+            }
+            _ => Ok(false),
+        }
     }
 
     async fn head(

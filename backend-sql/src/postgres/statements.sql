@@ -437,5 +437,7 @@ DELETE FROM {clients} c WHERE c.client = $1 AND c.alive_until < clock_timestamp(
 -- name: verify
 -- It runs in the user's session, whose search path may contain other operators. A takeover updates the lock's row or deletes the
 -- member's, so it waits for the end of the transaction. Not `FOR KEY SHARE`: that lets the former pass.
-SELECT 1 FROM {held} WHERE name OPERATOR(pg_catalog.=) $1 AND owner OPERATOR(pg_catalog.=) $2
-    AND token OPERATOR(pg_catalog.=) $3 AND {ends} IS NOT NULL AND {may_verify} FOR SHARE
+-- The parts are in this order: a row that is missing says nothing either, where a record may be lost.
+SELECT h.one FROM (SELECT {may_verify} AS may) g CROSS JOIN LATERAL (SELECT 1 AS one FROM {held}
+    WHERE name OPERATOR(pg_catalog.=) $1 AND owner OPERATOR(pg_catalog.=) $2
+        AND token OPERATOR(pg_catalog.=) $3 AND {ends} IS NOT NULL AND g.may FOR SHARE) h

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
-use lockwell_core::{Claim, LockName, Mode};
+use lockwell_core::{Claim, Grant, LockName, Mode};
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
@@ -210,9 +210,9 @@ impl Groups for Sqlite {
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
-    async fn downgrade(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
+    async fn downgrade(&self, conn: &mut Connection, grant: &Grant) -> sqlx::Result<bool> {
         conn.begin(Commits::Granted).await?;
-        let downgraded = self.downgrade_rows(conn.get(), claim).await;
+        let downgraded = self.downgrade_rows(conn.get(), grant.claim()).await;
         conn.end(downgraded).await
     }
 

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use lockwell_core::{DistributedLock, Grant, Mode, Renewal};
+use lockwell_core::{DistributedLock, ErrorKind, Grant, Mode, Renewal};
+use lockwell_sql::PostgresVerify;
+use sqlx::Connection;
 use testbed::Postgres;
 
 use crate::crash::crash;
 use crate::grace::{forgetful, record, write_out};
-use crate::servers::{Kind, backend, claim, soon};
+use crate::servers::{Kind, backend, claim, client, session, soon};
 
 /// No lease ends while a test runs.
 const LONG: Duration = Duration::from_mins(5);
@@ -48,4 +50,36 @@ async fn a_forced_release_of_an_old_record_stands() {
     // A second crash changes nothing.
     crash(&server).await;
     assert_eq!(renewed(&*lock, &[before]).await, ["lost"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_verified_before_a_holder_has_its_record_again() {
+    let Some((server, url)) = long("unverified").await else { return };
+    let lock = backend(Kind::Postgres, &url).await.expect("a connection");
+    write_out(&server).await;
+    let grant = granted(&*lock, "a").await;
+    crash(&server).await;
+    for _ in 0..2 {
+        let mut session = session(&url).await;
+        let mut transaction = session.begin().await.expect("a transaction");
+        let error = grant.verify_in(&mut transaction).await.expect_err("nobody knows");
+        assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+        assert_eq!(renewed(&*lock, std::slice::from_ref(&grant)).await, ["renewed"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_whose_record_is_lost_becomes_a_reader() {
+    let Some((server, url)) = long("downgraded").await else { return };
+    let locks = client(Kind::Postgres, &url).await;
+    write_out(&server).await;
+    let writer = locks.write("a").ttl(LONG).await.expect("a free lock");
+    let forced = granted(&**locks.backend(), "b").await;
+    crash(&server).await;
+    let reader = writer.downgrade().await.expect("held");
+    assert_eq!(record(&server, "downgraded_members", "a").await, reader.token().to_string());
+    locks.force_release("b").await.expect("an answer");
+    let error = locks.backend().downgrade(&forced).await.expect_err("it was freed");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+    reader.release().await.expect("held");
 }
