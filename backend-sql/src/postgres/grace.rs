@@ -187,36 +187,36 @@ impl Postgres {
         Err(ours(ErrorKind::Conflict, "others change the mark of the server at the same time"))
     }
 
-    /// Makes records again that the server has lost.
-    pub(super) async fn reclaim(
-        &self,
-        conn: &mut PgConnection,
-        grants: &[Grant],
-        answers: &mut [Extension],
-    ) -> sqlx::Result<()> {
-        let Some(grace) = &self.grace else { return Ok(()) };
+    /// Makes records again that the server has lost. The other leases have been renewed, so an error is none of
+    /// theirs.
+    pub(super) async fn reclaim(&self, conn: &mut PgConnection, grants: &[Grant], answers: &mut [Extension]) {
+        let Some(grace) = &self.grace else { return };
         let lost = || grants.iter().zip(&*answers).filter(|(_, answer)| **answer == Extension::Lost);
         if lost().next().is_none() {
-            return Ok(());
+            return;
         }
         let claims = || lost().map(|(grant, _)| grant.claim());
         let tokens: Vec<_> = lost().map(|(grant, _)| grant.last_token().get().cast_signed()).collect();
-        let kept: Vec<Uuid> = self
-            .statement(&grace.sql.reclaim)
-            .bind(names(claims()))
-            .bind(owners(claims()))
-            .bind(ttls(claims()))
-            .bind(labels(claims()))
-            .bind(tokens)
-            .values(conn)
-            .await?;
-        for (grant, answer) in grants.iter().zip(answers) {
-            if kept.contains(&grant.claim().owner().as_uuid()) {
-                tracing::info!(lock = %grant.claim().name(), "a lock that the server had lost was reclaimed");
-                *answer = Extension::Extended;
-            }
+        let reclaim = self.statement(&grace.sql.reclaim).bind(names(claims())).bind(owners(claims()));
+        let reclaim = reclaim.bind(ttls(claims())).bind(labels(claims())).bind(tokens);
+        let reclaimed: sqlx::Result<Vec<(Uuid, bool)>> = reclaim.rows(conn).await;
+        if let Err(error) = &reclaimed {
+            tracing::warn!(%error, "locks that the server may have lost were not reclaimed");
         }
-        Ok(())
+        for (grant, answer) in grants.iter().zip(answers).filter(|(_, answer)| **answer == Extension::Lost) {
+            let owner = grant.claim().owner().as_uuid();
+            *answer = match &reclaimed {
+                Err(_) => Extension::Blocked,
+                Ok(rows) => match rows.iter().find(|(one, _)| *one == owner) {
+                    None => Extension::Lost,
+                    Some((_, false)) => Extension::Blocked,
+                    Some((_, true)) => {
+                        tracing::info!(lock = %grant.claim().name(), "a lock that the server had lost was reclaimed");
+                        Extension::Extended
+                    }
+                },
+            };
+        }
     }
 
     /// Makes sure that nobody reclaims a lock that was freed by force.

@@ -94,15 +94,29 @@ UPDATE {mark} k SET token_limit = s.token_bound - 4294967296 FROM {state} s WHER
 
 -- name: reclaim
 -- Makes the records of exclusive holders again whose grants the server has lost. A record with a lower token is that of a holder
--- before; the tokens of grants after the crash are above the floor, so this never takes a lock from a later holder. $1 names, $2 owners, $3 ttls, $4 labels, $5 tokens.
-INSERT INTO {locks} AS l (name, owner, token, {ends}, acquired_at, label, waited)
-SELECT w.name, w.owner, w.token, clock_timestamp() + w.ttl * interval '1 microsecond', clock_timestamp(), w.label, true
-FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[]) AS w(name, owner, ttl, label, token)
-WHERE {granting} ORDER BY w.name
-ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = excluded.token, {ends} = excluded.{ends},
-    acquired_at = excluded.acquired_at, label = excluded.label, mode = 0, members = 0, waited = true
-WHERE l.token < excluded.token
-RETURNING l.owner
+-- before; the tokens of grants after the crash are above the floor, so this never takes a lock from a later holder. It waits for no
+-- row: the answer has each claim whose lock is not another's, and whether its record was made. $1 names, $2 owners, $3 ttls,
+-- $4 labels, $5 tokens.
+WITH want AS (
+    SELECT DISTINCT ON (w.name) w.* FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
+        AS w(name, owner, ttl, label, token) WHERE {granting} ORDER BY w.name, w.token DESC
+), open AS (
+    SELECT w.* FROM {locks} l JOIN want w ON w.name = l.name WHERE l.token < w.token
+    ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
+), taken AS (
+    UPDATE {locks} l SET owner = w.owner, token = w.token, {ends} = clock_timestamp() + w.ttl * interval '1 microsecond',
+        acquired_at = clock_timestamp(), label = w.label, mode = 0, members = 0, waited = true
+    FROM open w WHERE l.name = w.name
+    RETURNING l.owner
+), made AS (
+    INSERT INTO {locks} AS l (name, owner, token, {ends}, acquired_at, label, waited)
+    SELECT w.name, w.owner, w.token, clock_timestamp() + w.ttl * interval '1 microsecond', clock_timestamp(), w.label, true
+    FROM want w WHERE NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = w.name) ORDER BY w.name
+    ON CONFLICT (name) DO NOTHING
+    RETURNING l.owner
+)
+SELECT w.owner, w.owner IN (SELECT owner FROM taken UNION ALL SELECT owner FROM made) FROM want w
+WHERE NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = w.name AND l.token >= w.token)
 
 -- name: force_unknown
 -- A forced release of a lock that has no holder here, although there may be one whose grant was lost, and who must not reclaim it.

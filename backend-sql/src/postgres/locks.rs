@@ -290,7 +290,7 @@ impl Dialect for Postgres {
         };
         let mut answers: Vec<_> = rows.into_iter().map(answer).collect();
         if hold == Hold::Alone {
-            self.reclaim(conn, grants, &mut answers).await?;
+            self.reclaim(conn, grants, &mut answers).await;
         }
         Ok(answers)
     }

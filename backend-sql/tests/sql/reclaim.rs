@@ -83,3 +83,34 @@ async fn a_writer_whose_record_is_lost_becomes_a_reader() {
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
     reader.release().await.expect("held");
 }
+
+/// One is another's by now, who has verified it, and two are the same lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_lease_is_no_harm_to_the_others() {
+    let Some((server, url)) = long("batch").await else { return };
+    let lock = backend(Kind::Postgres, &url).await.expect("a connection");
+    let mut grants = Vec::new();
+    for name in ["known", "taken", "twice"] {
+        grants.push(granted(&*lock, name).await);
+    }
+    let end = "UPDATE batch SET ends_at = clock_timestamp() WHERE name IN ('taken', 'twice')";
+    server.admin_sql(end).await.expect("ended");
+    let other = granted(&*lock, "taken").await;
+    grants.push(granted(&*lock, "twice").await);
+    server.admin_sql("DELETE FROM batch WHERE name = 'twice'").await.expect("lost");
+    let mut session = session(&url).await;
+    let mut transaction = session.begin().await.expect("a transaction");
+    other.verify_in(&mut transaction).await.expect("it is held");
+    assert_eq!(renewed(&*lock, &grants).await, ["renewed", "lost", "lost", "renewed"]);
+    transaction.rollback().await.expect("it ends");
+
+    // The record of the holder before is back, and a transaction has locked it.
+    let back = "UPDATE batch SET token = 1, owner = gen_random_uuid() WHERE name = 'twice'";
+    server.admin_sql(back).await.expect("changed");
+    let mut transaction = session.begin().await.expect("a transaction");
+    let lock_row = sqlx::query("SELECT FROM batch WHERE name = 'twice' FOR SHARE");
+    lock_row.execute(&mut *transaction).await.expect("locked");
+    assert_eq!(renewed(&*lock, &grants).await, ["renewed", "lost", "lost", "unknown"]);
+    transaction.rollback().await.expect("it ends");
+    assert_eq!(renewed(&*lock, &grants).await, ["renewed", "lost", "lost", "renewed"]);
+}
