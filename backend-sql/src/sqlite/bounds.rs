@@ -1,10 +1,12 @@
 //! What must be true of the tables before a lock is granted: the bound of tokens, and the disk.
 
-use super::connection::Connection;
-use super::driver::Sqlite;
-use super::write::Commits;
+use super::connection::{Bound, Connection};
+use super::driver::{Sqlite, json};
 use crate::dialect::error::disk_failed;
 use crate::words::{TakeRequest, TryAcquire, block, micros, span};
+
+/// How often the state of the tables is raised for one request. Once is enough, unless the clock steps.
+pub(super) const RAISES: u32 = 3;
 
 /// The answers to some claims. `None`: the state of the tables must be raised first. Claims of the batch may
 /// have been granted; the same answer is given when they ask again.
@@ -26,30 +28,21 @@ impl Sqlite {
         Err(disk_failed(left))
     }
 
-    /// Begins a transaction that is synced, and makes the state of the tables allow all these claims.
-    pub(super) async fn begin_raised(
-        &self,
-        conn: &mut Connection,
-        requests: &[TakeRequest],
-    ) -> sqlx::Result<()> {
-        conn.begin(Commits::Synced).await?;
-        for TakeRequest { claim, .. } in requests {
-            let raised = sqlx::query(self.sql.raise.get())
-                .bind(claim.name().as_str())
-                .bind(micros(claim.ttl()))
-                .bind(block(claim))
-                .bind(&self.opening.durability.boot)
-                .execute(conn.get())
-                .await;
-            if let Err(error) = raised {
-                return conn.end(Err(error)).await;
-            }
-        }
-        Ok(())
+    /// Makes the state of the tables allow all these claims. It is one statement, which is on the disk when this
+    /// returns: the runtime of the caller may stop at any moment, and a transaction would then stay open.
+    pub(super) async fn raise(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<()> {
+        let claims: Vec<_> = requests
+            .iter()
+            .map(|TakeRequest { claim, .. }| (claim.name().as_str(), micros(claim.ttl()), block(claim)))
+            .collect();
+        let claims = json(&claims)?;
+        let raise =
+            |query: Bound<'static>| query.bind(claims.clone()).bind(self.opening.durability.boot.clone());
+        conn.write(&self.sql.raise, raise).await.map(drop)
     }
 }
 
-/// The answers of a transaction for which the state was raised.
-pub(super) fn answered(answers: Answers) -> sqlx::Result<Vec<TryAcquire>> {
-    answers.ok_or_else(|| sqlx::Error::Protocol("the clock has stepped within a transaction".into()))
+/// The error if the state of the tables does not allow a grant, however often it is raised.
+pub(super) fn not_raised() -> sqlx::Error {
+    sqlx::Error::Protocol("the clock steps, or hosts with other boots use the file as well".into())
 }

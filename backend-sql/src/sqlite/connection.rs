@@ -152,18 +152,18 @@ impl Connection {
     }
 
     /// Runs a statement that writes, alone or in a transaction.
-    pub(super) async fn write<'q, const GRANTS: bool>(
+    pub(super) async fn write<'q, const COMMITS: u8>(
         &mut self,
-        sql: &Write<GRANTS>,
+        sql: &Write<COMMITS>,
         bind: impl Fn(Bound<'q>) -> Bound<'q>,
     ) -> sqlx::Result<Done> {
         self.write_several(sql, 1, bind).await
     }
 
     /// Runs so many statements in one message. They may begin and end a transaction.
-    pub(super) async fn write_several<'q, const GRANTS: bool>(
+    pub(super) async fn write_several<'q, const COMMITS: u8>(
         &mut self,
-        sql: &Write<GRANTS>,
+        sql: &Write<COMMITS>,
         statements: usize,
         bind: impl Fn(Bound<'q>) -> Bound<'q>,
     ) -> sqlx::Result<Done> {
@@ -181,14 +181,14 @@ impl Connection {
 
     /// A change of the mode is sent in the same message, since each message to the thread of the connection
     /// costs as much as a short statement.
-    async fn try_write<'q, const GRANTS: bool>(
+    async fn try_write<'q, const COMMITS: u8>(
         &mut self,
-        sql: &Write<GRANTS>,
+        sql: &Write<COMMITS>,
         statements: usize,
         bind: &impl Fn(Bound<'q>) -> Bound<'q>,
     ) -> sqlx::Result<Done> {
         self.busy.begin(&mut self.sqlite).await?;
-        let mode = if self.is_begun { None } else { self.change_for(Write::<GRANTS>::COMMITS) };
+        let mode = if self.is_begun { None } else { self.change_for(Write::<COMMITS>::COMMITS) };
         let query = bind(sqlx::query(sql.switching(mode).get()));
         if mode.is_none() {
             let done = write::run(&mut self.sqlite, query, statements).await;

@@ -7,7 +7,7 @@ use lockwell_core::{Claim, Grant, LockName, Mode};
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::bounds::{Answers, answered};
+use super::bounds::{Answers, RAISES, not_raised};
 use super::connection::Connection;
 use super::driver::Sqlite;
 use super::sockets::Message;
@@ -15,6 +15,10 @@ use super::write::Commits;
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
 use crate::words::{Freed, NO_TICKET, SEVERAL, TakeRequest, TryAcquire, block, micros, token};
+
+/// How many statements reap a group. They begin and end a transaction, in one message: a claim that wants the
+/// lock alone reaps on the runtime of its caller, which may stop at any moment.
+const REAPING: usize = 4;
 
 impl Sqlite {
     async fn join_each(
@@ -96,14 +100,6 @@ impl Sqlite {
         Ok(left)
     }
 
-    async fn reap_each(&self, conn: &mut SqliteConnection, names: &[LockName]) -> sqlx::Result<()> {
-        for name in names {
-            sqlx::query(self.sql.reap.get()).bind(name.as_str()).execute(&mut *conn).await?;
-            sqlx::query(self.sql.recount.get()).bind(name.as_str()).execute(&mut *conn).await?;
-        }
-        Ok(())
-    }
-
     /// Subtracts the members that have left from the count.
     async fn shrink(&self, conn: &mut SqliteConnection, name: &LockName, gone: u64) -> sqlx::Result<()> {
         if gone == 0 {
@@ -165,14 +161,15 @@ impl Groups for Sqlite {
         requests: &[TakeRequest],
     ) -> sqlx::Result<Vec<TryAcquire>> {
         self.check_disk(conn).await?;
-        conn.begin(Commits::Granted).await?;
-        let answers = self.join_each(conn.get(), requests).await;
-        if let Some(answers) = conn.end(answers).await? {
-            return Ok(answers);
+        for _ in 0..=RAISES {
+            conn.begin(Commits::Granted).await?;
+            let answers = self.join_each(conn.get(), requests).await;
+            if let Some(answers) = conn.end(answers).await? {
+                return Ok(answers);
+            }
+            self.raise(conn, requests).await?;
         }
-        self.begin_raised(conn, requests).await?;
-        let answers = self.join_each(conn.get(), requests).await;
-        answered(conn.end(answers).await?)
+        Err(not_raised())
     }
 
     async fn leave_group(
@@ -193,11 +190,9 @@ impl Groups for Sqlite {
         names: &[LockName],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        conn.begin(Commits::Written).await?;
-        let reaped = self.reap_each(conn.get(), names).await;
-        conn.end(reaped).await?;
         let mut next = Vec::new();
         for name in names {
+            conn.write_several(&self.sql.reap, REAPING, |query| query.bind(name.as_str())).await?;
             next.extend(self.next(conn, name, waiters).await?);
         }
         Ok(next)

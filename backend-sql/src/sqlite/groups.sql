@@ -43,9 +43,6 @@ SELECT token FROM {members} WHERE name = ?1 AND owner = ?2
 -- name: delete_member
 DELETE FROM {members} WHERE name = ?1 AND owner = ?2
 
--- name: reap
-DELETE FROM {members} WHERE name = ?1 AND expires_at <= {now}
-
 -- part: is_left
 -- Whether a member is left. If the count says no, its row is looked for: somebody may have changed the count.
 (members > ?2 OR EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ?1))
@@ -58,12 +55,15 @@ UPDATE {locks} SET members = CASE WHEN {is_left} THEN max(members - ?2, 1) ELSE 
     expires_at = CASE WHEN {is_left} OR owner <> {group} THEN expires_at END
 WHERE name = ?1
 
--- name: recount
--- Counts the members of a group by their rows, after those whose leases have ended were deleted.
+-- name: reap
+-- Deletes the members of a group whose leases have ended, and counts the others by their rows.
+BEGIN IMMEDIATE;
+DELETE FROM {members} WHERE name = ?1 AND expires_at <= {now};
 UPDATE {locks} SET members = c.many, mode = CASE WHEN c.many > 0 THEN mode ELSE 0 END,
     expires_at = CASE WHEN c.many > 0 OR owner <> {group} THEN expires_at END
 FROM (SELECT count(*) AS many FROM {members} WHERE name = ?1) AS c
-WHERE name = ?1 AND members > 0 AND members <> c.many
+WHERE name = ?1 AND members > 0 AND members <> c.many;
+COMMIT
 
 -- name: stale_groups
 SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - ?1

@@ -9,7 +9,7 @@ use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::bounds::{Answers, answered};
+use super::bounds::{Answers, RAISES, not_raised};
 use super::connection::Connection;
 use super::driver::{Sqlite, json};
 use super::wake::{left_of, provisional};
@@ -173,12 +173,13 @@ impl Sqlite {
 impl Dialect for Sqlite {
     async fn take(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
         self.check_disk(conn).await?;
-        if let Some(answers) = self.take_together(conn, requests).await? {
-            return Ok(answers);
+        for _ in 0..=RAISES {
+            if let Some(answers) = self.take_together(conn, requests).await? {
+                return Ok(answers);
+            }
+            self.raise(conn, requests).await?;
         }
-        self.begin_raised(conn, requests).await?;
-        let answers = self.take_each(conn, requests).await;
-        answered(conn.end(answers).await?)
+        Err(not_raised())
     }
 
     // What a release grants to a waiter need not be synced, and each of these commits is `Written`.

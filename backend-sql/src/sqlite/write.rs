@@ -51,19 +51,22 @@ impl SyncMode {
 
 /// A statement that writes, and the same with a change of the mode before it. SQLite carries the pragma out
 /// again each time, although sqlx keeps both of them prepared: a pragma expires when it has run.
-pub(super) struct Write<const GRANTS: bool> {
+pub(super) struct Write<const COMMITS: u8> {
     plain: Sql,
     full: Sql,
     normal: Sql,
 }
 
+/// Its commit is [`Commits::Synced`].
+pub(super) type Synced = Write<{ Commits::Synced as u8 }>;
+
 /// Its commit is [`Commits::Granted`].
-pub(super) type Granted = Write<true>;
+pub(super) type Granted = Write<{ Commits::Granted as u8 }>;
 
 /// Its commit is [`Commits::Written`].
-pub(super) type Written = Write<false>;
+pub(super) type Written = Write<{ Commits::Written as u8 }>;
 
-impl<const GRANTS: bool> Prepared for Write<GRANTS> {
+impl<const COMMITS: u8> Prepared for Write<COMMITS> {
     fn prepare(table: &Table, text: &str) -> Self {
         let switching = |mode: SyncMode| Sql::new(table, &format!("{} {text}", mode.pragma()));
         Self {
@@ -74,8 +77,12 @@ impl<const GRANTS: bool> Prepared for Write<GRANTS> {
     }
 }
 
-impl<const GRANTS: bool> Write<GRANTS> {
-    pub(super) const COMMITS: Commits = if GRANTS { Commits::Granted } else { Commits::Written };
+impl<const COMMITS: u8> Write<COMMITS> {
+    pub(super) const COMMITS: Commits = match COMMITS {
+        number if number == Commits::Granted as u8 => Commits::Granted,
+        number if number == Commits::Written as u8 => Commits::Written,
+        _ => Commits::Synced,
+    };
 
     /// The statement in a transaction, whose mode was set before it began.
     pub(super) fn inside(&self) -> &Sql {

@@ -35,6 +35,7 @@ mod sqlite_files;
 mod sqlite_power;
 mod sqlite_push;
 mod sqlite_sync;
+mod sqlite_undriven;
 #[cfg(unix)]
 mod sqlite_wakes;
 mod switchover;
