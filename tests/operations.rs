@@ -292,10 +292,10 @@ mod metrics {
     }
 
     /// A server that is restarted is reached by new connections, and they are counted.
-    #[cfg(all(feature = "postgres", feature = "redis", feature = "zk"))]
+    #[cfg(all(feature = "postgres", feature = "redis", feature = "zk", feature = "etcd"))]
     mod reconnections {
         use lockwell::Locks;
-        use testbed::{Durability, Options, Postgres, Redis, ZooKeeper, is_installed};
+        use testbed::{Durability, Etcd, Options, Postgres, Redis, ZooKeeper, is_installed};
 
         use super::*;
 
@@ -346,6 +346,18 @@ mod metrics {
             if is_installed(Redis::installed()) {
                 let server = Redis::start_with(&options()).await.expect("a server");
                 are_counted(&server.url(), "redis", async {
+                    server.kill()?;
+                    server.restart().await
+                })
+                .await;
+            }
+        }
+
+        #[tokio::test]
+        async fn of_etcd() {
+            if is_installed(Etcd::installed()) {
+                let server = Etcd::start_with(&options()).await.expect("a server");
+                are_counted(&server.url(), "etcd", async {
                     server.kill()?;
                     server.restart().await
                 })

@@ -1,5 +1,8 @@
 //! What the errors of the servers mean.
 
+use std::error::Error as _;
+use std::fmt;
+
 use lockwell_core::backend::Failure;
 use lockwell_core::{Error, ErrorKind};
 use tonic::{Code, Status};
@@ -14,10 +17,36 @@ pub(crate) fn exists(status: &Status) -> bool {
     status.code() == Code::FailedPrecondition && status.message().contains("already exists")
 }
 
+/// The connection had ended before the request was sent.
+#[derive(Debug)]
+pub(crate) struct Ended;
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection has ended")
+    }
+}
+
+impl std::error::Error for Ended {}
+
+fn was_not_sent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<Ended>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// What an error means for a request. Of one that is not listed nobody knows whether the request was
 /// executed: it is repeated on a new connection.
 pub(crate) fn explain(status: &Status) -> Failure {
     let text = status.message();
+    if was_not_sent(status) {
+        return Failure::NotSent(Error::new(ErrorKind::Unreachable, "the connection to etcd has ended"));
+    }
     let (kind, message) = match status.code() {
         // A token that has expired, that another member has given out, or that is older than the last change
         // of the users. A new connection gets a new one.

@@ -1,5 +1,6 @@
 //! A connection to one server: all requests, keep-alives and watches of a runtime share it.
 
+mod dial;
 mod keep_alive;
 mod line;
 mod open;

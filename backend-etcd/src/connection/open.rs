@@ -12,6 +12,7 @@ use tonic::Status;
 use tonic::transport::Endpoint;
 
 use super::Connection;
+use super::dial::DialOnce;
 use super::line::Line;
 use crate::BACKEND;
 use crate::error::explain;
@@ -85,7 +86,8 @@ impl Opener {
                 let text = "etcd cannot be reached";
                 Failure::Doubtful(Error::new(ErrorKind::Unreachable, text).with_source(error))
             };
-            let channel = endpoint.connect().await.map_err(unreachable)?;
+            let channel =
+                endpoint.connect_with_connector(DialOnce::new(PATIENCE)).await.map_err(unreachable)?;
             let mut line = Line { channel, token: None };
             if let Some((name, password)) = &self.options.login {
                 let login = Authenticate { name: name.clone(), password: password.expose().to_owned() };

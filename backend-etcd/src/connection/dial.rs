@@ -1,0 +1,59 @@
+//! How a channel dials: once.
+//!
+//! A channel of tonic whose connection has ended dials again by itself, whenever something is sent. Such a
+//! connection would be counted by nobody, and would be used without a login of its own and without the question
+//! whether its server belongs to a majority. So it fails instead, and a new channel is opened.
+
+use std::error::Error;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::Either;
+use hyper_util::client::legacy::connect::HttpConnector;
+use tonic::codegen::http::Uri;
+use tower_service::Service;
+
+use crate::error::Ended;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+type Stream = <HttpConnector as Service<Uri>>::Response;
+type Dialing = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
+
+/// Connects to an address the first time.
+pub(super) struct DialOnce(Option<HttpConnector>);
+
+impl DialOnce {
+    pub(super) fn new(patience: Duration) -> Self {
+        let mut connector = HttpConnector::new();
+        // TLS, where it is used, is above this.
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(patience));
+        Self(Some(connector))
+    }
+}
+
+impl Service<Uri> for DialOnce {
+    type Response = Stream;
+    type Error = BoxError;
+    type Future = Either<Dialing, std::future::Ready<Result<Stream, BoxError>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        match &mut self.0 {
+            Some(connector) => connector.poll_ready(context).map_err(BoxError::from),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        match self.0.take() {
+            Some(mut connector) => {
+                let dialing = connector.call(uri);
+                Either::Left(Box::pin(async move { dialing.await.map_err(BoxError::from) }))
+            }
+            None => Either::Right(ready(Err(Ended.into()))),
+        }
+    }
+}
