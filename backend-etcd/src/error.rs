@@ -80,6 +80,12 @@ pub(crate) fn explain(status: &Status) -> Failure {
         ),
         Code::Unimplemented => (ErrorKind::Misconfigured, "this is no etcd, or one before 3.4"),
         Code::NotFound => (ErrorKind::Lost, "the lease is gone"),
+        Code::InvalidArgument => (ErrorKind::InvalidInput, "etcd refuses the request"),
+        Code::ResourceExhausted if text.contains("larger than max") => {
+            (ErrorKind::InvalidInput, "the request is too large for etcd")
+        }
+        // The limit of this client, too, for an answer.
+        Code::OutOfRange => (ErrorKind::Refused, "a number or an answer is beyond the limits of etcd"),
         _ => (ErrorKind::Unreachable, "etcd cannot be reached, or has no leader"),
     };
     let error = Error::new(kind, message).with_source(text.to_owned());
@@ -106,6 +112,17 @@ mod tests {
             (Code::InvalidArgument, "etcdserver: user name is empty", ErrorKind::Refused),
             (Code::PermissionDenied, "etcdserver: permission denied", ErrorKind::Refused),
             (Code::FailedPrecondition, "etcdserver: authentication is not enabled", ErrorKind::Refused),
+            (
+                Code::InvalidArgument,
+                "etcdserver: duplicate key given in txn request",
+                ErrorKind::InvalidInput,
+            ),
+            (
+                Code::ResourceExhausted,
+                "grpc: received message larger than max (3 vs. 2)",
+                ErrorKind::InvalidInput,
+            ),
+            (Code::OutOfRange, "Error, decoded message length too large", ErrorKind::Refused),
             (Code::Unavailable, "etcdserver: no leader", ErrorKind::Unreachable),
             (Code::Unavailable, "etcdserver: request timed out", ErrorKind::Unreachable),
             (Code::Unknown, "anything", ErrorKind::Unreachable),

@@ -110,6 +110,22 @@ async fn a_full_server_keeps_its_locks_and_says_what_to_do() {
     assert!(!status.is_held());
 }
 
+/// More keys than one answer may have.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_names_of_many_locks_are_read_in_pages() {
+    let Some(etcd) = server(&options()).await else { return };
+    let client = backend(&etcd.url()).await.expect("a client");
+    let grant = take(&client, "mine", secs(300)).await;
+    for hundred in 0..100 {
+        let mut write = client.guarded(&grant).expect("a grant of etcd");
+        for number in 0..100 {
+            write = write.put(format!("lockwell/{hundred}-{number}{}/w/0", "-".repeat(450)), "");
+        }
+        write.commit().await.expect("the lock is held");
+    }
+    assert_eq!(client.names().await.expect("an answer").len(), 10_001);
+}
+
 /// A write that the lock guards is refused when the lock is lost, whoever still writes under it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guarded_write_needs_the_lock() {
@@ -124,6 +140,9 @@ async fn a_guarded_write_needs_the_lock() {
     tokio::time::sleep(Duration::from_millis(10)).await;
     let error = client.guarded(&reader).expect("a grant").put("app/row", "3").commit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+    // What the server refuses was not done, and is not sent again.
+    let error = write().put("app/row", "4").commit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
     let row = etcd.call("/v3/kv/range", "{\"key\":\"YXBwL3Jvdw==\"}").expect("an answer");
     assert!(row.contains("\"Mg==\""), "{row}");
 }
