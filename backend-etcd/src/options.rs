@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use lockwell_core::tls::TlsFiles;
-use lockwell_core::{Error, ErrorKind, Result, Secret, ServerUrl};
+use lockwell_core::{Error, ErrorKind, Passwords, Result, ServerUrl};
 
 const DEFAULT_PORT: u16 = 2379;
 
@@ -20,7 +20,7 @@ pub(crate) struct EtcdOptions {
     pub(crate) endpoints: Vec<String>,
     /// The beginning of all keys, without the slash after it.
     pub(crate) prefix: String,
-    pub(crate) login: Option<(String, Secret)>,
+    pub(crate) login: Option<(String, Passwords)>,
     /// How long a request may take, with all its repetitions.
     pub(crate) timeout: Duration,
     /// Uses TLS.
@@ -43,9 +43,9 @@ impl EtcdOptions {
             return Err(bad("etcds:// needs ca=FILE: the certificates to trust, in PEM"));
         }
         files.check()?;
-        let login = match (url.user(), url.password()) {
+        let login = match (url.user(), url.passwords()) {
             (None, None) => None,
-            (Some(user), Some(password)) => Some((user.to_owned(), password.clone())),
+            (Some(user), Some(password)) => Some((user.to_owned(), password)),
             _ => return Err(bad("a user needs a password: USER:PASSWORD@HOST")),
         };
         let scheme = if is_safe { "https" } else { "http" };

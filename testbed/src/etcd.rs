@@ -71,26 +71,38 @@ impl Etcd {
     /// Sends one request to its gateway for JSON, such as `/v3/auth/enable` with `{}`, and returns the
     /// answer. Not with TLS. Blocks, at most for half a minute.
     pub fn call(&self, path: &str, json: &str) -> Result<String, Error> {
-        post(self.addr(), path, json, LONG).map_err(Error::io(format!("{path} at etcd on {}", self.addr())))
+        post(self.addr(), path, "", json, LONG).map_err(self.failed(path))
+    }
+
+    /// The same with the token of a login, which `/v3/auth/authenticate` gives.
+    pub fn call_as(&self, token: &str, path: &str, json: &str) -> Result<String, Error> {
+        let login = format!("Authorization: {token}\r\n");
+        post(self.addr(), path, &login, json, LONG).map_err(self.failed(path))
+    }
+
+    fn failed(&self, path: &str) -> impl FnOnce(std::io::Error) -> Error + use<> {
+        Error::io(format!("{path} at etcd on {}", self.addr()))
     }
 }
 
+/// `headers`: more of them, each with its end of line.
 fn post(
     addr: SocketAddr,
     path: &str,
+    headers: &str,
     json: &str,
     timeout: std::time::Duration,
 ) -> Result<String, std::io::Error> {
     let length = json.len();
     let request =
-        format!("POST {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{json}");
+        format!("POST {path} HTTP/1.0\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n{json}");
     let answer = exchange(addr, request.as_bytes(), timeout)?;
     Ok(answer.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned()))
 }
 
 /// The ids of a server and of the leader that it knows; `None` while it does not answer.
 fn member_and_leader(addr: SocketAddr) -> Option<(String, String)> {
-    let status = post(addr, "/v3/maintenance/status", "{}", SHORT).ok()?;
+    let status = post(addr, "/v3/maintenance/status", "", "{}", SHORT).ok()?;
     let field = |name: &str| {
         let (_, rest) = status.split_once(&format!("\"{name}\":\""))?;
         rest.split('"').next().map(str::to_owned)

@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lockwell_core::backend::{Failure, PerRuntime, note_reconnection};
-use lockwell_core::{Error, ErrorKind, Result};
+use lockwell_core::{Error, ErrorKind, Passwords, Result, Secret};
 use tonic::Status;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
 use super::Connection;
@@ -89,14 +90,8 @@ impl Opener {
             let channel =
                 endpoint.connect_with_connector(DialOnce::new(PATIENCE)).await.map_err(unreachable)?;
             let mut line = Line { channel, token: None };
-            if let Some((name, password)) = &self.options.login {
-                let login = Authenticate { name: name.clone(), password: password.expose().to_owned() };
-                let answer: Result<Token, Status> = line.ask("/etcdserverpb.Auth/Authenticate", login).await;
-                let token = answer.map_err(|status| explain(&status))?.token;
-                let token = token.parse().map_err(|_| {
-                    Failure::Refused(Error::new(ErrorKind::Internal, "the server's token is no text"))
-                })?;
-                line.token = Some(token);
+            if let Some((name, passwords)) = &self.options.login {
+                line.token = Some(log_in(&line, name, passwords).await?);
             }
             let connection = Connection::new(line.channel, line.token);
             // A read that needs a majority. A server that is cut off from it does not answer.
@@ -112,6 +107,26 @@ impl Opener {
             ))),
         }
     }
+}
+
+/// With the present password. If the server refuses it, and there is another by now, with that one.
+async fn log_in(line: &Line, name: &str, passwords: &Passwords) -> Result<MetadataValue<Ascii>, Failure> {
+    let with = |password: &Secret| {
+        let login = Authenticate { name: name.to_owned(), password: password.expose().to_owned() };
+        line.ask("/etcdserverpb.Auth/Authenticate", login)
+    };
+    let password = passwords.current().await.map_err(Failure::Doubtful)?;
+    let mut answer: Result<Token, Status> = with(&password).await;
+    if let Err(status) = &answer
+        && matches!(explain(status), Failure::Refused(_))
+        && let Some(other) = passwords.other_than(&password).await
+    {
+        answer = with(&other).await;
+    }
+    let token = answer.map_err(|status| explain(&status))?.token;
+    token
+        .parse()
+        .map_err(|_| Failure::Refused(Error::new(ErrorKind::Internal, "the server's token is no text")))
 }
 
 fn endpoint(uri: &str, options: &EtcdOptions) -> Result<Endpoint> {

@@ -1,6 +1,7 @@
 //! Users and roles, and TLS.
 
-use lockwell_core::{DistributedLock, ErrorKind, LockName};
+use lockwell_core::{DistributedLock, ErrorKind, LockConfig, LockName};
+use lockwell_etcd::EtcdLock;
 use testbed::{Certificates, Etcd, is_installed};
 
 use crate::support::{backend, claim, options, secs, server, take};
@@ -59,6 +60,31 @@ async fn a_role_needs_its_keys_and_nothing_else() {
         assert!(error.to_string().contains(word), "{url}: {error:#}");
         assert!(!format!("{error:?}").contains("secret"), "{error:?}");
     }
+}
+
+/// The password is read again for each connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_may_change() {
+    let Some(etcd) = server(&options()).await else { return };
+    with_users(&etcd);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("password");
+    std::fs::write(&file, "secret\n").expect("our file");
+    let url = format!("etcd://locks@{}/lockwell", etcd.addr());
+    let config = LockConfig::new(&url).password_file(file.to_str().expect("a text"));
+    let (url, _) = config.resolve().expect("an address");
+    let client = EtcdLock::connect(&url).await.expect("a client");
+    let grant = take(&client, "mine", secs(60)).await;
+    let login = "{\"name\":\"root\",\"password\":\"boss\"}";
+    let answer = etcd.call("/v3/auth/authenticate", login).expect("an answer");
+    let token = answer.split("\"token\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a token");
+    let change = "{\"name\":\"locks\",\"password\":\"changed\"}";
+    let answer = etcd.call_as(token, "/v3/auth/user/changepw", change).expect("an answer");
+    assert!(answer.contains("header"), "{answer}");
+    std::fs::write(&file, "changed\n").expect("our file");
+    etcd.stop().await.expect("it ends");
+    etcd.restart().await.expect("it starts");
+    client.release(grant.claim()).await.expect("the new password");
 }
 
 /// With client certificates.
