@@ -11,7 +11,7 @@ use tonic::Status;
 use crate::BACKEND;
 use crate::connection::{Connection, Opener};
 use crate::error::explain;
-use crate::floor::Floor;
+use crate::floor::{Floor, Stored};
 use crate::keys;
 use crate::messages::{KeyValue, Op, Put, Txn, TxnReply, one};
 use crate::options::EtcdOptions;
@@ -26,6 +26,9 @@ const UNDER_WAY: usize = 256;
 /// A request that has waited for this long for others is sent nevertheless: a future that nobody polls must
 /// not hold up the others.
 const QUEUED: Duration = Duration::from_secs(1);
+
+/// A pause before the floor is read again because another client has changed it.
+const CHANGED: Duration = Duration::from_millis(30);
 
 /// One client.
 pub(crate) struct ClientInner {
@@ -163,27 +166,29 @@ impl ClientInner {
                 async move { connection.txn(read).await }
             });
             let answer = Answer::of(answer.await?);
-            let stored = Floor::read(answer.first(0));
-            let Some(floor) = self.floor.needed(stored, answer.revision) else {
+            let stored = Stored::read(answer.first(0)).map_err(|error| self.named(error))?;
+            let Some(floor) = self.floor.needed(stored.number(), answer.revision) else {
                 self.floor.begin_at(stored, answer.revision);
                 return Ok(());
             };
             tracing::warn!(
                 servers = self.options.servers,
-                lost = floor.saturating_sub(stored),
+                lost = floor.saturating_sub(stored.number()),
                 "the revisions of etcd went back: a snapshot was restored; the tokens go on above the old ones"
             );
             let put = Put { key: key.clone().into(), value: floor.to_string().into(), lease: 0 };
-            let put = Txn::new([Floor::condition(&key, stored)], [Op::Put(put)], []);
+            let put = Txn::new([stored.condition(&key)], [Op::Put(put)], []);
             let answer = self.ask(until, |connection, _| {
                 let put = put.clone();
                 async move { connection.txn(put).await }
             });
             let answer = Answer::of(answer.await?);
             if answer.succeeded {
-                self.floor.begin_at(floor, answer.revision);
+                self.floor.begin_at(Stored::of(floor), answer.revision);
                 return Ok(());
             }
+            // Another client has changed it.
+            tokio::time::sleep(CHANGED).await;
         }
     }
 
@@ -191,7 +196,7 @@ impl ClientInner {
     pub(crate) async fn read_floor(&self) -> Result<()> {
         let read = Txn::reads([one(&keys::floor(&self.options.prefix))]);
         let answer = self.txn(None, &read).await?;
-        self.floor.set_known(Floor::read(answer.first(0)));
+        self.floor.set_known(Stored::read(answer.first(0)).map_err(|error| self.named(error))?);
         Ok(())
     }
 

@@ -62,8 +62,8 @@ pub(crate) async fn findings(inner: &ClientInner) -> Result<Vec<Finding>> {
     }
     findings
         .push(Finding::good("clock", "leases are spans of time at the servers, whatever their clocks show"));
-    if inner.floor.known() > 0 {
-        let floor = inner.floor.known();
+    let floor = inner.floor.known().number();
+    if floor > 0 {
         let text = format!("fencing tokens begin above {floor}, which restored servers need");
         findings.push(Finding::good("tokens", text));
     }

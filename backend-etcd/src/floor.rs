@@ -9,13 +9,66 @@
 //! restores a snapshot without `--bump-revision` writes a higher floor, as docs/etcd.md says.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::messages::{Compare, KeyValue};
+use lockwell_core::{Error, ErrorKind, Result};
+
+use crate::messages::{Compare, KeyValue, one};
+
+/// Higher ones would leave no room for revisions.
+const HIGHEST: i64 = i64::MAX / 2;
+
+/// The floor as it is stored.
+///
+/// An operator may have written it with spaces, or a line feed after it. So it is compared by its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    number: i64,
+    /// `None`: there is no such key.
+    text: Option<Arc<[u8]>>,
+}
+
+impl Stored {
+    /// The floor as a client writes it.
+    pub(crate) fn of(number: i64) -> Self {
+        let text = (number != 0).then(|| number.to_string().into_bytes().into());
+        Self { number, text }
+    }
+
+    pub(crate) fn read(found: Option<&KeyValue>) -> Result<Self> {
+        let Some(KeyValue { value, .. }) = found else { return Ok(Self::default()) };
+        let number = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());
+        match number.filter(|number| (0..=HIGHEST).contains(number)) {
+            Some(number) => Ok(Self { number, text: Some(value.as_slice().into()) }),
+            None => Err(Error::new(
+                ErrorKind::Misconfigured,
+                "the key PREFIX/.floor, below which no token may be, holds no number: delete it, or write one",
+            )),
+        }
+    }
+
+    pub(crate) fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// Whether this is what was found.
+    pub(crate) fn is(&self, found: Option<&KeyValue>) -> bool {
+        found.map(|kv| kv.value.as_slice()) == self.text.as_deref()
+    }
+
+    /// The condition that it is still stored.
+    pub(crate) fn condition(&self, key: &str) -> Compare {
+        match &self.text {
+            None => Compare::absent(one(key)),
+            Some(text) => Compare::value(key, text),
+        }
+    }
+}
 
 /// What one client knows.
 #[derive(Debug, Default)]
 pub(crate) struct Floor {
-    known: AtomicI64,
+    known: Mutex<Stored>,
     /// The highest revision of an answer.
     seen: AtomicI64,
 }
@@ -25,12 +78,12 @@ pub(crate) struct Floor {
 pub(crate) struct Mark(i64);
 
 impl Floor {
-    pub(crate) fn known(&self) -> i64 {
-        self.known.load(Ordering::Acquire)
+    pub(crate) fn known(&self) -> Stored {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set_known(&self, floor: i64) {
-        self.known.store(floor, Ordering::Release);
+    pub(crate) fn set_known(&self, floor: Stored) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = floor;
     }
 
     /// Read before a request is sent.
@@ -46,28 +99,14 @@ impl Floor {
 
     /// The lowest floor with which all tokens are above those of before: `None` if this one is enough.
     pub(crate) fn needed(&self, stored: i64, now: i64) -> Option<i64> {
-        let highest = self.known().saturating_add(self.seen.load(Ordering::Acquire));
+        let highest = self.known().number.saturating_add(self.seen.load(Ordering::Acquire));
         (stored.saturating_add(now) < highest).then(|| highest.saturating_sub(now).saturating_add(1))
     }
 
     /// After the floor was raised: revisions count from here.
-    pub(crate) fn begin_at(&self, floor: i64, revision: i64) {
+    pub(crate) fn begin_at(&self, floor: Stored, revision: i64) {
         self.set_known(floor);
         self.seen.store(revision, Ordering::Release);
-    }
-
-    /// The condition that the floor is this one.
-    pub(crate) fn condition(key: &str, floor: i64) -> Compare {
-        if floor == 0 {
-            Compare::absent(crate::messages::one(key))
-        } else {
-            Compare::value(key, &floor.to_string())
-        }
-    }
-
-    /// The floor as it was read. A text that is no number, which is nobody's, counts as none.
-    pub(crate) fn read(found: Option<&KeyValue>) -> i64 {
-        found.and_then(|kv| std::str::from_utf8(&kv.value).ok()?.trim().parse().ok()).unwrap_or(0)
     }
 }
 
@@ -85,7 +124,20 @@ mod tests {
         let raised = floor.needed(0, 41).unwrap();
         assert!(raised + 41 > 120, "{raised}");
         assert_eq!(floor.needed(raised, 41), None, "another client has raised it");
-        floor.begin_at(raised, 41);
+        floor.begin_at(Stored::of(raised), 41);
         assert!(floor.note(floor.mark(), 42));
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        let read =
+            |value: &[u8]| Stored::read(Some(&KeyValue { value: value.to_vec(), ..KeyValue::default() }));
+        assert_eq!(Stored::read(None).unwrap(), Stored::of(0));
+        assert_eq!(read(b"70").unwrap(), Stored::of(70));
+        let by_hand = read(b"70\n").unwrap();
+        assert!(by_hand.number() == 70 && by_hand != Stored::of(70));
+        for value in [&b""[..], b"-1", b"x", b"\xff", i64::MAX.to_string().as_bytes()] {
+            assert_eq!(read(value).unwrap_err().kind(), ErrorKind::Misconfigured, "{value:?}");
+        }
     }
 }

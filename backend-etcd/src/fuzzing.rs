@@ -8,7 +8,7 @@ use lockwell_core::{Claim, LockName, Mode, ServerUrl, Wait};
 use prost::Message;
 
 use crate::client::Answer;
-use crate::floor::Floor;
+use crate::floor::{Floor, Stored};
 use crate::keys;
 use crate::messages::{Alarms, LeaseReply, Members, Status, TxnReply, WatchReply};
 use crate::options::EtcdOptions;
@@ -66,7 +66,7 @@ pub fn answer(bytes: &[u8]) {
     }
     let floor = Floor::default();
     floor.note(floor.mark(), answer.revision);
-    let stored = Floor::read(answer.first(0));
+    let stored = Stored::read(answer.first(0)).unwrap_or_default().number();
     assert!(floor.needed(stored, answer.revision).is_none_or(|needed| needed >= stored), "{stored}");
 }
 
@@ -76,19 +76,24 @@ fn read_as(mode: Mode, wait: Wait, reply: &TxnReply) {
     let claim = Claim::new(name, mode, Duration::from_secs(2), wait, "a label".into());
     let requests = Requests::new(PREFIX, &claim);
     let answer = || Answer::of(reply.clone());
-    let place = Place { revision: answer().revision, floor: Floor::read(answer().first(0)), blocker: None };
+    let place = Place {
+        revision: answer().revision,
+        floor: Stored::read(answer().first(0)).unwrap_or_default(),
+        blocker: None,
+    };
     let next = |place: &Place| drop((requests.look(place), requests.take_turn(place, Duration::ZERO)));
     next(&place);
-    match requests.entered(&answer(), place.floor) {
-        Entered::At(entered) => {
+    match requests.entered(&answer(), &place.floor) {
+        Ok(Entered::At(entered)) => {
             assert!(reply.succeeded);
             next(&entered);
         }
-        Entered::Before { revision, .. } => {
+        Ok(Entered::Before(before)) => {
             assert!(!reply.succeeded);
-            next(&Place { revision, ..place });
+            next(&before);
             return;
         }
+        Ok(Entered::Downgraded) => return,
         _ => assert!(!reply.succeeded),
     }
     assert!(requests.may_enter(&answer()) || matches!(mode, Mode::Permit { .. }));

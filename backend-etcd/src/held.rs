@@ -118,3 +118,34 @@ pub(crate) async fn downgrade(inner: &ClientInner, grant: &Grant) -> Result<Gran
         None => Err(inner.named(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockwell_core::{Claim, LockName, Mode, Wait};
+    use testbed::{Etcd, is_installed};
+
+    use super::*;
+    use crate::floor::Stored;
+    use crate::options::EtcdOptions;
+    use crate::queue::Requests;
+    use crate::waiter::acquire;
+
+    /// It must not queue a writer that nobody waits for.
+    #[tokio::test]
+    async fn a_late_copy_of_a_claim_changes_nothing_after_a_downgrade() {
+        if !is_installed(Etcd::installed()) {
+            return;
+        }
+        let etcd = Etcd::start().await.expect("a server");
+        let options = EtcdOptions::read(&etcd.url().parse().expect("an address")).expect("an address");
+        let inner = ClientInner::new(options).expect("a client");
+        let name = LockName::new("a").expect("a name");
+        let ttl = Duration::from_secs(60);
+        let claim = Claim::new(name, Mode::Exclusive, ttl, Wait::Forever, "test".into());
+        let grant = acquire(&inner, &claim).await.expect("an answer").expect("a free lock");
+        downgrade(&inner, &grant).await.expect("it is held");
+        let late = Requests::new(&inner.options.prefix, &claim).enter(&Stored::of(0), keys::wall_clock());
+        let answer = inner.txn(None, &late).await.expect("an answer");
+        assert!(!answer.succeeded, "the claim is in the queue again");
+    }
+}

@@ -172,7 +172,7 @@ impl Compare {
     }
 
     /// The key has this value.
-    pub(crate) fn value(key: &str, value: &str) -> Self {
+    pub(crate) fn value(key: &str, value: &[u8]) -> Self {
         let than = Some(Than::Value(value.into()));
         Self { result: Self::EQUAL, target: Self::OF_VALUE, key: key.into(), than, end: Vec::new() }
     }

@@ -9,10 +9,10 @@
 
 use std::time::Duration;
 
-use lockwell_core::{Claim, Mode, Wait};
+use lockwell_core::{Claim, Mode, Result, Wait};
 
 use crate::client::Answer;
-use crate::floor::Floor;
+use crate::floor::Stored;
 use crate::keys::{self, Base, Kind};
 use crate::messages::{
     Compare, KeyValue, Op, Put, Range, Txn, TxnReply, WatchCreate, after, below, between, one,
@@ -24,6 +24,8 @@ pub(crate) struct Requests<'a> {
     pub(crate) kind: Kind,
     folder: String,
     pub(crate) key: String,
+    /// The key after a downgrade.
+    downgraded: String,
     floor_key: String,
 }
 
@@ -31,7 +33,7 @@ pub(crate) struct Requests<'a> {
 pub(crate) struct Place {
     /// The create revision of its key.
     pub(crate) revision: i64,
-    pub(crate) floor: i64,
+    pub(crate) floor: Stored,
     /// What it waits for; none if it is its turn.
     pub(crate) blocker: Option<WatchCreate>,
 }
@@ -40,15 +42,14 @@ pub(crate) struct Place {
 pub(crate) enum Entered {
     At(Place),
     /// The key is there already.
-    Before {
-        revision: i64,
-        base: Base,
-    },
+    Before(Place),
+    /// The key is there, of a writer that reads now.
+    Downgraded,
     /// The claim does not wait, and the lock is not free.
     Refused,
     Clash(Mode),
     /// The floor has another value.
-    Floor(i64),
+    Floor(Stored),
 }
 
 /// What became of the request for the turn.
@@ -63,7 +64,9 @@ impl<'a> Requests<'a> {
     pub(crate) fn new(prefix: &str, claim: &'a Claim) -> Self {
         let kind = Kind::of(claim.mode());
         let folder = keys::folder(prefix, claim.name());
-        Self { claim, kind, key: keys::key(prefix, claim, kind), folder, floor_key: keys::floor(prefix) }
+        let key = |kind| keys::key(prefix, claim, kind);
+        let (own, downgraded) = (key(kind), key(Kind::Downgraded));
+        Self { claim, kind, key: own, downgraded, folder, floor_key: keys::floor(prefix) }
     }
 
     fn of_kind(&self, kind: Kind) -> Range {
@@ -122,8 +125,8 @@ impl<'a> Requests<'a> {
         Some(WatchCreate { key, end, start_revision: revision.saturating_add(1), filters, id: 0 })
     }
 
-    fn put(&self, floor: i64, since: Duration) -> Op {
-        let value = keys::value(self.claim, Base::Floor(floor), since);
+    fn put(&self, floor: &Stored, since: Duration) -> Op {
+        let value = keys::value(self.claim, Base::Floor(floor.number()), since);
         Op::Put(Put { key: self.key.clone().into(), value: value.into(), lease: keys::lease(self.claim) })
     }
 
@@ -131,9 +134,13 @@ impl<'a> Requests<'a> {
     ///
     /// The key belongs to the lease. So a copy of this request that arrives after the lease was revoked
     /// changes nothing.
-    pub(crate) fn enter(&self, floor: i64, since: Duration) -> Txn {
+    pub(crate) fn enter(&self, floor: &Stored, since: Duration) -> Txn {
         let clashing = self.clashing();
-        let mut when = vec![Floor::condition(&self.floor_key, floor), Compare::absent(one(&self.key))];
+        let mut when = vec![floor.condition(&self.floor_key), Compare::absent(one(&self.key))];
+        if self.kind == Kind::Writer {
+            // A late copy of this request must not queue a claim that has become a reader.
+            when.push(Compare::absent(one(&self.downgraded)));
+        }
         when.extend(clashing.iter().cloned().map(Compare::absent));
         if self.claim.wait() == Wait::No {
             match self.kind {
@@ -150,24 +157,32 @@ impl<'a> Requests<'a> {
         Txn::new(when, then, otherwise.map(Op::Range))
     }
 
-    pub(crate) fn entered(&self, answer: &Answer, floor: i64) -> Entered {
+    pub(crate) fn entered(&self, answer: &Answer, floor: &Stored) -> Result<Entered> {
         if answer.succeeded {
             let blocker = self.blocker(&answer.found, answer.revision);
-            return Entered::At(Place { revision: answer.revision, floor, blocker });
+            let place = Place { revision: answer.revision, floor: floor.clone(), blocker };
+            return Ok(Entered::At(place));
         }
-        let stored = Floor::read(answer.first(0));
+        let stored = Stored::read(answer.first(0))?;
         let entry = |kv| keys::Entry::read(kv, &self.folder);
         if let Some(mine) = answer.first(1).and_then(entry) {
-            return Entered::Before { revision: mine.create_revision, base: mine.base };
+            return Ok(match mine.base {
+                Base::Fixed(_) => Entered::Downgraded,
+                Base::Floor(number) => {
+                    // Another one than the stored one is found out by the next request.
+                    let floor = if number == stored.number() { stored } else { Stored::of(number) };
+                    Entered::Before(Place { revision: mine.create_revision, floor, blocker: None })
+                }
+            });
         }
-        if stored != floor {
-            return Entered::Floor(stored);
+        if stored != *floor {
+            return Ok(Entered::Floor(stored));
         }
         let others = answer.found.iter().skip(2).flatten();
-        match others.into_iter().find_map(|kv| Kind::of_key(&kv.key, &self.folder)) {
+        Ok(match others.into_iter().find_map(|kv| Kind::of_key(&kv.key, &self.folder)) {
             Some(kind) => Entered::Clash(kind.mode()),
             None => Entered::Refused,
-        }
+        })
     }
 
     /// Whether a permit is free, asked before the queue is entered: a claim that does not wait is to leave
@@ -200,7 +215,7 @@ impl<'a> Requests<'a> {
     fn stands(&self, found: &[Vec<KeyValue>], place: &Place, revision: i64) -> Turn {
         let [floor, mine, earlier @ ..] = found else { return Turn::Gone };
         let is_there = mine.first().is_some_and(|mine| mine.create_revision == place.revision);
-        if !is_there || Floor::read(floor.first()) != place.floor {
+        if !is_there || !place.floor.is(floor.first()) {
             return Turn::Gone;
         }
         Turn::Blocked(self.blocker(earlier, revision))
@@ -216,14 +231,10 @@ impl<'a> Requests<'a> {
     /// The servers cannot count. So a permit looks first, and asks for its turn when it knows that fewer are
     /// before it than there are permits: that stays so.
     pub(crate) fn take_turn(&self, place: &Place, since: Duration) -> Txn {
-        let is_mine = || {
-            vec![
-                Floor::condition(&self.floor_key, place.floor),
-                Compare::created_at(&self.key, place.revision),
-            ]
-        };
+        let is_mine =
+            || vec![place.floor.condition(&self.floor_key), Compare::created_at(&self.key, place.revision)];
         let (mut when, mut otherwise) = (is_mine(), Vec::new());
-        let put = || [self.put(place.floor, since)];
+        let put = || [self.put(&place.floor, since)];
         otherwise.extend(self.state(place.revision).into_iter().map(Op::Range));
         match self.kind {
             Kind::Writer => {

@@ -77,22 +77,19 @@ async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Re
     };
     let place = loop {
         let (floor, since) = (inner.floor.known(), wall_clock());
-        let answer = claim.within_wait(inner.txn(Some(claim), &requests.enter(floor, since))).await?;
-        match requests.entered(&answer, floor) {
+        let answer = claim.within_wait(inner.txn(Some(claim), &requests.enter(&floor, since))).await?;
+        match requests.entered(&answer, &floor).map_err(|error| inner.named(error))? {
             Entered::At(place) if place.blocker.is_none() => {
                 let held = Held { key: requests.key.clone(), revision: place.revision, since };
-                return Ok(Some(held.grant(claim, Base::Floor(floor), sent)));
+                return Ok(Some(held.grant(claim, Base::Floor(floor.number()), sent)));
             }
             Entered::At(place) => break place,
-            Entered::Before { revision, base: Base::Floor(floor) } => {
-                // Whether it waits or holds is read with its next request.
-                let mut place = Place { revision, floor, blocker: None };
-                match turn(inner, claim, requests, &mut place, false).await? {
-                    Some(grant) => return Ok(Some(grant)),
-                    None => break place,
-                }
-            }
-            Entered::Before { .. } => return Err(Error::new(ErrorKind::Internal, "a writer that reads now")),
+            // Whether it waits or holds is read with its next request.
+            Entered::Before(mut place) => match turn(inner, claim, requests, &mut place, false).await? {
+                Some(grant) => return Ok(Some(grant)),
+                None => break place,
+            },
+            Entered::Downgraded => return Err(Error::new(ErrorKind::Internal, "a writer that reads now")),
             Entered::Refused => return leave(inner, claim).await,
             Entered::Clash(in_use) => return Err(inner.named(Mode::clash(in_use, claim.mode()))),
             Entered::Floor(floor) => inner.floor.set_known(floor),
@@ -163,7 +160,7 @@ async fn turn(
         match turn {
             Turn::Granted => {
                 let held = Held { key: requests.key.clone(), revision: place.revision, since };
-                return Ok(Some(held.grant(claim, Base::Floor(place.floor), kept.sent)));
+                return Ok(Some(held.grant(claim, Base::Floor(place.floor.number()), kept.sent)));
             }
             Turn::Gone => return Err(inner.named(ended())),
             Turn::Blocked(Some(blocker)) => {

@@ -110,6 +110,33 @@ async fn a_full_server_keeps_its_locks_and_says_what_to_do() {
     assert!(!status.is_held());
 }
 
+/// An operator has written the floor with a line feed after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_floor_that_was_written_by_hand_counts() {
+    let Some(etcd) = server(&options()).await else { return };
+    let client = backend(&etcd.url()).await.expect("a client");
+    let early = take(&client, "floor", secs(30)).await;
+    client.release(early.claim()).await.expect("an answer");
+    let put = |value: &str| {
+        // `lockwell/.floor`.
+        let put = format!("{{\"key\":\"bG9ja3dlbGwvLmZsb29y\",\"value\":\"{value}\"}}");
+        assert!(etcd.call("/v3/kv/put", &put).expect("an answer").contains("header"));
+    };
+    // 1000000 and a line feed.
+    put("MTAwMDAwMAo=");
+    for client in [&client, &backend(&etcd.url()).await.expect("a client")] {
+        let grant = take(client, "floor", secs(30)).await;
+        assert!(grant.token().get() > 1_000_000, "{}", grant.token());
+        client.release(grant.claim()).await.expect("an answer");
+    }
+    // A text that is no number.
+    put("bm9uZQ==");
+    let error = client.acquire(&claim("floor", secs(30))).await.expect_err("no floor");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+    let error = backend(&etcd.url()).await.expect_err("no floor");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+}
+
 /// More keys than one answer may have.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_names_of_many_locks_are_read_in_pages() {
