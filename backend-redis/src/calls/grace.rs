@@ -6,12 +6,12 @@
 //!   replica, which has the mark of its master, grants nothing, and neither does a server that begins with
 //!   what a file had, or with nothing.
 //! * A client that has seen an identity for a grace period, by its own clock, sets the mark in the place of the
-//!   one that it has seen. All grants of an earlier server have ended by then. The server's clock plays no part.
+//!   one that it has seen. All grants of an earlier server have ended by then. The server's clock plays no part:
+//!   the uptime that it reports, too, follows its wall clock, which may be set right after the start.
 //!   The copy of a request to set it that arrives late finds another mark, or sets it to what it is.
 //! * An operator begins a grace period by a mark that names no server and is unlike all others. A client that
 //!   has seen it for a grace period sets the mark.
-//! * Where there is no mark, a server that has been a master since it started, for longer than that, has
-//!   forgotten nothing that still counts.
+//! * So it is where there is no mark: nobody knows whether there never was one, or it was lost with the grants.
 //! * A connection outlasts the change of its server into a replica and back. Two such changes take longer
 //!   than [`FRESH`], so a connection on which the server was not asked for that time asks again before it
 //!   grants. It also looks whether an operator has begun a grace period.
@@ -213,8 +213,7 @@ impl GraceGate {
                 Some(number) => self.seen_for(&format!("{}:{number}", identity.text).into()),
                 None => seen_for,
             };
-            let master_for = identity.master_for.filter(|_| mark.is_empty()).unwrap_or_default();
-            let left = self.period().saturating_sub(seen_for.max(master_for));
+            let left = self.period().saturating_sub(seen_for);
             if !left.is_zero() {
                 return Ok(Gate::Closed(left));
             }

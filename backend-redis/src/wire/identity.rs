@@ -1,7 +1,6 @@
 //! Which server answers on a connection: whether it is the one that made the last grants.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lockwell_core::Moment;
 use redis::RedisResult;
@@ -18,8 +17,6 @@ pub(crate) struct Identity {
     /// while keeps its run, so the run alone is not enough.
     pub(crate) text: Arc<str>,
     history: Arc<str>,
-    /// How long it has been a master since it started with what it had. Unknown for one that was promoted.
-    pub(crate) master_for: Option<Duration>,
 }
 
 /// What is known of the server behind a connection.
@@ -38,14 +35,7 @@ impl Identity {
         if run.is_empty() || history.is_empty() {
             return None;
         }
-        // A server that was promoted remembers the history of its master.
-        let was_promoted = info.get("master_replid2").bytes().any(|byte| byte != b'0');
-        let uptime = info.get("uptime_in_seconds").parse().ok().map(Duration::from_secs);
-        Some(Self {
-            text: format!("{run}:{history}").into(),
-            history: history.into(),
-            master_for: uptime.filter(|_| !was_promoted && info.get("role") == "master"),
-        })
+        Some(Self { text: format!("{run}:{history}").into(), history: history.into() })
     }
 
     /// Asks the server.
@@ -72,15 +62,8 @@ mod tests {
     #[test]
     fn a_server_is_its_run_and_the_history_of_its_data() {
         let of = |text: &str| Identity::parse(&Info::parse(text));
-        let zero = "0".repeat(40);
-        let first = format!(
-            "run_id:a\r\nuptime_in_seconds:7\r\nrole:master\r\nmaster_replid:b\r\nmaster_replid2:{zero}\r\n"
-        );
-        let master = of(&first).unwrap();
-        assert_eq!((&*master.text, master.master_for), ("a:b", Some(Duration::from_secs(7))));
-        let promoted = of(&first.replace("master_replid:b", "master_replid:c").replace(&zero, "b")).unwrap();
-        assert_eq!((&*promoted.text, promoted.master_for), ("a:c", None));
-        assert_eq!(of(&first.replace("role:master", "role:slave")).unwrap().master_for, None);
+        let master = of("run_id:a\r\nrole:master\r\nmaster_replid:b\r\n").unwrap();
+        assert_eq!(&*master.text, "a:b");
         assert_eq!(of("role:master\r\nrun_id:a\r\n"), None);
     }
 }

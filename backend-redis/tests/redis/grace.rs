@@ -68,6 +68,21 @@ async fn a_restarted_server_waits_for_what_it_has_forgotten() {
     next.release().await.expect("held");
 }
 
+/// However long the server says that it has been up: that is a difference of two times of its wall clock, which
+/// may have been set right after the start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_a_mark_is_watched_for_a_grace_period() {
+    let Some(server) = redis().await else { return };
+    tokio::time::sleep(LONGEST + Duration::from_secs(2)).await;
+    let began = Instant::now();
+    let locks = client(&with_grace(&server.url())).await;
+    let error = locks.lock("a").ttl(LONGEST).try_now().await.expect_err("nothing is granted");
+    assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+    let guard = locks.lock("a").ttl(LONGEST).wait(Duration::from_secs(60)).await.expect("a free lock");
+    assert!(began.elapsed() >= LONGEST, "{:?}", began.elapsed());
+    guard.release().await.expect("held");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_agree_on_the_longest_lease() {
     let Some(server) = redis().await else { return };
