@@ -12,8 +12,8 @@ use crate::obtain::WaitLimit;
 /// How long to wait for the lock, and with whom to share it.
 #[derive(Args)]
 pub(crate) struct ClaimArgs {
-    /// The longest time to wait for the lock, as in 5s or 2m; a plain number means seconds [default: no
-    /// limit].
+    /// The longest time to wait for the lock, as in 5s or 2m; a plain number means seconds [default: that of
+    /// the address or of --config, otherwise no limit].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) wait: Option<Duration>,
     /// Do not wait: end at once if the lock is held.
@@ -45,8 +45,8 @@ impl ClaimArgs {
 /// For how long the lock stays taken if nobody renews it.
 #[derive(Args)]
 pub(crate) struct LeaseArgs {
-    /// How long others have to wait for the lock if lockwell is killed or loses its connection [default:
-    /// 10s].
+    /// How long others have to wait for the lock if lockwell is killed or loses its connection [default: that
+    /// of the address or of --config, otherwise 10s].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) ttl: Option<Duration>,
     /// If lockwell is killed or loses its connection, make others wait for this time in addition to --ttl

@@ -99,7 +99,7 @@ pub(crate) struct WorkArgs {
     /// Print who holds the lock while waiting, and when it is obtained and freed.
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Say it in JSON, an object in a line each: schema_version, severity, message, exit_status.
+    /// Print messages as JSON, one object per line: schema_version, severity, message, exit_status.
     #[arg(long)]
     pub(crate) json: bool,
 }

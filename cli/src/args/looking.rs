@@ -25,7 +25,8 @@ pub(crate) struct StatusArgs {
     ///
     /// Times are in milliseconds. With one NAME: schema_version, name, held, holders (token, label, mode,
     /// limit, ttl_ms, held_ms), waiters, longest_wait_ms, unknown_ms. Otherwise schema_version, locks (a list
-    /// of such objects) and unknown_ms. unknown_ms: for so long it is not known who else holds it.
+    /// of such objects) and unknown_ms. unknown_ms is there during a grace period: holders may be missing for
+    /// so many milliseconds.
     #[arg(long)]
     pub(crate) json: bool,
     /// Print the status again whenever it changes, until interrupted.
@@ -42,8 +43,9 @@ pub(crate) struct StatusArgs {
 
 /// Show the locks by contention: who waits for what, for how long, and how fast it moves.
 ///
-/// Refreshes until it is interrupted. The locks with the most waiters come first. Hand-overs a second are what
-/// two looks have seen, so there were that many at least; 0 is exact for a lock that is held exclusively.
+/// Refreshes until it is interrupted. The locks with the most waiters come first. Hand-overs a second are
+/// counted by comparing two looks. Hand-overs between two looks can be missed, so there were at least that
+/// many. For a lock that is held exclusively, 0 means that it was not handed over.
 /// Nothing is created on the server.
 #[derive(Args)]
 pub(crate) struct TopArgs {

@@ -16,7 +16,8 @@ pub(crate) struct Server {
     /// A file whose only line is the address of the lock server, such as a mounted secret.
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(crate) url_file: Option<PathBuf>,
-    /// A TOML file with the key url, and optionally with ttl, wait, label and require.
+    /// A TOML file with the key url, and optionally with ttl, wait, label, require, password_file, lazy,
+    /// server_order and hand_over.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

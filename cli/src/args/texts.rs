@@ -22,7 +22,7 @@ pub(super) const RUN_HELP: &str = "\
 Exit status:
   That of the command, or 128 + n if signal n ended it. If lockwell itself ends it:
    64  wrong usage, name or address, or something that this backend cannot do
-   69  the lock server cannot be reached
+   69  the lock server cannot be reached, did not answer in time, or grants nothing in a grace period
    70  any other error
    75  the lock was not free in time (or as --exit-code-held says)
    76  the lock was lost while the command ran
