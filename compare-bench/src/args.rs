@@ -17,9 +17,10 @@ use crate::target::server::Durability;
 ///
 /// Without arguments it measures the backends memory and `SQLite`, and starts temporary servers for the
 /// others: Postgres, `MariaDB`, one Redis, five Redis for Redlock, one `ZooKeeper`, and a `ZooKeeper`
-/// ensemble of three. This takes about twenty minutes. `--full` or `--backend` add MySQL, Valkey, Redis
-/// Sentinel, Redis Cluster, Redlock on three servers, and the leader of the ensemble. The results are
-/// printed, and written to a file for `render` and `diff`.
+/// ensemble of three. This takes about twenty minutes. `--full` or `--backend` add Postgres with grace
+/// periods, MySQL, Valkey, Redis Sentinel, Redis Cluster, Redlock on three servers, the leader of the
+/// ensemble, and etcd, one member and three. The results are printed, and written to a file for `render` and
+/// `diff`.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -138,8 +139,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) tmpfs: bool,
 
-    /// What a commit of the servers waits for. `SQLite` always waits for the disk, since the backend sets
-    /// that itself.
+    /// What a commit of the servers waits for. It does not change `SQLite`, whose backend decides by itself:
+    /// where the host allows it, grants do not wait for the disk.
     #[arg(long, value_enum, default_value_t, conflicts_with = "url")]
     pub(crate) durability: Durability,
 
@@ -154,8 +155,9 @@ pub(crate) struct RunArgs {
     pub(crate) sync_delay: humantime::Duration,
 
     /// Measure other lock libraries as well, where there are any for the backend: rslock, node-redlock and
-    /// distributed-lock for Redis and Redlock, redis-py for Redis, distributed-lock for Postgres, Curator and
-    /// kazoo for `ZooKeeper`. Builds them first. Those whose tools are not installed are left out.
+    /// distributed-lock for Redis and Redlock, redis-py for Redis, distributed-lock and advisory locks for
+    /// Postgres, `GET_LOCK` for `MySQL` and `MariaDB`, flock for `SQLite`, Curator and kazoo for `ZooKeeper`,
+    /// etcdctl and etcd-client for etcd. Builds them first. Those whose tools are not installed are left out.
     #[arg(long)]
     pub(crate) peers: bool,
 
