@@ -1,10 +1,11 @@
 //! How a task gets the turn, or waits for it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::delivery::Delivery;
 use super::names::{LocalWaiter, Names, Queue};
 use super::queues::{ClaimTurn, LocalQueues, Turn};
+use crate::contract::PassOn;
 use crate::{Claim, Clock, Error, LockName, Moment, Result, Wait};
 
 impl LocalQueues {
@@ -19,6 +20,8 @@ impl LocalQueues {
                 Entered::Waits(number, delivery) => (number, delivery),
             };
             claim.note_waiting();
+            let place = LocalPlace { queues: Arc::downgrade(self), name: claim.name().clone(), number };
+            claim.turn().put(Arc::new(place));
             let entry = QueueEntry { queues: self, name: claim.name(), number, delivery: &delivery };
             let turn = tokio::select! {
                 biased;
@@ -36,6 +39,15 @@ impl LocalQueues {
             }
             // It was taken back, since nobody has polled this for a while. This is still the first of those
             // that wait.
+        }
+    }
+
+    /// A waiter leaves the queue.
+    fn leave(&self, name: &LockName, number: u64) {
+        let left = self.names().queues.get_mut(name).map(|queue| queue.leave(number));
+        // Outside of the mutex, which a turn takes when it is dropped.
+        if let Some((_, Some(claim))) = left {
+            claim.ring();
         }
     }
 
@@ -96,14 +108,24 @@ struct QueueEntry<'a> {
 
 impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
-        let left = {
-            let mut names = self.queues.names();
-            names.queues.get_mut(self.name).map(|queue| queue.leave(self.number))
-        };
-        // Outside of the mutex, which a turn takes when it is dropped.
-        if let Some((_, Some(claim))) = left {
-            claim.ring();
-        }
+        self.queues.leave(self.name, self.number);
         self.delivery.leave();
+    }
+}
+
+/// The place of a claim in the queue, which it has instead of a turn. If its runtime is not driven, the keeper
+/// removes it: no place is kept at the server for a waiter that has gone.
+#[derive(Debug)]
+struct LocalPlace {
+    queues: Weak<LocalQueues>,
+    name: LockName,
+    number: u64,
+}
+
+impl PassOn for LocalPlace {
+    fn pass_on(&self) {
+        if let Some(queues) = self.queues.upgrade() {
+            queues.leave(&self.name, self.number);
+        }
     }
 }

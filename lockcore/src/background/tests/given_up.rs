@@ -125,3 +125,28 @@ async fn a_lock_that_is_handed_on_during_a_close_is_released() {
     closing.await.unwrap().unwrap();
     assert!(!world.server.inspect(world.holder.name()).await.unwrap().is_held());
 }
+
+#[tokio::test]
+async fn no_place_is_kept_for_a_waiter_whose_runtime_is_not_driven() {
+    let (server, locks) = chosen([]);
+    let other = Locks::new(server).unwrap();
+    let _guard = other.lock("a").ttl(LEASE).await.unwrap();
+    let waiting = || -> Waiting { Box::pin(locks.lock("a").ttl(LEASE).into_future()) };
+    let (mut first, mut next) = (waiting(), waiting());
+    assert!(first.as_mut().now_or_never().is_none());
+    assert!(next.as_mut().now_or_never().is_none());
+    drop(first);
+    tasks_run().await;
+    let waiters = async || other.inspect("a").await.unwrap().waiters;
+    assert_eq!(waiters().await, 1, "the place is kept for the next");
+    let undriven = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let inside = undriven.enter();
+    drop(next);
+    drop(inside);
+    let began = Moment::now();
+    while waiters().await > 0 {
+        assert!(Moment::now().since(began) < LEASE / 4, "nobody wants the place any more");
+        tokio::time::sleep(millis(20)).await;
+    }
+    undriven.shutdown_background();
+}

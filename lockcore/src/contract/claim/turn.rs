@@ -11,7 +11,7 @@ pub(crate) trait PassOn: Debug + Send + Sync {
     fn pass_on(&self);
 }
 
-/// Where a claim has its turn, if it has one.
+/// Where a claim has its turn, if it has one, or its place in the queue before that.
 ///
 /// The turn is passed on when the claim has been released, holds nothing or has lost its lock, or when the
 /// keeper releases it. It does not end with the handles to the claim, since a backend may have one for long.
