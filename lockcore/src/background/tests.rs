@@ -39,6 +39,8 @@ struct Chosen {
     loses: AtomicBool,
     /// Whether requests for locks are repeated, so that a copy of them may come later.
     repeats: AtomicBool,
+    /// The claim whose request was repeated last.
+    repeated: Mutex<Option<Claim>>,
     /// Names whose renewals have no answer.
     hung: Mutex<HashSet<LockName>>,
     /// How many renewals were asked for.
@@ -59,6 +61,7 @@ impl DistributedLock for Chosen {
         }
         if self.repeats.load(Ordering::SeqCst) {
             claim.note_in_doubt();
+            *lock(&self.repeated) = Some(claim.clone());
         }
         self.inner.acquire(claim).await
     }

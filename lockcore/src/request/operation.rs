@@ -155,10 +155,12 @@ fn settle(
         Ok(None) => None,
         Err(error) => Some(decorate(&armed, error)),
     };
+    // It may have a place in a queue, or a copy of its request may still arrive and find the lock free.
+    let leaves_nothing = !claim.may_be_queued() && claim.in_doubt_until().is_none();
     match &error {
-        None if armed.claim().may_be_queued() => armed.release_in_background(AcquireStatus::Answered),
-        None => armed.disarm(),
-        Some(error) if proves_nothing_done(error) && !armed.claim().may_be_queued() => armed.disarm(),
+        None if leaves_nothing => armed.disarm(),
+        None => armed.release_in_background(AcquireStatus::Answered),
+        Some(error) if leaves_nothing && proves_nothing_done(error) => armed.disarm(),
         Some(_) => armed.release_in_background(AcquireStatus::Unanswered),
     }
     claim.turn().pass_on();

@@ -40,6 +40,20 @@ async fn what_a_late_copy_of_a_request_takes_is_released() {
 }
 
 #[tokio::test]
+async fn what_a_late_copy_of_a_refused_request_takes_is_released() {
+    let (server, locks) = chosen([]);
+    let other = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap();
+    let held = other.lock("a").ttl(LEASE).await.unwrap();
+    server.repeats.store(true, Ordering::SeqCst);
+    assert!(locks.lock("a").ttl(LEASE).try_now().await.unwrap().is_none());
+    let claim = lock(&server.repeated).take().expect("it was repeated");
+    held.release().await.unwrap();
+    server.inner.acquire(&claim).await.unwrap().expect("the copy finds the lock free");
+    let next = other.lock("a").wait(LEASE / 4).await;
+    assert!(next.expect("it is free long before the lease of the copy ends").is_held());
+}
+
+#[tokio::test]
 async fn copies_are_expected_until_their_lease_has_ended() {
     let clock = TestClock::new();
     let inner = MemoryLock::with_clock(clock.clock());
