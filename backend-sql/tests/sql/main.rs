@@ -8,6 +8,7 @@ mod dead_waiters;
 mod disk;
 mod doubt;
 mod grace;
+mod grace_tables;
 mod groups;
 mod hand_over;
 mod handed;
