@@ -1,4 +1,6 @@
-//! Which boot of the host this is.
+//! Which boot of the host this is, and which host.
+
+use std::time::Duration;
 
 /// The id of this boot, if all processes of the host that may have the file open read the same one, and no
 /// other host does.
@@ -19,6 +21,38 @@ pub(super) fn id() -> Option<String> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn id() -> Option<String> {
     None
+}
+
+/// An id of this host that stays when it starts anew. Empty if there is none. In a container it may be that of
+/// the container or of its image, so what has the same boot is one host, whatever this says.
+#[cfg(target_os = "linux")]
+pub(super) fn host() -> String {
+    let ids = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
+    ids.iter().find_map(|file| host_in(&std::fs::read_to_string(file).ok()?)).unwrap_or_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn host() -> String {
+    String::new()
+}
+
+/// The id in such a file. It says "uninitialized" for a moment when a new system starts.
+#[cfg(any(target_os = "linux", test))]
+fn host_in(text: &str) -> Option<String> {
+    let id = text.trim();
+    (!id.is_empty() && id != "uninitialized").then(|| id.to_owned())
+}
+
+/// For how long the host has been running.
+#[cfg(target_os = "linux")]
+pub(super) fn uptime() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::from_secs(time.tv_sec.unsigned_abs())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn uptime() -> Duration {
+    Duration::ZERO
 }
 
 /// Whether something is mounted at exactly this place, by the form of `/proc/self/mountinfo`.
@@ -43,6 +77,15 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn it_stays_the_same() {
-        assert_eq!(id(), id());
+        assert_eq!((id(), host()), (id(), host()));
+        assert!(uptime() > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_file_may_have_no_id() {
+        assert_eq!(host_in("3d1219c7\n").as_deref(), Some("3d1219c7"));
+        for none in ["", "\n", "uninitialized\n"] {
+            assert_eq!(host_in(none), None);
+        }
     }
 }

@@ -1,7 +1,11 @@
 //! What must be true of the tables before a lock is granted: the bound of tokens, and the disk.
 
+use std::time::Duration;
+
+use super::boot;
 use super::connection::{Bound, Connection};
 use super::driver::{Sqlite, json};
+use super::durability::LOOK_EVERY;
 use crate::dialect::error::disk_failed;
 use crate::words::{TakeRequest, TryAcquire, block, micros, span};
 
@@ -28,6 +32,13 @@ impl Sqlite {
         Err(disk_failed(left))
     }
 
+    /// For how long nothing is granted, since the file was moved here from another host.
+    pub(super) async fn closed_for(&self, conn: &mut Connection) -> sqlx::Result<Option<Duration>> {
+        let closed = sqlx::query_scalar(self.sql.closed_for.get()).bind(&self.opening.durability.boot);
+        let left: Option<i64> = closed.fetch_optional(conn.get()).await?;
+        Ok(left.map(span))
+    }
+
     /// Makes the state of the tables allow all these claims. It is one statement, which is on the disk when this
     /// returns: the runtime of the caller may stop at any moment, and a transaction would then stay open.
     pub(super) async fn raise(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<()> {
@@ -36,8 +47,16 @@ impl Sqlite {
             .map(|TakeRequest { claim, .. }| (claim.name().as_str(), micros(claim.ttl()), block(claim)))
             .collect();
         let claims = json(&claims)?;
-        let raise =
-            |query: Bound<'static>| query.bind(claims.clone()).bind(self.opening.durability.boot.clone());
+        let durability = &self.opening.durability;
+        let raise = |query: Bound<'static>| {
+            query
+                .bind(claims.clone())
+                .bind(durability.boot.clone())
+                .bind(durability.host.clone())
+                .bind(micros(boot::uptime()))
+                .bind(!durability.syncs_grants)
+                .bind(micros(LOOK_EVERY))
+        };
         conn.write(&self.sql.raise, raise).await.map(drop)
     }
 }

@@ -255,9 +255,11 @@ impl Connection {
     }
 
     /// Now and then moves the log into the database file, and so notices whether the disk takes what is
-    /// written.
+    /// written. After a failure each call does, until it succeeds: the volume may have been moved to another
+    /// host, where nobody sees what is written here.
     pub(super) async fn look_at_disk(&mut self) -> sqlx::Result<()> {
-        if self.durability.syncs_grants || !self.is_flushed || self.looked.elapsed() < LOOK_EVERY {
+        let is_due = self.looked.elapsed() >= LOOK_EVERY || self.durability.failed().is_some();
+        if self.durability.syncs_grants || !self.is_flushed || !is_due {
             return Ok(());
         }
         self.looked = Instant::now();

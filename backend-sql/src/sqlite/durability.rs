@@ -18,6 +18,10 @@
 //!
 //! It needs one host: the kernel whose crash loses the end of the log must be the one that runs all holders.
 //! On file systems that other kernels may have open, and where the boot has no id, grants are synced.
+//!
+//! A volume may also be taken from a host whose processes still run, and be attached to another one. If what
+//! is in the tables says so (`raise` in `bounds.sql`), nothing is granted there until the leases have ended.
+//! On the old host a renewal looks at the disk now and then, so that holders there do not go on for ever.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -38,6 +42,8 @@ const SYNC_FAILED: [&str; 2] = ["1034", "1290"];
 pub(super) struct Durability {
     /// The id of this boot. Empty if it is not known; grants are synced then.
     pub(super) boot: String,
+    /// The id of this host. Empty if it is not known.
+    pub(super) host: String,
     /// Whether a grant is synced before it is answered.
     pub(super) syncs_grants: bool,
     /// When a sync failed last.
@@ -67,7 +73,7 @@ impl Durability {
                 return Err(invalid(format!("durability is disk or grace, not {other:?}")));
             }
         };
-        Ok(Self { boot, syncs_grants, failed: Mutex::new(None) })
+        Ok(Self { boot, host: boot::host(), syncs_grants, failed: Mutex::new(None) })
     }
 
     /// Remembers an error if it says that a sync has failed.

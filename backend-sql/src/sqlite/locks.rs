@@ -19,7 +19,7 @@ use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
     Entered, Extension, Freed, Hold, HolderRow, NO_TICKET, PORTION, Portion, SEVERAL, TakeRequest,
-    TryAcquire, WaitersRow, block, micros, status, token,
+    TryAcquire, WaitersRow, block, micros, span, status, token,
 };
 
 /// The state of a lock, as one claim sees it.
@@ -30,6 +30,8 @@ struct LockState {
     mine: Option<i64>,
     /// Whether the state of the tables allows a grant.
     may_grant: bool,
+    /// For how long it forbids all grants.
+    closed_for: Option<i64>,
 }
 
 impl LockState {
@@ -39,6 +41,7 @@ impl LockState {
             left: row.try_get(1)?,
             mine: row.try_get(2)?,
             may_grant: row.try_get(3)?,
+            closed_for: row.try_get(4)?,
         })
     }
 
@@ -110,7 +113,10 @@ impl Sqlite {
 
     fn note_refused(&self, request: &TakeRequest, state: &LockState) -> Option<TryAcquire> {
         self.hot.note(request.claim.name());
-        state.may_grant.then(|| state.answer(request))
+        match state.closed_for {
+            Some(left) => Some(TryAcquire::Closed(span(left))),
+            None => state.may_grant.then(|| state.answer(request)),
+        }
     }
 
     async fn lock_state(
@@ -207,6 +213,7 @@ impl Dialect for Sqlite {
             })
             .collect();
         let rows = json(&rows)?;
+        conn.look_at_disk().await?;
         let renewed = conn.write(self.sql.renew.of(hold), |query| query.bind(&rows)).await?.rows;
         let renewed: HashSet<Uuid> = renewed.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
         let is_renewed = |grant: &Grant| renewed.contains(&grant.claim().owner().as_uuid());
@@ -297,12 +304,13 @@ impl Dialect for Sqlite {
     }
 
     async fn inspect(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<LockStatus> {
+        let unknown_for = self.closed_for(conn).await?;
         let conn = conn.get();
         let holders: Vec<HolderRow> =
             sqlx::query_as(self.sql.holders.get()).bind(name.as_str()).fetch_all(&mut *conn).await?;
         let waiters: WaitersRow =
             sqlx::query_as(self.sql.count_waiters.get()).bind(name.as_str()).fetch_one(conn).await?;
-        Ok(status(name, holders, waiters))
+        Ok(status(name, holders, waiters).unknown_for(unknown_for))
     }
 
     async fn force_release(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<usize> {

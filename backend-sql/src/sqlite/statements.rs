@@ -25,7 +25,7 @@ statements! {
     lock_state next turns holders count_waiters count_clients names held force force_members portion
     join insert_member member delete_member shrink stale_groups downgrade downgraded due_waiters
     locks queue queue_index tickets members state check_locks check_queue check_members check_state
-    longest_ttl;
+    longest_ttl closed_for;
     raise: Synced, reap: Written, take: Granted, renew: HeldSql<Granted>, release: Written, release_unwaited: Written, hand_over: Written,
     grant_next: Written, forget_holder: Written, enqueue: Written, keep_place: Written,
     forget_place: Written, leave: Written, purge: Written, forget_dead: Written, verify: HeldSql
@@ -88,7 +88,7 @@ mod tests {
         }
         let names = "take lock_state release release_unwaited grant_next forget_holder next renew enqueue keep_place forget_place leave turns holders \
                      count_waiters held force force_members portion purge verify join insert_member member \
-                     delete_member reap shrink downgrade downgraded due_waiters raise";
+                     delete_member reap shrink downgrade downgraded due_waiters raise closed_for";
         for name in names.split_whitespace() {
             for held in ["{locks}", "{members}"] {
                 let text = fill(name, &library.text(name)).replace("{held}", held);

@@ -30,14 +30,16 @@ RETURNING token
 -- part: state_of_lock
 -- The mode of the lock's holder or, if the lock is free, of the first waiter before this claim; the time until the first lease
 -- of its holders ends (none is left, if a group holds it whose members have no rows); whether this claim was the last to take
--- the lock exclusively, and the token that it has then; and whether the state of the tables allows a grant.
+-- the lock exclusively, and the token that it has then; whether the state of the tables allows a grant; and for how long it
+-- forbids all grants.
 SELECT
     CASE WHEN l.expires_at > {now} THEN l.mode ELSE (SELECT q.mode FROM {queue} AS q WHERE q.name = w.name
         AND q.ticket < {place} AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1) END,
     CASE WHEN l.members > 0 THEN coalesce((SELECT min(m.expires_at) FROM {members} AS m WHERE m.name = l.name) - {now}, 0)
         WHEN l.expires_at > {now} THEN l.expires_at - {now} END,
     CASE WHEN l.owner = ?2 THEN l.token END,
-    EXISTS (SELECT 1 FROM {state} AS s WHERE {may_grant})
+    EXISTS (SELECT 1 FROM {state} AS s WHERE {may_grant}),
+    (SELECT s.opens_at - {now} FROM {state} AS s WHERE s.one = 1 AND s.boot = ?5 AND s.opens_at > {now})
 FROM (SELECT ?1 AS name) AS w LEFT JOIN {locks} AS l ON l.name = w.name
 
 -- name: lock_state
@@ -63,7 +65,8 @@ UPDATE {locks} AS l SET (owner, token, expires_at, acquired_at, label) = (
         SELECT q.owner, max({first_token}, l.token + 1) + q.tokens - 1 AS token, q.lease, q.label, {now} AS since, s.token_bound
         FROM (SELECT * FROM {queue} WHERE name = ?1 AND alive_until > {now} AND owner <> ?2 ORDER BY ticket LIMIT 1) AS q,
             {state} AS s
-        WHERE q.mode = 0 AND q.lease IS NOT NULL AND s.one = 1 AND s.boot = ?3 AND s.longest_ttl >= q.lease
+        WHERE q.mode = 0 AND q.lease IS NOT NULL AND s.one = 1 AND s.boot = ?3 AND s.opens_at <= {now}
+            AND s.longest_ttl >= q.lease
     ) AS w ON w.token <= w.token_bound)
 WHERE name = ?1 AND owner = ?2 AND (?4 IS NULL OR (token = ?4 AND expires_at = ?5))
 RETURNING owner, token, expires_at, EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.owner <> ?2)

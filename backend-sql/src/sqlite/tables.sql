@@ -51,6 +51,9 @@ CREATE TABLE IF NOT EXISTS {members} (
 CREATE TABLE IF NOT EXISTS {state} (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     boot TEXT NOT NULL,
+    host TEXT NOT NULL,
+    raised_at INTEGER NOT NULL,
+    opens_at INTEGER NOT NULL,
     token_floor INTEGER NOT NULL,
     token_bound INTEGER NOT NULL,
     longest_ttl INTEGER NOT NULL
@@ -67,4 +70,4 @@ SELECT ticket, name, owner, client, alive_until, label, mode, tokens, lease, ent
 SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0
 
 -- name: check_state
-SELECT one, boot, token_floor, token_bound, longest_ttl FROM {state} LIMIT 0
+SELECT one, boot, host, raised_at, opens_at, token_floor, token_bound, longest_ttl FROM {state} LIMIT 0

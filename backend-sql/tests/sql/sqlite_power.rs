@@ -239,7 +239,7 @@ async fn check_tokens(parent: &Path, files: &[Vec<u8>; 2], promises: &Promises) 
     let mut conn = restored(folder, files).await?;
     if !promises.highest.is_empty() {
         // To start takes longer than the places of dead waiters count.
-        let start = "UPDATE power_state SET boot = 'before'; DELETE FROM power_queue";
+        let start = "UPDATE power_state SET boot = 'before', raised_at = 0; DELETE FROM power_queue";
         let another = sqlx::raw_sql(start).execute(&mut conn).await;
         another.map_err(|error| failed(&error))?;
     }

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use lockwell_core::{ErrorKind, Mode};
+use lockwell_core::{ErrorKind, Mode, Moment, Renewal};
 use testbed::preloaded_syncs;
 
 use crate::record::available;
-use crate::servers::{Kind, admin, backend, claim, url};
+use crate::servers::{Kind, admin, backend, claim, soon, url};
 use crate::sqlite_child::command;
 
 const SHORT: Duration = Duration::from_secs(5);
@@ -26,7 +26,12 @@ pub(crate) async fn on_a_sick_disk(url: &str) {
     let error =
         one.acquire(&exclusive("c", LONGEST + SHORT)).await.expect_err("this one raises the longest ttl");
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
+    // The volume may be in use by another host already, so no lease may go on.
+    let renewed = one.renew(std::slice::from_ref(&held), Moment::now().after(SHORT / 8)).await;
+    assert!(matches!(renewed[..], [Renewal::Unknown(_)]), "{renewed:?}");
     std::fs::remove_file(&fails).expect("the file");
+    let renewed = one.renew(std::slice::from_ref(&held), soon()).await;
+    assert!(matches!(renewed[..], [Renewal::Renewed(_)]), "{renewed:?}");
     let mut refused = 0;
     loop {
         let claimed = one.acquire(&exclusive("d", SHORT)).await;
@@ -72,7 +77,7 @@ async fn after_a_start_of_the_host_tokens_are_above_the_bound() {
         let bound = admin(Kind::Sqlite, &url, "SELECT CAST(token_bound AS TEXT) FROM booted_state").await;
         let bound: u64 = bound.parse().expect("a number");
         assert!(bound > before.token().get() + 3_000_000_000, "an hour ahead");
-        admin(Kind::Sqlite, &url, "UPDATE booted_state SET boot = 'another'").await;
+        admin(Kind::Sqlite, &url, "UPDATE booted_state SET boot = 'another', raised_at = 0").await;
         // Reading tells nothing about it, and changes nothing.
         assert!(!one.inspect(before.claim().name()).await.expect("an answer").is_held());
         let after = one.acquire(&claim("a", mode, SHORT)).await.expect("an answer").expect("free");
@@ -82,6 +87,37 @@ async fn after_a_start_of_the_host_tokens_are_above_the_bound() {
     }
 }
 
+/// A volume that another host had, which still runs: its last grants may be in its memory only.
+#[tokio::test]
+async fn after_a_move_to_another_host_nothing_is_granted_for_a_while() {
+    let url = url(Kind::Sqlite, "moved").await.expect("no server is needed") + "&durability=grace";
+    let Ok(one) = backend(Kind::Sqlite, &url).await else {
+        println!("not tested: this host has no durability=grace");
+        return;
+    };
+    let acquire = async |name: &str, mode, ttl| one.acquire(&claim(name, mode, ttl)).await;
+    let granted = acquire("a", Mode::Exclusive, LONGEST * 2).await.expect("an answer").expect("free");
+    let unknown_for = async || one.inspect(granted.claim().name()).await.expect("an answer").unknown_for;
+    // This host was running already when the state was raised in the other boot; or its id is another one.
+    let host = admin(Kind::Sqlite, &url, "SELECT host FROM moved_state").await;
+    let moves =
+        [("boot = '1'", Mode::Exclusive), ("boot = '2', raised_at = 0, host = 'another'", Mode::Shared)];
+    for (moved, mode) in moves.into_iter().take(if host.is_empty() { 1 } else { 2 }) {
+        admin(Kind::Sqlite, &url, &format!("UPDATE moved_state SET {moved}")).await;
+        let error = acquire("b", mode, SHORT).await.expect_err("nothing is granted");
+        assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+        let left = unknown_for().await.expect("holders may be missing");
+        assert!(left > LONGEST * 2 && left < LONGEST * 4, "{left:?}");
+        admin(Kind::Sqlite, &url, "UPDATE moved_state SET opens_at = 1").await;
+        acquire(moved, mode, SHORT).await.expect("an answer").expect("it is over");
+        assert_eq!(unknown_for().await, None);
+    }
+    // What is synced is not lost.
+    admin(Kind::Sqlite, &url, "UPDATE moved_state SET boot = '3'").await;
+    let synced = backend(Kind::Sqlite, &url.replace("grace", "disk")).await.expect("a file");
+    synced.acquire(&claim("d", Mode::Exclusive, SHORT)).await.expect("an answer").expect("free");
+}
+
 /// Claims that arrive together are granted together, also if the first of them finds another boot.
 #[tokio::test]
 async fn a_batch_finds_another_boot() {
@@ -89,7 +125,7 @@ async fn a_batch_finds_another_boot() {
     let one = backend(Kind::Sqlite, &url).await.expect("a file");
     let claims: Vec<_> = (0..9).map(|n| claim(&format!("a{n}"), Mode::Exclusive, SHORT)).collect();
     for boot in ["one", "two"] {
-        admin(Kind::Sqlite, &url, &format!("UPDATE batch_state SET boot = '{boot}'")).await;
+        admin(Kind::Sqlite, &url, &format!("UPDATE batch_state SET boot = '{boot}', raised_at = 0")).await;
         let grants = one.acquire_each(&claims).await;
         let tokens = grants.into_iter().map(|grant| grant.expect("an answer").expect("free").token());
         assert_eq!(tokens.count(), 9);

@@ -46,7 +46,7 @@ fn a_claim_that_is_not_driven_blocks_no_other_writer() {
     // The state of the tables must be raised: after a start of the host, and for a lease that is longer than all
     // before.
     runtime.block_on(acquire("first", Mode::Exclusive, TTL));
-    others.block_on(admin(Kind::Sqlite, &url, "UPDATE undriven_state SET boot = 'another'"));
+    others.block_on(admin(Kind::Sqlite, &url, "UPDATE undriven_state SET boot = 'another', raised_at = 0"));
     in_steps(&runtime, &others, &url, acquire("second", Mode::Exclusive, TTL));
     in_steps(&runtime, &others, &url, acquire("third", Mode::Exclusive, TTL * 2));
     // A group whose members are gone.
