@@ -275,3 +275,22 @@ def test_a_loop_that_is_closed_with_a_pending_task_keeps_nothing(memory: lockwel
     gc.collect()
     memory.lock("pending", wait=30).acquire().release()
     assert len(os.listdir("/proc/self/fd")) <= files + 2, "the mailbox of this thread alone is new"
+
+
+def test_an_observer_that_is_cancelled_misses_no_change(memory: lockwell.Locks) -> None:
+    async def main() -> None:
+        changes = memory.observe("changes", every=0.01)
+        assert await anext(changes) is None
+        async with memory.campaign("changes") as lock:
+            task = asyncio.create_task(changes.__anext__())  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+            # The loop is blocked while the operation ends.
+            time.sleep(1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with asyncio.timeout(30):
+                leader = await anext(changes)
+            assert leader is not None and leader.token == lock.token
+
+    asyncio.run(main())

@@ -60,8 +60,10 @@ def loop_is_running() -> bool:
     return asyncio._get_running_loop() is not None
 
 
-async def finished(op: Op) -> Any:
-    """The result of an operation, which is cancelled with the coroutine: a claim is withdrawn."""
+async def finished(op: Op, *, keeps: bool = False) -> Any:
+    """The result of an operation, which is cancelled with the coroutine: a claim is withdrawn. ``keeps``: it
+    is not.
+    """
     if op.done():
         return op.result()
     box = postbox()
@@ -76,7 +78,8 @@ async def finished(op: Op) -> Any:
         await ends
     except BaseException:
         box.forget(number)
-        op.cancel()
+        if not keeps:
+            op.cancel()
         raise
     return op.result()
 

@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ._aio import finished
 from ._errors import LockwellError, LostError, TimedOutError
 from ._lock import Lock
 from ._native import Observer
 from ._request import Request
-from ._wait import wait
+from ._stream import Stream
 
 T = TypeVar("T")
 
@@ -29,7 +28,7 @@ class Leader:
     """The label of its campaign: host and process, unless another was chosen."""
 
 
-class Observation:
+class Observation(Stream):
     """The leaders of a name: first the present one, then each change. None: there is no leader. It has no
     end.
 
@@ -38,19 +37,19 @@ class Observation:
     """
 
     def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+        super().__init__(observer.next)
 
     def __iter__(self) -> Iterator[Leader | None]:
         return self
 
     def __next__(self) -> Leader | None:
-        return _leader(wait(self._observer.next()))
+        return _leader(self._next())
 
     def __aiter__(self) -> AsyncIterator[Leader | None]:
         return self
 
     async def __anext__(self) -> Leader | None:
-        return _leader(await finished(self._observer.next()))
+        return _leader(await self._anext())
 
 
 def _leader(leader: tuple[int, str] | None) -> Leader | None:

@@ -15,13 +15,13 @@ _free: deque[Mailbox] = deque()
 _MOST_FREE = 64
 
 
-def wait(op: Op, timeout: float | None = None) -> Any:
+def wait(op: Op, timeout: float | None = None, *, keeps: bool = False) -> Any:
     """The result of an operation. A signal handler that raises, such as that of Ctrl-C, cancels the
     operation.
 
     The wait is a ``poll`` of Python: it runs signal handlers at once, other threads run meanwhile, and so do
     other greenlets where gevent has patched ``select``. The end of ``timeout``, in seconds, cancels the
-    operation as well, and raises ``TimeoutError``.
+    operation as well, and raises ``TimeoutError``. ``keeps``: neither cancels it.
     """
     if op.done():
         return op.result()
@@ -37,7 +37,8 @@ def wait(op: Op, timeout: float | None = None) -> Any:
             if not poll.poll(None if timeout is None else max(0.0, timeout) * 1000) and timeout is not None:
                 raise TimeoutError(f"not within {timeout} seconds")
     except BaseException:
-        op.cancel()
+        if not keeps:
+            op.cancel()
         raise
     mailbox.take()
     if len(_free) < _MOST_FREE:
