@@ -8,10 +8,12 @@ use pyo3::prelude::*;
 
 use crate::config::Settings;
 use crate::error::raise;
-use crate::observer::Observer;
+use crate::hold::Hold;
+use crate::observer::{Events, Observer};
 use crate::op::{Op, Value, start};
-use crate::options::{Options, seconds};
+use crate::options::{Options, permits, seconds};
 use crate::owned::Owned;
+use crate::owner::Owner;
 
 /// A client of a lock server.
 #[pyclass(frozen, module = "lockwell._native")]
@@ -42,7 +44,14 @@ impl Client {
     }
 
     /// Takes one lock, waiting or not. `limit` is the number of permits.
-    fn acquire(&self, kind: &str, name: &str, limit: u32, options: Options, now: bool) -> PyResult<Op> {
+    fn acquire(
+        &self,
+        kind: &str,
+        name: &str,
+        #[pyo3(from_py_with = permits)] limit: u32,
+        options: Options,
+        now: bool,
+    ) -> PyResult<Op> {
         let locks = self.locks.get()?;
         if kind == "leader" {
             let request = options.apply(locks.campaign(name)).map_err(raise)?;
@@ -105,6 +114,52 @@ impl Client {
         Ok(Observer::new(self.locks.get()?.observe(name).every(every)))
     }
 
+    /// The events of this client from now on.
+    fn events(&self) -> PyResult<Events> {
+        Ok(Events::new(self.locks.get()?.events()))
+    }
+
+    /// A new owner of re-entrant locks.
+    fn owner(&self) -> PyResult<Owner> {
+        Ok(Owner::new(self.locks.get()?.owner()))
+    }
+
+    /// The same client, but the server orders all requests.
+    fn server_order(&self) -> PyResult<Self> {
+        Ok(Self::new(self.locks.get()?.clone().server_order()))
+    }
+
+    /// The same client, with another rule for passing locks on.
+    fn hand_over(&self, most: u32, span: f64) -> PyResult<Self> {
+        let span = seconds("span", span).map_err(raise)?;
+        Ok(Self::new(self.locks.get()?.clone().hand_over(most, span)))
+    }
+
+    /// For how many seconds the server grants nothing.
+    fn grace_left(&self) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.grace_left().await.map(Value::Seconds) })
+    }
+
+    fn begin_grace(&self) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.begin_grace().await.map(|length| Value::Seconds(Some(length))) })
+    }
+
+    /// What the server's settings mean for locks.
+    fn examine(&self) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.backend().examine().await.map(Value::Findings) })
+    }
+
+    /// The shortest and the longest lease in seconds, and whether a lock ends with the session.
+    #[getter]
+    fn leases(&self) -> PyResult<(f64, f64, bool)> {
+        let promised = self.locks.get()?.capabilities();
+        let (shortest, longest) = (promised.min_ttl().as_secs_f64(), promised.max_ttl().as_secs_f64());
+        Ok((shortest, longest, promised.is_session_bound()))
+    }
+
     fn close(&self, limit: f64) -> PyResult<Op> {
         let limit = seconds("limit", limit).map_err(raise)?;
         let locks = self.locks.get()?.clone();
@@ -143,9 +198,9 @@ impl Client {
 }
 
 fn held(outcome: Result<LockGuard>) -> Result<Value, Error> {
-    outcome.map(|guard| Value::Guard(Some(guard)))
+    outcome.map(|guard| Value::Guard(Some(Hold::Sole(guard))))
 }
 
 fn maybe(outcome: Result<Option<LockGuard>>) -> Result<Value, Error> {
-    outcome.map(Value::Guard)
+    outcome.map(|guard| Value::Guard(guard.map(Hold::Sole)))
 }

@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     #[pyo3(item, default)]
     hand_over: Option<String>,
     #[pyo3(item, default)]
+    password_file: Option<String>,
+    #[pyo3(item, default)]
     require: Vec<String>,
 }
 
@@ -47,6 +49,9 @@ impl Settings {
         }
         if let Some(text) = self.hand_over {
             config.hand_over = Some(text.parse()?);
+        }
+        if let Some(path) = self.password_file {
+            config = config.password_file(path);
         }
         for requirement in self.require {
             config = config.require(requirement.parse()?);

@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use lockwell::{Error, ErrorKind, LeaseState, LockGuard, LockHandle};
+use lockwell::{Error, ErrorKind, LeaseState, LockHandle};
 use pyo3::prelude::*;
+use tokio::task::JoinSet;
 
 use crate::background::release_later;
 use crate::error::raise;
+use crate::hold::Hold;
 use crate::mailbox::lock;
 use crate::op::{Op, Value, start};
 use crate::owned::Owned;
@@ -18,23 +20,34 @@ use crate::words::{state, word};
 pub(crate) struct Guard {
     handle: Owned<LockHandle>,
     /// Taken when the lock is released.
-    guard: Owned<Arc<Mutex<Option<LockGuard>>>>,
+    hold: Owned<Arc<Mutex<Option<Hold>>>>,
+    is_shared: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(guard: LockGuard) -> Self {
-        Self { handle: Owned::new(guard.handle()), guard: Owned::new(Arc::new(Mutex::new(Some(guard)))) }
+    pub(crate) fn new(hold: Hold) -> Self {
+        Self {
+            handle: Owned::new(hold.handle()),
+            is_shared: matches!(hold, Hold::Shared(_)),
+            hold: Owned::new(Arc::new(Mutex::new(Some(hold)))),
+        }
     }
 
-    fn take(&self) -> PyResult<LockGuard> {
-        let guard = lock(self.guard.get()?).take();
-        guard.ok_or_else(|| {
-            let error = Error::new(ErrorKind::NotHeld, "the lock was released already");
-            raise(match self.handle.here() {
-                Some(handle) => error.for_lock(handle.name()),
-                None => error,
-            })
+    fn take(&self) -> PyResult<Hold> {
+        lock(self.hold.get()?).take().ok_or_else(|| self.released_already())
+    }
+
+    fn released_already(&self) -> PyErr {
+        let error = Error::new(ErrorKind::NotHeld, "the lock was released already");
+        raise(match self.handle.here() {
+            Some(handle) => error.for_lock(handle.name()),
+            None => error,
         })
+    }
+
+    /// Whether an owner has released this guard, and holds the lock by others perhaps.
+    fn is_left(&self) -> bool {
+        self.is_shared && !self.is_open()
     }
 }
 
@@ -63,17 +76,21 @@ impl Guard {
 
     #[getter]
     fn is_held(&self) -> PyResult<bool> {
-        Ok(self.handle.get()?.is_held())
+        Ok(self.handle.get()?.is_held() && !self.is_left())
     }
 
     fn check(&self) -> PyResult<()> {
-        self.handle.get()?.check().map_err(raise)
+        self.handle.get()?.check().map_err(raise)?;
+        if self.is_left() { Err(self.released_already()) } else { Ok(()) }
     }
 
     /// The state of the lease, and the reason of a loss.
     #[getter]
     fn state(&self) -> PyResult<(&'static str, Option<String>)> {
-        let lease = self.handle.get()?.lease_state();
+        let mut lease = self.handle.get()?.lease_state();
+        if self.is_left() && !matches!(lease, LeaseState::Lost(_)) {
+            lease = LeaseState::Released;
+        }
         let loss = if let LeaseState::Lost(loss) = lease { Some(word(loss)) } else { None };
         Ok((state(lease), loss))
     }
@@ -99,37 +116,61 @@ impl Guard {
         start(async move { Ok(Value::Ended(handle.ended().await)) })
     }
 
+    /// Ends with the first loss of one of these: its name, and the reason; or with nothing, when all were
+    /// released.
+    #[staticmethod]
+    fn first_lost(guards: Vec<PyRef<'_, Self>>) -> PyResult<Op> {
+        let handles = guards.iter().map(|guard| guard.handle.get().cloned()).collect::<PyResult<Vec<_>>>()?;
+        start(async move {
+            let mut ends = JoinSet::new();
+            for handle in handles {
+                ends.spawn(async move { handle.ended().await.map(|loss| (handle.name().clone(), loss)) });
+            }
+            while let Some(end) = ends.join_next().await {
+                if let Ok(Some((name, loss))) = end {
+                    return Ok(Value::Lost(name, loss));
+                }
+            }
+            Ok(Value::Nothing)
+        })
+    }
+
     /// Releases the lock. It goes on if the operation is cancelled.
     fn release(&self) -> PyResult<Op> {
-        let guard = self.take()?;
-        start(async move { guard.release().await.map(|()| Value::Nothing) })
+        let hold = self.take()?;
+        start(async move { hold.release().await.map(|()| Value::Nothing) })
     }
 
     /// Whether it is to be released still, by this process.
     fn is_open(&self) -> bool {
-        self.guard.here().is_some_and(|guard| lock(guard).is_some())
+        self.hold.here().is_some_and(|hold| lock(hold).is_some())
     }
 
     /// Releases the lock in the background, if it was not released.
     fn drop_soon(&self) {
-        if let Some(guard) = self.guard.here()
-            && let Some(guard) = lock(guard).take()
+        if let Some(hold) = self.hold.here()
+            && let Some(hold) = lock(hold).take()
         {
-            release_later(guard);
+            release_later(hold);
         }
     }
 
     /// Turns a writer into a reader: another guard. This one ends, unless the mode or the backend does not
     /// allow it.
     fn downgrade(&self) -> PyResult<Op> {
-        let (guard, place) = (self.take()?, Arc::clone(self.guard.get()?));
+        if self.is_shared {
+            let text = "the lock of an owner cannot be downgraded: its other guards may be those of a writer";
+            return Err(raise(Error::new(ErrorKind::Unsupported, text).for_lock(self.handle.get()?.name())));
+        }
+        let (hold, place) = (self.take()?, Arc::clone(self.hold.get()?));
         start(async move {
+            let Hold::Sole(guard) = hold else { return Err(Error::new(ErrorKind::Internal, "shared")) };
             let (error, left) = match guard.downgrade().await {
-                Ok(reader) => return Ok(Value::Guard(Some(reader))),
+                Ok(reader) => return Ok(Value::Guard(Some(Hold::Sole(reader)))),
                 Err(refused) => refused.into_parts(),
             };
             // It is still held as before.
-            *lock(&place) = left;
+            *lock(&place) = left.map(Hold::Sole);
             Err(error)
         })
     }

@@ -11,12 +11,15 @@ mod client;
 mod config;
 mod error;
 mod guard;
+mod hold;
 mod log;
 mod mailbox;
 mod observer;
 mod op;
 mod options;
 mod owned;
+mod owner;
+mod per_process;
 mod show;
 mod testing;
 mod words;
@@ -26,7 +29,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::background::{after_fork, before_fork, released};
+    use super::background::released;
     #[pymodule_export]
     use super::client::Client;
     #[pymodule_export]
@@ -38,9 +41,11 @@ mod _native {
     #[pymodule_export]
     use super::mailbox::Mailbox;
     #[pymodule_export]
-    use super::observer::Observer;
+    use super::observer::{Events, Observer};
     #[pymodule_export]
     use super::op::Op;
+    #[pymodule_export]
+    use super::owner::Owner;
     #[pymodule_export]
     use super::testing::TestServer;
 

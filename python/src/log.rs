@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use pyo3::prelude::*;
@@ -16,7 +16,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{Interest, set_global_default};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::mailbox::{Inbox, Mailbox, lock};
+use crate::mailbox::{Inbox, Mailbox};
+use crate::per_process::PerProcess;
 
 /// The most events that wait for Python. Later ones are only counted.
 const MOST: usize = 4096;
@@ -24,9 +25,10 @@ const MOST: usize = 4096;
 /// What is recorded, as a number: 0 is nothing, 5 everything.
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { events: VecDeque::new(), dropped: 0, inbox: None });
+static QUEUE: PerProcess<Queue> = PerProcess::new();
 
-pub(crate) struct Queue {
+#[derive(Default)]
+struct Queue {
     events: VecDeque<LogEvent>,
     dropped: u64,
     inbox: Option<Arc<Inbox>>,
@@ -39,7 +41,7 @@ type LogEvent = (f64, u8, &'static str, String, String);
 /// 50 is none.
 #[pyfunction]
 pub(crate) fn set_log_level(level: u32, mailbox: Option<&Mailbox>) {
-    lock(&QUEUE).inbox = mailbox.map(|mailbox| Arc::clone(&mailbox.inbox));
+    QUEUE.with(|queue| queue.inbox = mailbox.map(|mailbox| Arc::clone(&mailbox.inbox)));
     let most = match level {
         0..10 => 5,
         10..20 => 4,
@@ -56,29 +58,13 @@ pub(crate) fn set_log_level(level: u32, mailbox: Option<&Mailbox>) {
 /// The events since the last call, and the number of those that were dropped.
 #[pyfunction]
 pub(crate) fn take_log() -> (Vec<LogEvent>, u64) {
-    let mut queue = lock(&QUEUE);
-    let dropped = std::mem::take(&mut queue.dropped);
-    (queue.events.drain(..).collect(), dropped)
+    QUEUE.with(|queue| (queue.events.drain(..).collect(), std::mem::take(&mut queue.dropped)))
 }
 
 /// From now on events are recorded. Another subscriber is never there: the module has a copy of `tracing` of
 /// its own.
 pub(crate) fn install() {
     drop(set_global_default(Recorder));
-}
-
-/// The queue, while a thread forks.
-pub(crate) struct Locked(MutexGuard<'static, Queue>);
-
-impl Locked {
-    /// Empties it, in the child.
-    pub(crate) fn forget(&mut self) {
-        *self.0 = Queue { events: VecDeque::new(), dropped: 0, inbox: None };
-    }
-}
-
-pub(crate) fn locked() -> Locked {
-    Locked(lock(&QUEUE))
 }
 
 struct Recorder;
@@ -137,15 +123,15 @@ impl Subscriber for Recorder {
             5 => 5,
             number => 50 - 10 * number,
         };
-        let mut queue = lock(&QUEUE);
-        if queue.events.len() == MOST {
-            queue.dropped += 1;
-            return;
-        }
-        queue.events.push_back((now, level, event.metadata().target(), text.message, text.fields));
-        // One number is enough for all events that are taken together.
-        let inbox = if queue.events.len() == 1 { queue.inbox.clone() } else { None };
-        drop(queue);
+        let inbox = QUEUE.with(|queue| {
+            if queue.events.len() == MOST {
+                queue.dropped += 1;
+                return None;
+            }
+            queue.events.push_back((now, level, event.metadata().target(), text.message, text.fields));
+            // One number is enough for all events that are taken together.
+            if queue.events.len() == 1 { queue.inbox.clone() } else { None }
+        });
         if let Some(inbox) = inbox {
             inbox.post(0);
         }

@@ -1,4 +1,4 @@
-//! The leaders of a name, one after the other.
+//! What comes one after the other: the leaders of a name, and the events of a client.
 
 use std::sync::Arc;
 
@@ -23,9 +23,30 @@ impl Observer {
 
 #[pymethods]
 impl Observer {
-    /// Waits for the next change; the first call returns the current leader. A cancelled call misses nothing.
+    /// Waits for the next change; the first call returns the current leader.
     fn next(&self) -> PyResult<Op> {
         let observation = Arc::clone(self.observation.get()?);
         start(async move { observation.lock().await.next().await.map(Value::Leader) })
+    }
+}
+
+/// The events of a client.
+#[pyclass(frozen, module = "lockwell._native")]
+pub(crate) struct Events {
+    events: Owned<Arc<Mutex<lockwell::Events>>>,
+}
+
+impl Events {
+    pub(crate) fn new(events: lockwell::Events) -> Self {
+        Self { events: Owned::new(Arc::new(Mutex::new(events))) }
+    }
+}
+
+#[pymethods]
+impl Events {
+    /// Waits for the next event; nothing at the end.
+    fn next(&self) -> PyResult<Op> {
+        let events = Arc::clone(self.events.get()?);
+        start(async move { Ok(Value::Event(events.lock().await.next().await)) })
     }
 }

@@ -2,8 +2,11 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use lockwell::{Error, ErrorKind, Leader, LockGuard, LockStatus, Locks, Loss, Result};
+use lockwell::{
+    Error, ErrorKind, Finding, Leader, LockEvent, LockGuard, LockName, LockStatus, Locks, Loss, Result,
+};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use tokio::sync::oneshot;
@@ -12,6 +15,7 @@ use crate::background::{RUNTIME, release_later};
 use crate::client::Client;
 use crate::error::{raise, raised};
 use crate::guard::Guard;
+use crate::hold::Hold;
 use crate::mailbox::{Inbox, Mailbox, lock};
 use crate::owned::Owned;
 use crate::show;
@@ -21,11 +25,16 @@ use crate::words::word;
 pub(crate) enum Value {
     Nothing,
     Client(Locks),
-    Guard(Option<LockGuard>),
+    Guard(Option<Hold>),
     Guards(Vec<LockGuard>),
     Count(usize),
+    Seconds(Option<Duration>),
     /// How a hold has ended: `None` if it was released.
     Ended(Option<Loss>),
+    Lost(LockName, Loss),
+    /// `None` is the end of the stream.
+    Event(Option<LockEvent>),
+    Findings(Vec<Finding>),
     Status(LockStatus),
     Statuses(Vec<LockStatus>),
     Leader(Option<Leader>),
@@ -160,21 +169,33 @@ impl Drop for Op {
 fn release_all(value: Value) {
     match value {
         Value::Guard(Some(guard)) => release_later(guard),
-        Value::Guards(guards) => guards.into_iter().for_each(release_later),
+        Value::Guards(guards) => guards.into_iter().map(Hold::Sole).for_each(release_later),
         _ => (),
     }
 }
 
 fn to_python(py: Python<'_>, value: Value) -> PyResult<Py<PyAny>> {
     Ok(match value {
-        Value::Nothing | Value::Guard(None) | Value::Ended(None) | Value::Leader(None) => py.None(),
+        Value::Nothing
+        | Value::Guard(None)
+        | Value::Ended(None)
+        | Value::Leader(None)
+        | Value::Event(None)
+        | Value::Seconds(None) => py.None(),
         Value::Client(locks) => Py::new(py, Client::new(locks))?.into_any(),
         Value::Guard(Some(guard)) => Py::new(py, Guard::new(guard))?.into_any(),
         Value::Guards(guards) => {
-            let guards: Vec<_> = guards.into_iter().map(Guard::new).collect();
+            let guards: Vec<_> = guards.into_iter().map(|guard| Guard::new(Hold::Sole(guard))).collect();
             guards.into_pyobject(py)?.into_any().unbind()
         }
         Value::Count(number) => number.into_pyobject(py)?.into_any().unbind(),
+        Value::Seconds(Some(time)) => time.as_secs_f64().into_pyobject(py)?.into_any().unbind(),
+        Value::Lost(name, loss) => (name.as_str(), word(loss)).into_pyobject(py)?.into_any().unbind(),
+        Value::Event(Some(event)) => show::event(&event).into_pyobject(py)?.into_any().unbind(),
+        Value::Findings(all) => {
+            let all: Vec<_> = all.into_iter().map(show::finding).collect();
+            all.into_pyobject(py)?.into_any().unbind()
+        }
         Value::Ended(Some(loss)) => word(loss).into_pyobject(py)?.into_any().unbind(),
         Value::Status(status) => show::status(&status).into_pyobject(py)?.into_any().unbind(),
         Value::Statuses(all) => {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use lockwell::{Error, ErrorKind, LockRequest, Result};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
+
+use crate::error::raise;
 
 /// What a caller has set. Times are in seconds.
 #[derive(FromPyObject)]
@@ -29,6 +32,17 @@ pub(crate) fn seconds(what: &str, seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         let text = format!("{what} is a number of seconds, at least 0, not {seconds}");
         Error::new(ErrorKind::InvalidInput, text)
+    })
+}
+
+/// A number of permits of Python.
+pub(crate) fn permits(number: &Bound<'_, PyAny>) -> PyResult<u32> {
+    number.extract().map_err(|error: PyErr| {
+        if !error.is_instance_of::<PyOverflowError>(number.py()) {
+            return error;
+        }
+        let text = format!("a semaphore has 1 to {} permits, not {number}", u32::MAX);
+        raise(Error::new(ErrorKind::InvalidInput, text))
     })
 }
 

@@ -1,6 +1,10 @@
 //! What is shown of locks, as tuples, of which the package makes its classes.
 
-use lockwell::{Holder, LockStatus, Mode};
+use std::time::Duration;
+
+use lockwell::{Finding, Holder, LockEvent, LockStatus, Mode};
+
+use crate::words::word;
 
 /// The kind of hold, and the number of permits.
 pub(crate) fn mode(mode: Mode) -> (&'static str, Option<u32>) {
@@ -22,9 +26,41 @@ fn holder(holder: &Holder) -> HolderShown {
     (holder.token.get(), holder.label.clone(), kind, limit, left, held)
 }
 
-/// Name, holders, number of waiters, seconds of the longest wait.
-pub(crate) fn status(status: &LockStatus) -> (String, Vec<HolderShown>, usize, Option<f64>) {
+/// Name, holders, number of waiters, seconds of the longest wait, seconds for which holders may be missing.
+type StatusShown = (String, Vec<HolderShown>, usize, Option<f64>, Option<f64>);
+
+pub(crate) fn status(status: &LockStatus) -> StatusShown {
     let holders = status.holders.iter().map(holder).collect();
-    let longest = status.longest_wait.map(|wait| wait.as_secs_f64());
-    (status.name.as_str().to_owned(), holders, status.waiters, longest)
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    let (longest, unknown) = (seconds(status.longest_wait), seconds(status.unknown_for));
+    (status.name.as_str().to_owned(), holders, status.waiters, longest, unknown)
+}
+
+/// Subject, severity, message, remedy.
+pub(crate) fn finding(finding: Finding) -> (&'static str, String, String, String) {
+    (finding.subject, word(finding.severity), finding.message, finding.remedy)
+}
+
+/// Kind, name, token, kind of hold, permits, reason of a loss, number of missed events.
+type EventShown =
+    (&'static str, Option<String>, Option<u64>, Option<&'static str>, Option<u32>, Option<String>, u64);
+
+pub(crate) fn event(event: &LockEvent) -> EventShown {
+    let name = event.name().map(|name| name.as_str().to_owned());
+    let (kind, token, of, loss, missed) = match event {
+        LockEvent::Waiting { mode, .. } => ("waiting", None, Some(*mode), None, 0),
+        LockEvent::Granted { mode, token, .. } => ("granted", Some(token.get()), Some(*mode), None, 0),
+        LockEvent::Suspect { token, .. } => ("suspect", Some(token.get()), None, None, 0),
+        LockEvent::Recovered { token, .. } => ("recovered", Some(token.get()), None, None, 0),
+        LockEvent::Lost { token, loss, .. } => ("lost", Some(token.get()), None, Some(word(loss)), 0),
+        LockEvent::Released { token, .. } => ("released", Some(token.get()), None, None, 0),
+        LockEvent::Missed(number) => ("missed", None, None, None, *number),
+        // An event of a later version.
+        _ => ("unknown", None, None, None, 0),
+    };
+    let (mode, permits) = of.map_or((None, None), |of| {
+        let (mode, permits) = mode(of);
+        (Some(mode), permits)
+    });
+    (kind, name, token, mode, permits, loss, missed)
 }

@@ -35,13 +35,24 @@ impl TestServer {
     }
 
     /// The operation fails from now on, or this number of times.
-    fn fail(&self, failing: &str, with: &str, times: Option<u32>) -> PyResult<()> {
-        let (server, failing, with) = (self.server.get()?, operation(failing)?, kind(with)?);
+    fn fail(&self, failing: &str, error: &str, times: Option<u32>) -> PyResult<()> {
+        let (server, failing, error) = (self.server.get()?, operation(failing)?, kind(error)?);
         match times {
-            Some(times) => server.fail_times(failing, with, times),
-            None => server.fail(failing, with),
+            Some(times) => server.fail_times(failing, error, times),
+            None => server.fail(failing, error),
         }
         Ok(())
+    }
+
+    /// All operations fail from now on.
+    fn fail_all(&self, error: &str) -> PyResult<()> {
+        self.server.get()?.fail_all(kind(error)?);
+        Ok(())
+    }
+
+    /// The processes that hold this lock end without a word; returns their number.
+    fn crash(&self, name: &str) -> PyResult<usize> {
+        self.server.get()?.crash(name).map_err(raise)
     }
 
     /// The operation takes this long from now on; without a time it has no end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import pickle
 import subprocess
 import sys
@@ -41,6 +42,13 @@ def test_builtin_exceptions_catch_what_they_mean(memory: lockwell.Locks) -> None
         memory.lock("catch", ttl=-1).acquire()
     with pytest.raises(TypeError):
         memory.lock("catch", til=1)
+    for limit in (-1, 0, 2**32, 2**99):
+        with pytest.raises(lockwell.InvalidInputError):
+            memory.permit("catch", limit).acquire()
+    with pytest.raises(TypeError):
+        memory.permit("catch", "4").acquire()  # type: ignore[arg-type]
+    with memory.lock("catch") as lock, pytest.raises(TimeoutError):
+        lock.wait_lost(datetime.timedelta(seconds=0.01))
 
 
 def test_no_text_has_the_password() -> None:
@@ -121,6 +129,19 @@ def test_the_server_for_tests() -> None:
                 assert lock.wait_lost(30) == "taken"
         server.delay("inspect", None)
         server.heal()
+        server.fail_all("unreachable")
+        for call in (locks.lock("b").acquire, locks.held):
+            with pytest.raises(lockwell.UnreachableError):
+                call()
+        server.heal()
+        crashed = server.locks().lock("b", ttl=10).acquire()
+        assert server.crash("b") == 1
+        assert locks.lock("b").try_now() is None
+        server.advance(11)
+        with locks.lock("b"):
+            assert not crashed.is_held
+        with pytest.raises(lockwell.LostError):
+            crashed.release()
         with pytest.raises(ValueError, match="force_release"):
             server.fail("aquire", "unreachable")
         with pytest.raises(lockwell.LostError):

@@ -372,3 +372,55 @@ except Exception as error:
         assert (tmp_path / "counter").read_text() == "12"
         assert len({token for _, token in results}) == 12 and len({pid for pid, _ in results}) > 1
         assert kind == "TimedOutError" and "celery/fails" in text
+
+
+def test_a_fork_hook_that_lets_other_threads_run_stops_none() -> None:
+    run(
+        """
+import os, signal, threading, time
+signal.alarm(60)
+# Hooks before a fork run in the reverse order: this one after those of the package.
+os.register_at_fork(before=lambda: time.sleep(0.5))
+import lockwell, lockwell._native as native
+locks = lockwell.connect("memory://")
+ends = threading.Event()
+def use():
+    while not ends.wait(0.001):
+        native.take_log()
+        native.released()
+thread = threading.Thread(target=use)
+thread.start()
+pid = os.fork()
+if pid == 0:
+    with lockwell.connect("memory://") as locks:
+        lock = locks.lock("a").acquire()
+        lock._guard.drop_soon()
+        locks.lock("a", wait=30).acquire().release()
+    os._exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+ends.set()
+thread.join()
+print("done")
+"""
+    )
+
+
+def test_a_long_line_of_forks() -> None:
+    run(
+        """
+import os, sys, lockwell
+for number in range(20):
+    with lockwell.connect("memory://") as locks, locks.lock("a"):
+        pass
+    pid = os.fork()
+    if pid:
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if number:
+            os._exit(status)
+        assert status == 7
+        break
+else:
+    os._exit(7)
+print("done")
+"""
+    )

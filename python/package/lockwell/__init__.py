@@ -31,16 +31,22 @@ from ._errors import (
     UnsupportedError,
     WouldDeadlockError,
 )
+from ._events import Event, Events
+from ._facts import Finding, Holder, Leases, Stats, Status
 from ._leader import Leader, Observation
 from ._lock import Lock, LockSet
-from ._locks import Holder, Locks, Stats, Status
+from ._locks import Locks
 from ._native import __version__
+from ._owner import Owner
 from ._request import Request
 
 __all__ = [
     "ClaimCancelledError",
     "ClosedError",
     "ConflictError",
+    "Event",
+    "Events",
+    "Finding",
     "ForkedError",
     "GracePeriodError",
     "HeldError",
@@ -49,6 +55,7 @@ __all__ = [
     "InvalidInputError",
     "KindClashError",
     "Leader",
+    "Leases",
     "Lock",
     "LockSet",
     "Locks",
@@ -58,6 +65,7 @@ __all__ = [
     "NotHeldError",
     "Observation",
     "OverloadedError",
+    "Owner",
     "RefusedError",
     "Request",
     "Stats",

@@ -9,8 +9,9 @@ from typing import Any
 
 from . import _log
 from ._aio import finished
-from ._locks import Locks, Seconds, seconds
+from ._locks import Locks
 from ._native import Client
+from ._times import Seconds, seconds
 from ._wait import wait as _wait
 
 
@@ -22,6 +23,7 @@ def _settings(
     label: str | None,
     server_order: bool,
     hand_over: str | None,
+    password_file: str | os.PathLike[str] | None,
     require: Iterable[str],
 ) -> dict[str, Any]:
     _log.refresh()
@@ -37,6 +39,7 @@ def _settings(
         "label": label,
         "server_order": server_order,
         "hand_over": hand_over,
+        "password_file": None if password_file is None else os.fspath(password_file),
         "require": list(require),
     }
 
@@ -50,6 +53,7 @@ def connect(
     label: str | None = None,
     server_order: bool = False,
     hand_over: str | None = None,
+    password_file: str | os.PathLike[str] | None = None,
     require: Iterable[str] = (),
     lazy: bool = False,
 ) -> Locks:
@@ -64,11 +68,14 @@ def connect(
     are served in turn, and threads and tasks of a process pass a lock on for 2 ms, or as ``hand_over`` says,
     such as ``"1000/20ms"``.
 
+    ``password_file`` is a file whose only line is the password. It is read for each connection, so the
+    password may change.
+
     ``lazy``: the client connects with its first request, so the server may be away when the program starts.
 
     Connect in each process, after a fork.
     """
-    settings = _settings(url, toml, ttl, wait, label, server_order, hand_over, require)
+    settings = _settings(url, toml, ttl, wait, label, server_order, hand_over, password_file, require)
     return Locks(Client.lazy(settings) if lazy else _wait(Client.connect(settings)))
 
 
@@ -81,8 +88,9 @@ async def aconnect(
     label: str | None = None,
     server_order: bool = False,
     hand_over: str | None = None,
+    password_file: str | os.PathLike[str] | None = None,
     require: Iterable[str] = (),
 ) -> Locks:
     """As ``connect``, for asyncio."""
-    settings = _settings(url, toml, ttl, wait, label, server_order, hand_over, require)
+    settings = _settings(url, toml, ttl, wait, label, server_order, hand_over, password_file, require)
     return Locks(await finished(Client.connect(settings)))

@@ -10,6 +10,7 @@ from ._background import Background
 from ._block import Block
 from ._errors import ForkedError, LostError
 from ._native import Guard, Op
+from ._times import Seconds, seconds
 from ._wait import wait
 
 _callbacks = Background("lockwell-callbacks")
@@ -129,9 +130,9 @@ class Lock(Block):
         reason: str | None = await finished(self._guard.ended())
         return reason
 
-    def wait_lost(self, timeout: float | None = None) -> str | None:
-        """As ``lost``, for threads; ``TimeoutError`` after ``timeout`` seconds."""
-        reason: str | None = wait(self._guard.ended(), timeout)
+    def wait_lost(self, timeout: Seconds | None = None) -> str | None:
+        """As ``lost``, for threads; ``TimeoutError`` after ``timeout``."""
+        reason: str | None = wait(self._guard.ended(), seconds(timeout))
         return reason
 
     def on_lost(self, callback: Callable[[str], object]) -> None:
@@ -218,6 +219,34 @@ class LockSet(Block):
             except Exception as error:
                 errors.append(error)
         _raise_first(errors)
+
+    async def lost(self) -> tuple[str, str] | None:
+        """Waits for the end of the holds: name and reason (see ``Lock.loss``) of the first lock that is lost,
+        or None if all were released.
+        """
+        lost: tuple[str, str] | None = await finished(self._first_lost())
+        return lost
+
+    def wait_lost(self, timeout: Seconds | None = None) -> tuple[str, str] | None:
+        """As ``lost``, for threads; ``TimeoutError`` after ``timeout``."""
+        lost: tuple[str, str] | None = wait(self._first_lost(), seconds(timeout))
+        return lost
+
+    def on_lost(self, callback: Callable[[str, str], object]) -> None:
+        """Calls this with name and reason of the first lock that is lost, on a thread that all callbacks
+        share.
+        """
+        ended = self._first_lost()
+
+        def end() -> None:
+            lost = ended.result()
+            if lost is not None:
+                callback(*lost)
+
+        _callbacks.expect(ended, end)
+
+    def _first_lost(self) -> Op:
+        return Guard.first_lost([lock._guard for lock in self.locks])
 
     def _begin_releases(self) -> tuple[list[Op], list[Exception]]:
         """Begins the releases of those that were not released one by one."""

@@ -2,109 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from . import _leader
 from ._aio import finished
 from ._decorator import Decorator, Name, decorator
 from ._errors import LockwellError
+from ._events import Events
+from ._facts import Finding, Leases, Stats, Status, status
 from ._leader import Observation
 from ._lock import Lock, LockSet
 from ._native import Client
+from ._options import Options, native
+from ._owner import Owner
 from ._request import Request
+from ._times import Seconds, seconds
 from ._wait import wait
 
 T = TypeVar("T")
-Seconds = float | timedelta
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A holder of a lock, as the server knows it. Times are in seconds, by the server's clock."""
-
-    token: int
-    label: str
-    mode: str
-    permits: int | None
-    """For permits: how many there are."""
-    ttl_left: float
-    held_for: float
-
-
-@dataclass(frozen=True)
-class Status:
-    """Who holds a lock, and how many wait for it. It may be outdated: for display, not for decisions."""
-
-    name: str
-    holders: tuple[Holder, ...]
-    waiters: int
-    longest_wait: float | None
-    """For how many seconds the first waiter has waited; None if nobody waits, or the server does not know."""
-
-    @property
-    def is_held(self) -> bool:
-        return bool(self.holders)
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Counters of the work in the background."""
-
-    held: int
-    """Leases that are renewed now."""
-    renewals: int
-    """Leases extended."""
-    renewal_calls: int
-    """Requests that extended them: each has up to 500 leases."""
-    renewal_failures: int
-    """Renewals whose outcome is unknown; each was tried again."""
-    lost: int
-    """Leases that were lost."""
-    release_failures: int
-    """Failed releases in the background; each was tried again."""
-
-
-def seconds(time: Seconds | None) -> float | None:
-    return time.total_seconds() if isinstance(time, timedelta) else time
-
-
-class Options(TypedDict, total=False):
-    """The options of requests: see ``Locks``."""
-
-    ttl: Seconds | None
-    wait: Seconds | None
-    label: str | None
-    max_hold: Seconds | None
-    progress: Seconds | None
-    lock_delay: Seconds | None
-
-
-_TIMES = ("ttl", "max_hold", "progress", "lock_delay")
-_KNOWN = frozenset({*_TIMES, "wait", "label"})
-
-
-def _options(options: Options) -> dict[str, Any]:
-    """The options, as the native part wants them."""
-    if unknown := options.keys() - _KNOWN:
-        raise TypeError(f"there is no option {min(unknown)!r}, but {', '.join(sorted(_KNOWN))}")
-    given: dict[str, Any] = {time: seconds(options.get(time)) for time in _TIMES}  # type: ignore[arg-type]
-    wait = seconds(options.get("wait"))
-    # A wait that is absent is that of the configuration; None is one without a limit.
-    given["wait_forever"] = "wait" in options and (wait is None or wait == math.inf)
-    given["wait"] = None if given["wait_forever"] else wait
-    given["label"] = options.get("label")
-    return given
-
-
-def _status(status: tuple[str, list[Any], int, float | None]) -> Status:
-    name, holders, waiters, longest = status
-    return Status(name, tuple(Holder(*holder) for holder in holders), waiters, longest)
 
 
 def _note(error: BaseException | None, failure: LockwellError) -> None:
@@ -133,7 +51,7 @@ class Locks:
         self._client = client
 
     def _one(self, kind: str, name: str, limit: int, options: Options) -> Request[Lock]:
-        return Request(partial(self._client.acquire, kind, name, limit, _options(options)), Lock)
+        return Request(partial(self._client.acquire, kind, name, limit, native(options)), Lock)
 
     def lock(self, name: str, **options: Unpack[Options]) -> Request[Lock]:
         """A request for the exclusive lock of this name."""
@@ -164,7 +82,7 @@ class Locks:
         if isinstance(names, str) or isinstance(reading, str):
             raise TypeError("names are given as a list, not as a str")
         return Request(
-            partial(self._client.acquire_all, list(names), list(reading), _options(options)), LockSet
+            partial(self._client.acquire_all, list(names), list(reading), native(options)), LockSet
         )
 
     def exclusive(self, name: Name, **options: Unpack[Options]) -> Decorator:
@@ -203,21 +121,41 @@ class Locks:
         """The leaders of this name, for ``for`` and ``async for``: the present one, then each change."""
         return Observation(self._client.observe(name, seconds(every)))
 
+    def events(self) -> Events:
+        """The events of the locks of this client from now on, for ``for`` and ``async for``."""
+        return Events(self._client.events())
+
+    def owner(self) -> Owner:
+        """A new owner of re-entrant locks: it may take a lock again that it holds."""
+        return Owner(self._client.owner())
+
+    def server_order(self) -> Locks:
+        """The same client, whose requests are served in the order of their arrival, with those of all
+        processes: see ``connect``. Closing one closes both.
+        """
+        return Locks(self._client.server_order())
+
+    def hand_over(self, most: int, span: Seconds) -> Locks:
+        """The same client, whose threads and tasks pass a lock on up to ``most`` times and for up to
+        ``span``. Closing one closes both.
+        """
+        return Locks(self._client.hand_over(most, seconds(span)))
+
     def inspect(self, name: str) -> Status:
         """The holders of a lock, and the number of waiters."""
-        return _status(wait(self._client.inspect(name)))
+        return status(wait(self._client.inspect(name)))
 
     async def ainspect(self, name: str) -> Status:
         """As ``inspect``, for asyncio."""
-        return _status(await finished(self._client.inspect(name)))
+        return status(await finished(self._client.inspect(name)))
 
     def held(self) -> list[Status]:
         """All locks that are held, whoever holds them."""
-        return [_status(one) for one in wait(self._client.held())]
+        return [status(one) for one in wait(self._client.held())]
 
     async def aheld(self) -> list[Status]:
         """As ``held``, for asyncio."""
-        return [_status(one) for one in await finished(self._client.held())]
+        return [status(one) for one in await finished(self._client.held())]
 
     def force_release(self, name: str) -> int:
         """Releases a lock from all its holders, who are known to be dead, and returns their number."""
@@ -228,6 +166,46 @@ class Locks:
         """As ``force_release``, for asyncio."""
         number: int = await finished(self._client.force_release(name))
         return number
+
+    def grace_left(self) -> float | None:
+        """For how many seconds the server grants nothing, since it may have forgotten grants. None: it grants
+        locks, or this backend has no such times.
+        """
+        left: float | None = wait(self._client.grace_left())
+        return left
+
+    async def agrace_left(self) -> float | None:
+        """As ``grace_left``, for asyncio."""
+        left: float | None = await finished(self._client.grace_left())
+        return left
+
+    def begin_grace(self) -> float:
+        """Begins a grace period by hand, and returns its length in seconds: nothing is granted until each
+        lease has ended that the server may have forgotten. Holders keep their locks.
+
+        For operators who know that the server lacks grants. ``UnsupportedError``: the backend has no grace
+        periods; PostgreSQL and Redis have them with ``durability=grace``.
+        """
+        length: float = wait(self._client.begin_grace())
+        return length
+
+    async def abegin_grace(self) -> float:
+        """As ``begin_grace``, for asyncio. If it is cancelled, the period may or may not have begun."""
+        length: float = await finished(self._client.begin_grace())
+        return length
+
+    def examine(self) -> list[Finding]:
+        """What the settings of the server mean for locks, as ``lockwell doctor`` shows it."""
+        return [Finding(*one) for one in wait(self._client.examine())]
+
+    async def aexamine(self) -> list[Finding]:
+        """As ``examine``, for asyncio."""
+        return [Finding(*one) for one in await finished(self._client.examine())]
+
+    @property
+    def leases(self) -> Leases:
+        """The shortest and the longest lease of the backend."""
+        return Leases(*self._client.leases)
 
     @property
     def backend(self) -> str:

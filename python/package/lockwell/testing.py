@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from . import _native
-from ._locks import Locks, Seconds, seconds
+from ._locks import Locks
+from ._times import Seconds, seconds
 from ._wait import wait
 
 
@@ -35,6 +36,10 @@ class TestServer:
         """
         self._server.fail(operation, kind, times)
 
+    def fail_all(self, kind: str) -> None:
+        """From now on every operation fails with an error of this kind, as if the server were down."""
+        self._server.fail_all(kind)
+
     def delay(self, operation: str, span: Seconds | None) -> None:
         """From now on this operation takes so long, by the clock of the test. None: it has no end."""
         self._server.delay(operation, seconds(span))
@@ -47,3 +52,9 @@ class TestServer:
         """Takes a lock from its holders, as an operator does by force, and returns their number."""
         number: int = wait(self._server.lose(name))
         return number
+
+    def crash(self, name: str) -> int:
+        """The processes that hold this lock end without a word, as by ``kill -9``: it is free when its lease
+        has ended. Returns their number. Their ``Lock`` is still there, as if the test could look into them.
+        """
+        return self._server.crash(name)
