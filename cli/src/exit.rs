@@ -222,6 +222,20 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_has_every_kind() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for &kind in ErrorKind::ALL {
+            let begin = format!("| `{kind:?}` | ");
+            let row = page.lines().find(|line| line.starts_with(&begin));
+            let cells: Vec<_> = row.expect(&begin).split(" | ").collect();
+            let retryable = if Error::new(kind, "").is_retryable() { "yes" } else { "no" };
+            assert_eq!(cells[2], retryable, "{kind:?}");
+            assert_eq!(cells[4], format!("{} |", status_of(kind)), "{kind:?}");
+        }
+    }
+
+    #[test]
     fn every_kind_has_a_remedy_or_a_reason_for_none() {
         let without = [
             (ErrorKind::TimedOut, "the message names the holder, and --wait is how long to wait"),
