@@ -156,7 +156,7 @@ pub(crate) struct RunArgs {
 
     /// Measure other lock libraries as well, where there are any for the backend: rslock, node-redlock and
     /// distributed-lock for Redis and Redlock, redis-py for Redis, distributed-lock and advisory locks for
-    /// Postgres, `GET_LOCK` for `MySQL` and `MariaDB`, flock for `SQLite`, Curator and kazoo for `ZooKeeper`,
+    /// Postgres, `GET_LOCK` for MySQL and `MariaDB`, flock for `SQLite`, Curator and kazoo for `ZooKeeper`,
     /// etcdctl and etcd-client for etcd. Builds them first. Those whose tools are not installed are left out.
     #[arg(long)]
     pub(crate) peers: bool,
