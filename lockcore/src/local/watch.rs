@@ -40,11 +40,13 @@ impl<V> Queue<V> {
         match &self.given {
             Some((since, delivery)) if !delivery.is_settled() => {
                 let by = since.after(PICKED_UP);
-                return match now >= by {
-                    true if delivery.is_given() => Found::NotPickedUp,
+                return if now < by {
+                    Found::Nothing(by)
+                } else if delivery.is_given() {
+                    Found::NotPickedUp
+                } else {
                     // It is still on its way to the waiter.
-                    true => Found::Nothing(now.after(PICKED_UP)),
-                    false => Found::Nothing(by),
+                    Found::Nothing(now.after(PICKED_UP))
                 };
             }
             _ => self.given = None,

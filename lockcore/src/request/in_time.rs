@@ -54,9 +54,10 @@ impl Future for InTime {
         });
         ready!(end.as_mut().poll(cx));
         // If its place is kept, the wait for others goes on.
-        Poll::Ready(match claim.keeps_place() {
-            true => Ok(None),
-            false => Err(unanswered(*wait, backend, Some(claim.name()))),
+        Poll::Ready(if claim.keeps_place() {
+            Ok(None)
+        } else {
+            Err(unanswered(*wait, backend, Some(claim.name())))
         })
     }
 }
