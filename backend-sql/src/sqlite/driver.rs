@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use super::connection::Opening;
 use super::statements::Statements;
+use crate::ids::AsUuid;
+use lockwell_core::Claim;
 use lockwell_core::backend::Hot;
 
 /// The SQLite dialect.
@@ -27,4 +29,9 @@ impl fmt::Debug for Sqlite {
 
 pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> sqlx::Result<String> {
     serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+/// The owner of a claim, as statements about several claims read it.
+pub(super) fn owner(claim: &Claim) -> String {
+    claim.owner().as_uuid().simple().to_string()
 }

@@ -26,7 +26,7 @@ statements! {
     join insert_member member delete_member shrink stale_groups downgrade downgraded due_waiters
     locks queue queue_index tickets members state check_locks check_queue check_members check_state
     longest_ttl closed_for;
-    raise: Synced, reap: Written, take: Granted, renew: HeldSql<Granted>, release: Written, release_unwaited: Written, hand_over: Written,
+    raise: Synced, reap: Written, take: Granted, renew: HeldSql<Granted>, renewed: HeldSql, release: Written, release_unwaited: Written, release_many: Written, hand_over: Written,
     grant_next: Written, forget_holder: Written, enqueue: Written, keep_place: Written,
     forget_place: Written, leave: Written, purge: Written, forget_dead: Written, verify: HeldSql
 }
@@ -86,7 +86,7 @@ mod tests {
         for made in Statements::new(&table, &FILES).tables() {
             sqlx::raw_sql(made.get()).execute(&mut conn).await.unwrap();
         }
-        let names = "take lock_state release release_unwaited grant_next forget_holder next renew enqueue keep_place forget_place leave turns holders \
+        let names = "take lock_state release release_unwaited release_many grant_next forget_holder next renew enqueue keep_place forget_place leave turns renewed holders \
                      count_waiters held force force_members portion purge verify join insert_member member \
                      delete_member reap shrink downgrade downgraded due_waiters raise closed_for";
         for name in names.split_whitespace() {

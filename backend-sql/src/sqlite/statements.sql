@@ -54,6 +54,13 @@ UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2
 UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2
     AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.owner <> ?2)
 
+-- name: release_many
+-- The same for many locks.
+UPDATE {locks} AS l SET expires_at = NULL
+FROM (SELECT value ->> 0 AS name, unhex(value ->> 1) AS owner FROM json_each(?1)) AS w
+WHERE l.name = w.name AND l.owner = w.owner
+    AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = l.name AND q.owner <> l.owner)
+
 -- part: granting
 -- Frees the lock ?1 of the owner ?2 and, in the boot ?3, grants it to the first waiter, if that wants it exclusively and has
 -- said for how long a release may do so. With ?4 and ?5 it happens only if the lock still has this token and this end of its
@@ -100,7 +107,11 @@ WHERE q.name = ?1 AND q.alive_until > {now} AND q.owner IS NOT l.owner
 UPDATE {held} AS l SET expires_at = {now} + w.ttl
 FROM (SELECT value ->> 0 AS name, unhex(value ->> 1) AS owner, value ->> 2 AS ttl FROM json_each(?1)) AS w
 WHERE l.name = w.name AND l.owner = w.owner AND l.expires_at IS NOT NULL
-RETURNING owner
+
+-- name: renewed
+-- The owners among those that have renewed their leases, and have not lost them.
+SELECT l.owner FROM json_each(?1) AS w CROSS JOIN {held} AS l
+WHERE l.name = w.value ->> 0 AND l.owner = unhex(w.value ->> 1) AND l.expires_at IS NOT NULL
 
 -- name: enqueue
 -- Then the state of the lock is read, so that no release comes in between unnoticed. {place} is the new ticket.

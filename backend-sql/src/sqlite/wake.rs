@@ -28,7 +28,7 @@ use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use super::connection::{Bound, Connection};
-use super::driver::Sqlite;
+use super::driver::{Sqlite, json, owner};
 use super::sockets::{Message, Sent};
 use super::write::Commits;
 use crate::client::places::PROVISIONAL;
@@ -113,11 +113,39 @@ impl Sqlite {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Option<Released>>> {
+        if self.release_many(conn, claims, waiters).await? {
+            let unwaited = || Some(Released { granted: None, is_waited_for: false });
+            return Ok(claims.iter().map(|_| unwaited()).collect());
+        }
         let mut released = Vec::with_capacity(claims.len());
         for claim in claims {
             released.push(self.release_one(conn, claim, waiters).await?);
         }
         Ok(released)
+    }
+
+    /// Frees locks that nobody waits for with one statement: the file is locked for a short time only, and the
+    /// renewals of other locks wait for that. False: some of them are waited for, or not held, and each is to be
+    /// released by itself. This may repeat a release that is done.
+    async fn release_many(
+        &self,
+        conn: &mut Connection,
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> sqlx::Result<bool> {
+        let is_waited_for = |claim: &Claim| self.hot.is_hot(claim.name()) || waiters.waits_for(claim.name());
+        if self.wakes_nobody() || claims.iter().any(is_waited_for) {
+            return Ok(false);
+        }
+        let rows: Vec<_> = claims.iter().map(|claim| (claim.name().as_str(), owner(claim))).collect();
+        let rows = json(&rows)?;
+        let done = conn.write(&self.sql.release_many, |query| query.bind(rows.clone())).await?;
+        Ok(done.changed == claims.len() as u64)
+    }
+
+    /// Whether a release grants nothing to waiters.
+    fn wakes_nobody(&self) -> bool {
+        self.opening.durability.failed().is_some() || self.sends_in_vain.load(Ordering::Relaxed)
     }
 
     /// `None`: the claim does not hold the lock.
@@ -129,7 +157,7 @@ impl Sqlite {
     ) -> sqlx::Result<Option<Released>> {
         let (name, owner) = (claim.name(), claim.owner().as_uuid());
         let free = |query: Bound<'static>| query.bind(name.as_str().to_owned()).bind(owner);
-        if self.opening.durability.failed().is_some() || self.sends_in_vain.load(Ordering::Relaxed) {
+        if self.wakes_nobody() {
             let done = conn.write(&self.sql.release, free).await?;
             return Ok((done.changed > 0).then_some(Released { granted: None, is_waited_for: true }));
         }

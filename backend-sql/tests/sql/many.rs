@@ -6,6 +6,8 @@ use crate::servers::{Kind, admin, client, url};
 
 const LOCKS: usize = 10_000;
 const CHUNK: usize = 250;
+/// Each renewal has a quarter of it, and all leases are due together, on a busy machine.
+const TTL: Duration = Duration::from_secs(24);
 
 /// Resident memory of this process in bytes.
 fn resident() -> usize {
@@ -34,7 +36,8 @@ async fn hold_many(kind: Kind) {
     // A batch has up to 500. How full it is depends on how many locks fall due together, thus on the speed of
     // the machine.
     assert!(renewals / calls >= 100, "{renewals} renewals took {calls} calls");
-    assert!(each < 1024, "a held lock costs {each} bytes");
+    // Requests under way count as well.
+    assert!(each < 1536, "a held lock costs {each} bytes");
     while !guards.is_empty() {
         let some = guards.split_off(guards.len().saturating_sub(2 * CHUNK));
         let releases: Vec<_> = some.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
@@ -50,7 +53,7 @@ async fn take(locks: &lockwell_core::Locks, prefix: &str, many: usize) -> Vec<lo
     for chunk in 0..many / CHUNK {
         let tasks: Vec<_> = (0..CHUNK)
             .map(|n| {
-                let request = locks.lock(format!("{prefix} {chunk} {n}")).ttl(Duration::from_secs(12));
+                let request = locks.lock(format!("{prefix} {chunk} {n}")).ttl(TTL);
                 tokio::spawn(request.into_future())
             })
             .collect();

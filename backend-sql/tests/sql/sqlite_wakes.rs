@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use lockwell_core::Locks;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -88,6 +89,30 @@ async fn a_release_grants_the_lock_to_the_first_and_wakes_it_alone() {
     assert_eq!(waiters[0].received(), [(waiters[0].ticket, token)]);
     assert!(waiters[1..].iter().all(|waiter| waiter.received().is_empty()), "the others sleep");
     assert_eq!(count(Kind::Sqlite, &url, "wakes_queue").await, "19");
+}
+
+/// Releases that arrive together are one statement if nobody waits for any of the locks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_that_arrive_together_find_the_waiter() {
+    let (url, locks) = new_file().await;
+    for with_waiter in [false, true] {
+        let mut guards = Vec::new();
+        for n in 0..40 {
+            guards.push(locks.lock(format!("other {n}")).await.expect("a free lock"));
+        }
+        guards.push(locks.lock("a").await.expect("a free lock"));
+        let waiter = if with_waiter { Some(Silent::enter(&url, 1, 0, "3000000").await) } else { None };
+        for released in join_all(guards.into_iter().map(lockwell_core::LockGuard::release)).await {
+            released.expect("held");
+        }
+        let held = count(Kind::Sqlite, &url, "wakes WHERE expires_at IS NOT NULL").await;
+        assert_eq!(held, if with_waiter { "1" } else { "0" });
+        if let Some(waiter) = waiter {
+            let (owner, token, held) = row(&url).await;
+            assert!(owner.ends_with("01") && held, "{owner} {held}");
+            assert_eq!(waiter.received(), [(waiter.ticket, token)]);
+        }
+    }
 }
 
 /// A client that has ended is passed over at once, and its place goes with it.
