@@ -20,6 +20,7 @@ class Owner:
 
     A writer may take its lock again as a reader, and stays a writer. A reader cannot become a writer:
     ``WouldDeadlockError``. The lock of an owner has no ``downgrade``. If it is lost, each ``Lock`` of it is.
+    What waits for a loss ends when the last of them is released.
     """
 
     def __init__(self, owner: _native.Owner) -> None:
