@@ -362,9 +362,7 @@ mod tests {
             .map(|client| {
                 let sockets = sockets.clone();
                 tokio::task::spawn_blocking(move || {
-                    (0..700)
-                        .map(|_| sockets.bind(Uuid::from_u128(client)).map(drop))
-                        .collect::<io::Result<()>>()
+                    (0..700).try_for_each(|_| sockets.bind(Uuid::from_u128(client)).map(drop))
                 })
             })
             .collect();
