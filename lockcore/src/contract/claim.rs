@@ -309,6 +309,11 @@ impl Claim {
         &self.0.present_hold
     }
 
+    /// Decides what becomes of the acquire, unless that has been decided. Returns whether it is so.
+    pub(crate) fn decide(&self, fate: Fate) -> bool {
+        *self.0.fate.get_or_init(|| fate) == fate
+    }
+
     /// Cancels the claim, because its client was closed. The backend stops waiting.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
