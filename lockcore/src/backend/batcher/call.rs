@@ -53,7 +53,7 @@ impl<S: Service> Call<S> {
     }
 
     fn queued(shared: &Arc<Shared<S>>, queues: &mut Queues<S>, entry: Arc<Entry<S>>) -> Self {
-        let is_in = queues.push(&entry, shared.bounds.waiting);
+        let is_in = queues.push(&entry, &shared.service, shared.bounds.waiting);
         let state = if is_in { State::New } else { State::Refused };
         Self { shared: Arc::clone(shared), entry, state, timer: None }
     }
@@ -92,8 +92,7 @@ impl<S: Service> Future for Call<S> {
             State::Ended => return Poll::Pending,
             State::Refused => {
                 self.state = State::Ended;
-                let text = format!("{} requests wait already", self.shared.bounds.waiting);
-                return Poll::Ready(Err(Error::new(ErrorKind::Overloaded, text)));
+                return Poll::Ready(Err(Error::new(ErrorKind::Overloaded, "too many requests wait already")));
             }
         }
         let mut answer = self.entry.poll(cx);
@@ -107,7 +106,13 @@ impl<S: Service> Future for Call<S> {
             // The answer may have come in this moment.
             answer = self.entry.poll(cx);
             if answer.is_pending() {
-                answer = Poll::Ready(Err(no_answer(self.entry.last_error().as_ref())));
+                let Shared { queues, service, .. } = &*self.shared;
+                let in_vain = lock(queues).has_waited_in_vain(&self.entry, service);
+                answer = Poll::Ready(Err(if in_vain {
+                    Error::new(ErrorKind::Overloaded, "requests come faster than the server answers them")
+                } else {
+                    no_answer(self.entry.last_error().as_ref())
+                }));
             }
         }
         self.end();

@@ -19,6 +19,8 @@ pub(super) struct Entry<S: Service> {
     in_doubt: AtomicBool,
     /// Whether the request waits in the queue of its key.
     pub(super) queued: AtomicBool,
+    /// Whether a call has had it.
+    sent: std::sync::atomic::AtomicBool,
     /// When it was put into the queue.
     pub(super) since: Moment,
     /// Set when its outcome became unknown.
@@ -47,10 +49,16 @@ impl<S: Service> Entry<S> {
             deadline: now.after(limit),
             in_doubt: AtomicBool::new(false),
             queued: AtomicBool::new(false),
+            sent: false.into(),
             since: now,
             retry: std::sync::Mutex::default(),
             slot: Mutex::new(slot),
         })
+    }
+
+    /// How long it may take.
+    pub(super) fn limit(&self) -> Duration {
+        self.deadline.since(self.since)
     }
 
     /// The answer, if there is one. Otherwise the answer will wake the caller.
@@ -98,6 +106,14 @@ impl<S: Service> Entry<S> {
 
     pub(super) fn is_queued(&self) -> bool {
         self.queued.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_sent(&self) {
+        self.sent.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn was_sent(&self) -> bool {
+        self.sent.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_in_doubt(&self) -> bool {

@@ -67,7 +67,9 @@ impl<S: Service> Batcher<S> {
     /// It is sent when the returned call is first polled, at the latest.
     ///
     /// # Errors of the call
-    /// [`Overloaded`](crate::ErrorKind::Overloaded) if too many requests are waiting,
+    /// [`Overloaded`](crate::ErrorKind::Overloaded) if too many requests are waiting, or if requests come
+    /// faster than they are answered: then one has waited for all of its time, which was a second at least, and
+    /// the next ones are refused at once until the queue is shorter;
     /// [`Unreachable`](crate::ErrorKind::Unreachable) if there is no answer in time, and all errors of the
     /// service.
     ///

@@ -16,6 +16,9 @@ use crate::Moment;
 /// ever.
 const LONG: Duration = Duration::from_millis(250);
 
+/// A request that was to be answered sooner than this says nothing about the others when it is not.
+const SHORT: Duration = Duration::from_secs(1);
+
 /// How many waiting requests are considered for the next batch, so that a long queue, as at a silent server,
 /// does not make each call expensive.
 const SCAN: usize = 1024;
@@ -42,6 +45,8 @@ struct KeyQueue<S: Service> {
     came: Arc<Notify>,
     /// When the last request was sent that has its answer.
     answered: Option<Moment>,
+    /// Requests come faster than they are answered. Those that are at most this urgent are refused.
+    overloaded: Option<u8>,
 }
 
 /// What a sender is to do.
@@ -56,7 +61,14 @@ pub(super) enum Step<S: Service> {
 
 impl<S: Service> KeyQueue<S> {
     fn new() -> Self {
-        Self { waiting: VecDeque::new(), gone: 0, senders: 0, came: Arc::default(), answered: None }
+        Self {
+            waiting: VecDeque::new(),
+            gone: 0,
+            senders: 0,
+            came: Arc::default(),
+            answered: None,
+            overloaded: None,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -131,19 +143,35 @@ impl<S: Service> Queues<S> {
         Self { queues: HashMap::default(), waiting: 0 }
     }
 
-    /// Puts a request into its queue; false if too many wait.
-    pub(super) fn push(&mut self, entry: &Arc<Entry<S>>, most: usize) -> bool {
+    /// Puts a request into its queue; false if too many wait, or have waited in vain.
+    pub(super) fn push(&mut self, entry: &Arc<Entry<S>>, service: &S, most: usize) -> bool {
         if self.waiting >= most {
             return false;
         }
-        self.waiting += 1;
-        entry.queued.store(true, Ordering::Relaxed);
         let queue = match self.queues.get_mut(&entry.key) {
             Some(queue) => queue,
             None => self.queues.entry(entry.key.clone()).or_insert_with(KeyQueue::new),
         };
+        let refused = |least: u8| !queue.is_empty() && service.urgency(&entry.request) >= least;
+        if queue.overloaded.is_some_and(refused) {
+            return false;
+        }
+        self.waiting += 1;
+        entry.queued.store(true, Ordering::Relaxed);
         queue.waiting.push_back(Arc::clone(entry));
         true
+    }
+
+    /// The time of a request has passed. Whether it was never sent, although others were that came later or
+    /// with it: then requests come faster than they are answered.
+    pub(super) fn has_waited_in_vain(&mut self, entry: &Entry<S>, service: &S) -> bool {
+        let Some(queue) = self.queues.get_mut(&entry.key) else { return false };
+        let others = queue.answered.is_some_and(|sent| sent > entry.since);
+        let in_vain = others && !entry.was_sent() && entry.limit() >= SHORT;
+        if in_vain {
+            queue.overloaded = Some(service.urgency(&entry.request));
+        }
+        in_vain
     }
 
     /// Puts a request that was sent into the front of its queue, where it was taken from.
@@ -196,7 +224,10 @@ impl<S: Service> Queues<S> {
     pub(super) fn step(&mut self, key: &S::Key, service: &S, bounds: Bounds, now: Moment) -> Step<S> {
         let Some(queue) = self.queues.get_mut(key) else { return Step::End };
         let batch = queue.take_batch(service, bounds.batch, now);
-        if !batch.is_empty() {
+        if let Some(first) = batch.first() {
+            if now.since(first.since) < first.limit() / 2 {
+                queue.overloaded = None;
+            }
             self.waiting -= batch.len();
             return Step::Send(batch);
         }

@@ -264,6 +264,39 @@ async fn too_many_are_refused() {
 }
 
 #[tokio::test]
+async fn an_overloaded_server_is_asked_for_no_more() {
+    let (clock, go) = (crate::TestClock::new(), Arc::new(Semaphore::new(0)));
+    let server = Server { go: Some(Arc::clone(&go)), ..Server::default() };
+    let batcher = Batcher::with_clock(server, Bounds::new().batch(1), clock.clock());
+    let (limit, half) = (Duration::from_secs(2), Duration::from_secs(1));
+    let ask = |one| tokio::spawn(batcher.call(0, one, limit));
+    let first = [2, 4, 6, 8].map(ask);
+    for _ in 0..2 {
+        let_others_run().await;
+        clock.advance(half / 2);
+        go.add_permits(1);
+    }
+    let second = [12, 14, 16].map(ask);
+    let_others_run().await;
+    clock.advance(half * 11 / 10);
+    let mut kinds = Vec::new();
+    for call in first {
+        kinds.push(call.await.unwrap().map(|reply| reply.answer).map_err(|error| error.kind()));
+    }
+    // The third was sent, and has no answer. The last one was not.
+    let expected = [Ok(20), Ok(40), Err(ErrorKind::Unreachable), Err(ErrorKind::Overloaded)];
+    assert_eq!(kinds, expected);
+    let refused = batcher.call(0, 18, limit).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Overloaded, "{refused}");
+    let urgent = ask(1002);
+    go.add_permits(10);
+    for call in second.into_iter().chain([urgent]) {
+        answer(call.await.unwrap());
+    }
+    assert_eq!(answer(batcher.call(0, 18, limit).await), 180, "the queue is short again");
+}
+
+#[tokio::test]
 async fn a_long_queue_does_not_make_each_call_dearer() {
     let batcher = batcher(Server::default(), Bounds::new().batch(2));
     let mut waiting: Vec<_> = (0..60_000).map(|number| batcher.call(0, number * 2, LONG)).collect();

@@ -65,6 +65,9 @@ async fn run_part<S: Service>(shared: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) 
             }
         }
         let requests: Vec<_> = open.iter().map(|entry| &entry.request).collect();
+        for entry in &open {
+            entry.note_sent();
+        }
         let sent = shared.clock.now();
         let Some(outcomes) = shared.clock.timeout_at(until, service.call(&key, &requests, attempt)).await
         else {
