@@ -2,7 +2,8 @@
 //! of them or without, and starts again, with its clock or with one that is wrong for some time.
 //!
 //! Every order of grants, renewals that arrive at any time or never, releases, crashes, and looks at the
-//! mark. When a mark opens is not modelled: it is `backend/grace.rs`, the code that production runs. The row
+//! mark. Where a replica takes the place of the server, it may lack the last rise of the bound of tokens as
+//! well. When a mark opens is not modelled: it is `backend/grace.rs`, the code that production runs. The row
 //! on the disk is that of any moment between the last sync and the crash.
 //!
 //! The search of every day takes seconds. The other says how big it is:
@@ -21,7 +22,7 @@ const RISING: &str = "tokens rise by order of grant";
 const KEPT: &str = "nobody loses a lock within its lease";
 const GRANTS_AGAIN: &str = "a lock is granted after a crash";
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct World {
     twist: Option<Twist>,
     ticks: u8,
@@ -30,6 +31,8 @@ struct World {
     crashes: u8,
     /// Whether the server may start with a clock that is wrong, and set right later.
     clock_steps: bool,
+    /// Whether a replica may take the place of the server.
+    has_replica: bool,
     /// Which processes look at the mark.
     looks: [bool; PROCESSES],
 }
@@ -38,7 +41,7 @@ struct World {
 enum Action {
     Tick,
     Sync,
-    Crash { clock_back: bool },
+    Crash { clock_back: bool, replica: bool },
     SetClockRight,
     Claim(usize),
     AskToRenew(usize),
@@ -56,7 +59,20 @@ impl World {
             renewals: [1, 1],
             crashes: 1,
             clock_steps: true,
+            has_replica: false,
             looks: [true, false],
+        }
+    }
+
+    /// Two crashes or failovers, and little else.
+    fn of_two_crashes() -> Self {
+        Self {
+            claims: [2, 1],
+            renewals: [0, 0],
+            crashes: 2,
+            clock_steps: false,
+            has_replica: true,
+            ..Self::new()
         }
     }
 }
@@ -77,9 +93,12 @@ impl Model for World {
             actions.push(Action::Sync);
         }
         if state.crashes < self.crashes {
-            actions.push(Action::Crash { clock_back: false });
+            actions.push(Action::Crash { clock_back: false, replica: false });
             if self.clock_steps {
-                actions.push(Action::Crash { clock_back: true });
+                actions.push(Action::Crash { clock_back: true, replica: false });
+            }
+            if self.has_replica {
+                actions.push(Action::Crash { clock_back: false, replica: true });
             }
         }
         if !state.is_clock_settled {
@@ -109,7 +128,7 @@ impl Model for World {
         match action {
             Action::Tick => state.now += 1,
             Action::Sync => state.on_disk = state.row,
-            Action::Crash { clock_back } => state.crash(clock_back),
+            Action::Crash { clock_back, replica } => state.crash(clock_back, replica),
             Action::SetClockRight => state.set_clock_right(),
             Action::Claim(who) => state.claim(who, self.twist),
             Action::AskToRenew(who) => state.ask_to_renew(who),
@@ -146,9 +165,12 @@ fn holds(world: World) {
 
 /// Searches until a property is violated, and says in how many steps.
 fn breaks(twist: Twist, property: &'static str) {
+    breaks_in(World::new(), twist, property);
+}
+
+fn breaks_in(world: World, twist: Twist, property: &'static str) {
     let wanted = HasDiscoveries::AnyOf([property].into());
-    let checker =
-        World { twist: Some(twist), ..World::new() }.checker().finish_when(wanted).spawn_bfs().join();
+    let checker = World { twist: Some(twist), ..world }.checker().finish_when(wanted).spawn_bfs().join();
     let path =
         checker.discovery(property).unwrap_or_else(|| panic!("{twist:?}: \"{property}\" always holds"));
     println!("{twist:?} breaks \"{property}\":");
@@ -160,6 +182,7 @@ fn breaks(twist: Twist, property: &'static str) {
 #[test]
 fn nothing_breaks_a_grace_period() {
     holds(World::new());
+    holds(World::of_two_crashes());
 }
 
 #[test]
@@ -175,6 +198,12 @@ fn the_clock_of_a_server_that_has_just_started_proves_nothing() {
 #[test]
 fn the_last_token_in_the_table_need_not_be_the_last() {
     breaks(Twist::NoFloor, RISING);
+}
+
+/// The replica that takes the place of the server lacks the rise.
+#[test]
+fn the_bound_is_raised_a_grace_period_before_it_is_needed() {
+    breaks_in(World::of_two_crashes(), Twist::RaisesLate, RISING);
 }
 
 /// The record of a holder whose lease had ended came back, and the grant after it did not.

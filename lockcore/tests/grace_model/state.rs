@@ -11,6 +11,8 @@ const TICK: Duration = Duration::from_secs(10);
 const TTL: u8 = 2;
 /// The grace period. Without a difference of clocks it is no longer than a lease.
 const GRACE: Duration = TICK.saturating_mul(TTL as u32);
+/// How far a rise of the bound of tokens is ahead of what needs it. No clock and no token gets so far.
+const AHEAD: i8 = 20;
 
 pub(crate) const PROCESSES: usize = 2;
 
@@ -27,6 +29,8 @@ pub(crate) enum Twist {
     RenewsLate,
     /// A holder whose grant is not in the table is told that it has lost.
     NoReclaim,
+    /// Whoever makes a mark leaves the bound of tokens as it is, and the first grant raises it.
+    RaisesLate,
 }
 
 /// The row of the lock.
@@ -85,6 +89,9 @@ pub(crate) struct State {
     marks: u8,
     /// On the disk: no token of a grant is higher.
     bound: i8,
+    /// The bound before, and when it was raised. For less than a grace period a replica may lack the rise.
+    bound_before: i8,
+    raised: u8,
     pub(crate) processes: [Process; PROCESSES],
     pub(crate) messages: BTreeSet<RenewalRequest>,
     pub(crate) crashes: u8,
@@ -105,7 +112,9 @@ impl State {
             on_disk: Row::default(),
             mark: Some(MarkRow { id: 0, opens: 0, is_open: true, floor: 0 }),
             marks: 0,
-            bound: 0,
+            bound: AHEAD,
+            bound_before: AHEAD,
+            raised: 0,
             processes: Default::default(),
             messages: BTreeSet::new(),
             crashes: 0,
@@ -125,6 +134,7 @@ impl State {
         }
         if crashes_are_over {
             self.on_disk = self.row;
+            (self.bound_before, self.raised) = (self.bound, 0);
         }
         if crashes_are_over && self.mark.is_some_and(|mark| mark.is_open) {
             self.processes.iter_mut().for_each(|one| one.seen = None);
@@ -146,11 +156,15 @@ impl State {
         }
     }
 
-    /// The server has crashed, and starts with another clock.
-    pub(crate) fn crash(&mut self, clock_back: bool) {
+    /// The server has crashed, and starts with another clock. Or a replica takes its place, which has the row of
+    /// some time, and not the last rise of the bound.
+    pub(crate) fn crash(&mut self, clock_back: bool, replica: bool) {
         self.crashes += 1;
         self.row = self.on_disk;
         self.mark = None;
+        if replica && self.now < self.raised + TTL {
+            self.bound = self.bound_before;
+        }
         if clock_back {
             self.offset -= 4;
             self.is_clock_settled = false;
@@ -174,14 +188,20 @@ impl State {
             _ => self.mark.map_or(0, |mark| mark.floor),
         };
         let token = self.row.token.max(floor).max(self.clock()) + 1;
-        // The bound is on the disk first. It is ahead, so that few grants wait for it.
+        // The bound is on the disk first.
         if token > self.bound {
-            self.bound = token + 1;
+            self.raise();
         }
         self.lease(token);
         self.fell |= token <= self.highest;
         self.highest = self.highest.max(token);
         self.processes[who].hold = Some(Hold { token, until: self.now + TTL });
+    }
+
+    fn raise(&mut self) {
+        self.bound_before = self.bound;
+        self.bound += AHEAD;
+        self.raised = self.now;
     }
 
     /// From now on a step of the clock would end a lease, which no lock with leases survives.
@@ -253,6 +273,9 @@ impl State {
                 self.marks += 1;
                 let opens = clock + signed(TTL);
                 self.mark = Some(MarkRow { id: self.marks, opens, is_open: false, floor: self.bound });
+                if twist != Some(Twist::RaisesLate) {
+                    self.raise();
+                }
             }
             MarkAdvice::Open => {
                 if let Some(mark) = &mut self.mark {
