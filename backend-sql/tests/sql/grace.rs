@@ -196,7 +196,7 @@ async fn tokens_rise_over_a_crash_and_a_failover() {
     let proxy = Proxy::start(old.addr()).await.expect("a proxy");
     let locks = client(Kind::Postgres, &grace(&old.url_via(proxy.addr()), "failed_over")).await;
     let token = async || {
-        let guard = locks.lock("a").wait(Duration::from_secs(60)).await.expect("its turn");
+        let guard = locks.lock("a").wait(Duration::from_mins(1)).await.expect("its turn");
         let token = guard.token();
         guard.release().await.expect("held");
         token
