@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::servers::{Kind, backend, url};
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// A task that waits for the lock while another one holds it.
 async fn waiting(locks: &Locks) -> JoinHandle<Result<LockGuard>> {
