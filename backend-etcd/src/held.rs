@@ -140,7 +140,7 @@ mod tests {
         let options = EtcdOptions::read(&etcd.url().parse().expect("an address")).expect("an address");
         let inner = ClientInner::new(options).expect("a client");
         let name = LockName::new("a").expect("a name");
-        let ttl = Duration::from_secs(60);
+        let ttl = Duration::from_mins(1);
         let claim = Claim::new(name, Mode::Exclusive, ttl, Wait::Forever, "test".into());
         let grant = acquire(&inner, &claim).await.expect("an answer").expect("a free lock");
         downgrade(&inner, &grant).await.expect("it is held");

@@ -21,10 +21,10 @@ use crate::{BACKEND, examine, held, waiter};
 /// One and a half election timeouts of etcd, which are a second if nobody has changed that, in whole seconds.
 /// Where they are longer, the servers make leases longer, too.
 const SHORTEST: Duration = Duration::from_secs(2);
-/// How many keys are read at a time, so that an answer is far from the limit of gRPC, which is 4 MiB.
-const PAGE: usize = 1000;
-
 const LONGEST: Duration = Duration::from_hours(24);
+
+/// How many keys are read at a time, so that an answer is far from the limit of gRPC, which is 4 MiB.
+const PAGE: u16 = 1000;
 
 /// Locks in etcd.
 ///
@@ -125,7 +125,7 @@ impl DistributedLock for EtcdLock {
     /// Every lock that has a key has a holder.
     async fn names(&self) -> Result<Vec<LockName>> {
         let prefix = &self.inner.options.prefix;
-        let mut rest = Range { keys_only: true, limit: PAGE as i64, ..below(&format!("{prefix}/")) };
+        let mut rest = Range { keys_only: true, limit: PAGE.into(), ..below(&format!("{prefix}/")) };
         let mut names = BTreeSet::new();
         loop {
             let answer = self.inner.txn(None, &Txn::reads([rest.clone()])).await?;
@@ -133,7 +133,7 @@ impl DistributedLock for EtcdLock {
             names.extend(page.iter().filter_map(|kv| keys::name(prefix, &kv.key)));
             match page.last() {
                 // It goes on with the next key that there could be.
-                Some(last) if page.len() >= PAGE => rest.key = [&last.key[..], &[0]].concat(),
+                Some(last) if page.len() >= usize::from(PAGE) => rest.key = [&last.key[..], &[0]].concat(),
                 _ => return Ok(names.into_iter().collect()),
             }
         }
