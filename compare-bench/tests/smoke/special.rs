@@ -193,7 +193,7 @@ fn a_program_with_a_backend_of_its_own_measures_it() {
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{complaints}", String::from_utf8_lossy(&output.stdout));
     let report = report.expect("results.json");
-    assert_eq!(report["backends"][0]["name"], "sqlite", "what the backend calls itself");
+    assert_eq!(report["backends"][0]["name"], "cabinet");
     for workload in ["uncontended", "handoff"] {
         let measured = |result: &Value| result["workload"] == workload && positive(&result["ours"]);
         assert!(report["results"].as_array().unwrap().iter().any(measured), "{workload}: {complaints}");
