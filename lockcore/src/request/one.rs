@@ -26,9 +26,9 @@ impl LockRequest<One> {
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
     ///
     /// `work` gets a [`LockHandle`]. If the lock is lost, the future of `work` is dropped at its next await,
-    /// and the error is of kind [`Lost`](ErrorKind::Lost). Work that never awaits cannot be stopped; let it
-    /// check [`LockHandle::is_held`]. If the loss is noticed after the end of the work, the value of the work
-    /// is in the [error](ErrorWith::into_left).
+    /// and the error is of kind [`Lost`](crate::ErrorKind::Lost). Work that never awaits cannot be stopped;
+    /// let it check [`LockHandle::is_held`]. If the loss is noticed after the end of the work, the value of
+    /// the work is in the [error](ErrorWith::into_left).
     ///
     /// # Cancel safety
     /// Dropping this future drops that of `work`, and the lock is released in the background.
@@ -55,7 +55,7 @@ impl LockRequest<One> {
     ///
     /// # Errors
     /// That of the work. If the lock was lost before the end of the work, the error is of kind
-    /// [`Lost`](ErrorKind::Lost), and the result of the work is dropped; `run` returns it.
+    /// [`Lost`](crate::ErrorKind::Lost), and the result of the work is dropped; `run` returns it.
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
