@@ -251,7 +251,12 @@ impl LeaseSet {
             }
         };
         tokio::select! {
-            () = lost => { held.on(self.clock.now(), Event::Gone); }
+            () = lost => {
+                let now = self.clock.now();
+                // The server has no lease either that has ended by itself.
+                held.on(now, Event::Tick);
+                held.on(now, Event::Gone);
+            }
             () = doubted => (),
             _ = held.ended() => (),
         }

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 
 use crate::system::lock;
 use crate::{
-    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks,
-    MemoryLock, Moment, Released, Renewal, Requirement, Result,
+    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks, Loss,
+    MemoryLock, Moment, Released, Renewal, Requirement, Result, TestClock,
 };
 
 const fn millis(millis: u64) -> Duration {
@@ -35,6 +35,8 @@ struct Chosen {
     listened: AtomicU32,
     /// How often a grant is still to be doubted.
     doubts: AtomicU32,
+    /// The clock, if leases end while somebody begins to listen.
+    overruns: Mutex<Option<TestClock>>,
     /// Whether requests for locks are lost.
     loses: AtomicBool,
     /// Whether requests for locks are repeated, so that a copy of them may come later.
@@ -100,6 +102,10 @@ impl DistributedLock for Chosen {
 
     async fn lost(&self, _: &Grant) {
         self.listened.fetch_add(1, Ordering::SeqCst);
+        if let Some(clock) = lock(&self.overruns).take() {
+            clock.advance(LEASE);
+            return;
+        }
         std::future::pending::<()>().await;
     }
 
@@ -141,6 +147,15 @@ async fn a_release_in_doubt_is_one_where_the_lock_was_held() {
     let lost = locks.lock("b").ttl(LEASE).max_hold(millis(10)).await.unwrap();
     lost.lost().await;
     assert_eq!(lost.release().await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn a_lease_that_ended_by_itself_was_not_taken() {
+    let clock = TestClock::new();
+    let inner = MemoryLock::with_clock(clock.clock());
+    let server = Chosen { inner, overruns: Mutex::new(Some(clock)), ..Chosen::default() };
+    let guard = Locks::new(Arc::new(server)).unwrap().lock("a").ttl(LEASE).await.unwrap();
+    assert_eq!(guard.lost().await, Loss::Expired);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use crate::background::caller_release::CallerRelease;
 use crate::background::releases::{AcquireStatus, Releases, longest_pause};
 use crate::system::KEEPER;
 use crate::telemetry::Telemetry;
-use crate::{Mode, TestClock, Wait};
+use crate::{Mode, Wait};
 
 fn claim(ttl: Duration) -> Claim {
     Claim::new(LockName::new("a").unwrap(), Mode::Exclusive, ttl, Wait::No, "test".into())

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use super::wakers::{Waiting, woken};
 use super::*;
 use crate::background::releases::Releases;
-use crate::{Mode, TestClock, Wait};
+use crate::{Mode, Wait};
 
 /// The number of the first entry on the list of releases under way.
 const FIRST: u64 = 1;

@@ -6,7 +6,7 @@ use super::*;
 use crate::background::renewal::{Batch, Renewer, batches};
 use crate::lease::{Event, HeldLock, Limits};
 use crate::telemetry::Telemetry;
-use crate::{Mode, TestClock, Wait};
+use crate::{Mode, Wait};
 
 /// A server and its leases, on a clock that only the test moves.
 struct Ground {
