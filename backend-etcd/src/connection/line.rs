@@ -28,13 +28,19 @@ impl Line {
         request
     }
 
+    /// A client of the channel, when that takes a request.
+    async fn ready(&self) -> Result<Grpc<Channel>, Status> {
+        let mut client = Grpc::new(self.channel.clone());
+        client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        Ok(client)
+    }
+
     pub(super) async fn ask<Q, A>(&self, path: &'static str, message: Q) -> Result<A, Status>
     where
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        let mut client = Grpc::new(self.channel.clone());
-        client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let mut client = self.ready().await?;
         let codec = ProstCodec::<Q, A>::default();
         let answer = client.unary(self.request(message), PathAndQuery::from_static(path), codec).await?;
         Ok(answer.into_inner())
@@ -49,8 +55,7 @@ impl Line {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        let mut client = Grpc::new(self.channel.clone());
-        client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let mut client = self.ready().await?;
         let codec = ProstCodec::<Q, A>::default();
         let answer = client.streaming(self.request(messages), PathAndQuery::from_static(path), codec).await?;
         Ok(answer.into_inner())
