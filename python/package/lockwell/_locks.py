@@ -19,6 +19,7 @@ from ._native import Client
 from ._options import Options, native
 from ._owner import Owner
 from ._request import Request
+from ._requests import Requests
 from ._times import Seconds, seconds
 from ._wait import wait
 
@@ -32,7 +33,7 @@ def _note(error: BaseException | None, failure: LockwellError) -> None:
     error.add_note(f"and the client was not closed: {failure}")
 
 
-class Locks:
+class Locks(Requests):
     """A client of a lock server; ``lockwell.connect`` makes it. Threads and event loops can share it,
     processes cannot.
 
@@ -48,26 +49,8 @@ class Locks:
     """
 
     def __init__(self, client: Client) -> None:
+        super().__init__(client)
         self._client = client
-
-    def _one(self, kind: str, name: str, limit: int, options: Options) -> Request[Lock]:
-        return Request(partial(self._client.acquire, kind, name, limit, native(options)), Lock)
-
-    def lock(self, name: str, **options: Unpack[Options]) -> Request[Lock]:
-        """A request for the exclusive lock of this name."""
-        return self._one("exclusive", name, 1, options)
-
-    def write(self, name: str, **options: Unpack[Options]) -> Request[Lock]:
-        """The writer's side of a reader-writer lock. The same as ``lock``."""
-        return self._one("exclusive", name, 1, options)
-
-    def read(self, name: str, **options: Unpack[Options]) -> Request[Lock]:
-        """The reader's side of a reader-writer lock: together with other readers, never with a writer."""
-        return self._one("shared", name, 1, options)
-
-    def permit(self, name: str, limit: int, **options: Unpack[Options]) -> Request[Lock]:
-        """One of ``limit`` permits of a semaphore. All users of the name give the same limit."""
-        return self._one("permit", name, limit, options)
 
     def campaign(self, name: str, **options: Unpack[Options]) -> Request[Lock]:
         """A campaign for leadership: whoever holds the lock leads."""
