@@ -90,6 +90,11 @@ impl Background {
         self.acquires.enter(claim)
     }
 
+    /// Before a failed acquire is answered: a pause, if many releases are under way.
+    pub(crate) async fn slow_down(&self) {
+        self.releases.slow_down().await;
+    }
+
     /// Begins to renew a lease.
     pub(crate) fn keep(&self, held: &Arc<HeldLock>) {
         self.leases.insert(held);

@@ -21,7 +21,7 @@ use crate::telemetry::Telemetry;
 use crate::{Claim, Clock, DistributedLock, Error, ErrorKind, Moment, Released, Result};
 
 /// A release on a caller's runtime that has not begun after this time is taken over by the keeper.
-const BEGUN: Duration = Duration::from_millis(100);
+pub(super) const BEGUN: Duration = Duration::from_millis(100);
 /// One that is not done after this time is, too.
 const DONE: Duration = Duration::from_secs(1);
 /// The longest that one call of the backend may take.
@@ -31,6 +31,10 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// The release of a claim in doubt is repeated until its lease has ended. After this number of answers "not
 /// held", `close` does not wait for it any more.
 const DENIALS: u32 = 3;
+/// With more releases than this under way, a failed acquire is answered after a pause. A caller that tries
+/// again and again without a pause at servers that do not answer would fill the queues of those servers, in
+/// which the release of a lock that is held waits, too.
+pub(super) const MANY: usize = 1024;
 /// The most claims that are watched for late copies of their requests. See [`Releases::watch_for_copies`].
 const COPIES: usize = 1024;
 
@@ -128,6 +132,14 @@ impl Releases {
             drop(self.keeper.spawn(async move { releases.watch().await }));
         }
         id
+    }
+
+    /// The pause before a failed acquire is answered while many releases are under way. There is none by a
+    /// clock that stands still: its test would have to move it for that.
+    pub(super) async fn slow_down(&self) {
+        if lock(&self.list).under_way.len() > MANY && !self.clock.stands_still() {
+            self.clock.sleep(BEGUN).await;
+        }
     }
 
     /// Wakes those that wait for the end of releases.

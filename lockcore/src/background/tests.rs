@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::releases;
 use crate::system::lock;
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks, Loss,
@@ -164,6 +165,21 @@ async fn a_drop_that_finds_nothing_is_not_repeated() {
     drop(locks.lock("a").ttl(LEASE).await.unwrap());
     locks.close().await.unwrap();
     assert_eq!(server.releases.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_caller_that_fails_again_and_again_is_slowed_down() {
+    let (server, locks) = chosen([]);
+    server.loses.store(true, Ordering::SeqCst);
+    // None of these releases ends: the server must not have lost the request only to carry it out later.
+    for _ in 0..=releases::MANY {
+        locks.lock("a").ttl(LEASE).try_now().await.unwrap_err();
+    }
+    let start = Moment::now();
+    locks.lock("a").ttl(LEASE).try_now().await.unwrap_err();
+    assert!(Moment::now().since(start) >= releases::BEGUN);
+    server.loses.store(false, Ordering::SeqCst);
+    drop(locks.lock("a").ttl(LEASE).try_now().await.unwrap().expect("it is free"));
 }
 
 #[tokio::test]

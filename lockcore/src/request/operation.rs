@@ -54,7 +54,12 @@ pub(crate) fn acquire(
             (Some(turn), Err(error)) if tells_of_the_server(error) => turn.scatter(),
             _ => (),
         }
-        settle(armed, answer, limits, turn)
+        let background = Arc::clone(armed.background());
+        let settled = settle(armed, answer, limits, turn);
+        if settled.is_err() {
+            background.slow_down().await;
+        }
+        settled
     };
     let entry = shared.enter(&asked);
     let (closing, name) = (Arc::clone(&shared), asked.name().clone());
@@ -80,7 +85,7 @@ pub(crate) fn acquire_each(
 ) -> UnderWay<Vec<Result<Option<LockGuard>>>> {
     let armed: Vec<_> =
         claims.iter().map(|claim| Armed::new(Arc::clone(background), claim.clone())).collect();
-    let backend = Arc::clone(&background.backend);
+    let (shared, backend) = (Arc::clone(background), Arc::clone(&background.backend));
     let watches: Vec<_> = claims.iter().map(|claim| background.telemetry.watch(claim)).collect();
     let entries: Result<Vec<_>> = claims.iter().map(|claim| background.enter(claim)).collect();
     UnderWay::new(background, claims.clone(), async move {
@@ -98,9 +103,12 @@ pub(crate) fn acquire_each(
         };
         let answers = backend.acquire_each(&claims).await;
         let settled = armed.into_iter().zip(answers).zip(watches);
-        let answers =
+        let answers: Vec<_> =
             settled.map(|((armed, answer), watch)| end(watch, settle(armed, answer, limits, None))).collect();
         drop(entries);
+        if answers.iter().any(Result::is_err) {
+            shared.slow_down().await;
+        }
         answers
     })
 }
