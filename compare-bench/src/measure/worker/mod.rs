@@ -65,13 +65,13 @@ impl Workers {
 
     /// Lets all of them contend for this time.
     pub(crate) async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
-        let turns = self.turns(hold, length).await?;
+        let turns = self.turns(&format!("contend {}", hold.as_nanos()), length).await?;
         History::check(turns, self.0.len())
     }
 
     /// Lets each of them take its own lock again and again for this time.
     pub(crate) async fn alone(&mut self, length: Duration) -> Result<Sample> {
-        let turns = self.turns(Duration::ZERO, length).await?;
+        let turns = self.turns("alone", length).await?;
         let mut sample = Sample::new();
         // From one question to the next is a turn and its release.
         for pair in turns.windows(2).filter(|pair| pair[0].party == pair[1].party) {
@@ -83,9 +83,10 @@ impl Workers {
         Ok(sample)
     }
 
-    async fn turns(&mut self, hold: Duration, length: Duration) -> Result<Vec<Turn>> {
+    /// Gives this order with the moment when it ends.
+    async fn turns(&mut self, order: &str, length: Duration) -> Result<Vec<Turn>> {
         let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
-        let order = format!("contend {} {until}\n", hold.as_nanos());
+        let order = format!("{order} {until}\n");
         for worker in &mut self.0 {
             worker.orders.write_all(order.as_bytes()).await?;
         }

@@ -23,17 +23,18 @@ pub(crate) enum ContendedLock {
     Mutex(Arc<Mutex<u64>>),
 }
 
-/// Takes the lock again and again until this moment of the boot clock.
+/// Takes the lock again and again until this moment of the boot clock, and `least` times.
 pub(crate) async fn contend(
     lock: &ContendedLock,
     party: usize,
     hold: Duration,
     until: u64,
+    least: usize,
 ) -> Result<Vec<Turn>> {
     let mut turns = Vec::new();
     loop {
         let asked = nanos();
-        if asked >= until {
+        if asked >= until && turns.len() >= least {
             return Ok(turns);
         }
         let (token, acquired, released) = match lock {
@@ -79,7 +80,7 @@ pub(crate) async fn among_tasks(
         set.spawn(async move {
             start.wait().await;
             let until = nanos() + u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-            contend(&lock, party, hold, until).await
+            contend(&lock, party, hold, until, 0).await
         });
     }
     let mut turns = Vec::new();
