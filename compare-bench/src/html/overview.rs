@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::html::{filters, survival};
-use crate::view::advice::{HARMLESS, QUESTIONS, advice};
+use crate::view::advice::{QUESTIONS, TERMS, advice};
 use crate::view::export::figure;
 use crate::view::family::{Candidate, in_words};
 use crate::view::line::Line;
@@ -42,7 +42,7 @@ fn questions(overview: &Overview) -> Markup {
                 td data-asked="Because" { (advice.because) "." }
             } } }
         } }
-        p.faint { (HARMLESS) }
+        p.faint { (TERMS) }
     }
 }
 
@@ -55,19 +55,28 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
                 @for column in &overview.columns {
                     th { a href={ "#" (column.figures) } { (column.title) } " (" (better(column.unit)) ")" }
                 }
-                th { "It survives" }
+                th { (promised(faults)) }
             } }
             tbody { @for family in &overview.families { tr.(filters::of_family(&family.backend)) {
                 th { (family.family) @if in_words(&family.backend) != family.family { " " span.faint { (in_words(&family.backend)) } } }
                 @for column in &overview.columns { td data-asked=(column.title) { (bar(overview, column, family)) } }
-                td data-asked="It survives" { (survives(family, faults)) }
+                td data-asked=(promised(faults)) { (survives(family, faults)) }
             } } }
         } }
         p.faint {
-            "Medians, and in brackets and as thin lines their intervals of 95 %. Bold: the best, and what cannot be told apart from \
-             it; nothing, where all are alike. " (overview.measured) ". One server, or group of servers, stands for each family; all of \
-             them are below."
+            "Medians. In brackets, and as thin lines, the intervals in which they lie with a probability of 95 %. Bold are the best, \
+             and what cannot be told apart from it, unless that is all. " (overview.measured) ". The servers ran on the same \
+             machine as the clients. One setup of servers stands for each family; all of them are below."
         }
+    }
+}
+
+/// What stands in the last column.
+fn promised(faults: &[Results]) -> &'static str {
+    if faults.is_empty() {
+        "It promises to survive (no faults were run)"
+    } else {
+        "It promises to survive, and did"
     }
 }
 
@@ -116,15 +125,15 @@ fn survives(family: &Candidate, faults: &[Results]) -> Markup {
     let restart = if family.durable { "a restart" } else { "no restart" };
     let failover = match (family.across_hosts, family.failover_safe) {
         (false, _) => "no other machine takes part",
-        (true, true) => "no failover grants twice",
-        (true, false) => "a failover may grant twice",
+        (true, true) => "no failover grants a lock twice",
+        (true, false) => "a failover may grant a lock twice",
     };
     let seen: Vec<String> =
         faults.iter().filter_map(|results| survival::seen(results, &family.backend)).collect();
     html! {
         (restart) "; "
         @if family.across_hosts && !family.failover_safe { b { (failover) } } @else { (failover) }
-        @if !family.provided.is_empty() { ", " (family.provided) }
+        @if family.failover_safe && !family.provided.is_empty() { ", " (family.provided) }
         @for seen in &seen { "; seen: " (seen) }
     }
 }
@@ -163,8 +172,8 @@ mod tests {
             "<rect class=\"interval\" x=\"60.00\" y=\"4\" width=\"40.00\"",
             "<b>50.0 us [45.0 .. 55.0]</b>",
             "shorter is better",
-            "<b>a failover may grant twice</b>",
-            "a restart; no failover grants twice",
+            "<b>a failover may grant a lock twice</b>",
+            "a restart; no failover grants a lock twice",
             "data on ext4",
         ] {
             assert!(page.contains(expected), "{expected} in {page}");

@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use self::table::table;
 use crate::record::Report;
 use crate::terminal::wrap::{WIDTH, wrapped, wrapped_to};
-use crate::view::advice::{HARMLESS, advice};
+use crate::view::advice::{TERMS, advice};
 use crate::view::overview::overviews;
 use crate::view::{Question, missing, questions, show, trust};
 
@@ -108,7 +108,7 @@ fn verdict(report: &Report, questions: &[Question]) -> Vec<String> {
             let below = wrapped_to(&format!("Because {}.", advice.because), WIDTH - INDENT);
             lines.extend(below.iter().map(|line| format!("{:INDENT$}{line}", "")));
         }
-        lines.extend(wrapped(HARMLESS));
+        lines.extend(wrapped(TERMS));
         lines.push(String::new());
     }
     lines
@@ -187,13 +187,13 @@ mod tests {
         let begin: Vec<&str> = text.lines().take(3).collect();
         assert_eq!(
             begin[..2],
-            ["WHICH LOCK", "If all processes are on one machine: none of those measured."],
+            ["WHICH LOCK", "If all holders run on one host: none of those measured."],
             "{text}"
         );
-        let never = "If there are several machines and a failover must never grant a lock twice: ZooKeeper.";
-        assert!(text.contains(never), "{text}");
-        // The two have the same figures.
         let unbroken = text.replace('\n', " ");
+        let never = "If a failover must never grant a lock twice, as with payments or mail: ZooKeeper (on three servers or more).";
+        assert!(unbroken.contains(never), "{text}");
+        // The two have the same figures.
         assert!(unbroken.contains("and you run no database: cannot be told on this machine now."), "{text}");
         assert!(!text.contains("NOT TO BE USED"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! Which lock to choose: three questions about safety, and the speed among what is left.
+//! Which lock to choose: three questions about safety, and the speed where it decides.
 //!
 //! A backend that may grant a lock twice is never named where that must not happen, however fast it is. And
 //! nothing is said about speed where the figures cannot be told apart, or are not to be used.
@@ -7,15 +7,16 @@ use crate::view::family::Candidate;
 use crate::view::overview::Overview;
 use crate::view::speed::{Speed, UNKNOWN, names};
 
-/// What the second question means: below the answers.
-pub(crate) const HARMLESS: &str = "A second grant does no harm if the work may be done twice, if the resource checks \
-     fencing tokens, or if what the lock protects is in the same database and verify_in binds the write to the lock.";
+/// What the answers mean: below them.
+pub(crate) const TERMS: &str = "verify_in is a statement in the transaction that writes; it fails if the lock was lost. Fencing \
+     tokens rise with each grant, and the resource refuses a lower one. With any lock, a holder that stood still for longer \
+     than its lease may go on late: only these two stop its writes.";
 
 /// The questions, in the order in which they are asked.
 pub(crate) const QUESTIONS: [&str; 3] = [
-    "Are there other machines?",
+    "Do the holders run on several hosts?",
     "Must a failover never grant a lock twice?",
-    "Which database do you run already?",
+    "Which server do you run already?",
 ];
 
 /// What to choose for one set of answers.
@@ -42,43 +43,56 @@ struct Case {
 /// What decides among those that fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Decides {
-    /// All that fit are named, and the speed beside them.
+    /// The fastest, where one is; all that fit otherwise.
     Speed,
     /// Without figures, nothing is named.
     SpeedAlone,
-    /// The one that is there.
-    Presence,
+    /// What they promise: all that fit are named, and the speed beside them.
+    Promise,
+    /// The one that is there, with these words before it.
+    Presence(&'static str),
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 5] = [
     Case {
         answers: ["no", "nothing fails over", "any, or none"],
-        condition: "all processes are on one machine",
+        condition: "all holders run on one host",
         fits: |it| !it.across_hosts,
         reason: "it needs no server, so nothing fails over",
         decides: Decides::Speed,
     },
     Case {
-        answers: ["yes", "yes", "any, or none"],
-        condition: "there are several machines and a failover must never grant a lock twice",
-        fits: |it| it.across_hosts && it.failover_safe,
-        reason: "no other one that was measured promises that",
-        decides: Decides::Speed,
+        answers: ["yes", "no: the work writes only to the database that has the lock", "an SQL database"],
+        condition: "there are several hosts and the work writes only to an SQL database",
+        fits: |it| it.across_hosts && it.verifies,
+        reason: "each write can check the lock in its own transaction (verify_in), so that after a failover, too, only one \
+                 holder writes",
+        decides: Decides::Presence("that database"),
     },
     Case {
-        answers: ["yes", "no, a second grant does no harm", "PostgreSQL, MySQL, MariaDB, Redis or Valkey"],
-        condition: "a second grant after a failover does no harm and you run a database already",
+        answers: [
+            "yes",
+            "no: the resource compares fencing tokens, or the work may be done twice",
+            "a database, Redis or Valkey",
+        ],
+        condition: "a second grant does no harm, since the resource compares fencing tokens or the work may be done twice",
         fits: |it| it.across_hosts && it.is_database(),
-        reason: "nothing more has to be run, and an SQL database with the protected data can check the lock in the transaction that \
-                 writes",
-        decides: Decides::Presence,
+        reason: "nothing more has to be run; how fast it is decides only where a lock is taken hundreds of times a second",
+        decides: Decides::Presence("the one that you run"),
     },
     Case {
-        answers: ["yes", "no, a second grant does no harm", "none"],
-        condition: "a second grant after a failover does no harm and you run no database",
+        answers: ["yes", "no: the same", "none of them"],
+        condition: "a second grant does no harm and you run no database",
         fits: |it| it.across_hosts,
         reason: "only speed is left to decide",
         decides: Decides::SpeedAlone,
+    },
+    Case {
+        answers: ["yes", "yes: anything else, such as payments or mail", "any, or none"],
+        condition: "a failover must never grant a lock twice, as with payments or mail",
+        fits: |it| it.across_hosts && it.failover_safe,
+        reason: "no other one of this report promises that",
+        decides: Decides::Promise,
     },
 ];
 
@@ -94,7 +108,11 @@ fn one(case: &Case, overview: &Overview) -> Advice {
         ("none of those measured".to_owned(), "no backend of this report fits".to_owned())
     } else {
         let speed = Speed::of(&fit, overview);
-        (choice(&speed, &fit, decides), format!("{reason}; {}", speed.words))
+        let because = match decides {
+            Decides::Presence(_) => reason.to_owned(),
+            Decides::Speed | Decides::SpeedAlone | Decides::Promise => format!("{reason}; {}", speed.words),
+        };
+        (choice(&speed, &fit, decides), because)
     };
     Advice { answers, condition, choice, because }
 }
@@ -106,12 +124,9 @@ fn choice(speed: &Speed, fit: &[&Candidate], decides: Decides) -> String {
         fit.iter().find(|it| it.family == family).map_or_else(|| family.to_owned(), |it| named(it))
     };
     match (decides, &speed.fastest[..]) {
-        (Decides::Presence, _) if fit.len() == 1 => all(),
-        (Decides::Presence, _) => {
-            format!("the one that you run, of several the one with the protected data: {}", all())
-        }
+        (Decides::Presence(which), _) => format!("{which}: {}", all()),
         (Decides::SpeedAlone, []) if fit.len() > 1 => UNKNOWN.to_owned(),
-        (_, []) => all(),
+        (Decides::Promise, _) | (_, []) => all(),
         (_, [(_, first), rest @ ..]) if rest.iter().all(|(_, other)| other == first) => by_name(first),
         (_, several) => {
             names(several.iter().map(|(work, family)| format!("{} for {work}", by_name(family))), "and")
@@ -141,6 +156,7 @@ mod tests {
         let families = figures.iter().map(|(backend, ..)| Candidate {
             across_hosts: *backend != "sqlite",
             failover_safe: ["sqlite", "redlock", "zookeeper3"].contains(backend),
+            verifies: ["sqlite", "postgres"].contains(backend),
             provided: if *backend == "redlock" { "if no clock steps forward" } else { "" },
             ..candidate(backend)
         });
@@ -174,17 +190,16 @@ mod tests {
         let expected = [
             "SQLite, because it needs no server, so nothing fails over; a free lock takes 250 us, and a hand-over between \
              processes takes 1.40 ms",
-            "Redlock (if no clock steps forward) for a free lock and ZooKeeper for a hand-over between processes, because no \
-             other one that was measured promises that; for a free lock Redlock is twice as fast as ZooKeeper (900 us and \
-             1.80 ms), and for a hand-over between processes ZooKeeper is 1.6 times as fast as Redlock (1.10 ms and 1.80 ms)",
-            "the one that you run, of several the one with the protected data: PostgreSQL or Redis/Valkey, because nothing more \
-             has to be run, and an SQL database with the protected data can check the lock in the transaction that writes; for a \
-             free lock \
-             Redis/Valkey is 38 times as fast as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes \
-             Redis/Valkey is 36 times as fast as PostgreSQL (20.0 us and 720 us)",
+            "that database: PostgreSQL, because each write can check the lock in its own transaction (verify_in), so that after \
+             a failover, too, only one holder writes",
+            "the one that you run: PostgreSQL or Redis/Valkey, because nothing more has to be run; how fast it is decides only \
+             where a lock is taken hundreds of times a second",
             "Redis/Valkey, because only speed is left to decide; for a free lock Redis/Valkey is the fastest, 38 times as fast \
              as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes Redis/Valkey is the fastest, 36 times as \
              fast as PostgreSQL (20.0 us and 720 us)",
+            "Redlock (if no clock steps forward) or ZooKeeper, because no other one of this report promises that; for a free \
+             lock Redlock is twice as fast as ZooKeeper (900 us and 1.80 ms), and for a hand-over between processes ZooKeeper \
+             is 1.6 times as fast as Redlock (1.10 ms and 1.80 ms)",
         ];
         assert_eq!(told, expected);
     }
@@ -193,12 +208,13 @@ mod tests {
     fn what_may_grant_twice_is_not_named_where_it_must_not() {
         for fastest in ["redis", "postgres"] {
             let figures = [(fastest, 1.0, 1.0), ("zookeeper3", 1e6, 1e6)];
-            let never = &advice(&overview(&figures))[1];
-            assert_eq!((never.answers[1], &*never.choice), ("yes", "ZooKeeper"));
+            let never = &advice(&overview(&figures))[4];
+            assert!(never.answers[1].starts_with("yes"));
+            assert_eq!(never.choice, "ZooKeeper");
             let text = &never.because;
             assert!(!text.contains("Redis") && !text.contains("PostgreSQL"), "{text}");
         }
-        let none = &advice(&overview(&[("redis", 1.0, 1.0)]))[1];
+        let none = &advice(&overview(&[("redis", 1.0, 1.0)]))[4];
         assert_eq!(none.choice, "none of those measured");
     }
 
@@ -230,17 +246,15 @@ mod tests {
             choices,
             [
                 "SQLite",
+                "that database: PostgreSQL",
+                "the one that you run: PostgreSQL or Redis/Valkey",
+                UNKNOWN,
                 "Redlock (if no clock steps forward) or ZooKeeper",
-                "the one that you run, of several the one with the protected data: PostgreSQL or Redis/Valkey",
-                UNKNOWN
             ]
         );
-        for one in &told {
-            assert!(
-                one.because.ends_with("how fast it is cannot be told on this machine now"),
-                "{}",
-                one.because
-            );
+        for place in [0, 3, 4] {
+            let because = &told[place].because;
+            assert!(because.ends_with("how fast it is cannot be told on this machine now"), "{because}");
         }
     }
 

@@ -10,20 +10,31 @@ struct Family {
     members: &'static [&'static str],
     /// Whether it is a database that people run for something else.
     is_database: bool,
+    /// Whether a transaction of the application can check the lock.
+    verifies: bool,
     /// On what its promises depend, beside the failures of servers.
     provided: &'static str,
 }
 
+const GROUP: &str = "on three servers or more";
+
 /// `memory` is no member: nobody chooses between it and a server.
 const FAMILIES: [Family; 7] = [
-    Family { name: "SQLite", members: &["sqlite"], is_database: false, provided: "" },
+    Family { name: "SQLite", members: &["sqlite"], is_database: false, verifies: true, provided: "" },
     Family {
         name: "PostgreSQL",
         members: &["postgres", "postgresql", "postgres-grace"],
         is_database: true,
+        verifies: true,
         provided: "",
     },
-    Family { name: "MySQL/MariaDB", members: &["mariadb", "mysql"], is_database: true, provided: "" },
+    Family {
+        name: "MySQL/MariaDB",
+        members: &["mariadb", "mysql"],
+        is_database: true,
+        verifies: true,
+        provided: "",
+    },
     Family {
         name: "Redis/Valkey",
         members: &[
@@ -39,21 +50,30 @@ const FAMILIES: [Family; 7] = [
             "rediss+cluster",
         ],
         is_database: true,
+        verifies: false,
         provided: "",
     },
     Family {
         name: "Redlock",
         members: &["redlock", "redlocks", "redlock3"],
         is_database: false,
-        provided: "if no clock of its servers steps forward",
+        verifies: false,
+        provided: "on three servers or more, if no clock of theirs steps forward",
     },
     Family {
         name: "ZooKeeper",
         members: &["zookeeper3", "zookeeper", "zk", "zookeeper3-leader"],
         is_database: false,
-        provided: "",
+        verifies: false,
+        provided: GROUP,
     },
-    Family { name: "etcd", members: &["etcd3", "etcd", "etcds"], is_database: false, provided: "" },
+    Family {
+        name: "etcd",
+        members: &["etcd3", "etcd", "etcds"],
+        is_database: false,
+        verifies: false,
+        provided: GROUP,
+    },
 ];
 
 /// Within one process: there is nothing to choose.
@@ -69,6 +89,8 @@ pub(crate) struct Candidate {
     pub(crate) across_hosts: bool,
     pub(crate) failover_safe: bool,
     pub(crate) durable: bool,
+    /// Whether a transaction of the application can check the lock.
+    pub(crate) verifies: bool,
 }
 
 impl Candidate {
@@ -147,6 +169,7 @@ fn candidate(backend: &Backend) -> Candidate {
         across_hosts: promises("across_hosts"),
         failover_safe: promises("failover_safe"),
         durable: promises("durable"),
+        verifies: known.is_some_and(|family| family.verifies),
     }
 }
 

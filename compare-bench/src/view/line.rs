@@ -26,7 +26,8 @@ pub(crate) struct Line {
     pub(crate) median: f64,
     pub(crate) value: Option<Interval>,
     /// By what factor another figure has to differ, if it is to be known which of the two is larger. A noisy one
-    /// is no surer than its ratio to the raw statements, and beside unsteady ones nothing is known.
+    /// is no surer than its ratio to the raw statements, and beside unsteady ones it has to differ by more than
+    /// they did from round to round.
     pub(crate) noise: f64,
     pub(crate) tail: Tail,
     /// How it compares with raw statements.
@@ -170,9 +171,19 @@ fn behind(result: &Measurement) -> Option<f64> {
     (result.workload == "arrivals" && result.per_second < KEEPS_UP * rate).then_some(result.per_second)
 }
 
+/// How many times the smallest of these the largest is.
+fn range(figures: impl Iterator<Item = f64> + Clone) -> f64 {
+    let smallest = figures.clone().fold(f64::INFINITY, f64::min);
+    if smallest > 0.0 && smallest.is_finite() {
+        figures.fold(smallest, f64::max) / smallest
+    } else {
+        f64::INFINITY
+    }
+}
+
 fn noise(result: &Measurement) -> f64 {
     match result.ratio {
-        _ if result.unsteady => f64::INFINITY,
+        _ if result.unsteady => range(result.rounds.iter().map(|round| round.floor)),
         Some(ratio) if result.noisy && ratio.low > 0.0 => ratio.high / ratio.low,
         _ => 1.0,
     }
@@ -182,6 +193,7 @@ fn noise(result: &Measurement) -> f64 {
 mod tests {
     use super::*;
     use crate::measure::interval::Interval;
+    use crate::record::Round;
     use crate::record::tests::measured;
 
     #[test]
@@ -214,6 +226,9 @@ mod tests {
         result.noisy = true;
         assert!((noise(&result) - 1.5).abs() < 1e-9);
         result.unsteady = true;
+        result.rounds = [2.0, 1.0, 4.0].map(|floor| Round { ours: 1.0, floor }).into();
+        assert!((noise(&result) - 4.0).abs() < 1e-9);
+        result.rounds.clear();
         assert!(noise(&result).is_infinite());
     }
 }

@@ -48,7 +48,7 @@ pub(crate) const MEASURES: [Measure; 5] = [
         most: 64,
     },
     Measure {
-        title: "Free again after its holder was killed",
+        title: "Free again after its holder was killed: mostly the rest of its lease",
         work: "recovery after a crash",
         is_common: false,
         question: "dies",
