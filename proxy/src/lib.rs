@@ -1,5 +1,6 @@
 //! A TCP proxy that causes the faults of networks: delay, loss, resets, late delivery.
 
+mod alarm;
 mod http2;
 mod link;
 mod pipe;

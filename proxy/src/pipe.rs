@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
+use crate::alarm::sleep_until;
 use crate::switches::{Entry, Flow, Mode};
 use crate::way::TO_SERVER;
 
@@ -126,7 +127,7 @@ impl<'a> Way<'a> {
         let mut broken = false;
         while let Some(Delivery { due, contents }) = line.recv().await {
             if due > Instant::now() {
-                sleep_until(due).await;
+                sleep_until(due.into_std()).await;
             }
             match contents {
                 Contents::Bytes(bytes) => {
