@@ -44,7 +44,8 @@ pub(crate) struct Line {
     pub(crate) behind: Option<f64>,
 }
 
-/// The slowest of all latencies, in microseconds. Zero where there are no latencies.
+/// The slowest of all latencies, in microseconds. Zero where there are too few: of twenty, the slowest says
+/// nothing about one in a hundred.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tail {
     pub(crate) p90: f64,
@@ -53,8 +54,9 @@ pub(crate) struct Tail {
 }
 
 impl From<&Spread> for Tail {
-    fn from(&Spread { p90, p99, p999, .. }: &Spread) -> Self {
-        Self { p90, p99, p999 }
+    fn from(&Spread { samples, p90, p99, p999, .. }: &Spread) -> Self {
+        let of = |least, share| if samples < least { 0.0 } else { share };
+        Self { p90: of(10, p90), p99: of(100, p99), p999: of(1000, p999) }
     }
 }
 
@@ -91,8 +93,8 @@ impl Line {
     }
 
     /// What is told instead of a ratio, where the figure measures something else than those of others. How long
-    /// a lone server is down is decided by the one who stopped it, and a group of servers goes on without the
-    /// one that fails. And the latency of what falls behind grows for as long as requests arrive.
+    /// a lone server is down is decided by the one who stopped it, and when a group of servers goes on without
+    /// the one that fails is decided by its settings. And the latency of what falls behind grows for as long as requests arrive.
     pub(crate) fn instead(&self) -> Option<String> {
         let is_of_a_server = self.recovery.as_ref().is_some_and(|recovery| !recovery.role.is_empty());
         let of_a_server = is_of_a_server.then(|| show::time(self.median));
@@ -110,6 +112,7 @@ impl Line {
         remarks.extend(result.recovery.iter().flat_map(show::recovery));
         remarks.extend(result.holding.iter().flat_map(show::holding));
         remarks.extend(result.handing.iter().flat_map(|handing| show::sharing(handing, result.quantity)));
+        remarks.push(format!("{} rounds", result.rounds.len()));
         remarks.extend((result.noisy && to_floor.is_some()).then(|| "noisy".to_owned()));
         remarks.extend(result.unsteady.then(|| "raw statements unsteady".to_owned()));
         Self {
@@ -216,6 +219,18 @@ mod tests {
         result.peers[0].lacks = Some("tokens".to_owned());
         let line = Line::peer(&result.peers[0], &result, (2.5, None));
         assert!(line.remarks.contains(&"lacks: tokens".to_owned()), "{:?}", line.remarks);
+    }
+
+    #[test]
+    fn of_few_latencies_no_rare_one_is_told() {
+        let mut result = measured("redis", 6);
+        let tail = |samples, result: &mut Measurement| {
+            result.latency_us.samples = samples;
+            let Tail { p90, p99, p999 } = Tail::from(&result.latency_us);
+            [p90, p99, p999].map(|share| share > 0.0)
+        };
+        assert_eq!(tail(20, &mut result), [true, false, false]);
+        assert_eq!(tail(1000, &mut result), [true; 3]);
     }
 
     #[test]
