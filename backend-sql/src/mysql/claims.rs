@@ -13,7 +13,8 @@ use super::call::{Call, Statement, numbers, send_whole};
 use super::driver::{Conn, MySql};
 use super::rows::Rows;
 use crate::dialect::queued::{Entered, Places, TRIES};
-use crate::words::{QueuedClaim, Sign, TryAcquire, WaiterPoll, micros, span};
+use crate::ids::AsUuid;
+use crate::words::{Hold, QueuedClaim, Sign, TryAcquire, WaiterPoll, block, micros, span};
 
 /// How many statements `take_with_place` has, and which of them takes the lock.
 const STATEMENTS: usize = 5;
@@ -56,6 +57,23 @@ impl MySql {
         Ok(rows.in_order(found.into_iter()))
     }
 
+    /// Takes a place for one claim that wants its lock alone, as most do. `None`: another does not hold it
+    /// alone, or the lock is not marked as waited for.
+    async fn enter_one(
+        &self,
+        conn: &mut Conn,
+        QueuedClaim { claim, row }: &QueuedClaim,
+        client: Uuid,
+    ) -> sqlx::Result<Option<Entered>> {
+        let call = self.sql.enter_one.call().bind(claim.name()).bind(claim.owner().as_uuid()).bind(client);
+        let call = call.bind(row.number).bind(claim.label()).bind(block(claim)).bind(row.lease.map(micros));
+        let answers = send_whole(&mut conn.inner, call.written()).await?;
+        let Some(row) = answers.rows.first() else { return Ok(None) };
+        self.marked.note(claim.name());
+        let left = Some(row.try_get_unchecked(0)?);
+        Ok(Some(Entered { in_use: Some(0), left, asks: false, blocked: false, clock: None }))
+    }
+
     /// Gives a heartbeat, and returns which waiters of the client should ask.
     pub(super) async fn poll(
         &self,
@@ -95,6 +113,13 @@ impl Places for MySql {
         // Where claims wait all the time, the locks are marked, and another heartbeat would say nothing new.
         let mut signs = conn.signed.is_none_or(|signed| signed.after(SIGNED_LATELY).has_passed())
             || !entries.iter().all(|entry| self.marked.is_hot(entry.claim.name()));
+        if let [one] = entries
+            && !signs
+            && Hold::of(&one.claim) == Hold::Alone
+            && let Some(entered) = self.enter_one(conn, one, sign.client).await?
+        {
+            return Ok(vec![entered]);
+        }
         loop {
             let with = signs.then_some(sign);
             let state = self.enter_rows(conn, entries, sign.client, with).await?;

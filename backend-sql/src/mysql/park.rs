@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use lockwell_core::Moment;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Either, Row};
 use tokio::sync::mpsc;
@@ -25,8 +24,6 @@ const SHORT: Duration = Duration::from_millis(20);
 /// How much later than it should a statement of a message may be answered. A kill that comes just between two
 /// of them makes the server leave the rest out without a word.
 const MAX_LATENESS: Duration = Duration::from_millis(500);
-/// For how long a grant that was told is not told again. Its lease has ended by then.
-const TOLD: Duration = Duration::from_secs(5);
 
 /// Opens a connection that has the name of this client, instead of the one that had it. `false`: the name is
 /// not found at it.
@@ -92,19 +89,30 @@ struct ParkReply {
 struct Notified {
     /// Waiters that had no time to ask yet. They are not told again before, unless somebody wakes us.
     turns: Vec<i64>,
-    grants: Vec<(Moment, i64)>,
+    /// Waiters whose grants the last answer has named. One that it has not named is gone.
+    grants: Vec<i64>,
 }
 
 impl Notified {
-    fn list(numbers: impl Iterator<Item = i64>) -> String {
-        numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+    fn list(numbers: &[i64]) -> String {
+        numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
     }
 
-    fn note(&mut self, answer: &ParkReply) {
+    /// Notes an answer, and leaves only those grants in it that are new.
+    fn note(&mut self, answer: &mut ParkReply) {
         self.turns.extend(&answer.turns);
-        let until = Moment::now().after(TOLD);
-        self.grants.extend(answer.grants.iter().map(|told| (until, told.ticket)));
+        let named = answer.grants.iter().map(|grant| grant.ticket).collect();
+        let known = std::mem::replace(&mut self.grants, named);
+        answer.grants.retain(|grant| !known.contains(&grant.ticket));
     }
+}
+
+/// The message of a parked connection.
+pub(super) struct ParkMessage {
+    /// It sleeps.
+    pub(super) asleep: Statement,
+    /// It waits for a name.
+    pub(super) blocked: Statement,
 }
 
 /// A connection that is to be parked.
@@ -112,10 +120,10 @@ pub(super) struct ParkedSession {
     pub(super) connect: Login<MySqlConnectOptions>,
     pub(super) conn: MySqlConnection,
     pub(super) client: Uuid,
-    /// The message that sleeps.
-    pub(super) asleep: Statement,
-    /// The one that waits for a name.
-    pub(super) blocked: Statement,
+    /// It finds out whose turn it is, and what was granted.
+    pub(super) whole: ParkMessage,
+    /// It finds out what was granted, and whether it must be asked whose turn it is.
+    pub(super) for_grants: ParkMessage,
     /// The connection that holds that name is being opened.
     pub(super) opening: Option<JoinHandle<sqlx::Result<Option<Holder>>>>,
 }
@@ -129,11 +137,11 @@ impl ParkedSession {
     ) -> sqlx::Result<()> {
         let (mut trust, mut notified, mut slept_long) = (HeardKills::default(), Notified::default(), false);
         let (mut holder, mut has_blocked): (Option<Holder>, bool) = (None, false);
+        let mut is_whole = true;
         loop {
             if let Some(holder) = &mut holder {
                 holder.keep().await?;
             }
-            notified.grants.retain(|(until, _)| !until.has_passed());
             // Until the second connection is open, the message only looks: the server takes no mutex for a
             // sleep of no time.
             let sleep = match self.opening {
@@ -141,8 +149,9 @@ impl ParkedSession {
                 None if notified.turns.is_empty() && trust.needed == 0 => LONG,
                 None => SHORT,
             };
-            let message = self.message(&notified, sleep, holder.as_ref()).written();
-            let answer = match self.send(message, sleep).await? {
+            let of = if is_whole { &self.whole } else { &self.for_grants };
+            let message = self.message(of, &notified, sleep, holder.as_ref()).written();
+            let mut answer = match self.send(message, sleep).await? {
                 ParkOutcome::Answered(answer) => answer,
                 ParkOutcome::Killed => {
                     trust.heard();
@@ -160,6 +169,15 @@ impl ParkedSession {
                     return Err(protocol("the parked connection was exchanged"));
                 }
             };
+            let slept_through = answer.parked.is_some_and(|parked| parked >= sleep.mul_f64(0.9));
+            notified.note(&mut answer);
+            let found = !(answer.turns.is_empty() && answer.grants.is_empty());
+            if !is_whole && !found && answer.parked.is_none() {
+                is_whole = true;
+                continue;
+            }
+            // One that was killed and has found no grant may have been told of a turn.
+            is_whole = !is_whole && !found && !slept_through;
             if answer.unblocked {
                 if has_blocked {
                     return Err(protocol("the connection that a parked one waits for was lost"));
@@ -171,10 +189,8 @@ impl ParkedSession {
             } else {
                 has_blocked |= holder.is_some() && answer.parked.is_some();
             }
-            let found = !(answer.turns.is_empty() && answer.grants.is_empty());
-            let slept_through = answer.parked.is_some_and(|parked| parked >= sleep.mul_f64(0.9));
             if answer.parked.is_some() {
-                notified.turns.clear();
+                notified.turns.clone_from(&answer.turns);
                 if !slept_through && !answer.unblocked {
                     trust.heard();
                 }
@@ -184,7 +200,6 @@ impl ParkedSession {
                 trust.missed();
             }
             slept_long = slept_through && sleep == LONG && !found;
-            notified.note(&answer);
             for told in answer.turns.into_iter().map(Notification::to_recheck).chain(answer.grants) {
                 if tell.send(Ok(told)).await.is_err() {
                     return Ok(());
@@ -199,14 +214,20 @@ impl ParkedSession {
         }
     }
 
-    fn message(&self, notified: &Notified, sleep: Duration, holder: Option<&Holder>) -> Call<'_> {
-        let statement = if holder.is_some() { &self.blocked } else { &self.asleep };
+    fn message<'a>(
+        &self,
+        of: &'a ParkMessage,
+        notified: &Notified,
+        sleep: Duration,
+        holder: Option<&Holder>,
+    ) -> Call<'a> {
+        let statement = if holder.is_some() { &of.blocked } else { &of.asleep };
         statement
             .call()
             .bind(&*name(self.client))
             .bind(self.client)
-            .bind(&*Notified::list(notified.turns.iter().copied()))
-            .bind(&*Notified::list(notified.grants.iter().map(|(_, ticket)| *ticket)))
+            .bind(&*Notified::list(&notified.turns))
+            .bind(&*Notified::list(&notified.grants))
             .bind(i64::try_from(sleep.as_millis()).unwrap_or(i64::MAX))
             .bind(holder.map_or("lockwell_none", Holder::name))
     }
@@ -269,12 +290,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_is_listed() {
+    fn a_grant_is_told_once_and_listed_for_as_long_as_it_is_there() {
         let mut notified = Notified::default();
-        let grants = ["7:9:2000:100:1", "8"].into_iter().filter_map(Notification::parse).collect();
-        notified.note(&ParkReply { parked: Some(LONG), unblocked: false, turns: vec![3, 5], grants });
-        assert_eq!(Notified::list(notified.turns.iter().copied()), "3,5");
-        assert_eq!(Notified::list(notified.grants.iter().map(|(_, ticket)| *ticket)), "7,8");
+        let mut note = |grants: &[&str], turns: Vec<i64>| {
+            let grants = grants.iter().filter_map(|text| Notification::parse(text)).collect();
+            let mut answer = ParkReply { parked: Some(LONG), unblocked: false, turns, grants };
+            notified.note(&mut answer);
+            let new: Vec<i64> = answer.grants.iter().map(|grant| grant.ticket).collect();
+            (Notified::list(&notified.turns), Notified::list(&notified.grants), new)
+        };
+        assert_eq!(note(&["7:9:2000:100:1", "8"], vec![3, 5]), ("3,5".into(), "7,8".into(), vec![7, 8]));
+        assert_eq!(note(&["8", "9"], vec![]), ("3,5".into(), "8,9".into(), vec![9]));
+        assert_eq!(note(&[], vec![]), ("3,5".into(), String::new(), vec![]));
     }
 
     #[test]

@@ -33,7 +33,7 @@ use super::driver::{Conn, MySql};
 use super::error::class_of;
 use super::hold::{Holder, ask_number, takes_name};
 use super::kill::{Killer, name};
-use super::park::{ParkedSession, take_name};
+use super::park::{ParkMessage, ParkedSession, take_name};
 use super::session;
 use crate::words::{ErrorClass, Notification};
 
@@ -88,8 +88,14 @@ impl MySql {
             connect: self.connect.clone(),
             conn,
             client,
-            asleep: self.sql.park_asleep.clone(),
-            blocked: self.sql.park_blocked.clone(),
+            whole: ParkMessage {
+                asleep: self.sql.park_asleep.clone(),
+                blocked: self.sql.park_blocked.clone(),
+            },
+            for_grants: ParkMessage {
+                asleep: self.sql.grants_asleep.clone(),
+                blocked: self.sql.grants_blocked.clone(),
+            },
             opening,
         };
         let push = Arc::clone(&self.push);
