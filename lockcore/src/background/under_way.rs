@@ -50,6 +50,12 @@ impl<T: Send + 'static> UnderWay<T> {
     pub(crate) fn claim(&self) -> Option<&Claim> {
         self.claim.as_ref()
     }
+
+    /// How many bytes its future takes.
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        self.work.as_deref().map_or(0, |work| size_of_val(work))
+    }
 }
 
 impl<T: Send + 'static> Future for UnderWay<T> {

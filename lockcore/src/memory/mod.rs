@@ -2,6 +2,7 @@
 //! comparison.
 
 mod store;
+mod turn;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,11 +10,12 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
 
 use async_trait::async_trait;
 
-use self::store::{Place, Store, StoreReply, Tokens};
+use self::store::{Store, StoreReply, Tokens};
+use self::turn::Turn;
 use crate::system::lock;
 use crate::{
-    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment,
-    OwnerId, Released, Renewal, Requirement, Result, ServerUrl,
+    Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, Moment, OwnerId, Released,
+    Renewal, Requirement, Result, ServerUrl,
 };
 
 /// A lock server in the memory of this process.
@@ -80,24 +82,35 @@ impl fmt::Debug for MemoryLock {
     }
 }
 
+/// Does something with the store, and wakes tasks when it is not locked any more.
+fn with<T>(store: &Mutex<Store>, act: impl FnOnce(&mut Store) -> T) -> T {
+    let (done, afterwards) = {
+        let mut store = lock(store);
+        (act(&mut store), store.take_afterwards())
+    };
+    afterwards.run();
+    done
+}
+
 /// Waits in the queue. A release notifies the next waiter; the fallback is a timer for the leases of the
 /// holders, since holders that died send no notification.
-async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, place: Place) -> Result<Option<Grant>> {
-    let Place { mut turn, recheck } = place;
+async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, turn: Arc<Turn>) -> Result<Option<Grant>> {
     loop {
+        if let Some(outcome) = turn.outcome() {
+            return outcome.map(Some);
+        }
         let lease_ends = lock(store).next_expiry(claim.name());
         tokio::select! {
             biased;
-            granted = &mut turn => return granted.map(Some).map_err(|_| {
-                Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue")
-            }),
+            () = turn.changed() => (),
             () = claim.wait_over() => {
-                // Under the lock, the claim is either still queued or has its grant in the channel.
-                lock(store).leave_queue(claim);
-                return Ok(turn.try_recv().ok());
+                // After this, the claim has its grant or nothing.
+                with(store, |store| store.leave_queue(claim));
+                return Ok(turn.grant());
             }
-            () = recheck.notified() => (),
-            () = claim.clock().sleep_until(lease_ends) => lock(store).promote(claim.name(), claim.clock().now()),
+            () = claim.clock().sleep_until(lease_ends) => {
+                with(store, |store| store.promote(claim.name(), claim.clock().now()));
+            }
         }
     }
 }
@@ -122,13 +135,14 @@ impl DistributedLock for MemoryLock {
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         // The claim was made just now. An older time only ends the lease earlier.
-        let answer = lock(&self.store).acquire(claim, claim.began())?;
+        let answer = with(&self.store, |store| store.acquire(claim, claim.began()))?;
         match answer {
             StoreReply::Granted(grant) => Ok(Some(grant)),
             StoreReply::Refused => Ok(None),
-            StoreReply::Queued(place) => {
+            StoreReply::Queued(turn) => {
                 claim.note_waiting();
-                wait_for_turn(&self.store, claim, place).await
+                // Boxed, since it would make the future of every claim large.
+                Box::pin(wait_for_turn(&self.store, claim, turn)).await
             }
         }
     }
@@ -138,21 +152,22 @@ impl DistributedLock for MemoryLock {
     }
 
     async fn renew(&self, grants: &[Grant], _: Moment) -> Vec<Renewal> {
-        let mut store = lock(&self.store);
-        let now = self.clock.now();
-        grants.iter().map(|grant| store.renew(grant.claim(), now)).collect()
+        with(&self.store, |store| {
+            let now = self.clock.now();
+            grants.iter().map(|grant| store.renew(grant.claim(), now)).collect()
+        })
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
-        lock(&self.store).downgrade(grant, self.clock.now())
+        with(&self.store, |store| store.downgrade(grant, self.clock.now()))
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        Ok(lock(&self.store).release(claim, || self.clock.now()))
+        Ok(with(&self.store, |store| store.release(claim, || self.clock.now())))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        Ok(lock(&self.store).inspect(name, self.clock.now()))
+        Ok(with(&self.store, |store| store.inspect(name, self.clock.now())))
     }
 
     async fn names(&self) -> Result<Vec<LockName>> {
@@ -160,17 +175,52 @@ impl DistributedLock for MemoryLock {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
-        Ok(lock(&self.store).force_release(name, self.clock.now()))
+        Ok(with(&self.store, |store| store.force_release(name, self.clock.now())))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU32;
+    use std::sync::mpsc;
+    use std::task::{Context, Wake, Waker};
     use std::time::Duration;
 
     use super::*;
     use crate::{FencingToken, Mode, Wait};
+
+    struct OnWake<F>(F);
+
+    impl<F: Fn() + Send + Sync + 'static> Wake for OnWake<F> {
+        fn wake(self: Arc<Self>) {
+            self.0();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_waker_may_use_the_server() {
+        let (server, name) = (Arc::new(MemoryLock::new()), LockName::new("a").unwrap());
+        let claim =
+            |wait| Claim::new(name.clone(), Mode::Exclusive, Duration::from_secs(10), wait, "test".into());
+        let (holder, waiter) = (claim(Wait::No), claim(Wait::Forever));
+        let (say, said) = mpsc::channel();
+        let asks = Arc::clone(&server);
+        let waker = Waker::from(Arc::new(OnWake(move || say.send(asks.owners(&name)).unwrap())));
+        let mut cx = Context::from_waker(&waker);
+        assert!(server.acquire(&holder).as_mut().poll(&mut cx).is_ready());
+        let mut waiting = server.acquire(&waiter);
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+        // On a thread of its own: under a mutex, it would never end.
+        let releases = Arc::clone(&server);
+        std::thread::spawn(move || {
+            assert!(
+                releases.release(&holder).as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+            );
+        });
+        let owners = said.recv_timeout(Duration::from_secs(20)).expect("the store is not locked");
+        assert_eq!(owners, [waiter.owner()]);
+        assert!(waiting.as_mut().poll(&mut cx).is_ready());
+    }
 
     #[tokio::test]
     async fn tokens_rise_over_the_end_of_a_named_server() {

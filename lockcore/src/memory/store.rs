@@ -1,11 +1,12 @@
 //! The state of the in-memory server. Time is an argument; nothing here waits.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use tokio::sync::{Notify, oneshot};
+use foldhash::fast::RandomState;
 
+use super::turn::{Afterwards, Turn};
 use crate::{
     Claim, Error, ErrorKind, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, OwnerId,
     Released, Renewal, Result, Wait,
@@ -18,15 +19,8 @@ const IDLE_KEPT: usize = 1024;
 pub(super) enum StoreReply {
     Granted(Grant),
     Refused,
-    Queued(Place),
-}
-
-/// A place in a queue, as the waiter sees it.
-pub(super) struct Place {
-    pub(super) turn: oneshot::Receiver<Grant>,
-    /// Notified when this place has become the first or the holder has changed: the lease to watch is another
-    /// one now.
-    pub(super) recheck: Arc<Notify>,
+    /// The waiter leaves when it drops its turn.
+    Queued(Arc<Turn>),
 }
 
 /// A counter of tokens, which may outlive the servers that use it.
@@ -34,9 +28,10 @@ pub(super) type Tokens = Arc<AtomicU64>;
 
 #[derive(Default)]
 pub(super) struct Store {
-    locks: HashMap<LockName, Entry>,
+    locks: HashMap<LockName, Entry, RandomState>,
     /// The last token. One counter for all names: tokens rise for each name even though entries come and go.
     tokens: Tokens,
+    afterwards: Afterwards,
 }
 
 #[derive(Default)]
@@ -55,13 +50,17 @@ struct Lease {
 struct StoredWaiter {
     claim: Claim,
     since: Moment,
-    turn: oneshot::Sender<Grant>,
-    recheck: Arc<Notify>,
+    turn: Weak<Turn>,
 }
 
 impl Entry {
-    fn drop_expired(&mut self, now: Moment) {
-        self.holders.retain(|lease| lease.expires > now);
+    fn drop_expired(&mut self, now: Moment, afterwards: &mut Afterwards) {
+        if self.holders.iter().any(|lease| lease.expires <= now) {
+            let all = std::mem::take(&mut self.holders);
+            let (ended, left): (Vec<_>, _) = all.into_iter().partition(|lease| lease.expires <= now);
+            self.holders = left;
+            afterwards.drops.extend(ended.into_iter().map(|lease| lease.claim));
+        }
     }
 
     /// The mode of those who hold or wait; `None` if nobody does.
@@ -78,24 +77,43 @@ impl Entry {
     }
 
     /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
-    fn promote(&mut self, tokens: &Tokens, now: Moment) {
-        self.drop_expired(now);
+    fn promote(&mut self, tokens: &Tokens, now: Moment, afterwards: &mut Afterwards) {
+        self.drop_expired(now, afterwards);
         while let Some(waiter) = self.queue.front() {
             if !self.admits(waiter.claim.mode()) {
                 break;
             }
             let Some(StoredWaiter { claim, turn, .. }) = self.queue.pop_front() else { break };
-            let token = next(tokens, &claim);
-            let grant = self.grant(&claim, token, now);
-            if turn.send(grant).is_err() {
-                // The waiter has left; its place stays until it is removed.
-                self.holders.pop();
+            // One that has left without a word gets nothing.
+            if let Some(turn) = turn.upgrade() {
+                let token = next(tokens, &claim);
+                turn.set_granted(self.grant(&claim, token, now));
+                afterwards.wakes.push(turn);
             }
+            afterwards.drops.push(claim);
             // The first waiter watches the lease.
-            if let Some(head) = self.queue.front() {
-                head.recheck.notify_one();
-            }
+            self.wake_first(afterwards);
         }
+    }
+
+    /// The first waiter looks again: the lease to watch is another one now.
+    fn wake_first(&self, afterwards: &mut Afterwards) {
+        afterwards.wakes.extend(self.queue.front().and_then(|head| head.turn.upgrade()));
+    }
+
+    /// Takes a claim out of the queue.
+    fn leave(&mut self, claim: &Claim, afterwards: &mut Afterwards) -> bool {
+        let place = self.queue.iter().position(|waiter| waiter.claim.owner() == claim.owner());
+        let Some(waiter) = place.and_then(|at| self.queue.remove(at)) else { return false };
+        if let Some(turn) = waiter.turn.upgrade() {
+            turn.set_taken_out();
+            afterwards.wakes.push(turn);
+        }
+        afterwards.drops.push(waiter.claim);
+        if place == Some(0) {
+            self.wake_first(afterwards);
+        }
+        true
     }
 
     fn grant(&mut self, claim: &Claim, token: FencingToken, now: Moment) -> Grant {
@@ -120,7 +138,12 @@ fn next(tokens: &Tokens, claim: &Claim) -> FencingToken {
 impl Store {
     /// An empty server that takes its tokens from this counter.
     pub(super) fn counting(tokens: &Tokens) -> Self {
-        Self { locks: HashMap::new(), tokens: Arc::clone(tokens) }
+        Self { tokens: Arc::clone(tokens), ..Self::default() }
+    }
+
+    /// What is to be done when the store is not locked any more.
+    pub(super) fn take_afterwards(&mut self) -> Afterwards {
+        std::mem::take(&mut self.afterwards)
     }
 
     pub(super) fn acquire(&mut self, claim: &Claim, now: Moment) -> Result<StoreReply> {
@@ -129,7 +152,7 @@ impl Store {
             Some(entry) => entry,
             None => self.locks.entry(claim.name().clone()).or_default(),
         };
-        entry.promote(&self.tokens, now);
+        entry.promote(&self.tokens, now, &mut self.afterwards);
         if let Some(mode) = entry.mode().filter(|mode| !mode.is_same_kind(claim.mode())) {
             return Err(Mode::clash(mode, claim.mode()));
         }
@@ -146,17 +169,16 @@ impl Store {
         if claim.wait() == Wait::No {
             return Ok(StoreReply::Refused);
         }
-        let (turn, my_turn) = oneshot::channel();
-        let recheck = Arc::new(Notify::new());
-        let waiter = StoredWaiter { claim: claim.clone(), since: now, turn, recheck: Arc::clone(&recheck) };
+        let turn = Turn::new();
+        let waiter = StoredWaiter { claim: claim.clone(), since: now, turn: Arc::downgrade(&turn) };
         entry.queue.push_back(waiter);
-        Ok(StoreReply::Queued(Place { turn: my_turn, recheck }))
+        Ok(StoreReply::Queued(turn))
     }
 
     /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
     pub(super) fn promote(&mut self, name: &LockName, now: Moment) {
         let Some(entry) = self.locks.get_mut(name) else { return };
-        entry.promote(&self.tokens, now);
+        entry.promote(&self.tokens, now, &mut self.afterwards);
         self.forget_if_idle(name);
     }
 
@@ -190,19 +212,21 @@ impl Store {
             return Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"));
         };
         let grant = grant.downgraded();
-        entry.holders[at].claim = grant.claim().clone();
-        entry.promote(&self.tokens, now);
+        let writer = std::mem::replace(&mut entry.holders[at].claim, grant.claim().clone());
+        self.afterwards.drops.push(writer);
+        entry.promote(&self.tokens, now, &mut self.afterwards);
         Ok(grant)
     }
 
     /// Reads the clock only if somebody waits.
     pub(super) fn release(&mut self, claim: &Claim, now: impl FnOnce() -> Moment) -> Released {
         let Some(entry) = self.locks.get_mut(claim.name()) else { return Released::NotHeld };
+        // The caller has a handle to the claim, so none of these is the last.
         let held = entry.position(claim).map(|at| entry.holders.remove(at)).is_some();
         let mut left = false;
         if !entry.queue.is_empty() {
-            left = leave(&mut entry.queue, claim);
-            entry.promote(&self.tokens, now());
+            left = entry.leave(claim, &mut self.afterwards);
+            entry.promote(&self.tokens, now(), &mut self.afterwards);
         }
         if self.locks.len() > IDLE_KEPT {
             self.forget_if_idle(claim.name());
@@ -212,7 +236,7 @@ impl Store {
 
     pub(super) fn leave_queue(&mut self, claim: &Claim) {
         if let Some(entry) = self.locks.get_mut(claim.name()) {
-            leave(&mut entry.queue, claim);
+            entry.leave(claim, &mut self.afterwards);
             // Waiters behind this claim may be admissible now.
             self.promote(claim.name(), claim.clock().now());
         }
@@ -251,20 +275,13 @@ impl Store {
 
     pub(super) fn force_release(&mut self, name: &LockName, now: Moment) -> usize {
         let Some(entry) = self.locks.get_mut(name) else { return 0 };
-        entry.drop_expired(now);
-        let freed = std::mem::take(&mut entry.holders).len();
+        entry.drop_expired(now, &mut self.afterwards);
+        let freed = std::mem::take(&mut entry.holders);
+        let number = freed.len();
+        self.afterwards.drops.extend(freed.into_iter().map(|lease| lease.claim));
         self.promote(name, now);
-        freed
+        number
     }
-}
-
-fn leave(queue: &mut VecDeque<StoredWaiter>, claim: &Claim) -> bool {
-    let place = queue.iter().position(|waiter| waiter.claim.owner() == claim.owner());
-    let left = place.is_some_and(|at| queue.remove(at).is_some());
-    if let (Some(0), Some(head)) = (place, queue.front()) {
-        head.recheck.notify_one();
-    }
-    left
 }
 
 #[cfg(test)]
@@ -286,9 +303,9 @@ mod tests {
         }
     }
 
-    fn queued(answer: Result<StoreReply>) -> oneshot::Receiver<Grant> {
+    fn queued(answer: Result<StoreReply>) -> Arc<Turn> {
         match answer {
-            Ok(StoreReply::Queued(place)) => place.turn,
+            Ok(StoreReply::Queued(turn)) => turn,
             _ => panic!("not queued"),
         }
     }
@@ -315,13 +332,13 @@ mod tests {
         let (mut store, now) = (Store::default(), Moment::now());
         let reader = claim(Mode::Shared, Wait::Forever);
         granted(store.acquire(&reader, now));
-        let mut writer = queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now));
-        let mut late = queued(store.acquire(&claim(Mode::Shared, Wait::Forever), now));
+        let writer = queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now));
+        let late = queued(store.acquire(&claim(Mode::Shared, Wait::Forever), now));
         store.release(&reader, || now);
-        let writing = writer.try_recv().expect("the writer's turn");
-        assert!(late.try_recv().is_err());
+        let writing = writer.grant().expect("the writer's turn");
+        assert!(late.grant().is_none());
         store.release(writing.claim(), || now);
-        assert!(late.try_recv().is_ok());
+        assert!(late.grant().is_some());
     }
 
     #[test]
@@ -343,11 +360,11 @@ mod tests {
     fn a_lease_that_ran_out_frees_the_lock_for_the_head() {
         let (mut store, now) = (Store::default(), Moment::now());
         let dead = granted(store.acquire(&claim(Mode::Exclusive, Wait::No), now));
-        let mut turn = queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now));
+        let turn = queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now));
         let later = now.after(Duration::from_secs(10));
         assert_eq!(store.next_expiry(dead.claim().name()), later);
         store.promote(dead.claim().name(), later);
-        let next = turn.try_recv().expect("the head's turn");
+        let next = turn.grant().expect("the head's turn");
         assert!(next.token() > dead.token());
         assert!(matches!(store.renew(dead.claim(), later), Renewal::Lost));
         assert_eq!(store.release(dead.claim(), || later), Released::NotHeld);
@@ -358,8 +375,8 @@ mod tests {
         let (mut store, now) = (Store::default(), Moment::now());
         let holder = granted(store.acquire(&claim(Mode::Exclusive, Wait::No), now));
         drop(queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now)));
-        let mut second = queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now));
+        let second = queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now));
         assert_eq!(store.force_release(holder.claim().name(), now), 1);
-        assert!(second.try_recv().is_ok());
+        assert!(second.grant().is_some());
     }
 }

@@ -1,5 +1,6 @@
 //! Acquires, from the claim to the guard.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use crate::background::{AcquireStatus, Armed, Background, UnderWay};
@@ -20,61 +21,69 @@ pub(crate) fn acquire(
     limits: Limits,
     local: Option<Arc<LocalQueues>>,
 ) -> Acquiring {
-    let (shared, asked) = (Arc::clone(&background), claim.clone());
     let mut watch = background.telemetry.watch(&claim);
-    let work = async move {
-        let turn = match local {
-            None => None,
-            Some(local) => match local.turn(&claim).await {
-                Err(error) => return Err(background.decorate(error, Operation::Acquire, Some(claim.name()))),
-                Ok(None) => return Ok(None),
-                Ok(Some(Turn::Beside)) => None,
-                Ok(Some(Turn::Claim(turn))) => Some(Arc::new(turn)),
-                Ok(Some(Turn::Handed(turn, lock))) => {
-                    // After a close it would not be renewed, so it is released.
-                    background.check_open()?;
-                    match lock.take(&turn, limits) {
-                        Some(guard) => return Ok(Some(guard)),
-                        None => Some(turn),
-                    }
-                }
-            },
-        };
-        if let Some(turn) = &turn {
-            claim.turn().put(Arc::clone(turn) as Arc<dyn PassOn>);
-            turn.begin(&claim);
-        }
-        let armed = Armed::new(background, claim.clone());
-        let acquire = armed.background().backend.acquire(armed.claim());
-        let answer = match &turn {
-            Some(turn) => turn.pulse().over(acquire).await,
-            None => acquire.await,
-        };
-        match (&turn, &answer) {
-            (Some(turn), Err(error)) if tells_of_the_server(error) => turn.scatter(),
-            _ => (),
-        }
-        let background = Arc::clone(armed.background());
-        let settled = settle(armed, answer, limits, turn);
-        if settled.is_err() {
-            background.slow_down().await;
-        }
-        settled
-    };
-    let entry = shared.enter(&asked);
-    let (closing, name) = (Arc::clone(&shared), asked.name().clone());
+    let entry = background.enter(&claim);
+    let (shared, asked) = (Arc::clone(&background), claim.clone());
+    // The work is made within the future that waits for it, so that it is stored once.
     let watched = async move {
         let answer = match entry {
             Ok(entry) => {
-                let answer = unless_closed(&closing, &name, watch.over(work).await);
+                let work = pin!(claim_and_settle(Arc::clone(&background), &claim, limits, local));
+                let answer = unless_closed(&background, claim.name(), watch.over(work).await);
                 drop(entry);
                 answer
             }
-            Err(closed) => Err(closing.decorate(closed, Operation::Acquire, Some(&name))),
+            Err(closed) => Err(background.decorate(closed, Operation::Acquire, Some(claim.name()))),
         };
         end(watch, answer)
     };
     UnderWay::new(&shared, Vec::new(), watched).cancelling(asked)
+}
+
+/// Waits for the turn of the claim in the queue of this process, if there is one, and asks the server.
+async fn claim_and_settle(
+    background: Arc<Background>,
+    claim: &Claim,
+    limits: Limits,
+    local: Option<Arc<LocalQueues>>,
+) -> Result<Option<LockGuard>> {
+    let turn = match local {
+        None => None,
+        Some(local) => match local.turn(claim).await {
+            Err(error) => return Err(background.decorate(error, Operation::Acquire, Some(claim.name()))),
+            Ok(None) => return Ok(None),
+            Ok(Some(Turn::Beside)) => None,
+            Ok(Some(Turn::Claim(turn))) => Some(Arc::new(turn)),
+            Ok(Some(Turn::Handed(turn, lock))) => {
+                // After a close it would not be renewed, so it is released.
+                background.check_open()?;
+                match lock.take(&turn, limits) {
+                    Some(guard) => return Ok(Some(guard)),
+                    None => Some(turn),
+                }
+            }
+        },
+    };
+    if let Some(turn) = &turn {
+        claim.turn().put(Arc::clone(turn) as Arc<dyn PassOn>);
+        turn.begin(claim);
+    }
+    let armed = Armed::new(background, claim.clone());
+    let acquire = armed.background().backend.acquire(armed.claim());
+    let answer = match &turn {
+        Some(turn) => turn.pulse().over(acquire).await,
+        None => acquire.await,
+    };
+    match (&turn, &answer) {
+        (Some(turn), Err(error)) if tells_of_the_server(error) => turn.scatter(),
+        _ => (),
+    }
+    let background = Arc::clone(armed.background());
+    let settled = settle(armed, answer, limits, turn);
+    if settled.is_err() {
+        background.slow_down().await;
+    }
+    settled
 }
 
 /// Acquires several locks at the same time, without waiting.
@@ -207,4 +216,17 @@ fn proves_nothing_done(error: &Error) -> bool {
             | ErrorKind::Overloaded
             | ErrorKind::Closed
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Choices;
+    use crate::Locks;
+
+    #[test]
+    fn what_an_acquire_consists_of_is_stored_once() {
+        let acquiring = Locks::in_memory().lock("a").checked(Choices::until).unwrap().begin();
+        // Twice of it would be more than that.
+        assert!(acquiring.size() < 1500, "{} bytes", acquiring.size());
+    }
 }
