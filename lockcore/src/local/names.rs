@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
+
 use super::delivery::Delivery;
 use super::pulse::{Pulse, Seen};
 use crate::{Claim, LockName, Moment};
@@ -33,7 +35,7 @@ impl<V> LocalWaiter<V> {
 
 #[derive(Debug)]
 pub(super) struct Names<V> {
-    pub(super) queues: HashMap<LockName, Queue<V>>,
+    pub(super) queues: HashMap<LockName, Queue<V>, RandomState>,
     /// Numbers turns and waiters. The number distinguishes a turn that has been passed on from the new one.
     last: u64,
     /// When a task of the keeper next looks at the turns; `None`: no task does.
@@ -42,7 +44,7 @@ pub(super) struct Names<V> {
 
 impl<V> Default for Names<V> {
     fn default() -> Self {
-        Self { queues: HashMap::new(), last: 0, looks_at: None }
+        Self { queues: HashMap::default(), last: 0, looks_at: None }
     }
 }
 

@@ -34,6 +34,15 @@ pub(crate) enum Turn {
     Beside,
 }
 
+/// What the next one gets.
+#[derive(Clone, Copy)]
+enum Move {
+    /// The turn alone. If nobody waits, it ends.
+    Turn,
+    /// The turn and the lock. If nobody waits, the turn stays where it is.
+    Lock,
+}
+
 /// The next one in the queue.
 enum Next {
     /// This turn is not the valid one any more.
@@ -66,7 +75,7 @@ impl LocalQueues {
         name: &LockName,
         turn: u64,
         fits: impl Fn(&LocalWaiter<Turn>) -> bool,
-        note: impl FnOnce(&mut Queue<Turn>),
+        what: Move,
     ) -> Next {
         // Dropped after the guard of the mutex, which comes after it.
         let mut gone = Vec::new();
@@ -76,9 +85,21 @@ impl LocalQueues {
         let waiter = match queue.first(&mut gone, fits) {
             First::LocalWaiter(waiter) => waiter,
             First::Other => return Next::Other,
-            First::Nobody => return Next::Nobody,
+            First::Nobody => {
+                if let Move::Turn = what {
+                    let ended = queue.end_claiming();
+                    let queue = names.queues.remove(name);
+                    drop(names);
+                    ended.inspect(Claim::ring);
+                    drop(queue);
+                }
+                return Next::Nobody;
+            }
         };
-        note(queue);
+        match what {
+            Move::Turn => queue.begin_slice(),
+            Move::Lock => queue.handed_on[0] += 1,
+        }
         let ended = queue.end_claiming();
         let by = queue.move_on(number, &waiter);
         let turn = ClaimTurn::new(self, name, number, &queue.pulse);
@@ -90,26 +111,11 @@ impl LocalQueues {
 
     /// Gives the claim turn back: the first waiter gets it.
     pub(super) fn pass_on(self: &Arc<Self>, name: &LockName, mut turn: u64) {
-        loop {
-            match self.next(name, turn, |_| true, Queue::begin_slice) {
-                Next::LocalWaiter(next, waiter) => match waiter.give(Turn::Claim(next)) {
-                    // It has left at this moment. A loop, since a chain of drops could be as long as the queue.
-                    Some(Turn::Claim(unwanted)) => turn = unwanted.into_number(),
-                    _ => return,
-                },
-                Next::Nobody => {
-                    let mut names = self.names();
-                    // Another may have come in between.
-                    let Some(queue) = names.with_turn(name, turn).filter(|queue| queue.waiting() == 0) else {
-                        continue;
-                    };
-                    let ended = queue.end_claiming();
-                    names.queues.remove(name);
-                    drop(names);
-                    ended.inspect(Claim::ring);
-                    return;
-                }
-                Next::Gone | Next::Other => return,
+        while let Next::LocalWaiter(next, waiter) = self.next(name, turn, |_| true, Move::Turn) {
+            match waiter.give(Turn::Claim(next)) {
+                // It has left at this moment. A loop, since a chain of drops could be as long as the queue.
+                Some(Turn::Claim(unwanted)) => turn = unwanted.into_number(),
+                _ => return,
             }
         }
     }
@@ -188,8 +194,7 @@ impl ClaimTurn {
         &self,
         fits: impl Fn(&LocalWaiter<Turn>) -> bool,
     ) -> Option<(Self, LocalWaiter<Turn>)> {
-        let note = |queue: &mut Queue<Turn>| queue.handed_on[0] += 1;
-        match self.queues.next(&self.name, self.number, fits, note) {
+        match self.queues.next(&self.name, self.number, fits, Move::Lock) {
             Next::LocalWaiter(turn, waiter) => Some((turn, waiter)),
             Next::Gone | Next::Nobody | Next::Other => None,
         }

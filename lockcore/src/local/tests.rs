@@ -112,7 +112,7 @@ async fn a_turn_on_its_way_is_watched() {
     let asleep = waiting(&queues, &claims[1]);
     let mut awake = waiting(&queues, &claims[2]);
     let name = claims[0].name();
-    let Next::LocalWaiter(turn, waiter) = queues.next(name, first.number, |_| true, |_| ()) else {
+    let Next::LocalWaiter(turn, waiter) = queues.next(name, first.number, |_| true, Move::Turn) else {
         panic!("two wait");
     };
     let mut turns = 0;
