@@ -45,6 +45,8 @@ struct KeyQueue<S: Service> {
     came: Arc<Notify>,
     /// When the last request was sent that has its answer.
     answered: Option<Moment>,
+    /// How long the last call took that was answered.
+    took: Duration,
     /// Requests come faster than they are answered. Those that are at most this urgent are refused.
     overloaded: Option<u8>,
 }
@@ -67,6 +69,7 @@ impl<S: Service> KeyQueue<S> {
             senders: 0,
             came: Arc::default(),
             answered: None,
+            took: Duration::ZERO,
             overloaded: None,
         }
     }
@@ -104,8 +107,12 @@ impl<S: Service> KeyQueue<S> {
             if now.since(entry.since) > LONG { 0 } else { service.urgency(&entry.request) }
         };
         let is_due = |entry: &Arc<Entry<S>>| entry.retry().is_none_or(|retry| now >= retry.not_before);
+        // Whose answer may come too late: the server would work for nothing, while others wait.
+        let by = now.after(self.took * 2);
+        let is_late = |entry: &Arc<Entry<S>>| entry.deadline < by;
         let places = self.waiting.iter().enumerate().filter(|(_, entry)| entry.is_queued() && is_due(entry));
-        let Some((first, _)) = places.take(SCAN).min_by_key(|(_, entry)| urgency(entry)) else {
+        let Some((first, _)) = places.take(SCAN).min_by_key(|(_, entry)| (is_late(entry), urgency(entry)))
+        else {
             return Vec::new();
         };
         let mut batch: Vec<_> = self.take(first).into_iter().collect();
@@ -126,7 +133,9 @@ impl<S: Service> KeyQueue<S> {
                     (Some(first), Some(other)) => now >= other.not_before && other.most == first.most,
                     _ => false,
                 };
-                is_alike && service.shares(&batch[0].request, &entry.request)
+                is_alike
+                    && (!is_late(entry) || is_late(&batch[0]))
+                    && service.shares(&batch[0].request, &entry.request)
             };
             match self.waiting.front() {
                 Some(entry) if entry.is_queued() && !fits(entry) => rest.extend(self.waiting.pop_front()),
@@ -182,9 +191,10 @@ impl<S: Service> Queues<S> {
         queue.waiting.push_front(Arc::clone(entry));
     }
 
-    /// Notes that a request which was sent then has its answer.
-    pub(super) fn note_answer(&mut self, key: &S::Key, sent: Moment) {
+    /// Notes that a request which was sent then has its answer now.
+    pub(super) fn note_answer(&mut self, key: &S::Key, sent: Moment, now: Moment) {
         if let Some(queue) = self.queues.get_mut(key) {
+            queue.took = now.since(sent);
             queue.answered = Some(queue.answered.map_or(sent, |last| last.max(sent)));
         }
     }

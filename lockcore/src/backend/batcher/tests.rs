@@ -1,4 +1,5 @@
 mod failures;
+mod load;
 mod sending;
 
 use std::collections::HashSet;

@@ -79,7 +79,7 @@ async fn run_part<S: Service>(shared: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) 
         tries += 1;
         let size = open.len();
         if outcomes.iter().any(|outcome| !matches!(outcome, CallOutcome::Unknown(_))) {
-            lock(&shared.queues).note_answer(&key, sent);
+            lock(&shared.queues).note_answer(&key, sent, shared.clock.now());
         }
         let mut again = Vec::new();
         let mut unknown = Vec::new();
