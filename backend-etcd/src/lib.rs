@@ -33,6 +33,7 @@ mod lease;
 mod lock;
 mod messages;
 mod options;
+mod pages;
 mod queue;
 mod waiter;
 

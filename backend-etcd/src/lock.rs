@@ -14,17 +14,14 @@ use lockwell_core::{
 use crate::client::ClientInner;
 use crate::guarded::GuardedWrite;
 use crate::keys::{self, folder, lease};
-use crate::messages::{Range, Txn, below};
+use crate::messages::{KeyValue, Range, below};
 use crate::options::EtcdOptions;
-use crate::{BACKEND, examine, held, waiter};
+use crate::{BACKEND, examine, held, pages, waiter};
 
 /// One and a half election timeouts of etcd, which are a second if nobody has changed that, in whole seconds.
 /// Where they are longer, the servers make leases longer, too.
 const SHORTEST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_hours(24);
-
-/// How many keys are read at a time, so that an answer is far from the limit of gRPC, which is 4 MiB.
-const PAGE: u16 = 1000;
 
 /// Locks in etcd.
 ///
@@ -65,8 +62,9 @@ impl EtcdLock {
     /// All claims to a lock, and how many of them hold it.
     async fn queue(&self, name: &LockName) -> Result<(Vec<keys::Entry>, usize)> {
         let folder = folder(&self.inner.options.prefix, name);
-        let answer = self.inner.txn(None, &Txn::reads([below(&folder)])).await?;
-        Ok(keys::queue(answer.found.first().map_or(&[], Vec::as_slice), &folder))
+        let mut keys = Vec::new();
+        pages::read(&self.inner, below(&folder), |page| keys.extend(page)).await?;
+        Ok(keys::queue(&keys, &folder))
     }
 }
 
@@ -125,18 +123,12 @@ impl DistributedLock for EtcdLock {
     /// Every lock that has a key has a holder.
     async fn names(&self) -> Result<Vec<LockName>> {
         let prefix = &self.inner.options.prefix;
-        let mut rest = Range { keys_only: true, limit: PAGE.into(), ..below(&format!("{prefix}/")) };
+        let range = Range { keys_only: true, ..below(&format!("{prefix}/")) };
         let mut names = BTreeSet::new();
-        loop {
-            let answer = self.inner.txn(None, &Txn::reads([rest.clone()])).await?;
-            let page = answer.found.first().map_or(&[][..], Vec::as_slice);
-            names.extend(page.iter().filter_map(|kv| keys::name(prefix, &kv.key)));
-            match page.last() {
-                // It goes on with the next key that there could be.
-                Some(last) if page.len() >= usize::from(PAGE) => rest.key = [&last.key[..], &[0]].concat(),
-                _ => return Ok(names.into_iter().collect()),
-            }
-        }
+        let note =
+            |page: Vec<KeyValue>| names.extend(page.iter().filter_map(|kv| keys::name(prefix, &kv.key)));
+        pages::read(&self.inner, range, note).await?;
+        Ok(names.into_iter().collect())
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {

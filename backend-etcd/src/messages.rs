@@ -36,6 +36,9 @@ pub(crate) struct Range {
     pub(crate) end: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub(crate) limit: i64,
+    /// What was there at this revision; 0: what is there now.
+    #[prost(int64, tag = "4")]
+    pub(crate) revision: i64,
     #[prost(int32, tag = "5")]
     pub(crate) sort_order: i32,
     #[prost(int32, tag = "6")]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::{DistributedLock, ErrorKind, Locks, Moment, Renewal, Severity};
+use lockwell_core::{DistributedLock, ErrorKind, LockName, Locks, Moment, Renewal, Severity};
 
 use crate::support::{backend, claim, options, secs, server, take};
 
@@ -151,6 +151,24 @@ async fn the_names_of_many_locks_are_read_in_pages() {
         write.commit().await.expect("the lock is held");
     }
     assert_eq!(client.names().await.expect("an answer").len(), 10_001);
+}
+
+/// A queue of 5 MiB, and gRPC takes no answer over 4.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_queue_is_read_in_pages() {
+    let Some(etcd) = server(&options()).await else { return };
+    let client = backend(&etcd.url()).await.expect("a client");
+    let grant = take(&client, "mine", secs(300)).await;
+    let name = LockName::new("/".repeat(512)).expect("a name");
+    let (folder, value) = (format!("lockwell/{}/w", "%2F".repeat(512)), format!("+0 1 {}", "-".repeat(255)));
+    for hundred in 0..30 {
+        let mut write = client.guarded(&grant).expect("a grant of etcd");
+        for number in 0..100 {
+            write = write.put(format!("{folder}/{hundred:016x}{number:016x}"), &*value);
+        }
+        write.commit().await.expect("the lock is held");
+    }
+    assert_eq!(client.inspect(&name).await.expect("an answer").waiters, 2_999);
 }
 
 /// A write that the lock guards is refused when the lock is lost, whoever still writes under it.
