@@ -101,6 +101,8 @@ fn debian(folder: &Path, quick: bool) -> Result<()> {
         "usr/share/zsh/vendor-completions/_lockwell",
         "usr/share/fish/vendor_completions.d/lockwell.fish",
         "usr/share/doc/lockwell/copyright",
+        // The folder that the examples name.
+        "etc/lockwell/README",
     ] {
         if !unpacked.join(file).exists() {
             return Err(format!("{} has no {file}", package.display()));
@@ -205,14 +207,38 @@ mod tests {
 
     use super::*;
 
-    /// What is installed and packaged is the default build.
-    #[test]
-    fn the_command_has_every_backend() {
+    fn cli() -> Value {
         let mut command = cargo();
         command.current_dir(root()).args(["metadata", "--format-version=1", "--no-deps", "--locked"]);
         let metadata: Value = serde_json::from_str(&text(&mut command).unwrap()).unwrap();
         let packages = metadata["packages"].as_array().unwrap();
-        let cli = packages.iter().find(|package| package["name"] == "lockwell-cli").unwrap();
+        packages.iter().find(|package| package["name"] == "lockwell-cli").unwrap().clone()
+    }
+
+    /// Machines without cargo-deb do not see otherwise that a file was moved.
+    #[test]
+    fn what_the_debian_package_has_is_there() {
+        let package = &cli()["metadata"]["deb"];
+        let assets: Vec<Vec<&str>> = package["assets"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|asset| asset.as_array().unwrap().iter().map(|part| part.as_str().unwrap()).collect())
+            .collect();
+        for asset in assets.iter().filter(|asset| !asset[0].contains("target/")) {
+            let path = root().join("cli").join(asset[0].trim_end_matches('*'));
+            assert!(path.exists(), "{asset:?}");
+        }
+        for file in package["conf-files"].as_array().unwrap() {
+            let file = file.as_str().unwrap();
+            assert!(assets.iter().any(|asset| asset[1] == file.trim_start_matches('/')), "{file}");
+        }
+    }
+
+    /// What is installed and packaged is the default build.
+    #[test]
+    fn the_command_has_every_backend() {
+        let cli = cli();
         let features = cli["features"].as_object().unwrap();
         let by_default = features["default"].as_array().unwrap();
         for feature in features.keys().filter(|feature| *feature != "default") {
