@@ -21,7 +21,7 @@ statements! {
 
 /// What the address says about the tables: `None` as they are, or for new tables the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Durability(GraceOptions);
+pub(super) struct Durability(pub(super) GraceOptions);
 
 impl Durability {
     pub(super) fn read(url: &ServerUrl) -> Result<Self> {
@@ -34,8 +34,8 @@ impl Durability {
     pub(super) fn of(self, found: Found) -> Result<Option<Duration>> {
         let mismatch = |what: &str| {
             let text = format!(
-                "the lock tables were made with {what}: drop them while nobody holds a lock, and let all clients connect again, \
-                 or name others by the option `table`"
+                "the lock tables were made with {what}: convert them while nobody holds a lock (`lockwell convert`), and let all \
+                 clients connect again, or name others by the option `table`"
             );
             Err(Error::new(ErrorKind::Misconfigured, text))
         };

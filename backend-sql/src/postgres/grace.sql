@@ -126,30 +126,36 @@ SELECT $1, $2, {highest}, clock_timestamp(), '' WHERE {durable} AND NOT {may_giv
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = greatest(l.token, excluded.token)
     WHERE l.{ends} IS NULL OR l.{ends} <= clock_timestamp()
 
+-- part: state_tables
+CREATE TABLE {state} (
+    one integer PRIMARY KEY CHECK (one = 1),
+    longest_ttl bigint NOT NULL,
+    token_bound bigint NOT NULL
+);
+CREATE UNLOGGED TABLE {mark} (
+    one integer PRIMARY KEY CHECK (one = 1),
+    id uuid NOT NULL,
+    opens_at bigint NOT NULL,
+    is_open boolean NOT NULL,
+    tables oid[] NOT NULL,
+    token_floor bigint NOT NULL,
+    token_limit bigint NOT NULL,
+    longest_ttl bigint NOT NULL
+) WITH (fillfactor = 50)
+
+-- part: first_mark
+-- Nothing can have been lost, so it is open.
+INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock}, true, {tables}, 0, s.token_bound - 4294967296, s.longest_ttl FROM {state} s
+
 -- name: grace_tables
--- The tables of an address that has none yet. Nothing can have been granted, so the mark is open.
+-- The tables of an address that has none yet.
 DO $$ BEGIN
     IF to_regclass('{locks}') IS NULL THEN
         {locks_table};
         {members_table};
-        CREATE TABLE {state} (
-            one integer PRIMARY KEY CHECK (one = 1),
-            longest_ttl bigint NOT NULL,
-            token_bound bigint NOT NULL
-        );
-        CREATE UNLOGGED TABLE {mark} (
-            one integer PRIMARY KEY CHECK (one = 1),
-            id uuid NOT NULL,
-            opens_at bigint NOT NULL,
-            is_open boolean NOT NULL,
-            tables oid[] NOT NULL,
-            token_floor bigint NOT NULL,
-            token_limit bigint NOT NULL,
-            longest_ttl bigint NOT NULL
-        ) WITH (fillfactor = 50);
+        {state_tables};
         INSERT INTO {state} VALUES (1, current_setting('lockwell.longest_ttl')::bigint, {clock} + 8589934592);
-        INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock}, true, {tables}, 0, s.token_bound - 4294967296, s.longest_ttl
-            FROM {state} s;
+        {first_mark};
     END IF;
 END $$
 

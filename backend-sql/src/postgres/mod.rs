@@ -3,6 +3,7 @@
 mod address;
 mod bound;
 mod claims;
+mod convert;
 mod database;
 mod driver;
 mod durability;
@@ -54,9 +55,30 @@ impl PostgresLock {
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let own = [&OWN[..], &["sslmode", SOCKET], &address::FILES].concat();
-        let options = SqlOptions::read(url, &own)?.at(url, address::PORT);
-        Self::reach(url, address::options(url)?, options).await
+        Self::reach(url, address::options(url)?, all_options(url)?).await
+    }
+
+    /// Converts the tables of this address to the `durability` and the `longest_ttl` that it names. False:
+    /// they have them already.
+    ///
+    /// It waits until nobody holds a lock, for this time at most. Afterwards all clients have to connect again:
+    /// those that had connected before fail with [`Misconfigured`](lockwell_core::ErrorKind::Misconfigured).
+    ///
+    /// # Errors
+    /// [`Held`](lockwell_core::ErrorKind::Held) if locks are held, or transactions use the tables;
+    /// [`GracePeriod`](lockwell_core::ErrorKind::GracePeriod) as long as it is not known who holds a lock;
+    /// [`Conflict`](lockwell_core::ErrorKind::Conflict) for `disk`, as long as tokens are ahead of the clock;
+    /// [`Refused`](lockwell_core::ErrorKind::Refused) if the user does not own the tables;
+    /// [`Misconfigured`](lockwell_core::ErrorKind::Misconfigured) if there are none;
+    /// [`InvalidInput`](lockwell_core::ErrorKind::InvalidInput) if the address names no durability.
+    ///
+    /// # Cancel safety
+    /// Safe: the tables are as they were, or converted.
+    pub async fn convert(url: &ServerUrl, wait: Duration) -> Result<bool> {
+        let (options, wanted) = (all_options(url)?, Durability::read(url)?);
+        let postgres = Postgres::new(url, address::options(url)?, &options)?;
+        let converted = convert::convert(&postgres, &options, wanted, wait).await;
+        converted.map_err(|error| options.named(error.on_backend("postgres")))
     }
 
     /// Connects with options that the application has for its own connections, such as
@@ -96,21 +118,7 @@ impl PostgresLock {
 
     async fn reach(url: &ServerUrl, connect: PgConnectOptions, options: SqlOptions) -> Result<Self> {
         let durability = Durability::read(url)?;
-        let pooled = url.parsed("pooled", "true or false")?.unwrap_or(false);
-        // A host that is a path is the folder of a Unix socket.
-        let is_file = connect.get_socket().is_some() || connect.get_host().starts_with('/');
-        let port = (!is_file).then(|| connect.get_port());
-        let mut postgres = Postgres {
-            address: format!("{}:{}", connect.get_host(), connect.get_port()),
-            session: Arc::new(Session::new(
-                Login::new(connect, url.passwords(), PgConnectOptions::password, port),
-                pooled,
-            )),
-            pooled,
-            sql: Statements::new(&options.table, &DISK),
-            hot: Hot::new(),
-            grace: None,
-        };
+        let mut postgres = Postgres::new(url, connect, &options)?;
         let context = |error: Error| options.named(error.during(Operation::Connect).on_backend("postgres"));
         let (table, found) = postgres.find(&options).await.map_err(context)?;
         if let Some(longest) = durability.of(found).map_err(context)? {
@@ -121,6 +129,11 @@ impl PostgresLock {
         let record = Arc::new(VerifyRecord { backend: "postgres", verify: postgres.sql.verify.clone() });
         Self::open(postgres, options, record).await
     }
+}
+
+fn all_options(url: &ServerUrl) -> Result<SqlOptions> {
+    let own = [&OWN[..], &["sslmode", SOCKET], &address::FILES].concat();
+    Ok(SqlOptions::read(url, &own)?.at(url, address::PORT))
 }
 
 /// The statements that create the tables of this address.
@@ -136,6 +149,25 @@ pub(crate) fn ddl(url: &ServerUrl, table: &Table) -> Result<String> {
 }
 
 impl Postgres {
+    /// Before anything is known of the tables.
+    fn new(url: &ServerUrl, connect: PgConnectOptions, options: &SqlOptions) -> Result<Self> {
+        let pooled = url.parsed("pooled", "true or false")?.unwrap_or(false);
+        // A host that is a path is the folder of a Unix socket.
+        let is_file = connect.get_socket().is_some() || connect.get_host().starts_with('/');
+        let port = (!is_file).then(|| connect.get_port());
+        Ok(Self {
+            address: format!("{}:{}", connect.get_host(), connect.get_port()),
+            session: Arc::new(Session::new(
+                Login::new(connect, url.passwords(), PgConnectOptions::password, port),
+                pooled,
+            )),
+            pooled,
+            sql: Statements::new(&options.table, &DISK),
+            hot: Hot::new(),
+            grace: None,
+        })
+    }
+
     /// The table with its schema, and what is known of it.
     async fn find(&self, options: &SqlOptions) -> Result<(Table, Found)> {
         let until = Moment::now().after(options.timeout);

@@ -45,7 +45,7 @@ pub(crate) async fn is_closed(locks: &Locks, name: &str) {
 }
 
 /// Waits through the grace period.
-async fn is_granted_later(locks: &Locks, name: &str) {
+pub(crate) async fn is_granted_later(locks: &Locks, name: &str) {
     locks.lock(name).wait(Duration::from_secs(30)).await.expect("its turn").release().await.expect("held");
 }
 

@@ -2,6 +2,7 @@
 
 mod columns;
 mod connections;
+mod convert;
 mod crash;
 mod damage;
 mod dead_waiters;

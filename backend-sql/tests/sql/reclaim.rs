@@ -8,8 +8,8 @@ use sqlx::Connection;
 use testbed::Postgres;
 
 use crate::crash::crash;
-use crate::grace::{forgetful, record, write_out};
-use crate::servers::{Kind, backend, claim, client, session, soon};
+use crate::grace::{LONGEST, forgetful, is_granted_later, record, write_out};
+use crate::servers::{Kind, backend, claim, client, missing, options, session, soon};
 
 /// No lease ends while a test runs.
 const LONG: Duration = Duration::from_mins(5);
@@ -113,4 +113,32 @@ async fn a_lost_lease_is_no_harm_to_the_others() {
     assert_eq!(renewed(&*lock, &grants).await, ["renewed", "lost", "lost", "unknown"]);
     transaction.rollback().await.expect("it ends");
     assert_eq!(renewed(&*lock, &grants).await, ["renewed", "lost", "lost", "renewed"]);
+}
+
+/// It is not lost with the session, nor with the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prepared_transaction_that_has_verified_a_lock_excludes_others_over_a_crash() {
+    if missing(Postgres::installed()) {
+        return;
+    }
+    let settings = options().setting("wal_writer_delay", "10s").setting("max_prepared_transactions", "2");
+    let server = Postgres::start_with(&settings).await.expect("it starts");
+    let url = format!("{}?table=prepared&durability=grace&longest_ttl=4s", server.url());
+    let lock = backend(Kind::Postgres, &url).await.expect("a connection");
+    write_out(&server).await;
+    let claim = claim("a", Mode::Exclusive, LONGEST);
+    let grant = lock.acquire(&claim).await.expect("an answer").expect("a free lock");
+    let mut session = session(&url).await;
+    let mut transaction = session.begin().await.expect("a transaction");
+    grant.verify_in(&mut transaction).await.expect("held");
+    sqlx::raw_sql("PREPARE TRANSACTION 'verified'").execute(&mut *transaction).await.expect("prepared");
+    drop(transaction);
+    crash(&server).await;
+    assert_eq!(record(&server, "prepared", "a").await, grant.token().to_string(), "it is on the disk");
+    let locks = client(Kind::Postgres, &url).await;
+    is_granted_later(&locks, "another").await;
+    let early = locks.lock("a").wait(LONGEST).await.expect_err("the transaction has not ended");
+    assert_eq!(early.kind(), ErrorKind::TimedOut, "{early:#}");
+    server.admin_sql("COMMIT PREPARED 'verified'").await.expect("committed");
+    locks.lock("a").wait(Duration::from_mins(1)).await.expect("its turn").release().await.expect("held");
 }

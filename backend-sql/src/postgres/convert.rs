@@ -1,0 +1,212 @@
+//! Converts tables from one durability to the other.
+//!
+//! Nobody holds a lock meanwhile: a holder knows only the tables as they were, and could not renew. A
+//! transaction locks the tables as a whole, looks whether somebody holds a lock, and makes of them what a new
+//! address would have; the rows, and with them the tokens, stay. Clients that had connected before cannot
+//! grant anything on what it has made, since the end of a lease has another name there.
+//!
+//! Tables that have forgotten grants are not converted before it is known who holds a lock. Nor are they
+//! while tokens are ahead of the clock, unless a floor of tokens stays: a lock without a row begins with the
+//! clock where grants wait for the disk.
+
+use std::time::Duration;
+
+use lockwell_core::{Error, ErrorKind, Moment, Result};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection as _};
+
+use super::driver::Postgres;
+use super::durability::Durability;
+use super::session::{FOR_ONE, Found};
+use super::statements::{GRACE, fill};
+use crate::dialect::error::{class_of, fatal, no_answer, ours};
+use crate::sql::library::statements;
+use crate::sql::options::SqlOptions;
+use crate::sql::table::{Sql, Table};
+use crate::words::{ErrorClass, micros, span};
+
+statements! {
+    each Sql:
+    lock_disk lock_grace held_on_disk held_with_grace is_settled to_grace to_disk to_another_longest;
+}
+
+const FILES: [&str; 5] = [GRACE[0], GRACE[1], GRACE[2], GRACE[3], include_str!("convert.sql")];
+
+/// How long to wait for those who use the tables. All later users wait meanwhile.
+const LOCK_TIMEOUT: &str = "1s";
+
+/// The pause between two tries, in which others use the tables.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What is to be done with the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    ToDisk,
+    /// With this longest lease.
+    ToGrace(Duration),
+    ToAnotherLongest(Duration),
+}
+
+impl Change {
+    /// `None`: the tables are as the address says.
+    fn new(wanted: Durability, found: Found) -> Result<Option<Self>> {
+        let Durability(wanted) = wanted;
+        let wrong = |kind, text: &str| Err(Error::new(kind, text));
+        match (wanted.is_grace, found) {
+            (None, _) => wrong(
+                ErrorKind::InvalidInput,
+                "the address does not say what to make of the tables: add durability=disk or durability=grace",
+            ),
+            (_, Found::None) => {
+                wrong(ErrorKind::Misconfigured, "there are no lock tables: a client that connects makes them")
+            }
+            (Some(false), Found::Disk) => Ok(None),
+            (Some(false), Found::Grace(_)) => Ok(Some(Self::ToDisk)),
+            (Some(true), Found::Disk) => Ok(Some(Self::ToGrace(wanted.longest()))),
+            (Some(true), Found::Grace(present)) => {
+                let other = wanted.longest.filter(|longest| *longest != present);
+                Ok(other.map(Self::ToAnotherLongest))
+            }
+        }
+    }
+}
+
+/// Converts the tables of these options. False: they are as the address says.
+///
+/// # Cancel safety
+/// Safe: the tables are as they were, or converted.
+pub(super) async fn convert(
+    postgres: &Postgres,
+    options: &SqlOptions,
+    wanted: Durability,
+    wait: Duration,
+) -> Result<bool> {
+    let until = Moment::now().after(wait);
+    loop {
+        let (table, found) = postgres.find(options).await?;
+        let Some(change) = Change::new(wanted, found)? else { return Ok(false) };
+        let error = match once(postgres, &table, change).await {
+            Ok(()) => return Ok(true),
+            Err(error) => meaning(postgres, &error),
+        };
+        if !error.is_retryable() || until.has_passed() {
+            return Err(error);
+        }
+        tracing::info!(error = format!("{error:#}"), "the tables are not converted yet");
+        tokio::time::sleep(PAUSE.min(until.remaining())).await;
+    }
+}
+
+async fn once(postgres: &Postgres, table: &Table, change: Change) -> sqlx::Result<()> {
+    let sql = Statements::new(table, &FILES);
+    let mut conn = postgres.session.connect().await?;
+    // A drop ends it, and so does the end of the connection.
+    let mut work = conn.begin().await?;
+    let (lock, held) = match change {
+        Change::ToGrace(_) => (&sql.lock_disk, &sql.held_on_disk),
+        Change::ToDisk | Change::ToAnotherLongest(_) => (&sql.lock_grace, &sql.held_with_grace),
+    };
+    run(&mut work, &format!("{FOR_ONE} SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {}", lock.text())).await?;
+    if !matches!(change, Change::ToGrace(_)) {
+        let (is_open, ahead): (bool, i64) = row(&mut work, &sql.is_settled).await?;
+        if !is_open {
+            return Err(ours(
+                ErrorKind::GracePeriod,
+                "the server may have forgotten grants, so it is not known who holds a lock: try again after the grace period",
+            ));
+        }
+        if change == Change::ToDisk && ahead > 0 {
+            let text = format!(
+                "tokens are ahead of the clock since the last grace period, and would fall where grants wait for the disk: \
+                 try again in {:.0?}",
+                span(ahead)
+            );
+            return Err(ours(ErrorKind::Conflict, text));
+        }
+    }
+    let (held,): (i64,) = row(&mut work, held).await?;
+    if held > 0 {
+        let text = format!(
+            "{held} locks are held, whose holders know only the tables as they are: end those programs, or wait for them"
+        );
+        return Err(ours(ErrorKind::Held, text));
+    }
+    let of =
+        |longest, sql: &Sql| format!("SET LOCAL lockwell.longest_ttl = {}; {}", micros(longest), sql.text());
+    run(
+        &mut work,
+        &match change {
+            Change::ToDisk => sql.to_disk.text().to_owned(),
+            Change::ToGrace(longest) => of(longest, &sql.to_grace),
+            Change::ToAnotherLongest(longest) => of(longest, &sql.to_another_longest),
+        },
+    )
+    .await?;
+    work.commit().await
+}
+
+/// Statements without an answer.
+async fn run(conn: &mut PgConnection, text: &str) -> sqlx::Result<()> {
+    // The only text from outside is the name of the table, which has been checked.
+    sqlx::raw_sql(AssertSqlSafe(text.to_owned())).execute(conn).await.map(drop)
+}
+
+async fn row<T>(conn: &mut PgConnection, sql: &Sql) -> sqlx::Result<T>
+where
+    T: for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow>,
+{
+    T::from_row(&sqlx::raw_sql(sql.get()).fetch_one(conn).await?)
+}
+
+/// What an error means for whoever converts the tables.
+fn meaning(postgres: &Postgres, error: &sqlx::Error) -> Error {
+    match class_of(postgres, error) {
+        ErrorClass::Again | ErrorClass::Blocked => {
+            let text = "others use the lock tables, perhaps in a transaction that has verified a lock";
+            Error::new(ErrorKind::Held, text).with_source(error.to_string())
+        }
+        ErrorClass::Broken => no_answer(Some(error)),
+        ErrorClass::ReadOnly | ErrorClass::Fatal => match fatal(error) {
+            known if known.kind() == ErrorKind::Refused => {
+                let text = "only the owner of the tables can convert them";
+                Error::new(ErrorKind::Refused, text).with_source(error.to_string())
+            }
+            known => known,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::library::Library;
+
+    #[test]
+    fn all_parts_are_known_and_used() {
+        Library::new(&FILES).check(fill);
+    }
+
+    #[test]
+    fn the_address_says_what_is_to_be_done() {
+        let change = |options: &str, found| {
+            let url = format!("postgres://host/db{options}").parse().unwrap();
+            Change::new(Durability::read(&url).unwrap(), found)
+        };
+        let of = Duration::from_secs;
+        for (options, found, wanted) in [
+            ("?durability=disk", Found::Disk, None),
+            ("?durability=disk", Found::Grace(of(9)), Some(Change::ToDisk)),
+            ("?durability=grace", Found::Disk, Some(Change::ToGrace(of(30)))),
+            ("?durability=grace&longest_ttl=8s", Found::Disk, Some(Change::ToGrace(of(8)))),
+            ("?durability=grace", Found::Grace(of(9)), None),
+            ("?durability=grace&longest_ttl=9s", Found::Grace(of(9)), None),
+            ("?durability=grace&longest_ttl=8s", Found::Grace(of(9)), Some(Change::ToAnotherLongest(of(8)))),
+        ] {
+            assert_eq!(change(options, found).unwrap(), wanted, "{options}");
+        }
+        let unsaid = change("", Found::Disk).unwrap_err();
+        assert_eq!(unsaid.kind(), ErrorKind::InvalidInput, "{unsaid}");
+        let none = change("?durability=disk", Found::None).unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::Misconfigured, "{none}");
+    }
+}
