@@ -6,6 +6,7 @@
 #![allow(clippy::struct_excessive_bools)]
 
 mod claim;
+mod convert;
 mod grace;
 mod holding;
 mod looking;
@@ -17,6 +18,7 @@ mod version;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use convert::ConvertArgs;
 pub(crate) use grace::GraceArgs;
 pub(crate) use holding::{AcquireArgs, HoldArgs, LeadArgs, ReleaseArgs, RunArgs, WorkArgs};
 pub(crate) use looking::{CompletionsArgs, DoctorArgs, ManArgs, SchemaArgs, StatusArgs, TopArgs, WaitArgs};
@@ -45,6 +47,7 @@ pub(crate) enum Command {
     Release(ReleaseArgs),
     Doctor(DoctorArgs),
     Grace(GraceArgs),
+    Convert(ConvertArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -77,6 +80,7 @@ impl Command {
             Self::Release(args) => args.json,
             Self::Doctor(args) => args.json,
             Self::Grace(args) => args.json,
+            Self::Convert(args) => args.json,
             Self::Schema(args) => args.json,
             Self::Completions(_) | Self::Man(_) => false,
         }
