@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::in_time::{InTime, timed_out, unanswered, within};
+use super::through_grace::through_grace;
 use super::{LockRequest, operation, running};
 use crate::lease::Limits;
 use crate::{
@@ -123,7 +124,8 @@ impl LockRequest<All> {
     pub async fn try_now(mut self) -> Result<Option<LockAllGuard>> {
         let names = self.checked()?;
         let limits = std::mem::take(&mut self.choices.limits);
-        let granted = self.at_once(&names).await?;
+        let (clock, choices) = (&self.background.clock, &self.choices);
+        let granted = through_grace(clock, choices, || self.at_once(&names)).await?;
         Ok((granted.len() == names.len()).then(|| LockAllGuard::limited(granted, limits)))
     }
 

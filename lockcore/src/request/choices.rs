@@ -19,6 +19,8 @@ pub(crate) struct Choices {
     pub(crate) wait: Option<Duration>,
     /// Whether the request itself says how long to wait, rather than the configuration.
     pub(crate) wait_is_chosen: bool,
+    /// Whether `try_now` waits for the end of a grace period of the server.
+    pub(crate) through_grace: bool,
     pub(crate) label: Arc<str>,
     pub(crate) lock_delay: Duration,
     pub(crate) limits: Limits,
@@ -28,8 +30,16 @@ pub(crate) struct Choices {
 
 impl Choices {
     pub(crate) fn new(ttl: Duration, label: Arc<str>) -> Self {
-        let (lock_delay, limits) = (Duration::ZERO, Limits::default());
-        Self { ttl, wait: None, wait_is_chosen: false, label, lock_delay, limits, local: None }
+        Self {
+            ttl,
+            wait: None,
+            wait_is_chosen: false,
+            through_grace: false,
+            label,
+            lock_delay: Duration::ZERO,
+            limits: Limits::default(),
+            local: None,
+        }
     }
 
     /// Refuses options that the backend cannot honour, or that make no sense.

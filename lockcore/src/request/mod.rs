@@ -8,6 +8,7 @@ mod one;
 mod operation;
 mod owner;
 mod running;
+mod through_grace;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -105,6 +106,17 @@ impl<W> LockRequest<W> {
     pub fn wait_forever(mut self) -> Self {
         self.choices.wait = None;
         self.choices.wait_is_chosen = true;
+        self
+    }
+
+    /// Lets `try_now` wait for the end of a grace period, in which the server grants nothing because it may
+    /// have forgotten grants ([`GracePeriod`](crate::ErrorKind::GracePeriod)). Then it is known whether the
+    /// lock is free. Without this `try_now` fails with that error at once; a request that waits waits anyway.
+    ///
+    /// A grace period is about as long as the longest lease. A server that crashes again and again has one
+    /// after the other; dropping the future ends the wait.
+    pub fn through_grace(mut self) -> Self {
+        self.choices.through_grace = true;
         self
     }
 

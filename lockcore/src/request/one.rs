@@ -8,19 +8,22 @@ use std::task::{Context, Poll};
 
 use super::in_time::InTime;
 use super::operation::Acquiring;
+use super::through_grace::through_grace;
 use super::{Choices, LockRequest, One, running};
 use crate::background::Background;
 use crate::{Error, ErrorWith, LockGuard, LockHandle, LockName, Mode, Operation, Result, Wait};
 
 impl LockRequest<One> {
-    /// Takes the lock if it is free now; `None` if another claim holds it.
+    /// Takes the lock if it is free now; `None` if another claim holds it. See
+    /// [`through_grace`](LockRequest::through_grace) for a server that does not know that for a while.
     ///
     /// # Cancel safety
     /// Safe, as for the request: a grant that arrives after the future was dropped is released at once.
     #[doc(alias = "try_lock")]
     #[doc(alias = "try_acquire")]
     pub async fn try_now(self) -> Result<Option<LockGuard>> {
-        self.begin(|_, _| Ok(Wait::No))?.await
+        let checked = self.checked(|_, _| Ok(Wait::No))?;
+        through_grace(&checked.background.clock, &checked.choices, || checked.begin()).await
     }
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
@@ -66,10 +69,6 @@ impl LockRequest<One> {
         E: From<Error>,
     {
         self.run(work).await.map_err(Error::from)?
-    }
-
-    fn begin(self, wait: impl FnOnce(&Choices, &Background) -> Result<Wait>) -> Result<Acquiring> {
-        Ok(self.checked(wait)?.begin())
     }
 
     /// Checks the name and the options. Nothing has been sent.

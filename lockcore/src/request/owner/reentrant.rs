@@ -8,6 +8,7 @@ use super::table::{Hold, OwnedName, ReentrantGuard, Table};
 use crate::background::Background;
 use crate::request::in_time::timed_out;
 use crate::request::one::Checked;
+use crate::request::through_grace::through_grace;
 use crate::request::{Choices, LockRequest, One, running};
 use crate::{Error, ErrorWith, LockHandle, LockName, Operation, Result, Wait};
 
@@ -34,7 +35,8 @@ impl LockRequest<Reentrant> {
     #[doc(alias = "try_lock")]
     pub async fn try_now(self) -> Result<Option<ReentrantGuard>> {
         let (table, checked) = self.checked(|_, _| Ok(Wait::No))?;
-        take(&table, &checked).await
+        let clock = &checked.background.clock;
+        through_grace(clock, &checked.choices, || take(&table, &checked)).await
     }
 
     /// Waits for the lock, unless this owner has it already, and runs `work` while it is held; the lock is
