@@ -217,6 +217,14 @@ fn a_grant_that_was_lost_is_reclaimed() {
     breaks(Twist::NoReclaim, KEPT);
 }
 
+/// A renewal from before the crash arrives after the grace period, when another has the lock. Its token says
+/// that.
+#[test]
+fn a_late_reclaim_takes_the_lock_from_nobody() {
+    let world = World { claims: [1, 2], renewals: [1, 0], ..World::new() };
+    breaks_in(world, Twist::ReclaimsFromAnybody, RISING);
+}
+
 #[test]
 #[ignore = "millions of states"]
 fn nothing_breaks_a_grace_period_with_everything_that_can_happen() {

@@ -29,6 +29,8 @@ pub(crate) enum Twist {
     RenewsLate,
     /// A holder whose grant is not in the table is told that it has lost.
     NoReclaim,
+    /// A renewal makes the record again whatever is in the table, not only that of a lower token.
+    ReclaimsFromAnybody,
     /// Whoever makes a mark leaves the bound of tokens as it is, and the first grant raises it.
     RaisesLate,
 }
@@ -231,8 +233,12 @@ impl State {
         let RenewalRequest { who, token, sent } = request;
         let now = self.now;
         let is_own = self.row.token == token && self.row.ends.is_some();
-        let is_before = self.row.token < token && twist != Some(Twist::NoReclaim);
-        let extends = is_own || is_before;
+        let reclaims = match twist {
+            Some(Twist::NoReclaim) => false,
+            Some(Twist::ReclaimsFromAnybody) => true,
+            _ => self.row.token < token,
+        };
+        let extends = is_own || reclaims;
         if extends {
             self.lease(token);
         }
