@@ -107,9 +107,10 @@ impl<S: Service> KeyQueue<S> {
             if now.since(entry.since) > LONG { 0 } else { service.urgency(&entry.request) }
         };
         let is_due = |entry: &Arc<Entry<S>>| entry.retry().is_none_or(|retry| now >= retry.not_before);
-        // Whose answer may come too late: the server would work for nothing, while others wait.
+        // It has waited, and its answer may come too late: the server would work for nothing, while others wait.
         let by = now.after(self.took * 2);
-        let is_late = |entry: &Arc<Entry<S>>| entry.deadline < by;
+        let is_late =
+            |entry: &Arc<Entry<S>>| entry.deadline < by && now.since(entry.since) > entry.limit() / 2;
         let places = self.waiting.iter().enumerate().filter(|(_, entry)| entry.is_queued() && is_due(entry));
         let Some((first, _)) = places.take(SCAN).min_by_key(|(_, entry)| (is_late(entry), urgency(entry)))
         else {
