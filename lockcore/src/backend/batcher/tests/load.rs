@@ -7,13 +7,13 @@ use super::*;
 use crate::{Clock, TestClock};
 
 /// The length of a call.
-const CALL: Duration = Duration::from_millis(5);
+const CALL: Duration = Duration::from_millis(20);
 
 /// The most requests in one.
 const BATCH: usize = 10;
 
 /// How many requests the server can do in a second.
-const MOST: f64 = 2000.0;
+const MOST: f64 = 500.0;
 
 /// For how long a caller waits for its answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ impl Load {
         let mut random = SmallRng::seed_from_u64(7);
         let (began, mut due) = (clock.now(), Duration::ZERO);
         let mut calls = tokio::task::JoinSet::new();
-        let step = Duration::from_micros(500);
+        let step = Duration::from_millis(2);
         let now = |clock: &Clock| clock.now().since(began);
         while now(&clock) < length + LIMIT + CALL {
             while due <= now(&clock) && due < length {
