@@ -21,7 +21,8 @@ use crate::dialect::examine::Examine;
 use crate::dialect::groups::Groups;
 use crate::dialect::sweep::Swept;
 use crate::words::{
-    Entered, Extension, Freed, Hold, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll,
+    Entered, Extension, Freed, Hold, PlaceKey, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire,
+    WaiterPoll,
 };
 
 /// The requests about exclusive locks, about the queue, and about all kinds of locks. All of them are
@@ -55,13 +56,13 @@ pub trait Dialect: Groups + Examine {
         std::future::ready(Err(other_queue()))
     }
 
-    /// Gives a heartbeat for all waiters of the client, and asks about those with these numbers and owners:
+    /// Gives a heartbeat for all waiters of the client, and asks about these:
     /// which of them have no place any more (for example after a grant whose notification was lost), and
     /// which find their lock free.
     fn poll_waiters(
         &self,
         _: &mut Self::Conn,
-        _: &[(i64, Uuid)],
+        _: &[PlaceKey],
         _: Sign,
     ) -> impl Future<Output = sqlx::Result<WaiterPoll>> + Send {
         std::future::ready(Err(other_queue()))

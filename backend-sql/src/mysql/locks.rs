@@ -19,8 +19,8 @@ use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Freed, Hold, HolderRow, PORTION, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire,
-    WaiterPoll, WaitersRow, micros, status,
+    Extension, Freed, Hold, HolderRow, PORTION, PlaceKey, Portion, QueuedClaim, Sign, TakeRequest,
+    TryAcquire, WaiterPoll, WaitersRow, micros, status,
 };
 
 impl MySql {
@@ -94,10 +94,11 @@ impl Dialect for MySql {
     async fn poll_waiters(
         &self,
         conn: &mut Conn,
-        places: &[(i64, Uuid)],
+        places: &[PlaceKey],
         sign: Sign,
     ) -> sqlx::Result<WaiterPoll> {
-        self.poll(conn, places, sign).await
+        let places: Vec<_> = places.iter().map(|place| (place.number, place.owner)).collect();
+        self.poll(conn, &places, sign).await
     }
 
     async fn release(

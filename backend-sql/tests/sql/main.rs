@@ -29,6 +29,7 @@ mod queue;
 mod reclaim;
 mod record;
 mod rights;
+mod row_queue;
 mod schema;
 mod servers;
 mod sockets;
