@@ -11,11 +11,14 @@
 //!   The copy of a request to set it that arrives late finds another mark, or sets it to what it is.
 //! * An operator begins a grace period by a mark that names no server and is unlike all others. A client that
 //!   has seen it for a grace period sets the mark.
-//! * So it is where there is no mark: nobody knows whether there never was one, or it was lost with the grants.
+//! * So it is where there is no mark: nobody knows whether there never was one, or it was lost with the grants. Behind
+//!   sentinels and in a cluster a server that has been up for a grace period, and was never promoted, has lost
+//!   none since.
 //! * A connection outlasts the change of its server into a replica and back. Two such changes take longer
 //!   than [`FRESH`], so a connection on which the server was not asked for that time asks again before it
 //!   grants. It also looks whether an operator has begun a grace period.
-//! * Meanwhile leases are extended and locks are released, but a release grants the lock to no waiter: it may
+//! * Meanwhile leases are extended or reclaimed (`server/reclaim.rs`), and locks are released, but a release
+//!   grants the lock to no waiter: it may
 //!   be the late copy of a request to the earlier server, whose next holder is forgotten.
 //! * All clients must agree on the longest lease, so the mark names it.
 //!
@@ -23,7 +26,7 @@
 //! which do not read the mark, and against slots of a cluster that are moved within a grace period.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockwell_core::Moment;
@@ -92,14 +95,17 @@ pub(crate) struct GraceGate {
     gauge: GraceGauge,
     /// Whether this client may set the mark.
     may_set: bool,
-    /// When each identity, and each mark of an operator, was seen for the first time.
-    seen: Mutex<HashMap<Arc<str>, Moment>>,
+    /// Whether another server can take the place of one that fails.
+    moves: bool,
 }
+
+/// When this process has seen each identity, and each mark of an operator, for the first time.
+static SEEN: LazyLock<Mutex<HashMap<Arc<str>, Moment>>> = LazyLock::new(Mutex::default);
 
 impl GraceGate {
     /// For leases of up to `longest`.
-    pub(crate) fn new(longest: Duration, keys: Keys, may_set: bool) -> Self {
-        Self { longest, keys, gauge: GraceGauge::new("redis"), may_set, seen: Mutex::default() }
+    pub(crate) fn new(longest: Duration, keys: Keys, may_set: bool, moves: bool) -> Self {
+        Self { longest, keys, gauge: GraceGauge::new("redis"), may_set, moves }
     }
 
     /// How long a grace period lasts.
@@ -172,7 +178,7 @@ impl GraceGate {
                 Identified { identity, verified: asked, is_open: false }
             }
         };
-        let seen_for = self.seen_for(&identified.identity.text);
+        let seen_for = seen_for(&identified.identity.text);
         let gate = if identified.is_open {
             Gate::Open
         } else {
@@ -210,7 +216,8 @@ impl GraceGate {
                 return Err(redis::make_extension_error(LONGEST.to_owned(), Some(text)));
             }
             let seen_for = match by_hand(&mark) {
-                Some(number) => self.seen_for(&format!("{}:{number}", identity.text).into()),
+                Some(number) => self::seen_for(&format!("{}:{number}", identity.text).into()),
+                None if mark.is_empty() && self.is_new(identity, link).await? => self.period(),
                 None => seen_for,
             };
             let left = self.period().saturating_sub(seen_for);
@@ -248,16 +255,36 @@ impl GraceGate {
         Ok(())
     }
 
-    /// For how long this process has seen the identity, at least.
-    fn seen_for(&self, identity: &Arc<str>) -> Duration {
-        let now = Moment::now();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() >= REMEMBERED && !seen.contains_key(identity) {
-            let last = seen.iter().max_by_key(|(_, since)| **since).map(|(identity, _)| Arc::clone(identity));
-            seen.retain(|identity, _| Some(identity) == last.as_ref());
+    /// Whether the namespace is new at this server, rather than its mark lost: the server has been up for a
+    /// grace period, and was not promoted meanwhile, nor before, or so long ago that it does not say so any
+    /// more. Where no other server takes its place, a restart that loses all is what is to be feared, so its
+    /// word for how long it has been up, which follows its wall clock, is not taken.
+    async fn is_new(&self, identity: &Identity, link: &mut Link) -> RedisResult<bool> {
+        let is_up = identity.up_since.is_some_and(|since| since.after(self.period()).has_passed());
+        if !self.moves || !is_up {
+            return Ok(false);
         }
-        now.since(*seen.entry(Arc::clone(identity)).or_insert(now))
+        let mut ask = redis::cmd("CONFIG");
+        let forgets_after = match link.query(ask.arg("GET").arg("repl-backlog-ttl")).await {
+            Ok(answer) => redis::from_redis_value::<HashMap<String, u64>>(answer).unwrap_or_default(),
+            // Without the right to ask, nobody knows.
+            Err(error) if !error.is_io_error() => HashMap::new(),
+            Err(error) => return Err(error),
+        };
+        let seconds = forgets_after.into_values().next();
+        Ok(seconds.is_some_and(|seconds| seconds == 0 || Duration::from_secs(seconds) >= self.period()))
     }
+}
+
+/// For how long this process has seen the identity, at least.
+fn seen_for(identity: &Arc<str>) -> Duration {
+    let now = Moment::now();
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if seen.len() >= REMEMBERED && !seen.contains_key(identity) {
+        let last = seen.iter().max_by_key(|(_, since)| **since).map(|(identity, _)| Arc::clone(identity));
+        seen.retain(|identity, _| Some(identity) == last.as_ref());
+    }
+    now.since(*seen.entry(Arc::clone(identity)).or_insert(now))
 }
 
 /// The mark; empty if there is none, or another node of the cluster has it by now.

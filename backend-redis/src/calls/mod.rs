@@ -148,7 +148,7 @@ impl Service for Scripts {
         };
         let script = batch[0].script;
         let end = Moment::now().after(attempt.until().remaining().min(self.one_try));
-        let mut path = CallPath { wire, link, generation, asking: false, closed_for: None };
+        let mut path = CallPath { wire, link, generation, asking: false, closed_for: None, is_sent: false };
         let (mut called, mut sent) = self.call_at(&mut path, batch, end).await;
         for _ in 0..REDIRECTS {
             let SendOutcome::Elsewhere(error) = &called else { break };

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::PLACE_TTL;
-use lockwell_core::{Claim, LockName};
+use lockwell_core::{Claim, Grant, LockName};
 
 use crate::calls::item::Item;
 use crate::calls::items::{is_exclusive, millis, owner};
 use crate::calls::place::Place;
 use crate::words::keys::{Keys, LockKeys};
-use crate::words::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, RELEASE, RELEASE_CLAIM, Script};
+use crate::words::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, RECLAIM, RELEASE, RELEASE_CLAIM, Script};
 
 /// The longest provisional lease: that of a waiter to which a release has granted the lock. A waiter that is
 /// gone delays the others by this time. It counts from the waiter's last heartbeat, so it is longer than the
@@ -102,11 +102,35 @@ impl Requests<'_> {
         self.all_of(&DOWNGRADE, claim.name(), args)
     }
 
-    /// Frees a lock from these holders, see [`LockView::names`](crate::words::answers::LockView::names).
-    pub(crate) fn force(&self, name: &LockName, holders: &[String]) -> Item {
+    /// Frees a lock from these holders, see [`LockView::names`](crate::words::answers::LockView::names). With
+    /// the length of a grace period, if there are any, for which none of them can reclaim it.
+    pub(crate) fn force(&self, name: &LockName, holders: &[String], grace: Option<Duration>) -> Item {
         let mut args = self.lead(self.channel);
+        args.push(grace.map_or_else(String::new, millis));
         args.extend_from_slice(holders);
-        self.all_of(&FORCE, name, args)
+        let item = self.all_of(&FORCE, name, args);
+        let mut keys = (*item.keys).clone();
+        keys.push(self.keys.freed(item.slot, name));
+        Item { keys: keys.into(), ..item }
+    }
+
+    /// Makes the record of a holder again at a server with this history, which has forgotten it.
+    pub(crate) fn reclaim(&self, grant: &Grant, history: &str) -> Item {
+        let claim = grant.claim();
+        let (name, slot) = (claim.name(), self.keys.slot(claim.name()));
+        let [members, details] = self.keys.group(name);
+        let freed = self.keys.freed(slot, name);
+        let keys = vec![self.keys.token(slot), self.keys.lock(name), members, details, freed];
+        let last = grant.last_token().get();
+        let many = last.saturating_sub(grant.token().get()) + 1;
+        let (owner, ttl, label, mode) =
+            (owner(claim), millis(claim.ttl()), claim.label(), claim.mode().code().to_string());
+        let own =
+            [owner, ttl, label.to_owned(), many.to_string(), mode, last.to_string(), history.to_owned()];
+        let mut args = self.lead("");
+        args.extend(own);
+        // A late copy makes a record again that was released since.
+        Item { script: &RECLAIM, slot, keys: keys.into(), args: args.into(), takes: Some(claim.clone()) }
     }
 
     /// The arguments of all calls that notify waiters.

@@ -29,6 +29,8 @@ pub(crate) struct CallPath {
     pub(crate) asking: bool,
     /// For how long the server grants nothing, if a call was to find out.
     pub(crate) closed_for: Option<Duration>,
+    /// Whether the call itself was sent, and not only what comes before it.
+    pub(crate) is_sent: bool,
 }
 
 /// The outcome of a call at one node.
@@ -128,7 +130,7 @@ impl Scripts {
                 tracing::debug!(%error, "a connection failed and is replaced");
                 wire.hang_up(generation);
                 self.route.note_trouble();
-                SendOutcome::Unknown(Some(error))
+                if path.is_sent { SendOutcome::Unknown(Some(error)) } else { SendOutcome::NotDone(error) }
             }
             ErrorClass::NoScript => SendOutcome::Unwanted,
             ErrorClass::Fatal | ErrorClass::Elsewhere => SendOutcome::Failed(error),
@@ -157,7 +159,7 @@ impl Scripts {
             cluster.moved(slot, &name)
         };
         let (link, generation) = tokio::time::timeout(end.remaining(), wire.link()).await.ok()?.ok()?;
-        Some(CallPath { wire, link, generation, asking, closed_for: None })
+        Some(CallPath { wire, link, generation, asking, closed_for: None, is_sent: false })
     }
 
     /// Calls a script by its hash; with its text if the server does not know it, as after a restart. That is
@@ -192,6 +194,7 @@ impl Scripts {
 
 impl CallPath {
     async fn query(&mut self, command: &redis::Cmd) -> RedisResult<Value> {
+        self.is_sent = true;
         if self.asking { self.link.query_asking(command).await } else { self.link.query(command).await }
     }
 }

@@ -165,7 +165,7 @@ impl Quorum {
         }
         // It names them, so that a repeated call does not free a successor.
         let holders: Vec<_> = holders.into_iter().collect();
-        for answer in self.ask_all(|| self.shared.requests().force(name, &holders)).await? {
+        for answer in self.ask_all(|| self.shared.requests().force(name, &holders, None)).await? {
             for notification in answers::freed_all(&answer, 0)?.1 {
                 self.shared.waiters.notify(notification.ticket);
             }

@@ -2,9 +2,9 @@
 -- names the holders, so if it is repeated after a lost answer, it does not free the lock of the next holder.
 --
 -- KEYS  1: the token counter; the lock, its queue, its waiters, the members of the group that holds the
---       lock, their details
--- ARGV  1 to 4: as in release_claim.lua; then the holders: each by its owner, or, where it is another program, by the value of
---       the lock
+--       lock, their details, the note of a forced release
+-- ARGV  1 to 4: as in release_claim.lua; 5: how long a grace period lasts in milliseconds, '' if there are none; then the
+--       holders: each by its owner, or, where it is another program, by the value of the lock
 -- Answer: {how many were freed, notifications for waiters of the caller's client..}
 
 -- include clock.lua
@@ -20,7 +20,13 @@ local freed = 0
 -- GET fails on a value of another type, before anything is changed.
 local value = redis.call('GET', lock)
 local group = value and mode_of(value)
-for i = 5, #ARGV do
+-- Nobody who has the lock now reclaims it after a failover. A server that may have forgotten grants does not know their tokens. See
+-- reclaim.lua.
+if ARGV[5] ~= '' then
+  local highest = ARGV[3] ~= 'closed' and string.format('%.0f', math.max(last_token(KEYS[1]), now)) or ''
+  redis.call('SET', KEYS[7], highest, 'PX', ARGV[5])
+end
+for i = 6, #ARGV do
   local name = ARGV[i]
   if group then
     freed = freed + redis.call('HDEL', details, name)

@@ -21,7 +21,7 @@ use crate::wire::link::Subscriber;
 use crate::wire::route::Route;
 use crate::words::address::{Address, Topology};
 use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer, Tokens};
-use crate::words::error::{no_answer, no_link};
+use crate::words::error::{ErrorClass, classify, no_answer, no_link};
 use crate::words::keys::Keys;
 use crate::words::options::RedisOptions;
 
@@ -131,8 +131,13 @@ impl Client {
         let Some(gate) = &self.common.gate else { return Ok(Gate::Open) };
         let Some((mut link, generation)) = wire.ready() else { return Err(no_answer(None)) };
         let look = gate.look(self.calls.route(), (wire, generation), &mut link);
-        let looked = tokio::time::timeout(limit, look).await;
-        looked.map_err(|_| no_answer(None))?.map_err(|error| no_link(&error))
+        let looked = tokio::time::timeout(limit, look).await.map_err(|_| no_answer(None))?;
+        looked.map_err(|error| {
+            if classify(&error, true) == ErrorClass::Broken {
+                wire.hang_up(generation);
+            }
+            no_link(&error)
+        })
     }
 
     /// For how long one of the servers grants nothing.

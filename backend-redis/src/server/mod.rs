@@ -1,6 +1,7 @@
 //! Locks on one server, on the master behind sentinels, or in a cluster.
 
 pub(crate) mod client;
+mod reclaim;
 pub(crate) mod renewal;
 mod replicas;
 mod waiting;
@@ -101,8 +102,9 @@ impl RedisLock {
         let servers = address.topology.to_string();
         let wait_replicas = wait_replicas.unwrap_or(0);
         let create = url.parsed("create", "true or false").map_err(context)?.unwrap_or(true);
+        let moves = address.can_move();
         let settings = Settings { address, options, wait_replicas, longest, create };
-        let gate = longest.map(|longest| Arc::new(GraceGate::new(longest, keys.clone(), create)));
+        let gate = longest.map(|longest| Arc::new(GraceGate::new(longest, keys.clone(), create, moves)));
         let common = Arc::new(Common { settings, keys, gate });
         let lock = Self { common, clients: PerRuntime::new(), servers };
         let checked = lock.client()?.check().await;
@@ -124,7 +126,7 @@ impl RedisLock {
 impl DistributedLock for RedisLock {
     fn capabilities(&self) -> Capabilities {
         // Not `FailoverSafe`: replication is asynchronous, and a replica that takes over may not have the
-        // lock.
+        // lock. A grace period makes up for that only if the old master no longer answers.
         Capabilities::minimal("redis").promising([
             Requirement::Shared,
             Requirement::Permits,
@@ -185,7 +187,11 @@ impl DistributedLock for RedisLock {
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         let client = self.client()?;
-        let (freed, answer) = client.free(client.requests().downgrade(grant.claim(), "")).await?;
+        let downgrade = || client.free(client.requests().downgrade(grant.claim(), ""));
+        let (mut freed, mut answer) = downgrade().await?;
+        if freed == 0 && !answer.in_doubt && client.reclaim_one(grant, &answer).await? {
+            (freed, answer) = downgrade().await?;
+        }
         if freed == 0 && !answer.in_doubt {
             return Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"));
         }
@@ -231,11 +237,13 @@ impl DistributedLock for RedisLock {
         let client = self.client()?;
         let found = client.calls.call(items::inspection(&self.common.keys, name)).await?;
         let holders: Vec<_> = answers::lock_view(&found.value)?.names().map(str::to_owned).collect();
-        if holders.is_empty() {
+        // In a grace period there may be one that the server has forgotten, and who must not reclaim the lock.
+        if holders.is_empty() && found.closed_for.is_none() {
             return Ok(0);
         }
+        let grace = self.common.gate.as_ref().map(|gate| gate.period());
         // The call names the holders, so that a repeated call does not free a successor.
-        let (freed, answer) = client.free(client.requests().force(name, &holders)).await?;
+        let (freed, answer) = client.free(client.requests().force(name, &holders, grace)).await?;
         Ok(if answer.in_doubt { holders.len() } else { freed })
     }
 

@@ -70,14 +70,18 @@ impl Client {
             one => vec![one],
         };
         let pairs = grants.iter().zip(&values);
-        pairs
-            .map(|(grant, value)| {
-                Ok(if answers::extended(value)? {
-                    Renewal::Renewed(valid_until(answer.sent, grant.claim().ttl()))
-                } else {
-                    Renewal::Lost
-                })
+        let renewals = pairs.map(|(grant, value)| {
+            Ok(if answers::extended(value)? {
+                Renewal::Renewed(valid_until(answer.sent, grant.claim().ttl()))
+            } else {
+                Renewal::Lost
             })
-            .collect()
+        });
+        let mut renewals = renewals.collect::<Result<Vec<_>>>()?;
+        if self.common.gate.is_some() {
+            let from = (&answer.wire, answer.generation);
+            Box::pin(self.reclaim(grants, &mut renewals, from, until)).await;
+        }
+        Ok(renewals)
     }
 }

@@ -1,6 +1,7 @@
 //! Which server answers on a connection: whether it is the one that made the last grants.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwell_core::Moment;
 use redis::RedisResult;
@@ -16,7 +17,9 @@ pub(crate) struct Identity {
     /// is promoted begins another history: it may have forgotten grants. A master that was a replica for a
     /// while keeps its run, so the run alone is not enough.
     pub(crate) text: Arc<str>,
-    history: Arc<str>,
+    pub(crate) history: Arc<str>,
+    /// Since when the server has been up without being promoted, if it has never been, by its own clock.
+    pub(crate) up_since: Option<Moment>,
 }
 
 /// What is known of the server behind a connection.
@@ -35,7 +38,12 @@ impl Identity {
         if run.is_empty() || history.is_empty() {
             return None;
         }
-        Some(Self { text: format!("{run}:{history}").into(), history: history.into() })
+        // It counts whole seconds.
+        let up_for = info.get("uptime_in_seconds").parse().ok().map(|seconds: u64| seconds.saturating_sub(1));
+        let before = info.get("master_replid2");
+        let is_first = !before.is_empty() && before.bytes().all(|digit| digit == b'0');
+        let up_since = up_for.filter(|_| is_first).map(|up| Moment::now().before(Duration::from_secs(up)));
+        Some(Self { text: format!("{run}:{history}").into(), history: history.into(), up_since })
     }
 
     /// Asks the server.
@@ -65,5 +73,18 @@ mod tests {
         let master = of("run_id:a\r\nrole:master\r\nmaster_replid:b\r\n").unwrap();
         assert_eq!(&*master.text, "a:b");
         assert_eq!(of("role:master\r\nrun_id:a\r\n"), None);
+    }
+
+    /// A replica that is promoted has the history of its master as its second one.
+    #[test]
+    fn one_that_was_promoted_does_not_say_since_when() {
+        let up_for = |second: &str| {
+            let text = format!("run_id:a\r\nmaster_replid:b\r\nuptime_in_seconds:9\r\n{second}");
+            let up_since = Identity::parse(&Info::parse(&text)).unwrap().up_since;
+            up_since.map(|since| Moment::now().since(since).as_secs())
+        };
+        assert_eq!(up_for("master_replid2:0000000000000000\r\n"), Some(8));
+        assert_eq!(up_for("master_replid2:00000000000000a0\r\n"), None);
+        assert_eq!(up_for(""), None);
     }
 }

@@ -286,3 +286,13 @@ pub(crate) fn majority_status(name: &LockName, views: Vec<LockView>, majority: u
 pub(crate) fn extended(value: &Value) -> Result<bool> {
     Ok(int(Some(value))? == 1)
 }
+
+/// The answer to a reclaim: whether the holder has its record. `None`: that cannot be said now.
+pub(crate) fn reclaimed(value: &Value) -> Result<Option<bool>> {
+    match int(parts(value)?.first())? {
+        1 => Ok(Some(true)),
+        0 => Ok(Some(false)),
+        5 => Ok(None),
+        _ => Err(unexpected()),
+    }
+}

@@ -73,6 +73,11 @@ impl Keys {
         }
     }
 
+    /// The note that a lock was freed by force: see `reclaim.lua`.
+    pub(crate) fn freed(&self, slot: u16, name: &LockName) -> String {
+        self.beside(slot, "freed", name)
+    }
+
     /// What is kept of a group that holds a lock: a sorted set of its members by the end of their leases, and
     /// a hash of their details.
     pub(crate) fn group(&self, name: &LockName) -> [String; 2] {

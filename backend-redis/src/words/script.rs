@@ -112,6 +112,8 @@ scripts! {
     INSPECT = "inspect.lua", None;
     /// Replaces the mark of a server.
     MARK = "mark.lua", None;
+    /// Makes records of holders again that the server has forgotten.
+    RECLAIM = "reclaim.lua", Some(sharing(1, 4, 32));
     /// Frees a lock from the holders that it names.
     FORCE = "force.lua", None;
     /// Redlock, phase 1 of exclusive claims for a lock that is free.

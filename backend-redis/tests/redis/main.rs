@@ -24,6 +24,7 @@ mod modes;
 mod others;
 mod passwords;
 mod programs;
+mod reclaim;
 mod redlock;
 mod replicas;
 mod rights;

@@ -1,0 +1,159 @@
+//! Holders whose grants a server has forgotten reclaim their locks in its grace period.
+
+use std::time::Duration;
+
+use lockwell_core::{ErrorKind, Grant, Locks, Renewal};
+use testbed::Redis;
+
+use crate::servers::{client, redis, soon, tell};
+
+/// No lease ends while a test runs, and no grace period.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A client of a server that grants locks: the mark names it.
+async fn open(server: &Redis) -> Locks {
+    tell(server, &["SET", "lockwell:\u{1f}mark", &format!("60000:{}", identity(server))]);
+    client(&format!("{}?durability=grace&longest_ttl=60s", server.url())).await
+}
+
+/// As a mark names it.
+fn identity(server: &Redis) -> String {
+    let info = tell(server, &["INFO"]);
+    let field = |name: &str| {
+        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.expect("a field").to_owned()
+    };
+    format!("{}:{}", field("run_id"), field("master_replid"))
+}
+
+/// The server becomes a replica and a master again. It keeps all keys, and its history is another.
+async fn promote(server: &Redis) {
+    tell(server, &["REPLICAOF", "127.0.0.1", "1"]);
+    tell(server, &["REPLICAOF", "NO", "ONE"]);
+    // Until connections notice it.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+}
+
+/// What the renewal of each says, in words.
+async fn renewed(locks: &Locks, grants: &[&Grant]) -> Vec<&'static str> {
+    let word = |renewal: &Renewal| match renewal {
+        Renewal::Renewed(_) => "renewed",
+        Renewal::Lost => "lost",
+        _ => "unknown",
+    };
+    let grants: Vec<_> = grants.iter().map(|grant| (*grant).clone()).collect();
+    // The first may only find out that the connection leads to another server by now.
+    locks.backend().renew(&grants, soon()).await;
+    locks.backend().renew(&grants, soon()).await.iter().map(word).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_has_forgotten_is_reclaimed_in_each_mode() {
+    let Some(server) = redis().await else { return };
+    let locks = open(&server).await;
+    let alone = locks.lock("alone").ttl(LONG).await.expect("a free lock");
+    let readers = [locks.read("read").ttl(LONG).await, locks.read("read").ttl(LONG).await];
+    let permits = [locks.permit("two", 2).ttl(LONG).await, locks.permit("two", 2).ttl(LONG).await];
+    let writer = locks.write("down").ttl(LONG).await.expect("a free lock");
+    let shared: Vec<_> = readers.into_iter().chain(permits).map(|one| one.expect("a free lock")).collect();
+    let grants: Vec<_> = std::iter::once(&alone).chain(&shared).map(|guard| guard.grant()).collect();
+    promote(&server).await;
+    tell(&server, &["FLUSHALL"]);
+    assert_eq!(renewed(&locks, &grants).await, ["renewed"; 5]);
+    // A second one within the period.
+    promote(&server).await;
+    tell(&server, &["FLUSHALL"]);
+    for _ in 0..2 {
+        assert_eq!(renewed(&locks, &grants).await, ["renewed"; 5]);
+    }
+    let reader = writer.downgrade().await.expect("held");
+    for (name, many) in [("alone", 1), ("read", 2), ("two", 2), ("down", 1)] {
+        let status = locks.inspect(name).await.expect("an answer");
+        assert_eq!(status.holders.len(), many, "{status:?}");
+        assert!(status.holders.iter().all(|holder| holder.token > lockwell_core::FencingToken::new(1 << 40)));
+    }
+    reader.release().await.expect("held");
+    alone.release().await.expect("held");
+    for guard in shared {
+        guard.release().await.expect("held");
+    }
+}
+
+/// The server has an old copy of the data: locks of others, who have released them since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_records_give_way() {
+    let Some(server) = redis().await else { return };
+    let locks = open(&server).await;
+    let old = ["alone", "read", "mixed"].map(|name| locks.lock(name).ttl(LONG));
+    let mut guards = Vec::new();
+    for request in old {
+        guards.push(request.await.expect("a free lock"));
+    }
+    let permit = locks.permit("one", 1).ttl(LONG).await.expect("a free permit");
+    let reader = locks.read("write").ttl(LONG).await.expect("a free lock");
+    for name in ["alone", "read", "mixed", "one", "write"] {
+        for key in ["", "\u{1f}members\u{1f}", "\u{1f}details\u{1f}"] {
+            let lock = format!("lockwell:{key}{name}");
+            server.command(&["COPY", &lock, &format!("saved:{lock}")]).expect("an answer");
+        }
+    }
+    let stale: Vec<_> = guards.iter().map(|guard| guard.grant().clone()).collect();
+    for guard in guards {
+        guard.release().await.expect("held");
+    }
+    permit.release().await.expect("held");
+    reader.release().await.expect("held");
+    let alone = locks.lock("alone").ttl(LONG).await.expect("a free lock");
+    let read = locks.read("read").ttl(LONG).await.expect("a free lock");
+    let permit = locks.permit("one", 1).ttl(LONG).await.expect("a free permit");
+    let writer = locks.write("write").ttl(LONG).await.expect("a free lock");
+    promote(&server).await;
+    for name in ["alone", "read", "mixed", "one", "write"] {
+        for key in ["", "\u{1f}members\u{1f}", "\u{1f}details\u{1f}"] {
+            let lock = format!("lockwell:{key}{name}");
+            tell(&server, &["DEL", &lock]);
+            server.command(&["RENAME", &format!("saved:{lock}"), &lock]).expect("an answer");
+        }
+    }
+    // Nobody knows whether the one who has the permit is alive, so there is no second one.
+    let grants = [alone.grant(), read.grant(), writer.grant(), permit.grant()];
+    assert_eq!(renewed(&locks, &grants).await, ["renewed", "renewed", "renewed", "unknown"]);
+    assert_eq!(locks.inspect("one").await.expect("an answer").holders.len(), 1);
+    // Its lease ends.
+    tell(&server, &["DEL", "lockwell:one"]);
+    assert_eq!(renewed(&locks, &grants).await, ["renewed"; 4]);
+    // Who is late does not take a lock from a later holder.
+    assert_eq!(renewed(&locks, &stale.iter().collect::<Vec<_>>()).await, ["lost", "lost", "renewed"]);
+    for guard in [alone, read, permit, writer] {
+        guard.release().await.expect("held");
+    }
+}
+
+/// Whether the server knows the holder, has forgotten it, or has another one in its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forced_release_stands() {
+    let Some(server) = redis().await else { return };
+    let locks = open(&server).await;
+    let known = locks.lock("known").ttl(LONG).await.expect("a free lock");
+    let before = locks.lock("before").ttl(LONG).await.expect("a free lock");
+    let forgotten = locks.lock("forgotten").ttl(LONG).await.expect("a free lock");
+    assert_eq!(locks.force_release("before").await.expect("an answer"), 1);
+    let after = locks.lock("before").ttl(LONG).await.expect("a free lock");
+    promote(&server).await;
+    for name in ["lockwell:forgotten", "lockwell:before"] {
+        tell(&server, &["DEL", name]);
+    }
+    assert_eq!(renewed(&locks, &[before.grant()]).await, ["lost"]);
+    assert_eq!(renewed(&locks, &[after.grant()]).await, ["renewed"]);
+    for (name, freed) in [("known", 1), ("forgotten", 0)] {
+        assert_eq!(locks.force_release(name).await.expect("an answer"), freed);
+    }
+    // Also if there is another failover.
+    for _ in 0..2 {
+        assert_eq!(renewed(&locks, &[known.grant(), forgotten.grant()]).await, ["lost"; 2]);
+        promote(&server).await;
+    }
+    let error = locks.backend().downgrade(forgotten.grant()).await.expect_err("it was freed");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+    after.release().await.expect("held");
+}
