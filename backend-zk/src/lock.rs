@@ -34,7 +34,7 @@ use crate::session::runtime::SESSIONS;
 /// A client has one session, and so one connection, for each length of lease that is in use. The sessions run
 /// on a separate thread, so a blocked runtime keeps its locks. Dropping the last handle closes the sessions.
 pub struct ZkLock {
-    inner: Arc<ClientInner>,
+    pub(crate) inner: Arc<ClientInner>,
 }
 
 /// Releases claims that were not renewed. By the same clock, their validity has just ended.

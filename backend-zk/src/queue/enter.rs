@@ -1,8 +1,10 @@
 //! How a claim enters the queue: it creates its node, and finds the node again after a lost answer.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use lockwell_core::{Error, ErrorKind, Moment};
+use tokio::sync::SemaphorePermit;
 use zookeeper_client::{self as zk, CreateMode};
 
 use crate::error::{ErrorClass, class_of, explain};
@@ -11,6 +13,7 @@ use crate::queue::node::Node;
 use crate::queue::release::release;
 use crate::queue::stop::Stop;
 use crate::queue::waiter::NodeWaiter;
+use crate::session::Session;
 
 /// The server's counter is a signed 32-bit number. An overflow would destroy the order of the queue, so
 /// claims are refused a million numbers earlier. That leaves time for the queue to become empty, which starts
@@ -46,7 +49,7 @@ impl NodeWaiter<'_> {
         let ephemeral = CreateMode::EphemeralSequential.with_acls(options.acls());
         let folder = options.folder_mode().with_acls(options.acls());
         loop {
-            let turn = session.under_way.acquire().await.map_err(|_| Stop::SessionOver)?;
+            let turn = self.turn_to_ask(&session).await?;
             let sent = Moment::now();
             // Requests are sent when they are made, before a task waits for the answers.
             let making = self.folder_missing.then(|| client.create(&self.folder, b"", &folder));
@@ -72,6 +75,24 @@ impl NodeWaiter<'_> {
                 self.folder_made(self.bounded(making).await.err()).await?;
             }
             self.folder_missing = true;
+        }
+    }
+
+    /// Waits until few enough acquires are under way in this session. As long as the servers answer nothing,
+    /// this is a part of the wait for them. If they answer, and others have kept this claim from being sent for
+    /// as long as a request may take, requests come faster than they are answered.
+    async fn turn_to_ask<'s>(&self, session: &'s Session) -> Result<SemaphorePermit<'s>, Stop> {
+        let mut turn = pin!(session.under_way.acquire());
+        loop {
+            let since = Moment::now();
+            match tokio::time::timeout(self.inner.options.timeout, turn.as_mut()).await {
+                Ok(turn) => return turn.map_err(|_| Stop::SessionOver),
+                Err(_) if session.heard() > since => {
+                    let text = "requests come faster than the servers answer them";
+                    return Err(Stop::Failed(Error::new(ErrorKind::Overloaded, text)));
+                }
+                Err(_) => (),
+            }
         }
     }
 
@@ -130,5 +151,34 @@ impl NodeWaiter<'_> {
             self.folder
         );
         Err(Stop::Failed(Error::new(ErrorKind::Misconfigured, text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use lockwell_core::{DEFAULT_TTL, ErrorKind, Locks};
+
+    use crate::ZkLock;
+
+    #[tokio::test]
+    async fn a_claim_that_others_keep_from_being_sent_is_refused() {
+        if !testbed::is_installed(testbed::ZooKeeper::installed()) {
+            return;
+        }
+        let server = testbed::ZooKeeper::start_with(&testbed::Options::new()).await.unwrap();
+        let lock = Arc::new(ZkLock::connect(&server.url().parse().unwrap()).await.unwrap());
+        let session = lock.inner.pool.session(DEFAULT_TTL).await.unwrap();
+        let locks = Locks::new(Arc::clone(&lock) as Arc<_>).unwrap();
+        let all = session.under_way.available_permits();
+        let others = session.under_way.acquire_many(all.try_into().unwrap()).await.unwrap();
+        // It would wait for ever, and the server answers its heartbeats.
+        let answer = tokio::time::timeout(Duration::from_secs(60), locks.lock("a").into_future()).await;
+        let refused = answer.expect("an answer").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Overloaded, "{refused}");
+        drop(others);
+        locks.lock("a").await.unwrap().release().await.unwrap();
     }
 }
