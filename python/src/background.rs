@@ -1,16 +1,12 @@
-//! The thread of the operations, and releases that nobody waits for.
+//! Releases that nobody waits for.
 
-use lockwell::backend::SharedRuntime;
 use pyo3::prelude::*;
 use tokio::sync::oneshot;
 
 use crate::hold::Hold;
-use crate::op::{Op, Value, start};
+use crate::op::{Nothing, Op, start};
 use crate::per_process::PerProcess;
-
-/// The thread that drives the operations of all clients of the process. Renewals have another one, that of
-/// the library.
-pub(crate) static RUNTIME: SharedRuntime = SharedRuntime::new("lockwell-python");
+use crate::runtime::RUNTIME;
 
 /// The releases that nobody waits for, and who waits for all of them.
 static PENDING: PerProcess<Pending> = PerProcess::new();
@@ -55,6 +51,6 @@ pub(crate) fn released() -> PyResult<Op> {
             // The sender is there until it sends.
             drop(waits.await);
         }
-        Ok(Value::Nothing)
+        Ok(Nothing)
     })
 }

@@ -4,16 +4,19 @@ use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use lockwell::{Error, ErrorKind, LockGuard, Locks, Requirement, Result};
+use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 
 use crate::config::Settings;
 use crate::error::raise;
+use crate::guard::{Taken, TakenAll};
 use crate::hold::Hold;
 use crate::observer::{Events, Observer};
-use crate::op::{Op, Value, start};
+use crate::op::{Nothing, Op, Outcome, Plain, start};
 use crate::options::{Options, permits, seconds};
 use crate::owned::Owned;
 use crate::owner::Owner;
+use crate::show;
 
 /// A client of a lock server.
 #[pyclass(frozen, module = "lockwell._native")]
@@ -27,13 +30,22 @@ impl Client {
     }
 }
 
+/// A client that has connected.
+struct Connected(Locks);
+
+impl Outcome for Connected {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Client::new(self.0).into_py_any(py)
+    }
+}
+
 #[pymethods]
 impl Client {
     /// Connects, and checks the server.
     #[staticmethod]
     fn connect(settings: Settings) -> PyResult<Op> {
         let config = settings.config().map_err(raise)?;
-        start(async { lockwell::connect_with(config).await.map(Value::Client) })
+        start(async { lockwell::connect_with(config).await.map(Connected) })
     }
 
     /// A client that connects with its first request.
@@ -85,8 +97,8 @@ impl Client {
         }
         start(async move {
             match request.await {
-                Ok(all) => Ok(Value::Guards(all.into_guards())),
-                Err(error) if now && error.kind() == ErrorKind::TimedOut => Ok(Value::Nothing),
+                Ok(all) => Ok(TakenAll(Some(all.into_guards()))),
+                Err(error) if now && error.kind() == ErrorKind::TimedOut => Ok(TakenAll(None)),
                 Err(error) => Err(error),
             }
         })
@@ -94,18 +106,20 @@ impl Client {
 
     fn inspect(&self, name: String) -> PyResult<Op> {
         let locks = self.locks.get()?.clone();
-        start(async move { locks.inspect(name).await.map(Value::Status) })
+        start(async move { locks.inspect(name).await.map(|status| Plain(show::status(&status))) })
     }
 
     /// All locks that are held.
     fn held(&self) -> PyResult<Op> {
         let locks = self.locks.get()?.clone();
-        start(async move { locks.held().await.map(Value::Statuses) })
+        start(
+            async move { locks.held().await.map(|all| Plain(all.iter().map(show::status).collect::<Vec<_>>())) },
+        )
     }
 
     fn force_release(&self, name: String) -> PyResult<Op> {
         let locks = self.locks.get()?.clone();
-        start(async move { locks.force_release(name).await.map(Value::Count) })
+        start(async move { locks.force_release(name).await.map(Plain) })
     }
 
     /// The changes of the leader of this name.
@@ -138,18 +152,21 @@ impl Client {
     /// For how many seconds the server grants nothing.
     fn grace_left(&self) -> PyResult<Op> {
         let locks = self.locks.get()?.clone();
-        start(async move { locks.grace_left().await.map(Value::Seconds) })
+        start(async move { locks.grace_left().await.map(|left| Plain(left.map(|left| left.as_secs_f64()))) })
     }
 
     fn begin_grace(&self) -> PyResult<Op> {
         let locks = self.locks.get()?.clone();
-        start(async move { locks.begin_grace().await.map(|length| Value::Seconds(Some(length))) })
+        start(async move { locks.begin_grace().await.map(|length| Plain(length.as_secs_f64())) })
     }
 
     /// What the server's settings mean for locks.
     fn examine(&self) -> PyResult<Op> {
         let locks = self.locks.get()?.clone();
-        start(async move { locks.backend().examine().await.map(Value::Findings) })
+        start(async move {
+            let findings = locks.backend().examine().await?;
+            Ok(Plain(findings.into_iter().map(show::finding).collect::<Vec<_>>()))
+        })
     }
 
     /// The shortest and the longest lease in seconds, and whether a lock ends with the session.
@@ -163,7 +180,7 @@ impl Client {
     fn close(&self, limit: f64) -> PyResult<Op> {
         let limit = seconds("limit", limit).map_err(raise)?;
         let locks = self.locks.get()?.clone();
-        start(async move { locks.close_within(limit).await.map(|()| Value::Nothing) })
+        start(async move { locks.close_within(limit).await.map(|()| Nothing) })
     }
 
     /// Leases that are renewed now, leases extended, calls for that, failures of them, locks lost, failed
@@ -197,10 +214,10 @@ impl Client {
     }
 }
 
-fn held(outcome: Result<LockGuard>) -> Result<Value, Error> {
-    outcome.map(|guard| Value::Guard(Some(Hold::Sole(guard))))
+fn held(outcome: Result<LockGuard>) -> Result<Taken, Error> {
+    outcome.map(|guard| Taken(Some(Hold::Sole(guard))))
 }
 
-fn maybe(outcome: Result<Option<LockGuard>>) -> Result<Value, Error> {
-    outcome.map(|guard| Value::Guard(guard.map(Hold::Sole)))
+fn maybe(outcome: Result<Option<LockGuard>>) -> Result<Taken, Error> {
+    outcome.map(|guard| Taken(guard.map(Hold::Sole)))
 }

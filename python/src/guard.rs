@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use lockwell::{Error, ErrorKind, LeaseState, LockHandle};
+use lockwell::{Error, ErrorKind, LeaseState, LockGuard, LockHandle};
+use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use tokio::task::JoinSet;
 
@@ -10,7 +11,7 @@ use crate::background::release_later;
 use crate::error::raise;
 use crate::hold::Hold;
 use crate::mailbox::lock;
-use crate::op::{Op, Value, start};
+use crate::op::{Nothing, Op, Outcome, Plain, start};
 use crate::owned::Owned;
 use crate::show::mode;
 use crate::words::{state, word};
@@ -113,7 +114,7 @@ impl Guard {
     /// Ends with the hold: with the reason of a loss, or nothing if the lock was released.
     fn ended(&self) -> PyResult<Op> {
         let handle = self.handle.get()?.clone();
-        start(async move { Ok(Value::Ended(handle.ended().await)) })
+        start(async move { Ok(Plain(handle.ended().await.map(word))) })
     }
 
     /// Ends with the first loss of one of these: its name, and the reason; or with nothing, when all were
@@ -128,17 +129,17 @@ impl Guard {
             }
             while let Some(end) = ends.join_next().await {
                 if let Ok(Some((name, loss))) = end {
-                    return Ok(Value::Lost(name, loss));
+                    return Ok(Plain(Some((name.as_str().to_owned(), word(loss)))));
                 }
             }
-            Ok(Value::Nothing)
+            Ok(Plain(None))
         })
     }
 
     /// Releases the lock. It goes on if the operation is cancelled.
     fn release(&self) -> PyResult<Op> {
         let hold = self.take()?;
-        start(async move { hold.release().await.map(|()| Value::Nothing) })
+        start(async move { hold.release().await.map(|()| Nothing) })
     }
 
     /// Whether it is to be released still, by this process.
@@ -166,13 +167,43 @@ impl Guard {
         start(async move {
             let Hold::Sole(guard) = hold else { return Err(Error::new(ErrorKind::Internal, "shared")) };
             let (error, left) = match guard.downgrade().await {
-                Ok(reader) => return Ok(Value::Guard(Some(Hold::Sole(reader)))),
+                Ok(reader) => return Ok(Taken(Some(Hold::Sole(reader)))),
                 Err(refused) => refused.into_parts(),
             };
             // It is still held as before.
             *lock(&place) = left.map(Hold::Sole);
             Err(error)
         })
+    }
+}
+
+/// A lock that was taken, or none.
+pub(crate) struct Taken(pub(crate) Option<Hold>);
+
+impl Outcome for Taken {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.0.map(Guard::new).into_py_any(py)
+    }
+
+    fn discard(self: Box<Self>) {
+        if let Some(hold) = self.0 {
+            release_later(hold);
+        }
+    }
+}
+
+/// Several locks that were taken, or none of them.
+pub(crate) struct TakenAll(pub(crate) Option<Vec<LockGuard>>);
+
+impl Outcome for TakenAll {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let guards =
+            self.0.map(|guards| guards.into_iter().map(Hold::Sole).map(Guard::new).collect::<Vec<_>>());
+        guards.into_py_any(py)
+    }
+
+    fn discard(self: Box<Self>) {
+        self.0.into_iter().flatten().map(Hold::Sole).for_each(release_later);
     }
 }
 

@@ -20,6 +20,7 @@ mod options;
 mod owned;
 mod owner;
 mod per_process;
+mod runtime;
 mod show;
 mod testing;
 mod words;

@@ -6,8 +6,9 @@ use lockwell::Observation;
 use pyo3::prelude::*;
 use tokio::sync::Mutex;
 
-use crate::op::{Op, Value, start};
+use crate::op::{Op, Plain, start};
 use crate::owned::Owned;
+use crate::show;
 
 /// The leaders of a name.
 #[pyclass(frozen, module = "lockwell._native")]
@@ -26,7 +27,10 @@ impl Observer {
     /// Waits for the next change; the first call returns the current leader.
     fn next(&self) -> PyResult<Op> {
         let observation = Arc::clone(self.observation.get()?);
-        start(async move { observation.lock().await.next().await.map(Value::Leader) })
+        start(async move {
+            let leader = observation.lock().await.next().await?;
+            Ok(Plain(leader.map(|leader| (leader.token.get(), leader.label))))
+        })
     }
 }
 
@@ -47,6 +51,6 @@ impl Events {
     /// Waits for the next event; nothing at the end.
     fn next(&self) -> PyResult<Op> {
         let events = Arc::clone(self.events.get()?);
-        start(async move { Ok(Value::Event(events.lock().await.next().await)) })
+        start(async move { Ok(Plain(events.lock().await.next().await.as_ref().map(show::event))) })
     }
 }

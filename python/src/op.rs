@@ -2,42 +2,42 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use lockwell::{
-    Error, ErrorKind, Finding, Leader, LockEvent, LockGuard, LockName, LockStatus, Locks, Loss, Result,
-};
+use lockwell::{Error, ErrorKind, Result};
+use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use tokio::sync::oneshot;
 
-use crate::background::{RUNTIME, release_later};
-use crate::client::Client;
 use crate::error::{raise, raised};
-use crate::guard::Guard;
-use crate::hold::Hold;
 use crate::mailbox::{Inbox, Mailbox, lock};
 use crate::owned::Owned;
-use crate::show;
-use crate::words::word;
+use crate::runtime::RUNTIME;
 
 /// What an operation yields.
-pub(crate) enum Value {
-    Nothing,
-    Client(Locks),
-    Guard(Option<Hold>),
-    Guards(Vec<LockGuard>),
-    Count(usize),
-    Seconds(Option<Duration>),
-    /// How a hold has ended: `None` if it was released.
-    Ended(Option<Loss>),
-    Lost(LockName, Loss),
-    /// `None` is the end of the stream.
-    Event(Option<LockEvent>),
-    Findings(Vec<Finding>),
-    Status(LockStatus),
-    Statuses(Vec<LockStatus>),
-    Leader(Option<Leader>),
+pub(crate) trait Outcome: Send + 'static {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>>;
+
+    /// Nobody takes it: the locks in it are released.
+    fn discard(self: Box<Self>) {}
+}
+
+/// `None`.
+pub(crate) struct Nothing;
+
+impl Outcome for Nothing {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(py.None())
+    }
+}
+
+/// What Python has a type of its own for.
+pub(crate) struct Plain<T>(pub(crate) T);
+
+impl<T: for<'py> IntoPyObject<'py> + Send + 'static> Outcome for Plain<T> {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.0.into_py_any(py)
+    }
 }
 
 enum State {
@@ -45,7 +45,7 @@ enum State {
         cancel: oneshot::Sender<()>,
         tell: Option<(Arc<Inbox>, u64)>,
     },
-    Done(Result<Value>),
+    Done(Result<Box<dyn Outcome>>),
     /// The result was taken, or the operation was cancelled.
     Over,
 }
@@ -56,7 +56,7 @@ type Shared = Arc<Mutex<State>>;
 struct Reporter(Option<Shared>);
 
 impl Reporter {
-    fn report(mut self, outcome: Result<Value>) {
+    fn report(mut self, outcome: Result<Box<dyn Outcome>>) {
         if let Some(shared) = self.0.take() {
             finish(&shared, outcome);
         }
@@ -72,12 +72,12 @@ impl Drop for Reporter {
     }
 }
 
-fn finish(shared: &Shared, outcome: Result<Value>) {
+fn finish(shared: &Shared, outcome: Result<Box<dyn Outcome>>) {
     let mut state = lock(shared);
     let State::Running { tell, .. } = &mut *state else {
         drop(state);
         // It was cancelled.
-        return outcome.map_or((), release_all);
+        return outcome.map_or((), Outcome::discard);
     };
     let tell = tell.take();
     *state = State::Done(outcome);
@@ -88,7 +88,7 @@ fn finish(shared: &Shared, outcome: Result<Value>) {
 }
 
 /// Begins an operation. When it is cancelled, its future is dropped.
-pub(crate) fn start(future: impl Future<Output = Result<Value>> + Send + 'static) -> PyResult<Op> {
+pub(crate) fn start<T: Outcome>(future: impl Future<Output = Result<T>> + Send + 'static) -> PyResult<Op> {
     let (cancel, cancelled) = oneshot::channel();
     let shared = Arc::new(Mutex::new(State::Running { cancel, tell: None }));
     let reporter = Reporter(Some(Arc::clone(&shared)));
@@ -97,7 +97,7 @@ pub(crate) fn start(future: impl Future<Output = Result<Value>> + Send + 'static
     drop(runtime.spawn(async move {
         tokio::select! {
             biased;
-            outcome = future => reporter.report(outcome),
+            outcome = future => reporter.report(outcome.map(|outcome| Box::new(outcome) as Box<dyn Outcome>)),
             _ = cancelled => reporter.report(Err(Error::new(ErrorKind::Cancelled, "the call was cancelled"))),
         }
     }));
@@ -139,7 +139,7 @@ impl Op {
         let outcome = std::mem::replace(&mut *state, State::Over);
         drop(state);
         match outcome {
-            State::Done(Ok(value)) => to_python(py, value),
+            State::Done(Ok(outcome)) => outcome.into_python(py),
             State::Done(Err(error)) => Err(raised(py, &error)),
             _ => Err(PyRuntimeError::new_err("the result was taken already")),
         }
@@ -153,7 +153,7 @@ impl Op {
         match state {
             // It fails if the task has just ended.
             State::Running { cancel, .. } => cancel.send(()).unwrap_or_default(),
-            State::Done(Ok(value)) => release_all(value),
+            State::Done(Ok(outcome)) => outcome.discard(),
             State::Done(Err(_)) | State::Over => (),
         }
     }
@@ -163,47 +163,4 @@ impl Drop for Op {
     fn drop(&mut self) {
         self.cancel();
     }
-}
-
-/// Releases the locks of a result that nobody takes.
-fn release_all(value: Value) {
-    match value {
-        Value::Guard(Some(guard)) => release_later(guard),
-        Value::Guards(guards) => guards.into_iter().map(Hold::Sole).for_each(release_later),
-        _ => (),
-    }
-}
-
-fn to_python(py: Python<'_>, value: Value) -> PyResult<Py<PyAny>> {
-    Ok(match value {
-        Value::Nothing
-        | Value::Guard(None)
-        | Value::Ended(None)
-        | Value::Leader(None)
-        | Value::Event(None)
-        | Value::Seconds(None) => py.None(),
-        Value::Client(locks) => Py::new(py, Client::new(locks))?.into_any(),
-        Value::Guard(Some(guard)) => Py::new(py, Guard::new(guard))?.into_any(),
-        Value::Guards(guards) => {
-            let guards: Vec<_> = guards.into_iter().map(|guard| Guard::new(Hold::Sole(guard))).collect();
-            guards.into_pyobject(py)?.into_any().unbind()
-        }
-        Value::Count(number) => number.into_pyobject(py)?.into_any().unbind(),
-        Value::Seconds(Some(time)) => time.as_secs_f64().into_pyobject(py)?.into_any().unbind(),
-        Value::Lost(name, loss) => (name.as_str(), word(loss)).into_pyobject(py)?.into_any().unbind(),
-        Value::Event(Some(event)) => show::event(&event).into_pyobject(py)?.into_any().unbind(),
-        Value::Findings(all) => {
-            let all: Vec<_> = all.into_iter().map(show::finding).collect();
-            all.into_pyobject(py)?.into_any().unbind()
-        }
-        Value::Ended(Some(loss)) => word(loss).into_pyobject(py)?.into_any().unbind(),
-        Value::Status(status) => show::status(&status).into_pyobject(py)?.into_any().unbind(),
-        Value::Statuses(all) => {
-            let all: Vec<_> = all.iter().map(show::status).collect();
-            all.into_pyobject(py)?.into_any().unbind()
-        }
-        Value::Leader(Some(leader)) => {
-            (leader.token.get(), leader.label).into_pyobject(py)?.into_any().unbind()
-        }
-    })
 }

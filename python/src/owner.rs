@@ -6,8 +6,9 @@ use lockwell::request;
 use pyo3::prelude::*;
 
 use crate::error::raise;
+use crate::guard::Taken;
 use crate::hold::Hold;
-use crate::op::{Op, Value, start};
+use crate::op::{Op, start};
 use crate::options::{Options, permits};
 use crate::owned::Owned;
 
@@ -43,7 +44,7 @@ impl Owner {
         let request = options.apply(request).map_err(raise)?;
         start(async move {
             let guard = if now { request.try_now().await? } else { Some(request.into_future().await?) };
-            Ok(Value::Guard(guard.map(Hold::Shared)))
+            Ok(Taken(guard.map(Hold::Shared)))
         })
     }
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::client::Client;
 use crate::error::raise;
-use crate::op::{Op, Value, start};
+use crate::op::{Op, Plain, start};
 use crate::options::seconds;
 use crate::owned::Owned;
 use crate::words::{kind, operation};
@@ -70,6 +70,6 @@ impl TestServer {
     /// Takes a lock from its holders.
     fn lose(&self, name: String) -> PyResult<Op> {
         let server = self.server.get()?.clone();
-        start(async move { server.lose(name).await.map(Value::Count) })
+        start(async move { server.lose(name).await.map(Plain) })
     }
 }

@@ -17,7 +17,7 @@ use self::modules::{Module, modules};
 use crate::shell::{Result, root};
 
 /// The packages.
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 14] = [
     ".",
     "backend-etcd",
     "backend-redis",
@@ -29,6 +29,7 @@ const PACKAGES: [&str; 13] = [
     "faults",
     "lockcore",
     "proxy",
+    "python",
     "testbed",
     "xtask",
 ];
