@@ -98,6 +98,18 @@ fn answer(value: &Value) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// The address of the server that this library is measured on. An error says that it needs one alone.
+pub fn one<'a>(urls: &[&'a str]) -> Result<&'a str> {
+    let [url] = urls else { return Err("it is measured on one server".into()) };
+    Ok(url)
+}
+
+/// The version of a recipe that is called through a crate, which this manifest pins.
+#[must_use]
+pub fn through(manifest: &str, name: &str) -> String {
+    format!("through {name} {}", pinned(manifest, name))
+}
+
 /// The release of a crate that a manifest pins, since crates do not tell it themselves.
 #[must_use]
 pub fn pinned<'a>(manifest: &'a str, name: &str) -> &'a str {
@@ -117,5 +129,12 @@ mod tests {
         assert_eq!(pinned(text, "a-b"), "1.0.0");
         assert_eq!(pinned(text, "c"), "?");
         assert_eq!(pinned("c = \"2\"", "c"), "?", "not pinned");
+        assert_eq!(through(text, "a"), "through a 2.0.0");
+    }
+
+    #[test]
+    fn several_servers_are_not_one() {
+        assert_eq!(one(&["a"]).unwrap(), "a");
+        assert!(one(&["a", "b"]).is_err() && one(&[]).is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use fs4::{FileExt, TryLockError};
-use peer_common::{Library, Result, pinned};
+use peer_common::{Library, Result, one, through};
 
 /// The folder of the files, which the comparison removes.
 #[derive(Clone)]
@@ -18,15 +18,14 @@ impl Library for Flock {
     type Held = File;
 
     async fn connect(urls: &[&str]) -> Result<Self> {
-        let [url] = urls else { return Err("it is measured beside one file".into()) };
-        let file = url.strip_prefix("sqlite://").ok_or("it is measured beside a file of SQLite")?;
+        let file = one(urls)?.strip_prefix("sqlite://").ok_or("it is measured beside a file of SQLite")?;
         let folder = PathBuf::from(format!("{file}.flock"));
         fs::create_dir_all(&folder)?;
         Ok(Self(folder.into()))
     }
 
     fn version(&self) -> String {
-        format!("through fs4 {}", pinned(include_str!("../Cargo.toml"), "fs4"))
+        through(include_str!("../Cargo.toml"), "fs4")
     }
 
     fn setup(&self) -> String {

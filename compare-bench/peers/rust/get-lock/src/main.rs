@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::ExitCode;
 
-use peer_common::{CONNECTIONS, Library, Place, Pool, Result, pinned};
+use peer_common::{CONNECTIONS, Library, Place, Pool, Result, one, through};
 use sqlx::{Connection, MySqlConnection};
 
 /// How long a lock is waited for at the server, in seconds: nothing here takes so long. MariaDB takes no
@@ -31,12 +31,11 @@ impl Library for GetLock {
     type Held = Held;
 
     async fn connect(urls: &[&str]) -> Result<Self> {
-        let [url] = urls else { return Err("it is measured on one server".into()) };
-        Ok(Self { url: (*url).to_owned(), connections: Pool::new(CONNECTIONS) })
+        Ok(Self { url: one(urls)?.to_owned(), connections: Pool::new(CONNECTIONS) })
     }
 
     fn version(&self) -> String {
-        format!("through sqlx {}", pinned(include_str!("../Cargo.toml"), "sqlx"))
+        through(include_str!("../Cargo.toml"), "sqlx")
     }
 
     fn setup(&self) -> String {

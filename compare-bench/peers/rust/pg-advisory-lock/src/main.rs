@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use peer_common::{CONNECTIONS, Library, Place, Pool, Result, pinned};
+use peer_common::{CONNECTIONS, Library, Place, Pool, Result, one, through};
 use sqlx::postgres::{PgAdvisoryLock, PgAdvisoryLockGuard};
 use sqlx::{Connection, PgConnection};
 
@@ -23,12 +23,11 @@ impl Library for AdvisoryLock {
     type Held = Held;
 
     async fn connect(urls: &[&str]) -> Result<Self> {
-        let [url] = urls else { return Err("it is measured on one server".into()) };
-        Ok(Self { url: (*url).to_owned(), connections: Pool::new(CONNECTIONS) })
+        Ok(Self { url: one(urls)?.to_owned(), connections: Pool::new(CONNECTIONS) })
     }
 
     fn version(&self) -> String {
-        format!("through sqlx {}", pinned(include_str!("../Cargo.toml"), "sqlx"))
+        through(include_str!("../Cargo.toml"), "sqlx")
     }
 
     fn setup(&self) -> String {
