@@ -154,11 +154,11 @@ pub mod guides {
     pub mod etcd {}
     #[doc = include_str!("guide_links.md")]
     #[cfg_attr(
-        all(feature = "postgres", feature = "sqlite", feature = "redis", feature = "zk"),
+        all(feature = "postgres", feature = "sqlite-unbundled", feature = "redis", feature = "zk"),
         doc = include_str!("../docs/fencing.md")
     )]
     #[cfg_attr(
-        not(all(feature = "postgres", feature = "sqlite", feature = "redis", feature = "zk")),
+        not(all(feature = "postgres", feature = "sqlite-unbundled", feature = "redis", feature = "zk")),
         doc = "docs/fencing.md: its code needs all backends."
     )]
     pub mod fencing {}
@@ -217,7 +217,7 @@ mod schemes;
 pub use registry::Registry;
 
 /// The SQL lock table: PostgreSQL, MySQL/MariaDB, SQLite.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite-unbundled"))]
 pub mod sql {
     pub use lockwell_sql::*;
 }

@@ -154,7 +154,7 @@ impl Registry {
     }
 
     /// Adds the statements that create the tables of a scheme of ours.
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite-unbundled"))]
     pub(crate) fn add_schema(&mut self, scheme: &str) {
         let statements = |url: &ServerUrl| lockwell_sql::schema(url).map(Option::unwrap_or_default);
         self.schemas.insert(scheme.to_owned(), Arc::new(statements));
@@ -208,7 +208,7 @@ impl Registry {
 /// Adds the backends that are compiled in.
 fn compiled_in(mut registry: Registry) -> Registry {
     registry.add("memory", |url| std::future::ready(MemoryLock::from_url(&url)));
-    #[cfg(feature = "sqlite")]
+    #[cfg(feature = "sqlite-unbundled")]
     {
         registry.add("sqlite", |url| async move { lockwell_sql::SqliteLock::connect(&url).await });
         registry.add_schema("sqlite");
@@ -287,7 +287,7 @@ mod tests {
 
     /// Each documented scheme is compiled in with its feature, and no other scheme is.
     #[cfg(all(
-        feature = "sqlite",
+        feature = "sqlite-unbundled",
         feature = "postgres",
         feature = "mysql",
         feature = "redis",

@@ -11,7 +11,7 @@
 //! exclusion, without an assumption about time.
 
 // Without a database nothing uses the parts that all of them share.
-#![cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(unused))]
+#![cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite-unbundled")), allow(unused))]
 
 mod client;
 mod dialect;
@@ -23,7 +23,7 @@ mod mysql;
 mod postgres;
 mod schema;
 mod sql;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "sqlite-unbundled")]
 mod sqlite;
 mod words;
 
@@ -33,5 +33,5 @@ pub use mysql::{MySqlLock, MySqlVerify};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresVerify};
 pub use schema::schema;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "sqlite-unbundled")]
 pub use sqlite::{SqliteLock, SqliteVerify};

@@ -16,7 +16,7 @@ pub fn schema(url: &ServerUrl) -> Result<Option<String>> {
         "postgres" | "postgresql" => Ok(Some(crate::postgres::ddl(url, &table()?)?)),
         #[cfg(feature = "mysql")]
         "mysql" | "mariadb" => Ok(Some(crate::mysql::ddl(&table()?))),
-        #[cfg(feature = "sqlite")]
+        #[cfg(feature = "sqlite-unbundled")]
         "sqlite" => crate::sqlite::ddl(&table()?).map(Some),
         _ => Ok(None),
     }

@@ -1,5 +1,5 @@
 //! SQLite: each client opens the same file by itself.
-#![cfg(feature = "sqlite")]
+#![cfg(feature = "sqlite-unbundled")]
 
 use std::sync::Arc;
 use std::time::Duration;

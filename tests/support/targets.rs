@@ -110,7 +110,7 @@ pub(crate) fn all() -> Vec<Target> {
             Target::new("test_double", &[], super::memory::offers(), double)
                 .change(lockwell::conformance::Target::one_each),
         );
-        #[cfg(feature = "sqlite")]
+        #[cfg(feature = "sqlite-unbundled")]
         targets.push(
             Target::new("sqlite", &["sqlite"], super::files::offers(), || ready(super::files::start()))
                 .change(lockwell::conformance::Target::one_each),
@@ -249,7 +249,7 @@ fn etcd(release: &'static Release) -> Vec<Target> {
 
 /// A folder in memory where there is one: the suite is about locks, not about disks.
 #[cfg(any(
-    feature = "sqlite",
+    feature = "sqlite-unbundled",
     feature = "postgres",
     feature = "mysql",
     feature = "redis",

@@ -17,7 +17,7 @@ use crate::dialect::Dialect;
 /// All clients of this process that may have idle connections.
 static ALL: Mutex<Vec<Weak<dyn Check>>> = Mutex::new(Vec::new());
 
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+#[cfg_attr(not(feature = "sqlite-unbundled"), allow(dead_code))]
 trait Check: Send + Sync {
     fn close_lost(&self);
 }
@@ -70,7 +70,7 @@ impl<D: Dialect> Check for Idle<D> {
 
 /// Closes the idle connections of this process whose files were removed or replaced. Their answers would not
 /// have been used.
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+#[cfg_attr(not(feature = "sqlite-unbundled"), allow(dead_code))]
 pub(crate) fn close_lost() {
     let all: Vec<_> = {
         let known = ALL.lock().unwrap_or_else(PoisonError::into_inner);

@@ -75,24 +75,24 @@ pub(crate) fn ended<T>(outcome: sqlx::Result<T>, ending: sqlx::Result<()>) -> sq
 }
 
 /// An error of lockwell where an error of sqlx is expected. [`fatal`] returns it unchanged.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite-unbundled"))]
 pub(crate) fn ours(kind: ErrorKind, text: impl Into<String>) -> sqlx::Error {
     sqlx::Error::Configuration(Error::new(kind, text).into())
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite-unbundled"))]
 pub(crate) fn misconfigured(text: impl Into<String>) -> sqlx::Error {
     ours(ErrorKind::Misconfigured, text)
 }
 
 /// The same for a right that is missing.
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "sqlite-unbundled")]
 pub(crate) fn refused(text: impl Into<String>) -> sqlx::Error {
     ours(ErrorKind::Refused, text)
 }
 
 /// The same for a disk that has refused a sync, while leases may be lost because of that for this time.
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "sqlite-unbundled")]
 pub(crate) fn disk_failed(left: std::time::Duration) -> sqlx::Error {
     let text = format!(
         "the disk of the database file has failed to sync, and leases may be lost: no lock is granted for {left:.0?}, \

@@ -1,6 +1,6 @@
 //! The texts of the statements, the names of the tables in them, and the options of an address.
 
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite-unbundled"))]
 pub(crate) mod library;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod login;

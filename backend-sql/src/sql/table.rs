@@ -43,7 +43,7 @@ impl Table {
     }
 
     /// The same with quotes in the statements.
-    #[cfg(any(feature = "mysql", feature = "sqlite"))]
+    #[cfg(any(feature = "mysql", feature = "sqlite-unbundled"))]
     pub(crate) fn quoted(self, quote: &'static str) -> Self {
         Self { quote, ..self }
     }

@@ -16,6 +16,7 @@ use super::files::Files;
 use super::filesystem;
 use super::forked::Counted;
 use super::sockets::Sockets;
+use super::version::check_version;
 use super::watch::{Watch, version};
 use super::write::{self, Commits, Done, SyncMode, Write};
 use crate::client::idle;
@@ -332,6 +333,7 @@ fn not_watched(why: &dyn std::fmt::Display) -> Watching {
 
 async fn connect(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
     let mut sqlite = options.connect().await?;
+    check_version(&mut sqlite).await?;
     check_mode(&mut sqlite).await?;
     Ok(sqlite)
 }

@@ -31,7 +31,7 @@ pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> sqlx::Result<Stri
     serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
-/// The owner of a claim, as statements about several claims read it.
-pub(super) fn owner(claim: &Claim) -> String {
-    claim.owner().as_uuid().simple().to_string()
+/// The owners of claims, as statements about several claims read them: 16 bytes each.
+pub(super) fn owners<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<u8> {
+    claims.into_iter().flat_map(|claim| claim.owner().as_uuid().into_bytes()).collect()
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::bounds::{Answers, RAISES, not_raised};
 use super::connection::Connection;
-use super::driver::{Sqlite, json, owner};
+use super::driver::{Sqlite, json, owners};
 use super::wake::{left_of, provisional};
 use super::write::Commits;
 use crate::dialect::Dialect;
@@ -208,18 +208,20 @@ impl Dialect for Sqlite {
             .iter()
             .map(|grant| {
                 let claim = grant.claim();
-                (claim.name().as_str(), owner(claim), micros(claim.ttl()))
+                (claim.name().as_str(), micros(claim.ttl()))
             })
             .collect();
         let rows = json(&rows)?;
+        let owners = owners(grants.iter().map(Grant::claim));
         conn.look_at_disk().await?;
         // A row for each lease would have to be received while the file is locked.
-        let renewed = conn.write(self.sql.renew.of(hold), |query| query.bind(&rows)).await?.changed;
+        let renewed =
+            conn.write(self.sql.renew.of(hold), |query| query.bind(&rows).bind(&owners)).await?.changed;
         if renewed == grants.len() as u64 {
             return Ok(vec![Extension::Extended; grants.len()]);
         }
         // An owner cannot have got its lock back since then.
-        let renewed = sqlx::query_scalar(self.sql.renewed.of(hold).get()).bind(&rows);
+        let renewed = sqlx::query_scalar(self.sql.renewed.of(hold).get()).bind(&rows).bind(&owners);
         let renewed: HashSet<Uuid> = renewed.fetch_all(conn.get()).await?.into_iter().collect();
         let is_renewed = |grant: &Grant| renewed.contains(&grant.claim().owner().as_uuid());
         let answer = |grant| if is_renewed(grant) { Extension::Extended } else { Extension::Lost };

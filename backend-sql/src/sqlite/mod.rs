@@ -19,6 +19,7 @@ mod sockets;
 #[path = "no_sockets.rs"]
 mod sockets;
 mod statements;
+mod version;
 mod wake;
 #[cfg(unix)]
 mod wake_folder;

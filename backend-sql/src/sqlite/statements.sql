@@ -6,9 +6,12 @@
 --
 -- Times are microseconds since 1970, read from the host's clock inside the statement: all processes on one file share one
 -- host. The clock is read after the write lock of the file has been taken, so waiting for it does not age a lease.
+--
+-- The SQLite of the system may be old (version.rs): no `unixepoch('subsec')`, no `unhex` and no `->>`.
 
 -- part: now
-CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+-- SQLite counts milliseconds. A Julian day is exact to 0.04 of one, so rounding finds it.
+CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000
 
 -- name: take
 -- A free lock has no `expires_at`; `owner` then names the last holder. A claim takes a lock that is free, or whose lease has
@@ -55,9 +58,9 @@ UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2
     AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.owner <> ?2)
 
 -- name: release_many
--- The same for many locks.
+-- The same for many locks: their names, and in ?2 their owners, of 16 bytes each.
 UPDATE {locks} AS l SET expires_at = NULL
-FROM (SELECT value ->> 0 AS name, unhex(value ->> 1) AS owner FROM json_each(?1)) AS w
+FROM (SELECT value AS name, substr(?2, key * 16 + 1, 16) AS owner FROM json_each(?1)) AS w
 WHERE l.name = w.name AND l.owner = w.owner
     AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = l.name AND q.owner <> l.owner)
 
@@ -104,14 +107,16 @@ WHERE q.name = ?1 AND q.alive_until > {now} AND q.owner IS NOT l.owner
     AND (q.mode <> 0 OR coalesce(l.mode, 0) = 0) ORDER BY q.ticket LIMIT 1
 
 -- name: renew
+-- ?1 has names and leases, ?2 the owners.
 UPDATE {held} AS l SET expires_at = {now} + w.ttl
-FROM (SELECT value ->> 0 AS name, unhex(value ->> 1) AS owner, value ->> 2 AS ttl FROM json_each(?1)) AS w
+FROM (SELECT json_extract(value, '$[0]') AS name, substr(?2, key * 16 + 1, 16) AS owner, json_extract(value, '$[1]') AS ttl
+    FROM json_each(?1)) AS w
 WHERE l.name = w.name AND l.owner = w.owner AND l.expires_at IS NOT NULL
 
 -- name: renewed
 -- The owners among those that have renewed their leases, and have not lost them.
 SELECT l.owner FROM json_each(?1) AS w CROSS JOIN {held} AS l
-WHERE l.name = w.value ->> 0 AND l.owner = unhex(w.value ->> 1) AND l.expires_at IS NOT NULL
+WHERE l.name = json_extract(w.value, '$[0]') AND l.owner = substr(?2, w.key * 16 + 1, 16) AND l.expires_at IS NOT NULL
 
 -- name: enqueue
 -- Then the state of the lock is read, so that no release comes in between unnoticed. {place} is the new ticket.

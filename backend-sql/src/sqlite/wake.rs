@@ -28,7 +28,7 @@ use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use super::connection::{Bound, Connection};
-use super::driver::{Sqlite, json, owner};
+use super::driver::{Sqlite, json, owners};
 use super::sockets::{Message, Sent};
 use super::write::Commits;
 use crate::client::places::PROVISIONAL;
@@ -137,9 +137,9 @@ impl Sqlite {
         if self.wakes_nobody() || claims.iter().any(is_waited_for) {
             return Ok(false);
         }
-        let rows: Vec<_> = claims.iter().map(|claim| (claim.name().as_str(), owner(claim))).collect();
-        let rows = json(&rows)?;
-        let done = conn.write(&self.sql.release_many, |query| query.bind(rows.clone())).await?;
+        let names: Vec<_> = claims.iter().map(|claim| claim.name().as_str()).collect();
+        let (names, owners) = (json(&names)?, owners(claims));
+        let done = conn.write(&self.sql.release_many, |query| query.bind(&names).bind(&owners)).await?;
         Ok(done.changed == claims.len() as u64)
     }
 
