@@ -1,11 +1,9 @@
 """Measures this package beside other packages for Python: the same work on the same server, in turns.
 
-    cargo xtask servers redis zookeeper          prints the addresses
-    python bench.py --redis redis://... --zookeeper zk://... [--rounds 20]
+    python/bench [--rounds 20]          builds an optimised wheel, installs the others, and calls this program
 
 Two kinds of work: to take a free lock and to release it, again and again; and four threads (or coroutines)
-that contend for one lock. A library that is not installed, or whose server is not named, is left out. The
-wheel should be a release build: `maturin build --release`.
+that contend for one lock. Servers that are not named are started; what is not installed is left out.
 """
 
 from __future__ import annotations
@@ -13,17 +11,26 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib.metadata
 import importlib.util
 import logging
+import platform
+import shutil
 import statistics
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import lockwell
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "tests"))
+
+from servers import PROGRAMS, Servers
 
 # How long a library works in each round, in seconds.
 SPAN = 0.2
@@ -144,6 +151,11 @@ def libraries(redis_url: str | None, zookeeper_url: str | None, folder: str) -> 
                 logging.getLogger("redis_lock").setLevel(logging.ERROR)
                 make: Make = lambda name: redis_lock.Lock(client, name, expire=LEASE, auto_renewal=True)  # noqa: E731
                 found.append(Library("Redis", "python-redis-lock", make))
+            if has("sherlock"):
+                import sherlock
+
+                sherlock.configure(backend=sherlock.backends.REDIS, client=client, expire=LEASE, timeout=60)
+                found.append(Library("Redis", "sherlock", lambda name: sherlock.Lock("sherlock/" + name)))
         if zookeeper_url is not None:
             ours("ZooKeeper", zookeeper_url)
         if zookeeper_url is not None and has("kazoo"):
@@ -156,26 +168,46 @@ def libraries(redis_url: str | None, zookeeper_url: str | None, folder: str) -> 
         yield found
 
 
+def spread(values: list[float], scale: float) -> str:
+    """The median, and the quartiles around it."""
+    low, middle, high = (value * scale for value in statistics.quantiles(values, n=4))
+    return f"{middle:8.0f} ({low:.0f} to {high:.0f})"
+
+
+def packages() -> str:
+    names = ["lockwell", "filelock", "redis", "python-redis-lock", "sherlock", "kazoo"]
+    found = {one.name: one.version for one in importlib.metadata.distributions()}
+    return ", ".join(f"{name} {found[name]}" for name in names if name in found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--redis")
-    parser.add_argument("--zookeeper")
+    parser.add_argument("--redis", help="the address of a server, instead of one that is started")
+    parser.add_argument("--zookeeper", help="the same")
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        libraries(options.redis, options.zookeeper, folder) as found,
-    ):
+    with contextlib.ExitStack() as stack:
+        servers = Servers()
+        stack.callback(servers.stop)
+
+        def address(given: str | None, name: str) -> str | None:
+            is_there = given is None and shutil.which(PROGRAMS[name]) is not None
+            return servers.url(name) if is_there else given
+
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        urls = address(options.redis, "redis"), address(options.zookeeper, "zookeeper")
+        found = stack.enter_context(libraries(*urls, folder))
         for number in range(options.rounds):
             # In another order each time, so that a machine that becomes slower affects all alike.
             for place in range(len(found)):
                 found[(place + number) % len(found)].measure()
-        print("server     library              a free lock   four contend, acquisitions per second")
+        print(f"Python {platform.python_version()}; {packages()}; {options.rounds} rounds of {SPAN} s")
+        print("median (quartiles)              a free lock, us              four contend, grants per second")
         for library in found:
-            free, contended = statistics.median(library.free), statistics.median(library.contended)
-            print(f"{library.server:10} {library.title:20} {free * 1e6:8.0f} us   {contended:10.0f}")
+            free, contended = spread(library.free, 1e6), spread(library.contended, 1)
+            print(f"{library.server:10} {library.title:20} {free:28} {contended}")
 
 
 if __name__ == "__main__":
