@@ -4,6 +4,7 @@
 //! works from the next line to the one after it, and writes `done` or `error TEXT`. It ends when its input
 //! does.
 
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -16,10 +17,14 @@ use tokio::task::JoinHandle;
 
 use super::work::work;
 use crate::error::{Error, Result};
-use crate::plan::{Until, Work};
+use crate::plan::{Misuse, Until, Work};
 
 /// The first argument of a worker.
 pub const ARGUMENT: &str = "__faults_worker";
+
+/// The environment variable with the path of a program that every second worker is, as
+/// `python/tests/contender.py`.
+const CONTENDER: &str = "LOCKWELL_CONTENDER";
 
 /// How long a worker may take to start on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -54,7 +59,7 @@ async fn connect(url: &str, work: &Work) -> Result<Locks> {
 impl Worker {
     /// Starts a process with this added to its environment. It is ready when [`ready`](Self::ready) returns.
     pub(crate) async fn process(url: &str, work: Work, environment: &[(String, String)]) -> Result<Self> {
-        let program = std::env::current_exe()?;
+        let program = program(&work)?;
         let mut child = Command::new(program)
             .arg(ARGUMENT)
             .envs(environment.iter().map(|(name, value)| (name, value)))
@@ -143,6 +148,16 @@ impl Worker {
                 Ok(())
             }
         }
+    }
+}
+
+/// The program of a worker: this one, or for every second worker another that does the same, where one is
+/// named. It knows no misuse, and no names that look alike.
+fn program(work: &Work) -> Result<PathBuf> {
+    let is_plain = work.crew.misuse == Misuse::None && !work.crew.look_alike;
+    match std::env::var_os(CONTENDER) {
+        Some(program) if is_plain && work.worker % 2 == 1 => Ok(program.into()),
+        _ => Ok(std::env::current_exe()?),
     }
 }
 
