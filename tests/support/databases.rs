@@ -33,6 +33,12 @@ pub(crate) fn offers() -> Vec<Need> {
     ]
 }
 
+/// Those of a server that has grace periods.
+#[cfg(feature = "postgres")]
+pub(crate) fn offers_of_grace() -> Vec<Need> {
+    [&offers()[..], &[Need::Grace]].concat()
+}
+
 #[cfg(feature = "postgres")]
 async fn start_postgres(release: &'static Release) -> Result<testbed::Postgres, Missing> {
     let options = options().release(release).setting("max_connections", "300");
@@ -48,10 +54,20 @@ async fn purge_postgres(url: String) {
 
 #[cfg(feature = "postgres")]
 pub(crate) async fn postgres(release: &'static Release, options_of_url: &'static str) -> Started {
+    one_postgres(release, options_of_url, offers()).await
+}
+
+#[cfg(feature = "postgres")]
+pub(crate) async fn postgres_grace(release: &'static Release, options_of_url: &'static str) -> Started {
+    one_postgres(release, options_of_url, offers_of_grace()).await
+}
+
+#[cfg(feature = "postgres")]
+async fn one_postgres(release: &'static Release, options_of_url: &'static str, offers: Vec<Need>) -> Started {
     let postgres = start_postgres(release).await?;
     let (door, server) = (postgres.addr(), testbed::Server::clone(&postgres));
     let url = move |addr| postgres.url_via(addr) + options_of_url;
-    Ok(Arc::new(OneServer::new(offers(), door, server, url, lockwell::connect).purged_by(purge_postgres)))
+    Ok(Arc::new(OneServer::new(offers, door, server, url, lockwell::connect).purged_by(purge_postgres)))
 }
 
 /// PostgreSQL behind a pooler in transaction mode, which the address tells of with `options_of_url` or not.

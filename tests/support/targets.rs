@@ -216,8 +216,8 @@ fn postgres(release: &'static Release) -> Vec<Target> {
     let schemes = &["postgres", "postgresql"];
     vec![
         Target::new("postgres", schemes, databases::offers(), move || databases::postgres(release, "")),
-        Target::new("postgres_grace", schemes, databases::offers(), move || {
-            databases::postgres(release, "?durability=grace&longest_ttl=1m")
+        Target::new("postgres_grace", schemes, databases::offers_of_grace(), move || {
+            databases::postgres_grace(release, "?durability=grace&longest_ttl=1m")
         }),
         Target::new("postgres_pooled", schemes, databases::offers(), move || {
             databases::pooled(release, "?pooled=true")

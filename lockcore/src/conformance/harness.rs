@@ -37,6 +37,8 @@ pub enum Need {
     /// [`Server::fail_over`]: another server can take the place of one that dies. Without it, a promise of
     /// [`failover_safe`](Requirement::FailoverSafe) is not checked.
     Failover,
+    /// The server has grace periods of ten seconds or more ([`Locks::begin_grace`]).
+    Grace,
     /// [`Harness::link`]: a client can be put behind a network that fails.
     Link,
     /// [`Harness::purge`]: the backend deletes what idle locks leave behind.

@@ -48,6 +48,7 @@ mod downgrade;
 mod dropping;
 mod exclusion;
 mod fifo;
+mod grace;
 mod harness;
 pub mod history;
 mod holder;
@@ -118,9 +119,10 @@ impl Case {
         self.needs.iter().all(|need| offers.contains(need))
     }
 
-    /// Whether it stops or kills the server, so that no other case may use the same server at the same time.
+    /// Whether it stops or kills the server, or closes it for a while, so that no other case may use the same
+    /// server at the same time.
     pub fn disturbs_the_server(&self) -> bool {
-        self.needs.contains(&Need::Server) || self.needs.contains(&Need::Failover)
+        [Need::Server, Need::Failover, Need::Grace].iter().any(|need| self.needs.contains(need))
     }
 
     /// Runs it, on the tokio runtime of the caller, which must have several threads. If the harness has a

@@ -1,14 +1,14 @@
 //! The table of all cases.
 
 use super::Need::{
-    Counted, Downgrade, Durable, Failover, Fencing, Fifo, Link, LongestWait, Permits, Process, Purge, Server,
-    Shared, TokenBlocks,
+    Counted, Downgrade, Durable, Failover, Fencing, Fifo, Grace, Link, LongestWait, Permits, Process, Purge,
+    Server, Shared, TokenBlocks,
 };
 use super::{Case, Need, Run};
 use super::{
-    cancellation, closing, crash, downgrade, dropping, exclusion, fifo, input, inspection, leading, limits,
-    local, loss, many, modes, names, network, outage, ownership, promises, reentrancy, renewal, running,
-    runtimes, secrets, tokens, troubled, waiting,
+    cancellation, closing, crash, downgrade, dropping, exclusion, fifo, grace, input, inspection, leading,
+    limits, local, loss, many, modes, names, network, outage, ownership, promises, reentrancy, renewal,
+    running, runtimes, secrets, tokens, troubled, waiting,
 };
 use crate::conformance::stage::Stage;
 
@@ -112,6 +112,11 @@ const ALL: &[Case] = cases! {
         a_lock_survives_a_restart: [Server, Durable];
         a_waiter_outlives_a_restart: [Server, Durable, Counted];
         a_short_stop_of_the_server_costs_nothing: [Server, Counted];
+    }
+    grace {
+        nothing_is_granted_in_a_grace_period: [Grace];
+        a_grace_period_takes_no_lock_from_its_holder: [Grace];
+        who_holds_is_unknown_in_a_grace_period: [Grace];
     }
     crash {
         a_killed_holder_frees_the_lock_within_its_lease: [Process];

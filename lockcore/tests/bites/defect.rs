@@ -129,6 +129,20 @@ pub(crate) enum Defect {
     /// A client shows the label of the first holder that it has seen, for ever.
     RemembersTheFirstHolder,
 
+    // Of `Forgetful`: grace periods.
+    /// It grants locks although the server may have forgotten some.
+    GrantsWithoutMark,
+    /// The same for readers alone.
+    GrantsToReadersWithoutMark,
+    /// A lock of which nobody knows whether it is held is refused as if it were.
+    CallsTheUnknownHeld,
+    /// Such a lock is shown as free.
+    CallsTheUnknownFree,
+    /// Holders lose their locks.
+    ReclaimsNothing,
+    /// A period that is under way does not begin anew.
+    BeginsNoPeriodAnew,
+
     // Of `Remote`: a lock behind a network.
     /// A renewal without an answer counts as done.
     RenewsBlindly,

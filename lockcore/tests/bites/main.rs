@@ -7,6 +7,7 @@
 mod broken_lock;
 mod defect;
 mod flawed_lock;
+mod forgetful_lock;
 mod network;
 mod processes;
 mod proofs;
@@ -27,8 +28,8 @@ use broken_lock::Broken;
 use defect::Defect;
 use flawed_lock::Flawed;
 use processes::Served;
-use proofs::{BROKEN, FLAWED, REMOTE, SERVED, SESSION, UNPROVEN, WEAK};
-use workshop::{Laboratory, Purged, Sessions, Workshop};
+use proofs::{BROKEN, FLAWED, FORGETFUL, REMOTE, SERVED, SESSION, UNPROVEN, WEAK};
+use workshop::{Laboratory, Periods, Purged, Sessions, Workshop};
 
 /// How often a case may miss a defect that shows by chance.
 const ATTEMPTS: usize = 3;
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
 }
 
 /// Locks without a defect, for the cases with needs that the memory backend does not meet.
-fn right() -> [Target; 3] {
+fn right() -> [Target; 4] {
     fn target<H: Harness>(make: fn(Defect) -> H, needs: &'static [Need]) -> Target {
         let start =
             move || std::future::ready(Ok::<_, Missing>(Arc::new(make(Defect::None)) as Arc<dyn Harness>));
@@ -66,6 +67,7 @@ fn right() -> [Target; 3] {
     [
         target(Served::start, &[Need::Process]),
         target(Purged::new, &[Need::Purge]),
+        target(Periods::new, &[Need::Grace]),
         target(Laboratory::new, &[Need::Link, Need::Server]),
     ]
 }
@@ -79,6 +81,9 @@ fn proofs() -> Vec<Proof> {
     });
     let weak =
         WEAK.iter().map(|&(defect, case, words)| proof(defect, case, words, move || Purged::new(defect)));
+    let forgetful = FORGETFUL
+        .iter()
+        .map(|&(defect, case, words)| proof(defect, case, words, move || Periods::new(defect)));
     let session = SESSION
         .iter()
         .map(|&(defect, case, words)| proof(defect, case, words, move || Sessions::new(defect)));
@@ -88,7 +93,7 @@ fn proofs() -> Vec<Proof> {
     let served =
         SERVED.iter().map(|&(defect, case, words)| proof(defect, case, words, move || Served::start(defect)));
     // Those with other processes wait for the time of the machine, so they begin first.
-    served.chain(broken).chain(flawed).chain(weak).chain(session).chain(remote).collect()
+    served.chain(broken).chain(flawed).chain(weak).chain(forgetful).chain(session).chain(remote).collect()
 }
 
 fn proof<H: Harness>(

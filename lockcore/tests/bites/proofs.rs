@@ -224,6 +224,16 @@ pub(crate) const REMOTE: &[(Defect, &str, &str)] = &[
     (Defect::GivesUpInSilence, "a_short_stop_of_the_server_costs_nothing", "its turn comes"),
 ];
 
+/// What [`Forgetful`](crate::forgetful_lock::Forgetful) proves.
+pub(crate) const FORGETFUL: &[(Defect, &str, &str)] = &[
+    (Defect::GrantsWithoutMark, "nothing_is_granted_in_a_grace_period", "a free lock was granted"),
+    (Defect::GrantsToReadersWithoutMark, "nothing_is_granted_in_a_grace_period", "to read was granted"),
+    (Defect::CallsTheUnknownHeld, "nothing_is_granted_in_a_grace_period", "nobody knows"),
+    (Defect::ReclaimsNothing, "a_grace_period_takes_no_lock_from_its_holder", "took the lock"),
+    (Defect::CallsTheUnknownFree, "who_holds_is_unknown_in_a_grace_period", "called free"),
+    (Defect::BeginsNoPeriodAnew, "who_holds_is_unknown_in_a_grace_period", "did not begin anew"),
+];
+
 /// What [`Served`](crate::processes::Served) proves.
 pub(crate) const SERVED: &[(Defect, &str, &str)] = &[
     (Defect::KeepsTheDead, "a_killed_holder_frees_the_lock_within_its_lease", "after kill -9"),

@@ -10,6 +10,7 @@ use lockwell_core::{Clock, Locks, Result};
 
 use crate::defect::Defect;
 use crate::flawed_lock::Controls;
+use crate::forgetful_lock::Forgetful;
 use crate::network::{Machine, Network};
 use crate::remote_lock::Remote;
 use crate::session_lock::Session;
@@ -155,6 +156,32 @@ impl Harness for Purged {
 
     async fn purge(&self) {
         self.0.purge().await;
+    }
+}
+
+/// A lock at a server that has grace periods.
+#[derive(Debug)]
+pub(crate) struct Periods(Arc<Forgetful>, Clock);
+
+impl Periods {
+    pub(crate) fn new(defect: Defect) -> Self {
+        let clock = skipping_clock();
+        Self(Arc::new(Forgetful::new(defect, &clock)), clock)
+    }
+}
+
+#[async_trait]
+impl Harness for Periods {
+    fn clock(&self) -> Clock {
+        self.1.clone()
+    }
+
+    fn offers(&self) -> Vec<Need> {
+        [&OFFERS[..], &[Need::Grace]].concat()
+    }
+
+    async fn client(&self) -> Result<Locks> {
+        Locks::new(Arc::clone(&self.0) as Arc<dyn DistributedLock>)
     }
 }
 
