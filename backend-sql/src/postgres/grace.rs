@@ -269,7 +269,8 @@ fn durability(period: Duration, closed: Option<Duration>, periods: i64) -> Findi
     } else {
         String::new()
     };
-    let remedy = "look in the log of the server for crashes, killed backends, and stops that were not clean";
+    let remedy = "look in the log of the server for crashes, killed backends, and stops that were not clean: by SIGQUIT, or by SIGKILL \
+                  after a stop that took too long";
     if let Some(left) = closed {
         let text = closed_for(left) + &often;
         return Finding::doubtful("grace period", text, format!("wait; if it happens often, {remedy}"));
