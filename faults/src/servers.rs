@@ -99,7 +99,7 @@ impl TestServers {
         let shm = Path::new("/dev/shm");
         let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let folder = tempfile::Builder::new().prefix("lockwell-faults-").tempdir_in(&parent)?;
-        let clocks = (setup == Setup::Clocks).then(|| Clocks::make(folder.path())).transpose()?;
+        let clocks = setup.has_clocks().then(|| Clocks::make(folder.path())).transpose()?;
         let disk = (setup == Setup::SmallDisk).then(|| SmallDisk::mount(&folder.path().join("disk")));
         let mut servers = Self {
             kind,

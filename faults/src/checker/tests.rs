@@ -128,6 +128,8 @@ fn a_release_of_what_another_holds_is_found() {
     assert_eq!(found(&[late, next], &rules()).foreign_releases, 1);
     let refused = Hold { end: End::Expired, ..late };
     assert_eq!(found(&[refused, next], &rules()).foreign_releases, 0);
+    let granted_twice = found(&[Hold { until: 50 * MILLI, ..late }, next], &rules());
+    assert_eq!((granted_twice.foreign_releases, granted_twice.overlaps), (0, 1));
 }
 
 #[test]

@@ -86,13 +86,17 @@ pub(super) fn overlaps(sorted: &[Hold], rules: &Rules, overlaps: &mut Overlaps) 
 }
 
 /// Releases of exclusive locks that were confirmed though another was the holder when they were called.
+///
+/// If the lock was granted twice, both releases are right: that of a holder is confirmed whose record a failover
+/// has lost, since an earlier copy of its request may have freed the lock. The overlap is found by itself.
 pub(super) fn foreign_releases(sorted: &[Hold], found: &mut Found) {
     let valid: Vec<&Hold> = sorted.iter().filter(|hold| hold.until > hold.from).collect();
     for pair in valid.windows(2) {
         let (before, after) = (pair[0], pair[1]);
         let confirmed = before.end == End::Released && before.ask.mode == Mode::Exclusive;
         // With a lower token, the other was the holder before.
-        if confirmed && after.token > before.token && after.from < before.called {
+        let was_over = before.until <= after.from;
+        if confirmed && was_over && after.token > before.token && after.from < before.called {
             found.add(|| format!("released what another held: {}; {}", words(before), words(after)));
         }
     }

@@ -47,6 +47,36 @@ pub(super) const ALL: &[Scenario] = &[
         ..LONG
     },
     Scenario {
+        name: "grace-crashes-often",
+        about: "the same five times, at any moment of the grace periods, also while it starts or grants again",
+        crew: HOLDERS,
+        memory: Memory::Forgets,
+        setup: Setup::Grace,
+        draw: |draw| {
+            let (mut at, node) = (draw.first(), draw.node());
+            for _ in 0..5 {
+                draw.fault(at, Fault::KillServer { node, millis: 0 });
+                at += draw.between(200, 6_000);
+            }
+        },
+        expected: of_one_server,
+        ..LONG
+    },
+    Scenario {
+        name: "grace-clock-behind",
+        about: "the same once, and the clock of the server is two hours behind when it starts, and right a moment later",
+        crew: HOLDERS,
+        memory: Memory::Forgets,
+        setup: Setup::GraceClocks,
+        draw: |draw| {
+            let (at, node, wrong) = (draw.first(), draw.node(), draw.between(300, 1_500));
+            draw.fault(at, Fault::KillServer { node, millis: 300 });
+            draw.fault(at + 100, Fault::StepServerClock { node, by: -2 * 3_600_000, millis: 200 + wrong });
+        },
+        expected: of_one_server,
+        ..LONG
+    },
+    Scenario {
         name: "grace-failover",
         about: "a server that has grace periods is killed with SIGKILL, and a replica takes over that lacks its last grants",
         crew: HOLDERS,
