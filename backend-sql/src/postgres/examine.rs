@@ -17,7 +17,7 @@ impl Examine for Postgres {
         let asked = SystemTime::now();
         let about = self.statement(&self.sql.about).row(conn).await?;
         let answered = SystemTime::now();
-        let (now, fsync, pages, replicas, standbys): (i64, String, String, i64, String) =
+        let (now, fsync, pages, replicas, standbys, commits): (i64, String, String, i64, String, String) =
             about.ok_or(sqlx::Error::RowNotFound)?;
         let mut findings = vec![Finding::clock(time(now), asked, answered)];
         let persistence = persistence(&[("fsync", &fsync, &["on"]), ("full_page_writes", &pages, &["on"])]);
@@ -25,7 +25,7 @@ impl Examine for Postgres {
             // A lost grant is granted to nobody else, also at a replica.
             Some(durability) if persistence.severity == Severity::Good => findings.push(durability),
             Some(durability) => findings.extend([persistence, durability]),
-            None => findings.extend([persistence, replication(replicas, &standbys)]),
+            None => findings.extend([persistence, replication(replicas, &standbys, &commits)]),
         }
         if self.pooled || self.session.is_shared() {
             let remedy = "connect past the pooler, or let it pool sessions, if waits should be short";
@@ -46,15 +46,20 @@ impl Examine for Postgres {
     }
 }
 
-fn replication(replicas: i64, standbys: &str) -> Finding {
-    let remedy = "name the replicas that may take over in synchronous_standby_names, or fence by the token";
-    match (replicas, standbys) {
-        (0, "") => Finding::good("replication", "no replica streams from it"),
-        (_, "") => Finding::doubtful(
-            "replication",
-            format!("{replicas} replicas, and commits wait for none: a failover can grant a lock twice"),
-            remedy,
-        ),
+/// `commits` is `synchronous_commit` of our user. Grants raise `off` to `on`, and keep all other values.
+fn replication(replicas: i64, standbys: &str, commits: &str) -> Finding {
+    let doubtful = |what: &str, remedy| {
+        let message =
+            format!("{replicas} replicas, and commits wait for {what}: a failover can grant a lock twice");
+        Finding::doubtful("replication", message, remedy)
+    };
+    let names = "name the replicas that may take over in synchronous_standby_names, or fence by the token";
+    let waits = "set synchronous_commit of this user to on, or fence by the token";
+    match (replicas, standbys, commits) {
+        (0, "", _) => Finding::good("replication", "no replica streams from it"),
+        (_, "", _) => doubtful("none", names),
+        (_, _, "local") => doubtful("none, since synchronous_commit is local", waits),
+        (_, _, "remote_write") => doubtful("no disk of a replica (remote_write)", waits),
         _ => Finding::good("replication", format!("{replicas} replicas; commits wait for {standbys}")),
     }
 }
@@ -65,20 +70,36 @@ mod tests {
 
     #[test]
     fn replicas_that_commits_do_not_wait_for_are_doubtful() {
-        assert_eq!(replication(0, "").severity, Severity::Good);
+        assert_eq!(replication(0, "", "on").severity, Severity::Good);
         // One that is named and away: commits wait until it is back.
-        assert_eq!(replication(0, "one").severity, Severity::Good);
-        let found = replication(2, "ANY 1 (one, two)");
+        assert_eq!(replication(0, "one", "on").severity, Severity::Good);
+        let found = replication(2, "ANY 1 (one, two)", "on");
         assert_eq!(found.severity, Severity::Good);
         assert!(
             found.message.contains("2 replicas") && found.message.contains("ANY 1 (one, two)"),
             "{found:?}"
         );
-        let found = replication(1, "");
+        let found = replication(1, "", "on");
         assert_eq!(found.severity, Severity::Doubtful);
         assert!(
             found.message.starts_with("1 replicas, ") && found.remedy.contains("synchronous_standby_names"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn commits_that_do_not_wait_for_the_disk_of_a_named_replica_are_doubtful() {
+        for commits in ["local", "remote_write"] {
+            let found = replication(1, "one", commits);
+            assert_eq!(found.severity, Severity::Doubtful);
+            assert!(
+                found.message.contains(commits) && found.remedy.contains("synchronous_commit"),
+                "{found:?}"
+            );
+        }
+        // Grants raise `off`.
+        for commits in ["off", "on", "remote_apply"] {
+            assert_eq!(replication(1, "one", commits).severity, Severity::Good);
+        }
     }
 }

@@ -417,9 +417,11 @@ DELETE FROM {members} WHERE name = $1 RETURNING {ends} > clock_timestamp()
 SELECT name FROM {locks} WHERE {ends} > clock_timestamp() ORDER BY name
 
 -- name: about
--- Its clock, whether a crash can lose what was committed, how many replicas stream from it, and which of them it waits for.
+-- Its clock, whether a crash can lose what was committed, how many replicas stream from it, which of them it waits for, and
+-- for what.
 SELECT {clock}, current_setting('fsync'), current_setting('full_page_writes'),
-    (SELECT count(*) FROM pg_stat_replication), current_setting('synchronous_standby_names')
+    (SELECT count(*) FROM pg_stat_replication), current_setting('synchronous_standby_names'),
+    current_setting('synchronous_commit')
 
 -- name: portion
 -- The last name of a portion of the purge.
