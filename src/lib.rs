@@ -26,7 +26,7 @@
 //! | see what happens | [`Locks::inspect`], [`Locks::held`], [`Locks::events`], [`Locks::stats`] |
 //! | test | [`testing::TestServer`], a lock server in memory that fails on demand |
 //!
-//! # Three ways to hold a lock
+//! # Ways to hold a lock
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -67,7 +67,7 @@
 //!     // Readers and writers. A writer can become a reader, and no other writer comes in between.
 //!     locks.read("catalogue").await?.release().await?;
 //!     locks.write("catalogue").await?.downgrade().await?.release().await?;
-//!     // A semaphore: one of four permits. Whoever asks for one of eight meanwhile gets the error `KindClash`.
+//!     // A semaphore: one of four permits. While it is held, one of eight gets the error `KindClash`.
 //!     let _permit = locks.permit("gpu", 4).await?;
 //!     // Several locks: all of them or none, without deadlocks.
 //!     let _both = locks.lock_all(["account/1", "account/2"]).await?;
@@ -90,9 +90,9 @@
 //!
 //! # Configuration
 //!
-//! The address selects the backend, and can contain options, which each guide to a backend lists. What is set
-//! there and beside it as well is an error. The address can come from a file, or from the environment
-//! variable `LOCKWELL_URL` ([`LockConfig::from_env`]). `password_file` keeps the password out of it, and
+//! The address selects the backend, and can contain options, which each guide to a backend lists. An option
+//! that is set in the address and in the configuration as well is an error. The address can come from a file,
+//! or from the environment variable `LOCKWELL_URL` ([`LockConfig::from_env`]). `password_file` keeps the password out of it, and
 //! [`LockConfig::password_from`] asks a function for it. A program can demand what a backend must promise ([`guides::choosing`]). Connecting fails otherwise.
 //!
 //! ```
@@ -112,9 +112,10 @@
 //! # Guides
 //!
 //! * Begin: [`guides::first_day`], from an empty folder to a service in production
-//! * Use: [`guides::choosing`] a backend, [`guides::modes`], [`guides::command`], [`guides::migrating`]
+//! * Use: [`guides::choosing`] a backend, [`guides::modes`], [`guides::command`], [`guides::hold`] for other languages,
+//!   [`guides::migrating`]; Python has a package, in the folder `python` of the repository
 //! * Operate: [`guides::production`], [`guides::operations`], [`guides::sql`], [`guides::redis`],
-//!   [`guides::zookeeper`]
+//!   [`guides::zookeeper`], [`guides::etcd`]
 //! * Trust: [`guides::guarantees`], [`guides::fencing`], [`guides::testing`]
 //! * Contribute: [`guides::architecture`], [`guides::changelog`]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -159,7 +160,7 @@ pub mod guides {
     )]
     #[cfg_attr(
         not(all(feature = "postgres", feature = "sqlite-unbundled", feature = "redis", feature = "zk")),
-        doc = "docs/fencing.md: its code needs all backends."
+        doc = "docs/fencing.md: its code needs the features `postgres`, `sqlite`, `redis` and `zk`."
     )]
     pub mod fencing {}
     #[doc = include_str!("guide_links.md")]
@@ -185,6 +186,7 @@ pub mod guides {
     #[cfg_attr(feature = "redis", doc = include_str!("../docs/redis.md"))]
     #[cfg_attr(not(feature = "redis"), doc = "docs/redis.md: its code needs the feature `redis`.")]
     pub mod redis {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/sql.md")]
     pub mod sql {}
     #[doc = include_str!("guide_links.md")]
@@ -196,6 +198,7 @@ pub mod guides {
     #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../ARCHITECTURE.md")]
     pub mod architecture {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../CHANGELOG.md")]
     pub mod changelog {}
 }

@@ -57,9 +57,24 @@ fn pages() -> String {
 
 /// Where a line `[NAME]: TARGET`, or links `[text](TARGET)` within it, lead.
 fn targets(line: &str) -> Vec<&str> {
-    let below = line.starts_with('[').then(|| line.split_once("]: ")).flatten().map(|(_, target)| target);
-    let within = line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
-    within.chain(below).collect()
+    within(line).chain(definition(line).map(|(_, target)| target)).collect()
+}
+
+fn within(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+}
+
+fn definition(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix('[').and_then(|line| line.split_once("]: "))
+}
+
+/// Whether the page has a heading with this anchor.
+fn has_anchor(page: &str, anchor: &str) -> bool {
+    let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| {
+        let heading = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        heading.replace(|c: char| !c.is_alphanumeric() && !['-', '_'].contains(&c), "")
+    });
+    headings.into_iter().any(|it| it == anchor)
 }
 
 #[test]
@@ -69,12 +84,47 @@ fn links_lead_to_files_that_are_there() {
         let path = root().join(page);
         let text = fs::read_to_string(&path).expect("a page");
         for target in text.lines().flat_map(targets).filter(|target| !target.contains([' ', ':'])) {
-            let Some(file) = target.split('#').next().filter(|file| !file.is_empty()) else { continue };
-            assert!(path.with_file_name(file).exists(), "{page}: {target}");
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
+            assert!(file.exists(), "{page}: {target}");
+            if !anchor.is_empty() {
+                let there = fs::read_to_string(file).expect("a page");
+                assert!(has_anchor(&there, anchor), "{page}: {target}");
+            }
             number += 1;
         }
     }
     assert!(number > 50, "{number}");
+}
+
+/// The guides are modules in the documentation of the library, where the name of a file leads nowhere: each
+/// of their links has a name that `guide_links.md` leads to a module.
+#[test]
+fn links_of_the_guides_lead_to_modules() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).expect("a file");
+    let links = read("src/guide_links.md");
+    let links: Vec<_> = links.lines().filter_map(definition).collect();
+    for (_, target) in &links {
+        let Some((module, anchor)) = target.strip_prefix("crate::guides::").and_then(|it| it.split_once('#'))
+        else {
+            continue;
+        };
+        assert!(has_anchor(&read(&format!("docs/{}.md", module.replace('_', "-"))), anchor), "{target}");
+    }
+    let library = read("src/lib.rs");
+    let pages = library.split("include_str!(\"../").skip(1).filter_map(|rest| rest.split('"').next());
+    let pages: Vec<_> = pages.collect();
+    assert!(pages.len() >= 15, "{pages:?}");
+    for page in pages {
+        for line in read(page).lines() {
+            for target in within(line).filter(|target| target.contains(".md") && !target.contains(':')) {
+                panic!("{page}: {target} needs a name, below and in guide_links.md");
+            }
+            if let Some((name, _)) = definition(line).filter(|(_, target)| target.contains(".md")) {
+                assert!(links.iter().any(|(it, _)| *it == name), "{page}: [{name}] is not in guide_links.md");
+            }
+        }
+    }
 }
 
 /// The commands of all pages with this beginning: lines of blocks, up to two spaces, and code within the
