@@ -292,7 +292,7 @@ pub async fn connect_with(config: LockConfig) -> Result<Locks> {
     Registry::installed().connect_with(config).await
 }
 
-/// A client that connects with its first request, so the lock server may be away when the program starts. In
+/// A client that connects with its first request, so the program may start before the lock server. In
 /// a configuration the same is `lazy = true`, in an address `?lazy=true`.
 ///
 /// A claim that waits tries to connect until its [wait](LockRequest::wait) ends; then the error is of kind
