@@ -70,11 +70,11 @@ fn definition(line: &str) -> Option<(&str, &str)> {
 
 /// Whether the page has a heading with this anchor.
 fn has_anchor(page: &str, anchor: &str) -> bool {
-    let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| {
+    let mut headings = page.lines().filter(|line| line.starts_with('#')).map(|line| {
         let heading = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
         heading.replace(|c: char| !c.is_alphanumeric() && !['-', '_'].contains(&c), "")
     });
-    headings.into_iter().any(|it| it == anchor)
+    headings.any(|it| it == anchor)
 }
 
 #[test]
@@ -112,19 +112,31 @@ fn links_of_the_guides_lead_to_modules() {
         assert!(has_anchor(&read(&format!("docs/{}.md", module.replace('_', "-"))), anchor), "{target}");
     }
     let library = read("src/lib.rs");
-    let pages = library.split("include_str!(\"../").skip(1).filter_map(|rest| rest.split('"').next());
-    let pages: Vec<_> = pages.collect();
-    assert!(pages.len() >= 15, "{pages:?}");
-    for page in pages {
+    // The names hold in the page that follows them.
+    let included = library.split("include_str!(\"").filter_map(|rest| rest.split('"').next());
+    let included: Vec<_> = included.collect();
+    assert!(included.len() >= 25, "{included:?}");
+    for pair in included.windows(2) {
+        let Some(page) = pair[1].strip_prefix("../") else { continue };
+        let links = if pair[0] == "guide_links.md" { &*links } else { &[] };
         for line in read(page).lines() {
-            for target in within(line).filter(|target| target.contains(".md") && !target.contains(':')) {
-                panic!("{page}: {target} needs a name, below and in guide_links.md");
-            }
+            let file = within(line).find(|target| target.contains(".md") && !target.contains(':'));
+            assert_eq!(file, None, "{page}: it needs a name, below and in guide_links.md");
             if let Some((name, _)) = definition(line).filter(|(_, target)| target.contains(".md")) {
-                assert!(links.iter().any(|(it, _)| *it == name), "{page}: [{name}] is not in guide_links.md");
+                assert!(
+                    links.iter().any(|(it, _)| *it == name),
+                    "{page}: guide_links.md does not lead [{name}]"
+                );
             }
         }
     }
+}
+
+/// Everybody reads it first.
+#[test]
+fn the_readme_has_eight_kilobytes_at_most() {
+    let length = fs::read(root().join("README.md")).expect("a README").len();
+    assert!(length <= 8 * 1024, "{length} bytes");
 }
 
 /// The commands of all pages with this beginning: lines of blocks, up to two spaces, and code within the
