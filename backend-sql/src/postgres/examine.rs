@@ -48,7 +48,7 @@ impl Examine for Postgres {
 
 /// `commits` is `synchronous_commit` of our user. Grants raise `off` to `on`, and keep all other values.
 fn replication(replicas: i64, standbys: &str, commits: &str) -> Finding {
-    let doubtful = |what: &str, remedy| {
+    let doubtful = |what: &str, remedy: &str| {
         let message =
             format!("{replicas} replicas, and commits wait for {what}: a failover can grant a lock twice");
         Finding::doubtful("replication", message, remedy)
