@@ -24,6 +24,8 @@ pub struct MySql {
     pub(super) hot: Hot,
     /// The locks that were found to be marked as waited for.
     pub(super) marked: Hot,
+    /// The locks whose last release has granted them to a waiter.
+    pub(super) passed_on: Hot,
     pub(super) sql: Statements,
 }
 

@@ -80,7 +80,7 @@ impl MySql {
         // The first one of a connection asks before it releases, not after: then its message can wake the
         // waiter, which need not wait until another connection is open (with TLS, 50 ms on one machine).
         self.learn_to_kill(conn).await;
-        if self.hot.is_hot(claim.name())
+        if self.passed_on.is_hot(claim.name())
             && let Some(freed) = self.pass_on(conn, claim, waiters).await?
         {
             return Ok(freed);
@@ -99,27 +99,35 @@ impl MySql {
         waiters: &Waiters,
     ) -> sqlx::Result<Option<Freed>> {
         let wakes = self.may_kill(conn);
-        let statement = if wakes { &self.sql.pass_on_and_wake } else { &self.sql.pass_on };
+        let statement = match wakes {
+            false => &self.sql.pass_on,
+            true if waiters.waits_for(claim.name()) => &self.sql.pass_on_and_wake,
+            true => &self.sql.pass_on_to_others,
+        };
         let (answers, outcome) = send(&mut conn.inner, handing(statement, claim, waiters).written()).await;
-        let Some(row) = answers.rows.first() else {
-            // No row, no change: nothing was done.
+        let Some(change) = answers.done.get(PASSES) else {
             let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
             return Err(undo(&mut conn.inner, error).await);
         };
-        // What comes behind the answer is the kill, and there may be nobody to be woken.
+        // It is committed. What comes behind that is the kill, and there may be nobody to be woken.
         match outcome {
             Err(sqlx::Error::Database(error)) => self.push.note_kill(&mut conn.may_kill, &*error),
             outcome => outcome?,
         }
-        if answers.done.get(PASSES).is_none_or(|change| change.rows_affected() == 0) {
+        if change.rows_affected() == 0 {
+            self.passed_on.forget(claim.name());
             return Ok(None);
         }
+        self.passed_on.note(claim.name());
         let mut freed = Freed::new(true, Vec::new());
-        let client: Option<String> = row.try_get_unchecked(0)?;
-        let client = client.and_then(|hex| Uuid::try_parse(&hex).ok());
-        let text: Option<String> = row.try_get_unchecked(1)?;
-        let handed = Handed { released: true, again: false, first: client.map(|client| (0, client)), text };
-        self.settle(conn, claim, handed, waiters, wakes, &mut freed).await?;
+        if let Some(row) = answers.rows.first() {
+            let client: Option<String> = row.try_get_unchecked(0)?;
+            let client = client.and_then(|hex| Uuid::try_parse(&hex).ok());
+            let text = row.try_get_unchecked(1)?;
+            let handed =
+                Handed { released: true, again: false, first: client.map(|client| (0, client)), text };
+            self.settle(conn, claim, handed, waiters, wakes, &mut freed).await?;
+        }
         Ok(Some(freed))
     }
 
@@ -182,6 +190,10 @@ impl MySql {
         is_woken: bool,
         freed: &mut Freed,
     ) -> sqlx::Result<()> {
+        // With a token in it.
+        if handed.text.as_deref().is_some_and(|text| text.contains(':')) {
+            self.passed_on.note(claim.name());
+        }
         match handed.first {
             Some((0, client)) if client == waiters.client().as_uuid() => {
                 freed.notification = handed.text.as_deref().and_then(Notification::parse);

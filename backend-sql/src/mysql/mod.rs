@@ -101,7 +101,8 @@ impl MySqlLock {
         let sql = Statements::new(&table, &statements::FILES);
         let record = Arc::new(VerifyRecord { backend: "mysql", verify: sql.verify.clone() });
         let (contended, push) = (Contended::default(), Arc::default());
-        let (hot, marked) = (Hot::new(), Hot::new());
-        Self::open(MySql { address, connect, contended, push, hot, marked, sql }, options, record).await
+        let (hot, marked, passed_on) = (Hot::new(), Hot::new(), Hot::new());
+        Self::open(MySql { address, connect, contended, push, hot, marked, passed_on, sql }, options, record)
+            .await
     }
 }

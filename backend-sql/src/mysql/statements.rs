@@ -1,4 +1,4 @@
-//! The statements of the three files beside this one, with the names of the tables in them.
+//! The statements of the four files beside this one, with the names of the tables in them.
 
 use super::call::Statement;
 use crate::dialect::error::misconfigured;
@@ -6,8 +6,12 @@ use crate::sql::library::statements;
 use crate::sql::table::{HeldSql, Sql, Table};
 use crate::words::SEVERAL;
 
-pub(super) const FILES: [&str; 3] =
-    [include_str!("statements.sql"), include_str!("groups.sql"), include_str!("tables.sql")];
+pub(super) const FILES: [&str; 4] = [
+    include_str!("statements.sql"),
+    include_str!("hand_over.sql"),
+    include_str!("groups.sql"),
+    include_str!("tables.sql"),
+];
 
 /// Puts in what the code knows as well.
 fn fill(name: &str, text: &str) -> String {
@@ -18,7 +22,7 @@ fn fill(name: &str, text: &str) -> String {
 statements! {
     each Statement:
     take_free take_overdue take_new take_many take_new_many lock_state enter enter_marked enter_one take_with_place poll_waiters release hand_over
-    hand_over_and_wake pass_on pass_on_and_wake owned release_many leave forget_all next turns park_asleep park_blocked grants_asleep grants_blocked holders count_waiters names about held force alive
+    hand_over_and_wake pass_on pass_on_and_wake pass_on_to_others owned release_many leave forget_all next turns park_asleep park_blocked grants_asleep grants_blocked holders count_waiters names about held force alive
     force_members portion purge purge_waiters dead_client forget_places forget_client
     join join_overdue may_join_one insert_members make lock are_members dead lock_members lock_dead delete_members shrink
     empty_groups count

@@ -51,6 +51,11 @@ impl Hot {
         self.entry(name).store(millis + 1, Ordering::Relaxed);
     }
 
+    /// Notes that the prediction was wrong: nobody waits for this lock any more.
+    pub fn forget(&self, name: &LockName) {
+        self.entry(name).store(0, Ordering::Relaxed);
+    }
+
     /// Whether a claim has waited for this lock in the last ten seconds.
     pub fn is_hot(&self, name: &LockName) -> bool {
         match self.entry(name).load(Ordering::Relaxed) {
@@ -76,5 +81,7 @@ mod tests {
         assert!(!hot.is_hot(&one));
         hot.note(&one);
         assert!(hot.is_hot(&one) && !hot.is_hot(&two));
+        hot.forget(&one);
+        assert!(!hot.is_hot(&one));
     }
 }
