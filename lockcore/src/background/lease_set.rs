@@ -65,19 +65,25 @@ struct Swept {
     wakes: Option<Moment>,
 }
 
-/// Renews leases for as long as there are any. It does not keep the client, and so the backend, while it
-/// sleeps: a client that nobody uses any more ends at once.
-async fn run(leases: &Weak<LeaseSet>, clock: &Clock, changed: &Notify) {
+/// Renews leases for as long as there are any, from the moment at which the first is due. It does not keep
+/// the client, and so the backend, while it sleeps: a client that nobody uses any more ends at once.
+///
+/// It does not look before that moment: a lock that is held for a short time would be gone already, this
+/// would end, and the next lock would start it again.
+async fn run(leases: &Weak<LeaseSet>, clock: &Clock, changed: &Notify, mut wakes: Moment) {
     loop {
-        let Some(leases) = leases.upgrade() else { return };
-        let swept = leases.sweep();
-        let wakes = swept.wakes;
-        leases.act(swept);
-        drop(leases);
-        let Some(wakes) = wakes else { return };
         tokio::select! {
             () = clock.sleep_until(wakes) => (),
             () = changed.notified() => (),
+        }
+        let Some(leases) = leases.upgrade() else { return };
+        let swept = leases.sweep();
+        let next = swept.wakes;
+        leases.act(swept);
+        drop(leases);
+        match next {
+            Some(next) => wakes = next,
+            None => return,
         }
     }
 }
@@ -128,7 +134,7 @@ impl LeaseSet {
         if start {
             let (leases, clock, changed) =
                 (Arc::downgrade(self), self.clock.clone(), Arc::clone(&self.changed));
-            drop(self.keeper.spawn(async move { run(&leases, &clock, &changed).await }));
+            drop(self.keeper.spawn(async move { run(&leases, &clock, &changed, due).await }));
         }
     }
 
@@ -260,5 +266,27 @@ impl LeaseSet {
             () = doubted => (),
             _ = held.ended() => (),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Background;
+    use super::*;
+    use crate::lease::Limits;
+    use crate::{LockName, MemoryLock, Mode, Wait};
+
+    #[tokio::test]
+    async fn locks_that_are_held_for_a_moment_have_one_task() {
+        let background = Background::start(Arc::new(MemoryLock::new())).unwrap();
+        let name = LockName::new("a").unwrap();
+        let claim = Claim::new(name, Mode::Exclusive, Duration::from_secs(60), Wait::No, "test".into());
+        let grant = background.backend.acquire(&claim).await.unwrap().expect("it is free");
+        let held = Arc::new(HeldLock::new(grant, Limits::default(), &background.telemetry));
+        background.keep(&held);
+        background.let_go(&held);
+        // If the task ended now, each lock would start one, and wake the keeper's thread.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(lock(&background.leases.table).wakes.is_some());
     }
 }
