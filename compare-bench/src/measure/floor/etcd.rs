@@ -2,6 +2,7 @@
 //!
 //! The messages are those of etcd's `rpc.proto`, as far as they are needed.
 
+use std::fs;
 use std::time::Duration;
 
 use lockwell::backend::ServerUrl;
@@ -9,7 +10,7 @@ use prost::Message;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 use uuid::Uuid;
@@ -139,11 +140,16 @@ struct StatusReply {
 impl EtcdFloor {
     pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
         let address = Address::of(url)?;
-        let uri = format!("http://{}:{}", address.host, address.port.unwrap_or(2379));
+        let is_safe = url.scheme() == "etcds";
+        let scheme = if is_safe { "https" } else { "http" };
+        let uri = format!("{scheme}://{}:{}", address.host, address.port.unwrap_or(2379));
         let unreachable =
             |error: tonic::transport::Error| Error::failed(format!("the raw requests: {error}"));
-        let channel =
-            Endpoint::from_shared(uri).map_err(unreachable)?.connect().await.map_err(unreachable)?;
+        let mut endpoint = Endpoint::from_shared(uri).map_err(unreachable)?;
+        if is_safe {
+            endpoint = endpoint.tls_config(files(url)?).map_err(unreachable)?;
+        }
+        let channel = endpoint.connect().await.map_err(unreachable)?;
         let mut member = Member { channel, token: None, lease: 0 };
         if let (Some(name), Some(password)) = (address.user, address.password) {
             let login = Authenticate { name: name.to_owned(), password: password.to_owned() };
@@ -187,6 +193,19 @@ impl EtcdFloor {
     }
 }
 
+/// The certificates of an address, as the backend takes them.
+fn files(url: &ServerUrl) -> Result<ClientTlsConfig> {
+    let file = |option| url.option(option).map(fs::read).transpose();
+    let mut config = ClientTlsConfig::new();
+    if let Some(ca) = file("ca")? {
+        config = config.ca_certificate(Certificate::from_pem(ca));
+    }
+    if let (Some(cert), Some(key)) = (file("cert")?, file("key")?) {
+        config = config.identity(Identity::from_pem(cert, key));
+    }
+    Ok(config)
+}
+
 impl Member {
     async fn cycle(&self, name: usize, owner: Uuid) -> Result<()> {
         let (key, owner) = (key(name).into_bytes(), owner.as_bytes().to_vec());
@@ -227,5 +246,32 @@ impl Member {
         let codec = ProstCodec::<Q, A>::default();
         let answer = client.unary(request, PathAndQuery::from_static(path), codec).await.map_err(failed)?;
         Ok(answer.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testbed::{Certificates, Etcd, Options, is_installed};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn certificates_are_shown_and_asked_for() {
+        if !is_installed(Etcd::installed()) {
+            return;
+        }
+        let made = Certificates::make().expect("certificates");
+        let member = Etcd::start_with(&Options::new().tls(&made)).await.expect("a server");
+        let file = |name| made.path(name);
+        let url = format!(
+            "etcds://{}?ca={}&cert={}&key={}",
+            member.addr(),
+            file("ca.pem"),
+            file("ours.pem"),
+            file("ours.key")
+        );
+        let mut floor = EtcdFloor::connect(&url.parse().expect("an address")).await.expect("a connection");
+        floor.cycle(0).await.expect("a cycle");
+        floor.finish().await.expect("the end");
     }
 }

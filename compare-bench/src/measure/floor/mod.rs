@@ -53,8 +53,8 @@ impl Floor {
             "mysql" | "mariadb" => Ok(Self::MySql(Box::new(MySqlFloor::connect(url).await?))),
             "redis" | "redlock" => Ok(Self::Redis(Box::new(RedisFloor::connect(url).await?))),
             "zk" => Ok(Self::ZooKeeper(Box::new(ZooKeeperFloor::connect(url).await?))),
-            "etcd" => Ok(Self::Etcd(Box::new(EtcdFloor::connect(url).await?))),
-            // A backend from outside, or servers that redirect clients or want certificates.
+            "etcd" | "etcds" => Ok(Self::Etcd(Box::new(EtcdFloor::connect(url).await?))),
+            // A backend from outside, or servers that redirect clients, or Redis that wants certificates.
             _ => Ok(Self::Unknown),
         }
     }
