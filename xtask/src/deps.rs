@@ -1,10 +1,11 @@
-//! `cargo xtask deps`: how many packages each feature brings, as a table in the documentation.
+//! `cargo xtask deps`: how many packages each feature brings, and how long it takes to compile, as a table in the
+//! documentation.
 //!
-//! With `--check` it writes nothing, and fails where the table says something else, so that a new dependency
+//! With `--check` it writes nothing, and fails where the table has another number of packages, so that a new dependency
 //! is seen in the change that brings it. Either way it fails where one backend brings what only another
-//! needs.
+//! needs. The times stay as they are, unless `--measure` asks for new ones.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::process::ExitCode;
@@ -19,9 +20,10 @@ const END: &str = "<!-- end of dependencies -->\n";
 const SYSTEM: &str = "x86_64-unknown-linux-gnu";
 
 /// Features as an application chooses them, and their names in the table.
-const CHOICES: [(&str, &str); 15] = [
+const CHOICES: [(&str, &str); 16] = [
     ("", "none: `memory://`"),
     ("sqlite", "`sqlite`"),
+    ("sqlite-unbundled", "`sqlite-unbundled`"),
     ("postgres", "`postgres`"),
     ("mysql", "`mysql`"),
     ("redis", "`redis`"),
@@ -37,23 +39,26 @@ const CHOICES: [(&str, &str); 15] = [
     ("postgres,mysql,sqlite,redis,zk,etcd,tls,sasl", "all"),
 ];
 
-/// Packages that only this feature may bring.
-const OWN: [(&str, &[&str]); 8] = [
-    ("sqlite", &["libsqlite3-sys", "sqlx-sqlite", "notify"]),
-    ("postgres", &["sqlx-postgres"]),
-    ("mysql", &["sqlx-mysql"]),
-    ("redis", &["redis", "lockwell-redis"]),
-    ("zk", &["zookeeper-client", "lockwell-zk"]),
-    ("etcd", &["tonic", "prost", "lockwell-etcd"]),
-    ("tls", &["rustls"]),
-    ("metrics", &["metrics"]),
+/// Packages that only these features may bring.
+const OWN: [(&[&str], &[&str]); 8] = [
+    (&["sqlite", "sqlite-unbundled"], &["libsqlite3-sys", "sqlx-sqlite", "notify"]),
+    (&["postgres"], &["sqlx-postgres"]),
+    (&["mysql"], &["sqlx-mysql"]),
+    (&["redis"], &["redis", "lockwell-redis"]),
+    (&["zk"], &["zookeeper-client", "lockwell-zk"]),
+    (&["etcd"], &["tonic", "prost", "lockwell-etcd"]),
+    (&["tls"], &["rustls"]),
+    (&["metrics"], &["metrics"]),
 ];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Write nothing, and fail if the documentation is out of date.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "measure")]
     check: bool,
+    /// Compile each choice from nothing, which takes a quarter of an hour, and write the processor time of that.
+    #[arg(long)]
+    measure: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -69,7 +74,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let path = root().join(FILE);
     let problem = |error| format!("{FILE}: {error}");
     let old = fs::read_to_string(&path).map_err(problem)?;
-    let new = filled(&old, &table(&trees))?;
+    let mut times = times(&old);
+    if options.measure {
+        for (features, title) in CHOICES {
+            let seconds = compiled(features)?;
+            println!("{title}: {seconds} s");
+            times.insert(title.to_owned(), seconds.to_string());
+        }
+    }
+    let new = filled(&old, &table(&trees, &times))?;
     if new == old {
         println!(
             "{FILE} has the number of dependencies of each feature, and no backend brings what another needs"
@@ -106,24 +119,60 @@ fn is_there(name: &str, tree: &BTreeSet<String>) -> bool {
 /// Packages that these features bring and should not.
 fn unexpected_packages(features: &str, tree: &BTreeSet<String>) -> Vec<String> {
     let chosen: Vec<_> = features.split(',').collect();
-    let others = OWN.iter().filter(|(feature, _)| !chosen.contains(feature));
-    let found = others.flat_map(|(feature, names)| {
+    let is_chosen = |owners: &[&str]| owners.iter().any(|owner| chosen.contains(owner));
+    let others = OWN.iter().filter(|(owners, _)| !is_chosen(owners));
+    let found = others.flat_map(|(owners, names)| {
         let names = names.iter().filter(move |name| is_there(name, tree));
-        names.map(move |name| format!("{features:?} brings {name}, which only {feature:?} needs"))
+        names.map(move |name| format!("{features:?} brings {name}, which only {:?} needs", owners[0]))
     });
-    let missing = OWN.iter().filter(|(feature, _)| chosen.contains(feature)).flat_map(|(feature, names)| {
+    let missing = OWN.iter().filter(|(owners, _)| is_chosen(owners)).flat_map(|(owners, names)| {
         let names = names.iter().filter(move |name| !is_there(name, tree));
-        names.map(move |name| format!("{feature:?} does not bring {name}: is it called otherwise now?"))
+        names.map(move |name| format!("{:?} does not bring {name}: is it called otherwise now?", owners[0]))
     });
     found.chain(missing).collect()
 }
 
-fn table(trees: &[(&str, &str, BTreeSet<String>)]) -> String {
+/// The processor time in seconds of an unoptimised build of the library, from nothing.
+fn compiled(features: &str) -> Result<u64> {
+    let folder = root().join("target/measured");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    let before = of_children()?;
+    let mut command = cargo();
+    command.current_dir(root()).args(["build", "--locked", "--package", "lockwell", "--lib"]);
+    command.args(["--features", features, "--target-dir"]).arg(&folder);
+    text(&mut command)?;
+    Ok((of_children()? - before).div_ceil(TICKS))
+}
+
+/// In a second, on every Linux.
+const TICKS: u64 = 100;
+
+/// The processor time of all processes that have ended below this one, in ticks.
+fn of_children() -> Result<u64> {
+    let stat = fs::read_to_string("/proc/self/stat").map_err(|error| format!("/proc/self/stat: {error}"))?;
+    // The name before the bracket may have any characters; cutime and cstime are the 16th and 17th field.
+    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields.split(' ').skip(13).take(2));
+    let ticks = fields.and_then(|fields| fields.map(|ticks| ticks.parse::<u64>().ok()).sum::<Option<u64>>());
+    ticks.ok_or_else(|| format!("what does {stat:?} mean?"))
+}
+
+/// The times in the table of this text, by the title of the row.
+fn times(text: &str) -> BTreeMap<String, String> {
+    let table = text.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
+    let rows = table.map_or("", |(table, _)| table).lines();
+    let cells = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    cells.filter(|cells| cells.len() == 4).map(|cells| (cells[0].to_owned(), cells[3].to_owned())).collect()
+}
+
+fn table(trees: &[(&str, &str, BTreeSet<String>)], times: &BTreeMap<String, String>) -> String {
     let none = trees.iter().find(|(features, _, _)| features.is_empty()).map_or(0, |(_, _, tree)| tree.len());
-    let mut table = "| features | packages | beyond none |\n|---|---|---|\n".to_owned();
+    let mut table = "| features | packages | beyond none | seconds |\n|---|---|---|---|\n".to_owned();
     for (_, title, tree) in trees {
+        let seconds = times.get(*title).map_or("", String::as_str);
         // Writing to a text does not fail.
-        writeln!(table, "| {title} | {} | {} |", tree.len(), tree.len().saturating_sub(none))
+        writeln!(table, "| {title} | {} | {} | {seconds} |", tree.len(), tree.len().saturating_sub(none))
             .unwrap_or_default();
     }
     table
@@ -147,8 +196,10 @@ mod tests {
     fn packages_count_once() {
         let tree = packages(TREE);
         assert_eq!(tree.len(), 4, "{tree:?}");
-        let table = table(&[("", "none", BTreeSet::new()), ("redis", "`redis`", tree)]);
-        assert!(table.ends_with("| none | 0 | 0 |\n| `redis` | 4 | 4 |\n"), "{table}");
+        let text =
+            format!("{BEGIN}| features | packages | beyond none | seconds |\n| none | 3 | 0 | 17 |\n{END}");
+        let table = table(&[("", "none", BTreeSet::new()), ("redis", "`redis`", tree)], &times(&text));
+        assert!(table.ends_with("| none | 0 | 0 | 17 |\n| `redis` | 4 | 4 |  |\n"), "{table}");
     }
 
     #[test]
