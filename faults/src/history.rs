@@ -97,6 +97,8 @@ pub(crate) struct Miss {
 pub(crate) enum Why {
     /// Another had it, until the wait ended.
     TimedOut,
+    /// Another had it, and it was not waited for.
+    Held,
     /// The caller went away.
     Cancelled,
     /// An error.
@@ -182,6 +184,9 @@ impl Journal {
 /// How a wait that ended is written.
 pub(crate) const TIMED_OUT: &str = "timed-out";
 
+/// How an attempt without a wait is written for which the lock was not free.
+pub(crate) const HELD: &str = "held";
+
 /// How an attempt that was given up is written.
 pub(crate) const CANCELLED: &str = "cancelled";
 
@@ -225,6 +230,7 @@ impl History {
                 let (ask, answered, why) = (ask(&mut words)?, next(&mut words)?, words.next()?);
                 let why = match why {
                     TIMED_OUT => Why::TimedOut,
+                    HELD => Why::Held,
                     CANCELLED => Why::Cancelled,
                     error => {
                         *self.errors.entry(error.to_owned()).or_default() += 1;

@@ -73,6 +73,11 @@ impl Run<'_> {
         })
     }
 
+    /// For how long it goes on after the last fault.
+    fn calm(&self) -> Duration {
+        self.scenario.setup.grace() + self.kind.ttl() + judge::BOUND + CALM
+    }
+
     fn history(&self, worker: u32) -> std::path::PathBuf {
         self.folder.join(format!("worker-{worker}"))
     }
@@ -173,8 +178,7 @@ impl Run<'_> {
         };
         let killed: Vec<u32> = schedule.iter().filter_map(is_killed).collect();
         // Faults may have taken longer than planned, as the start of a server does on a busy machine.
-        let after = self.scenario.setup.grace() + self.kind.ttl() + judge::BOUND + CALM;
-        let calm = if schedule.is_empty() { Duration::ZERO } else { after };
+        let calm = if schedule.is_empty() { Duration::ZERO } else { self.calm() };
         let least = begun + Duration::from_millis(self.scenario.crew.least);
         tokio::time::sleep_until(least.max(tokio::time::Instant::now() + calm)).await;
         let until = nanos();
@@ -243,4 +247,61 @@ async fn left_behind(locks: &Locks, names: &[String]) -> Result<Vec<String>> {
         }
     }
     Ok(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::{Ask, End, Hold, Miss, Who, Why};
+    use super::super::inject::Happened;
+    use super::*;
+    use crate::table;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// What a run has noted in which a lock was free from a fault on, and everybody waited for it in vain.
+    fn stuck(run: &Run<'_>, happened: &Happened, until: u64) -> History {
+        let ask = |task, asked| Ask {
+            who: Who { worker: 0, task },
+            lock: 0,
+            mode: lockwell::Mode::Exclusive,
+            asked,
+        };
+        let before = happened.from - SECOND;
+        let last = Hold {
+            ask: ask(0, before - 10),
+            token: 1,
+            from: before,
+            until: before + 10,
+            end: End::Released,
+            called: before + 10,
+            answered: before + 20,
+            told_late: 0,
+        };
+        let wait = nanos_of(run.kind.ttl() * 2);
+        let mut misses = Vec::new();
+        for task in 0..2 {
+            let mut asked = before + 30 + u64::from(task) * wait / 2;
+            while asked < until {
+                misses.push(Miss { ask: ask(task, asked), answered: asked + wait, why: Why::TimedOut });
+                asked += wait + 10;
+            }
+        }
+        History { holds: vec![last], misses, ..History::default() }
+    }
+
+    #[test]
+    fn a_run_is_long_enough_to_show_that_a_lock_is_withheld() {
+        let scenario = table::all().find(|one| one.name == "server-killed").expect("it is in the table");
+        for kind in Kind::ALL {
+            let run = Run { scenario, kind, seed: 1, only: None, folder: Path::new("") };
+            let fault = Fault::KillServer { node: 0, millis: 0 };
+            let (from, ended) = (20 * SECOND, 21 * SECOND);
+            let planned = PlannedFault { at: 0, fault };
+            let happened = Happened { planned, from, until: ended, inner_from: from, inner_until: ended };
+            let until = ended + nanos_of(run.calm());
+            let history = stuck(&run, &happened, until);
+            let findings = checker::check(&history, &judge::rules(&run, &[happened], 0, until));
+            assert!(findings.late_grants > 0, "{kind:?}: {findings:?}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 
-use super::history::{Ask, CANCELLED, End, Hold, Journal, TIMED_OUT, Who};
+use super::history::{Ask, CANCELLED, End, HELD, Hold, Journal, TIMED_OUT, Who};
 use super::witness::{Client, Holder, Read};
 use super::{misuse, strangers};
 use crate::error::{Error, Result};
@@ -121,8 +121,9 @@ impl Task {
             Err(kind) => {
                 let why = match kind {
                     ErrorKind::TimedOut => TIMED_OUT.to_owned(),
-                    // One that does not wait does not ask for a free lock to be granted in time.
-                    ErrorKind::Held | ErrorKind::Cancelled => CANCELLED.to_owned(),
+                    // It does not ask for a free lock to be granted in time.
+                    ErrorKind::Held => HELD.to_owned(),
+                    ErrorKind::Cancelled => CANCELLED.to_owned(),
                     other => format!("{other:?}"),
                 };
                 self.journal.missed(&ask, nanos(), &why);

@@ -1,6 +1,10 @@
 //! Whether a free lock is granted to those who wait for it.
 
-use super::super::history::{End, Why};
+use std::collections::BTreeMap;
+
+use lockwell::Mode;
+
+use super::super::history::{End, History, Hold, Miss, Why};
 use crate::checker::rules::{Found, OfLock, Rules, Span};
 
 /// A clean release is answered when it is done. After anything else the lock may be taken for this long,
@@ -13,16 +17,47 @@ pub(super) struct Disturbed(Vec<Span>);
 
 impl Disturbed {
     pub(super) fn new(rules: &Rules) -> Self {
-        // What died in a fault holds for a lease after it, and is noticed a bound later at the latest.
-        let after = rules.ttl + rules.bound;
+        // What died in a fault holds for a lease after it, and connections are made anew meanwhile. The bound
+        // begins after that: a run must go on for long enough to show that it is exceeded.
+        let after = rules.ttl + rules.bound / 2;
         let longer = |span: &Span| Span { from: span.from, until: span.until.saturating_add(after) };
         Self(join(rules.faults.iter().map(longer).collect()))
+    }
+
+    /// The times between faults, and before the first.
+    fn gaps(&self) -> impl Iterator<Item = Span> {
+        let begins = std::iter::once(0).chain(self.0.iter().map(|span| span.until));
+        let ends = self.0.iter().map(|span| span.from).chain([u64::MAX]);
+        begins.zip(ends).map(|(from, until)| Span { from, until })
     }
 
     /// Whether this time touches any of it.
     pub(super) fn touches(&self, span: Span) -> bool {
         let at = self.0.partition_point(|fault| fault.until < span.from);
         self.0.get(at).is_some_and(|fault| fault.from <= span.until)
+    }
+}
+
+/// So many attempts of a worker that end in errors are no accident.
+const ERRORS: usize = 3;
+
+/// Finds workers that got errors and not one lock for a time without faults, which was at least as long as a
+/// lease: their clients have not come back. Errors by themselves withhold nothing from anybody.
+pub(super) fn cut_off(history: &History, rules: &Rules, disturbed: &Disturbed, found: &mut Found) {
+    for calm in disturbed.gaps().filter(|calm| calm.until - calm.from >= rules.ttl) {
+        let meets = |from: u64, until: u64| from < calm.until && until > calm.from;
+        let mut errors: BTreeMap<u32, usize> = BTreeMap::new();
+        let has_failed = |miss: &&Miss| miss.why == Why::Failed && meets(miss.ask.asked, miss.answered);
+        for miss in history.misses.iter().filter(has_failed) {
+            *errors.entry(miss.ask.who.worker).or_default() += 1;
+        }
+        let is_in_use = |hold: &Hold| meets(hold.from, hold.until.max(hold.answered));
+        for hold in history.holds.iter().filter(|hold| is_in_use(hold)) {
+            errors.remove(&hold.ask.who.worker);
+        }
+        for (worker, number) in errors.into_iter().filter(|(_, number)| *number >= ERRORS) {
+            found.add(|| format!("worker {worker} got {number} errors and no lock in a time without faults"));
+        }
     }
 }
 
@@ -39,10 +74,12 @@ fn join(mut spans: Vec<Span>) -> Vec<Span> {
     joined
 }
 
-/// Finds attempts in which the lock was free for longer than the bound and was not granted. Returns the
-/// longest such time, within the bound or not.
+/// Finds times in which the lock was free for longer than the bound, somebody waited for it all the time, and
+/// nobody got it. One after the other may have waited for less than the bound each. Returns the longest such
+/// time, within the bound or not.
 pub(super) fn withheld(lock: &OfLock, rules: &Rules, disturbed: &Disturbed, found: &mut Found) -> u64 {
     let mut taken = disturbed.0.clone();
+    let (mut permits, mut limit) = (Vec::new(), 0);
     for hold in &lock.holds {
         let until = match hold.end {
             End::Released => hold.answered,
@@ -51,11 +88,19 @@ pub(super) fn withheld(lock: &OfLock, rules: &Rules, disturbed: &Disturbed, foun
                 hold.until.max(hold.answered) + rules.ttl + UNDER_WAY
             }
         };
-        taken.push(Span { from: hold.from, until: until.max(hold.from) });
+        let span = Span { from: hold.from, until: until.max(hold.from) };
+        if let Mode::Permit { limit: most } = hold.ask.mode {
+            limit = most.get();
+            permits.push(span);
+        } else {
+            taken.push(span);
+        }
     }
+    taken.extend(full(&permits, limit));
     for miss in &lock.misses {
         match miss.why {
-            Why::TimedOut => (),
+            // It leaves nothing.
+            Why::TimedOut | Why::Held => (),
             Why::Cancelled => {
                 let from = miss.answered.saturating_sub(UNDER_WAY / 10);
                 taken.push(Span { from, until: miss.answered + UNDER_WAY });
@@ -68,17 +113,40 @@ pub(super) fn withheld(lock: &OfLock, rules: &Rules, disturbed: &Disturbed, foun
     }
     let taken = join(taken);
     let mut longest = 0;
-    let attempts = lock.holds.iter().map(|hold| (hold.ask, hold.from));
+    let granted = lock.holds.iter().map(|hold| (hold.ask, hold.from));
     let in_vain = lock.misses.iter().filter(|miss| miss.why == Why::TimedOut);
-    for (ask, answered) in attempts.chain(in_vain.map(|miss| (miss.ask, miss.answered))) {
-        let free = longest_gap(&taken, Span { from: ask.asked, until: answered });
+    let attempts: Vec<_> = granted.chain(in_vain.map(|miss| (miss.ask, miss.answered))).collect();
+    let waits = attempts.iter().map(|(ask, answered)| Span { from: ask.asked, until: *answered });
+    for span in join(waits.collect()) {
+        let free = longest_gap(&taken, span);
         longest = longest.max(free);
         if free > rules.bound {
-            let (lock, who, free) = (ask.lock, ask.who, free / 1000);
-            found.add(|| format!("lock {lock} was free for {free} us while {who} waited for it"));
+            let (lock, free, until) = (attempts[0].0.lock, free / 1000, span.until / 1000);
+            found.add(|| {
+                format!("lock {lock} was free for {free} us while somebody waited, until {until} us")
+            });
         }
     }
     longest
+}
+
+/// When as many of these spans overlap as there are permits, or more.
+fn full(permits: &[Span], limit: u32) -> Vec<Span> {
+    let begins = permits.iter().map(|span| (span.from, 1));
+    let ends = permits.iter().map(|span| (span.until, -1));
+    // Where one ends and another begins at the same moment, none is free in between.
+    let mut steps: Vec<(u64, i64)> = begins.chain(ends).collect();
+    steps.sort_by_key(|(at, step)| (*at, -step));
+    let (mut spans, mut held, mut since) = (Vec::new(), 0, None);
+    for (at, step) in steps {
+        held += step;
+        if held >= i64::from(limit) {
+            since.get_or_insert(at);
+        } else if let Some(from) = since.take() {
+            spans.push(Span { from, until: at });
+        }
+    }
+    spans
 }
 
 /// The longest part of a span that none of the sorted, joined spans covers.

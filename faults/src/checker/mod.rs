@@ -42,6 +42,8 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
             fairness::out_of_order(lock, grace, &calm, &mut order);
         }
     }
+    let mut cut_off = Found::default();
+    liveness::cut_off(history, rules, &calm, &mut cut_off);
     let mut taken = Found::default();
     for hold in history.holds.iter().filter(|hold| hold.end == End::Taken) {
         taken.add(|| format!("taken from its holder: {}", words(hold)));
@@ -57,6 +59,7 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
     findings.tokens_twice = twice.into(examples);
     findings.foreign_releases = foreign.into(examples);
     findings.late_grants = late.into(examples);
+    findings.cut_off = cut_off.into(examples);
     findings.out_of_order = order.into(examples);
     findings.not_told = untold.into(examples);
     findings.taken = taken.into(examples).saturating_sub(rules.deprived);

@@ -33,8 +33,8 @@ pub(crate) struct Rules {
     /// Waiters are served in order; one that asked so much earlier was surely the first to be seen by the
     /// server.
     pub(crate) in_order: Option<u64>,
-    /// When faults were at work. A free lock need not be granted then, and not until a lease and a bound
-    /// after that.
+    /// When faults were at work. A free lock need not be granted then, and not until a lease and half a
+    /// bound after that.
     pub(crate) faults: Vec<Span>,
     /// When a validity must end, a lease after the beginning at the latest.
     pub(crate) outages: Vec<Outage>,
@@ -61,6 +61,9 @@ pub struct Findings {
     pub taken: u64,
     /// Attempts in which a free lock was withheld for longer than the bound.
     pub late_grants: u64,
+    /// Workers that got errors and no lock, though no fault was at work.
+    #[serde(default)]
+    pub cut_off: u64,
     /// Grants before somebody who had waited longer.
     pub out_of_order: u64,
     /// Validity intervals that lasted longer into an outage than a lease.
@@ -81,6 +84,7 @@ impl Findings {
         let all = [
             (self.foreign_releases, "foreign releases"),
             (self.late_grants, "late grants"),
+            (self.cut_off, "workers that did not come back"),
             (self.out_of_order, "grants out of order"),
             (self.not_told, "holders not told"),
             (self.revived, "guards held after their loss"),

@@ -179,6 +179,52 @@ fn a_free_lock_that_is_withheld_is_found() {
 }
 
 #[test]
+fn a_permit_that_is_withheld_is_found() {
+    let at = |worker, token, times: [u64; 4]| hold(worker, permit(2), token, times.map(|time| time * MILLI));
+    let one = at(0, 1, [0, 10, 5000, 5001]);
+    let in_time = [one, at(1, 2, [0, 20, 2000, 2001]), at(2, 3, [1, 2900, 2950, 2951])];
+    assert_eq!(found(&in_time, &rules()).late_grants, 0);
+    let late = [one, in_time[1], at(2, 3, [1, 3100, 3150, 3151])];
+    assert_eq!(found(&late, &rules()).late_grants, 1);
+    // Both are held, by one after the other.
+    let taken = [one, in_time[1], at(3, 4, [1, 2001, 4000, 4001]), at(2, 3, [1, 4100, 4150, 4151])];
+    assert_eq!(found(&taken, &rules()).late_grants, 0);
+}
+
+#[test]
+fn attempts_without_a_wait_hide_nothing() {
+    let first = alone(0, 1, [0, 10, 20, 21]);
+    let miss = |asked: u64, answered: u64, why| {
+        let ask = Ask { asked: asked * MILLI, ..alone(1, 2, [0, 0, 0, 0]).ask };
+        Miss { ask, answered: answered * MILLI, why }
+    };
+    let waits = miss(0, 2000, Why::TimedOut);
+    let misses = (1..20).map(|turn| miss(turn * 100, turn * 100 + 1, Why::Held)).chain([waits]).collect();
+    let history = History { holds: vec![first], misses, ..History::default() };
+    assert_eq!(check(&history, &rules()).late_grants, 1);
+}
+
+#[test]
+fn a_worker_that_does_not_come_back_is_found() {
+    let fault = Span { from: 100 * MILLI, until: 200 * MILLI };
+    let rules = Rules { faults: vec![fault, Span { from: 6 * SECOND, until: u64::MAX }], ..rules() };
+    let error = |asked: u64| {
+        let ask = Ask { asked: asked * MILLI, ..alone(0, 1, [0, 0, 0, 0]).ask };
+        Miss { ask, answered: (asked + 10) * MILLI, why: Why::Failed }
+    };
+    let number = |errors: &[u64], holds: &[Hold]| {
+        let misses = errors.iter().map(|asked| error(*asked)).collect();
+        check(&History { holds: holds.to_vec(), misses, ..History::default() }, &rules).cut_off
+    };
+    // A lease and half a bound after the fault, there must be locks again.
+    let other = alone(1, 2, [3000, 3001, 3010, 3011]);
+    assert_eq!(number(&[150, 900, 1600, 1690, 3000, 4000, 5000], &[other]), 1);
+    assert_eq!(number(&[150, 900, 1600, 1650, 1680], &[other]), 0);
+    assert_eq!(number(&[150, 3000, 4000, 5000], &[other, alone(0, 1, [4500, 4501, 4502, 4503])]), 0);
+    assert_eq!(number(&[3000, 4000], &[other]), 0, "so few can be an accident");
+}
+
+#[test]
 fn whoever_comes_later_is_served_later() {
     let first = alone(0, 1, [0, 10, 20, 21]);
     let passed_over = alone(1, 3, [5, 640, 650, 651]);
