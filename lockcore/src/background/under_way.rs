@@ -54,7 +54,7 @@ impl<T: Send + 'static> UnderWay<T> {
     /// How many bytes its future takes.
     #[cfg(test)]
     pub(crate) fn size(&self) -> usize {
-        self.work.as_deref().map_or(0, |work| size_of_val(work))
+        self.work.as_deref().map_or(0, size_of_val)
     }
 }
 
