@@ -262,7 +262,9 @@ impl TestServers {
     fn url(&self, addrs: &[SocketAddr]) -> String {
         let url = self.plain_url(addrs);
         if self.grace.is_zero() {
-            return url;
+            // By default they grant nothing after a failover until all leases have ended.
+            let moves = self.sentinels.is_some() || self.cluster.is_some();
+            return if moves { url + "?durability=server" } else { url };
         }
         let sign = if url.contains('?') { '&' } else { '?' };
         format!("{url}{sign}durability=grace&longest_ttl={}s", self.grace.as_secs())

@@ -7,7 +7,7 @@ use lockwell::conformance::{Harness, Line, Link, Need, Server};
 use lockwell::{Locks, Result};
 use testbed::{Certificates, Options, Proxy, RedisCluster, Release};
 
-use super::servers::{credentials, options};
+use super::servers::{KEEPS, credentials, options};
 use super::targets::Started;
 
 pub(crate) async fn start(release: &'static Release) -> Started {
@@ -39,9 +39,9 @@ impl Three {
     fn url(&self) -> String {
         if self.linked {
             let nodes: Vec<_> = self.cluster.nodes().iter().map(|node| node.addr().to_string()).collect();
-            return format!("redis+cluster://{}", nodes.join(","));
+            return format!("redis+cluster://{}?{KEEPS}", nodes.join(","));
         }
-        self.cluster.url() + &credentials(&self.files)
+        format!("{}{}&{KEEPS}", self.cluster.url(), credentials(&self.files))
     }
 
     async fn announce(&self, proxies: &[Proxy]) {
@@ -97,7 +97,7 @@ impl Harness for Three {
         if self.linked {
             self.announce(&proxies).await;
         }
-        let url = format!("rediss+cluster://{}{}", addresses.join(","), credentials(&self.files));
+        let url = format!("rediss+cluster://{}{}&{KEEPS}", addresses.join(","), credentials(&self.files));
         Some(Box::new(Line::new(proxies, url, lockwell::connect)))
     }
 }

@@ -7,7 +7,7 @@ use lockwell::conformance::{Harness, Line, Link, Need};
 use lockwell::{Locks, Result};
 use testbed::{Certificates, Proxy, RedisSentinel, Release};
 
-use super::servers::{credentials, options};
+use super::servers::{KEEPS, credentials, options};
 use super::targets::Started;
 
 /// The master is not stopped: another would take its place, and not all locks with it. Failover has tests of
@@ -31,6 +31,13 @@ struct Group {
     files: Certificates,
 }
 
+impl Group {
+    /// The options of the address.
+    fn options(&self) -> String {
+        format!("{}&{KEEPS}", credentials(&self.files))
+    }
+}
+
 #[async_trait]
 impl Harness for Group {
     fn offers(&self) -> Vec<Need> {
@@ -38,11 +45,11 @@ impl Harness for Group {
     }
 
     async fn client(&self) -> Result<Locks> {
-        lockwell::connect(self.group.url() + &credentials(&self.files)).await
+        lockwell::connect(self.group.url() + &self.options()).await
     }
 
     fn address(&self) -> Option<String> {
-        Some(self.group.url() + &credentials(&self.files))
+        Some(self.group.url() + &self.options())
     }
 
     /// A proxy before the master, and one before a sentinel that names the first proxy.
@@ -50,7 +57,7 @@ impl Harness for Group {
         let to_master = Proxy::start(self.group.master().peer_addr()).await.expect("a proxy");
         let (guide, master) = self.group.start_guide(to_master.addr()).await.expect("a sentinel");
         let to_guide = Proxy::start(guide.peer_addr()).await.expect("a proxy");
-        let url = format!("rediss+sentinel://{}/{master}{}", to_guide.addr(), credentials(&self.files));
+        let url = format!("rediss+sentinel://{}/{master}{}", to_guide.addr(), self.options());
         let line = Line::new(vec![to_master, to_guide], url, lockwell::connect);
         Some(Box::new(line.keeping(testbed::Server::clone(&guide))))
     }

@@ -14,6 +14,10 @@ use crate::shell::Result;
 const REDLOCK: usize = 5;
 const GROUP: usize = 3;
 
+/// The option of a group of Redis servers that are trusted to keep each grant: new ones would grant nothing for
+/// half a minute.
+const KEEPS: &str = "?durability=server";
+
 /// What is not a release.
 const NAMES: [&str; 10] = [
     "redis",
@@ -88,11 +92,11 @@ async fn start(name: &str) -> Result<Running> {
         }
         ("sentinel", _) => {
             let group = RedisSentinel::start_with(&options).await.map_err(failed)?;
-            one(group.url(), Box::new(group))
+            one(group.url() + KEEPS, Box::new(group))
         }
         ("cluster", _) => {
             let cluster = RedisCluster::start_with_replicas(GROUP, &options).await.map_err(failed)?;
-            one(cluster.url(), Box::new(cluster))
+            one(cluster.url() + KEEPS, Box::new(cluster))
         }
         ("zookeeper3", _) => {
             let ensemble = ZooKeeperEnsemble::start(GROUP, &options).await.map_err(failed)?;

@@ -93,7 +93,7 @@ impl RedisLock {
 
     async fn reach(url: &ServerUrl, address: Address, options: RedisOptions) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend("redis");
-        let longest = durability::read(url).map_err(context)?;
+        let longest = durability::read(url, address.can_move()).map_err(context)?;
         if address.is_cluster() {
             keys::check_for_cluster(&options.namespace).map_err(context)?;
         }

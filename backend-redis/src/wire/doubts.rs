@@ -47,7 +47,7 @@ impl Demands {
                 "it has replicas, {replicas} just now, and grants wait for {waits} of them: a failover to one that lags \
                  behind can grant a lock twice"
             );
-            return Finding::doubtful("replication", text, "see durability=grace, and wait_replicas");
+            return Finding::doubtful("replication", text, "use durability=grace, or see wait_replicas");
         }
         Finding::good("replication", format!("{replicas} replicas; grants wait for {}", self.wait_replicas))
     }

@@ -9,10 +9,11 @@ use lockwell_core::{Claim, Error, ErrorKind, Result, ServerUrl};
 pub(crate) const OPTIONS: [&str; 2] = ["durability", "longest_ttl"];
 
 /// Reads the options: the longest lease that the server may forget. `None`: the server is trusted to keep
-/// each grant.
-pub(crate) fn read(url: &ServerUrl) -> Result<Option<Duration>> {
-    let options = GraceOptions::read(url, "server")?;
-    Ok((options.is_grace == Some(true)).then(|| options.longest()))
+/// each grant. One for which another can take its place is not, unless the address says so.
+pub(crate) fn read(url: &ServerUrl, can_move: bool) -> Result<Option<Duration>> {
+    let read = if can_move { GraceOptions::of_forgetful } else { GraceOptions::read };
+    let options = read(url, "server")?;
+    Ok(options.is_grace.unwrap_or(can_move).then(|| options.longest()))
 }
 
 /// Refuses a claim with a lease that would outlast the grace period.
@@ -55,7 +56,12 @@ mod tests {
 
     #[test]
     fn defaults_and_bounds() {
-        let of = |query: &str| read(&format!("redis://a?{query}").parse().unwrap());
+        let of = |query: &str| read(&format!("redis://a?{query}").parse().unwrap(), false);
+        let moving = |query: &str| read(&format!("redis+cluster://a?{query}").parse().unwrap(), true);
+        assert_eq!(moving("").unwrap(), Some(Duration::from_secs(30)));
+        assert_eq!(moving("longest_ttl=9s").unwrap(), Some(Duration::from_secs(9)));
+        assert_eq!(moving("durability=server").unwrap(), None);
+        assert!(moving("durability=server&longest_ttl=9s").is_err());
         assert_eq!(of("").unwrap(), None);
         assert_eq!(of("durability=server").unwrap(), None);
         assert_eq!(of("durability=grace").unwrap(), Some(Duration::from_secs(30)));

@@ -56,8 +56,15 @@ pub(crate) fn redlock_url(nodes: &[Redis]) -> String {
     format!("redlock://{}", hosts.join(","))
 }
 
-/// The backend that the scheme of the address names.
+/// The backend that the scheme of the address names. A new group of servers grants nothing for a while, so
+/// they are trusted to keep each grant if the address does not say for how long.
 pub(crate) async fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
+    let mut url = url.to_owned();
+    let is_group = ["+sentinel:", "+cluster:"].iter().any(|one| url.contains(one));
+    if is_group && !url.contains("longest_ttl=") {
+        let sign = if url.contains('?') { '&' } else { '?' };
+        url = format!("{url}{sign}durability=server");
+    }
     let url: ServerUrl = url.parse()?;
     Ok(if url.scheme().starts_with("redlock") {
         Arc::new(Redlock::connect(&url).await?)

@@ -137,7 +137,7 @@ fn a_wait_covers_a_restart_of_a_cluster() {
         }
         let cluster = RedisCluster::start(3, &options()).await.unwrap();
         let nodes: Vec<&Server> = cluster.nodes().iter().map(|node| &**node).collect();
-        a_wait_covers_a_restart(&cluster.url(), &nodes).await;
+        a_wait_covers_a_restart(&(cluster.url() + "?durability=server"), &nodes).await;
     });
 }
 

@@ -250,7 +250,7 @@ fn everyday_use_behind_sentinels() {
             return;
         }
         let group = RedisSentinel::start_with(&options()).await.unwrap();
-        let url = group.url() + "?wait_replicas=1";
+        let url = group.url() + "?wait_replicas=1&durability=server";
         make_nothing(&url, Fresh::HasNoLocks, async || keys([group.master()])).await;
         everyday_use(
             &url,
@@ -272,9 +272,10 @@ fn everyday_use_of_a_cluster() {
             return;
         }
         let cluster = RedisCluster::start(3, &options()).await.unwrap();
-        make_nothing(&cluster.url(), Fresh::HasNoLocks, async || keys(cluster.nodes())).await;
+        let url = cluster.url() + "?durability=server";
+        make_nothing(&url, Fresh::HasNoLocks, async || keys(cluster.nodes())).await;
         everyday_use(
-            &cluster.url(),
+            &url,
             &Expected {
                 outlives: true,
                 subjects: &["persistence", "eviction", "replication"],

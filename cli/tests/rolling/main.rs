@@ -201,7 +201,7 @@ fn sentinel() {
         block_on(async {
             let options = Options::new().durability(Durability::OsCache);
             let group = RedisSentinel::start_with(&options).await.unwrap();
-            roll(earlier, &group.url());
+            roll(earlier, &(group.url() + "?durability=server"));
         });
     }
 }

@@ -247,6 +247,10 @@ impl Site {
     }
 }
 
+/// The option of a group of Redis servers that are trusted to keep each grant: new ones would grant nothing for
+/// half a minute.
+const KEEPS: &str = "?durability=server";
+
 impl Running {
     async fn redis(&mut self, options: &testbed::Options, delay: Duration) -> Result<String> {
         let server = testbed::Redis::start_with(options).await.map_err(failed)?;
@@ -270,7 +274,7 @@ impl Running {
             url
         };
         self.sentinel = Some(group);
-        Ok(url)
+        Ok(url + KEEPS)
     }
 
     /// Three masters with replicas. The raw statements go to the first, with keys that belong there.
@@ -283,7 +287,7 @@ impl Running {
         let cluster = testbed::RedisCluster::start_with_replicas(MASTERS, options).await.map_err(failed)?;
         let first = cluster.nodes()[0].addr();
         self.floor = Some(format!("redis://{first}?{PREFIX}={}", first_share()));
-        Ok(self.cluster.insert(cluster).url())
+        Ok(self.cluster.insert(cluster).url() + KEEPS)
     }
 
     /// Every server that was started.

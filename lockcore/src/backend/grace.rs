@@ -33,6 +33,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// A release grants a lock under a lease of up to 3 s.
 const SHORTEST: Duration = Duration::from_secs(4);
 
+const NO_LONGEST: &str = "longest_ttl is an option of durability=grace";
+
 /// The options `durability` and `longest_ttl` of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceOptions {
@@ -43,12 +45,25 @@ pub struct GraceOptions {
 }
 
 impl GraceOptions {
-    /// Reads the options. `other` is the durability of a server that keeps each grant.
+    /// Reads the options. `other` is the durability of a server that keeps each grant, which it does if the
+    /// address says nothing.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for another word, and for a longest lease that is too short
     /// or that nobody needs.
     pub fn read(url: &ServerUrl, other: &str) -> Result<Self> {
+        let options = Self::of_forgetful(url, other)?;
+        if options.longest.is_some() && options.is_grace.is_none() {
+            return Err(Error::new(ErrorKind::InvalidInput, NO_LONGEST));
+        }
+        Ok(options)
+    }
+
+    /// The same for a server that may forget grants if the address says nothing.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn of_forgetful(url: &ServerUrl, other: &str) -> Result<Self> {
         let invalid = |text: String| Err(Error::new(ErrorKind::InvalidInput, text));
         let is_grace = match url.option("durability") {
             None => None,
@@ -57,8 +72,8 @@ impl GraceOptions {
             Some(word) => return invalid(format!("durability is {other} or grace, not {word:?}")),
         };
         let longest = url.duration("longest_ttl")?;
-        if longest.is_some() && is_grace != Some(true) {
-            return invalid("longest_ttl is an option of durability=grace".to_owned());
+        if longest.is_some() && is_grace == Some(false) {
+            return invalid(NO_LONGEST.to_owned());
         }
         if longest.is_some_and(|longest| longest < SHORTEST) {
             return invalid(format!("longest_ttl is at least {SHORTEST:?}"));

@@ -335,7 +335,7 @@ impl Locks {
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) where there are no grace periods: PostgreSQL and Redis
-    /// have them with `durability=grace`.
+    /// have them with `durability=grace`, which is the default for Redis Sentinel and Cluster.
     ///
     /// # Cancel safety
     /// **Not** cancel safe: when this future is dropped, the period may or may not have begun.
