@@ -18,8 +18,8 @@
 //!   than [`FRESH`], so a connection on which the server was not asked for that time asks again before it
 //!   grants. It also looks whether an operator has begun a grace period.
 //! * Meanwhile leases are extended or reclaimed (`server/reclaim.rs`), and locks are released, but a release
-//!   grants the lock to no waiter: it may
-//!   be the late copy of a request to the earlier server, whose next holder is forgotten.
+//!   grants the lock to no waiter: it may be the late copy of a request to the earlier server, whose next
+//!   holder is forgotten.
 //! * All clients must agree on the longest lease, so the mark names it.
 //!
 //! This does not help against an earlier master that still answers other clients, against other programs,
@@ -170,7 +170,12 @@ impl GraceGate {
                 if !is_still? {
                     return Err(replaced());
                 }
-                let is_open = known.is_open && by_hand(&mark?).is_none();
+                let mark = mark?;
+                let is_open = known.is_open && by_hand(&mark).is_none();
+                // It was deleted, or another slot is the first one of the server by now.
+                if is_open && (mark.is_empty() || self.is_of_another(&mark, &known.identity)) {
+                    self.replace(link, key.as_deref(), &mark, &known.identity).await?;
+                }
                 Identified { verified: asked, is_open, ..known }
             }
             None => {
@@ -200,10 +205,9 @@ impl GraceGate {
         link: &mut Link,
         key: Option<&str>,
     ) -> RedisResult<Gate> {
-        let mine = format!("{}:{}", self.longest.as_millis(), identity.text);
         for _ in 0..LOOKS {
             let mark = mark(link, key).await?;
-            if mark == mine {
+            if mark == self.naming(identity) {
                 return Ok(Gate::Open);
             }
             if let Some((longest, _)) = mark.split_once(':')
@@ -224,16 +228,40 @@ impl GraceGate {
             if !left.is_zero() {
                 return Ok(Gate::Closed(left));
             }
-            // Others find out by themselves.
-            let Some(key) = key.filter(|_| self.may_set) else { return Ok(Gate::Open) };
-            // By its text, since it is rare.
-            let mut replace = MARK.call(true, 1, (2, mark.len() + mine.len()));
-            replace.arg(key).arg(&mark).arg(&mine);
-            if at_home(link.query(&replace).await)? != Some(Value::Int(0)) {
+            if self.replace(link, key, &mark, identity).await? {
                 return Ok(Gate::Open);
             }
         }
         Ok(Gate::Closed(Duration::ZERO))
+    }
+
+    /// The mark that says that the server of this identity may grant locks.
+    fn naming(&self, identity: &Identity) -> String {
+        format!("{}:{}", self.longest.as_millis(), identity.text)
+    }
+
+    /// Whether the mark names another server, and clients that agree with this one have set it.
+    fn is_of_another(&self, mark: &str, identity: &Identity) -> bool {
+        let longest = self.longest.as_millis().to_string();
+        mark.split_once(':').is_some_and(|(other, text)| other == longest && *text != *identity.text)
+    }
+
+    /// Sets the mark to name this server, unless it is another than `mark` by now. Returns
+    /// whether it was not.
+    async fn replace(
+        &self,
+        link: &mut Link,
+        key: Option<&str>,
+        mark: &str,
+        identity: &Identity,
+    ) -> RedisResult<bool> {
+        // Others find out by themselves.
+        let Some(key) = key.filter(|_| self.may_set) else { return Ok(true) };
+        let mine = self.naming(identity);
+        // By its text, since it is rare.
+        let mut replace = MARK.call(true, 1, (2, mark.len() + mine.len()));
+        replace.arg(key).arg(mark).arg(&mine);
+        Ok(at_home(link.query(&replace).await)? != Some(Value::Int(0)))
     }
 
     /// Begins a grace period by hand at the server behind this connection.

@@ -119,7 +119,11 @@ impl Scripts {
             Err(_) => return (SendOutcome::Unknown(None), sent),
         };
         let in_cluster = matches!(self.route, Route::Cluster(_));
-        let called = match classify(&error, self.route.can_move()) {
+        let class = classify(&error, self.route.can_move());
+        if matches!(class, ErrorClass::Elsewhere | ErrorClass::Retry) {
+            wire.doubt_identity(generation);
+        }
+        let called = match class {
             ErrorClass::Elsewhere if in_cluster => SendOutcome::Elsewhere(error),
             ErrorClass::Torn => SendOutcome::Torn(error),
             ErrorClass::Retry => {
@@ -159,6 +163,7 @@ impl Scripts {
             cluster.moved(slot, &name)
         };
         let (link, generation) = tokio::time::timeout(end.remaining(), wire.link()).await.ok()?.ok()?;
+        wire.doubt_identity(generation);
         Some(CallPath { wire, link, generation, asking, closed_for: None, is_sent: false })
     }
 

@@ -246,6 +246,17 @@ impl Wire {
         }
     }
 
+    /// Notes that the server behind the connection may have become another: it is asked before the next grant.
+    pub(crate) fn doubt_identity(&self, generation: u64) {
+        let mut slot = self.slot();
+        if slot.generation != generation {
+            return;
+        }
+        if let Some(known) = &mut slot.identified {
+            known.verified = known.verified.before(Duration::from_secs(60));
+        }
+    }
+
     /// Whether the present connection has subscribed.
     pub(crate) fn is_listening(&self) -> bool {
         let slot = self.slot();

@@ -154,6 +154,39 @@ async fn locks_live_through_a_move_and_what_cannot_be_done_is_told() {
 }
 
 /// Many slots are moved to and fro while tasks of two clients take, keep and release locks in them.
+/// The mark of each server is in its first slot. That of another, which came with the slot, keeps no client out for
+/// long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mark_that_has_moved_is_set_again() {
+    let Some(cluster) = start().await else { return };
+    let locks = client(&format!("{}?longest_ttl=4s", cluster.url())).await;
+    let (old, new) = (&cluster.nodes()[0], &cluster.nodes()[1]);
+    let at_old = (0..1000).map(|n| n.to_string()).find(|name| node_of(&cluster, name) == 0);
+    // Its slot is 0.
+    let names = ["{265b}".to_owned(), at_old.expect("some name leads there")];
+    let ask = async || {
+        for name in &names {
+            let request = locks.lock(name.as_str()).ttl(Duration::from_secs(4)).wait(Duration::from_secs(60));
+            request.await.expect("a free lock").release().await.expect("held");
+        }
+    };
+    let run = |node: &Redis| {
+        let info = tell(node, &["INFO", "server"]);
+        info.lines().find_map(|line| line.strip_prefix("run_id:")).expect("a run").to_owned()
+    };
+    let mark = |node: &Redis| tell(node, &["GET", "lockwell:\u{1f}{265b}mark"]);
+    ask().await;
+    assert!(mark(old).contains(&run(old)));
+    Move::begin(&cluster, "0".to_owned(), 0, 1).end();
+    assert!(mark(new).contains(&run(old)));
+    let began = std::time::Instant::now();
+    while !mark(new).contains(&run(new)) {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is not set");
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        ask().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_fails_while_slots_are_moved() {
     const NAMES: usize = 12;
