@@ -76,8 +76,10 @@ async fn a_hand_over_takes_few_statements() {
         // A claim that enters the queue sends two statements, and six more if it is a heartbeat; a release three;
         // a message of a parked connection has three. A kill that comes late makes some more of those.
         let rest = (all - 3.0 * parked - 6.0 * heartbeats) / turns;
+        // On a slow machine clients renew, and ask whose turn it is.
+        let asked = f64::from(CLIENTS) * 15.0 * took.as_secs_f64() / turns;
         assert!(
-            rest < 7.5,
+            rest < 6.5 + asked,
             "{release}: {rest} statements for a hand-over, those of parked connections aside"
         );
         // The place, and the hand-over. A heartbeat has two, and the server makes one now and then by itself.
