@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 use testbed::Redis;
@@ -13,6 +15,7 @@ use tokio::process::Command;
 use super::super::servers::{Node, failed};
 use super::{Stage, etcd};
 use crate::error::{Error, Result};
+use crate::kind::Kind;
 
 /// What the password is meanwhile.
 const PASSWORD: &str = "another";
@@ -102,24 +105,44 @@ impl Stage {
         Ok(())
     }
 
-    /// Copies what the server has. It ends for that in good order, and starts again.
-    pub(super) async fn back_up(&self, node: u32) -> Result<()> {
-        let server = self.server(node);
-        server.stop().await.map_err(failed)?;
-        let folder = server.folder();
-        let (data, copy) = (folder.join("data"), folder.join(COPY));
-        run("cp", &[OsStr::new("-a"), data.as_os_str(), copy.as_os_str()]).await?;
-        server.restart().await.map_err(failed)
+    /// The servers whose copies are restored together. A member of etcd without what it has confirmed does not
+    /// start, so all go back.
+    pub(super) fn go_back(&self, node: u32) -> Range<usize> {
+        match self.servers.kind {
+            Kind::Etcd3 => 0..self.servers.nodes.len(),
+            _ => node as usize..node as usize + 1,
+        }
     }
 
-    /// Kills the server, which starts again with the copy.
+    /// Starts servers, together: one that is alone of its ensemble does not take requests.
+    pub(super) async fn restart_together(&self, nodes: Range<usize>) -> Result<()> {
+        let starts = self.servers.nodes[nodes].iter().map(|node| node.server().restart());
+        join_all(starts).await.into_iter().try_for_each(|started| started.map_err(failed))
+    }
+
+    /// Copies what the servers have. They end for that in good order, and start again.
+    pub(super) async fn back_up(&self, node: u32) -> Result<()> {
+        let nodes = &self.servers.nodes[self.go_back(node)];
+        for server in nodes.iter().map(Node::server) {
+            server.stop().await.map_err(failed)?;
+            let (data, copy) = (server.folder().join("data"), server.folder().join(COPY));
+            run("cp", &[OsStr::new("-a"), data.as_os_str(), copy.as_os_str()]).await?;
+        }
+        self.restart_together(self.go_back(node)).await
+    }
+
+    /// Kills the servers, which start again with the copies.
     pub(super) async fn restore(&self, node: u32) -> Result<()> {
-        let server = self.server(node);
-        server.kill().map_err(failed)?;
-        let (data, copy) = (server.folder().join("data"), server.folder().join(COPY));
-        fs::remove_dir_all(&data)?;
-        fs::rename(&copy, &data)?;
-        server.restart().await.map_err(failed)
+        let nodes = &self.servers.nodes[self.go_back(node)];
+        for server in nodes.iter().map(Node::server) {
+            server.kill().map_err(failed)?;
+        }
+        for server in nodes.iter().map(Node::server) {
+            let (data, copy) = (server.folder().join("data"), server.folder().join(COPY));
+            fs::remove_dir_all(&data)?;
+            fs::rename(&copy, &data)?;
+        }
+        self.restart_together(self.go_back(node)).await
     }
 
     /// Kills the node, and shortens its file. Whoever ends the fault starts it again.
@@ -135,7 +158,10 @@ impl Stage {
     }
 
     /// Kills the server, and deletes what it has written. Its number in an ensemble stays.
-    pub(super) fn lose_data(&self, node: u32) -> Result<()> {
+    pub(super) async fn lose_data(&self, node: u32) -> Result<()> {
+        if let Some(cluster) = &self.servers.etcd {
+            return cluster.replace(node as usize).await.map_err(failed);
+        }
         self.server(node).kill().map_err(failed)?;
         let folder = if self.servers.kind.is_etcd() { "data/member" } else { "data/version-2" };
         let data = self.server(node).folder().join(folder);

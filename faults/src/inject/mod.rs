@@ -89,12 +89,12 @@ impl Stage {
         match fault {
             Fault::KillServer { node, .. }
             | Fault::RestartServer { node, .. }
-            | Fault::Restore { node, .. }
             | Fault::ShortenSessions { node, .. }
             | Fault::PauseServer { node, .. }
             | Fault::KillSessions { node }
             | Fault::KillListeners { node }
             | Fault::FlushScripts { node } => node as usize..node as usize + 1,
+            Fault::Restore { node, .. } => self.go_back(node),
             Fault::KillAll { .. } | Fault::Rogue { .. } => 0..self.turns.len(),
             _ => 0..0,
         }
@@ -136,7 +136,7 @@ impl Stage {
             Fault::Island { of_leader, .. } => self.isolate(of_leader).await?,
             Fault::Promote { planned } => self.promote(planned).await?,
             Fault::TruncateLog { node, bytes } => self.truncate_log(node, bytes)?,
-            Fault::LoseData { node } => self.lose_data(node)?,
+            Fault::LoseData { node } => self.lose_data(node).await?,
             Fault::ForceRelease { lock } => {
                 let operator = self.operator.as_ref().ok_or_else(|| Error::failed("there is no operator"))?;
                 let freed = operator.force_release(&*self.names[lock as usize]).await?;
@@ -185,12 +185,7 @@ impl Stage {
             | Fault::KillServer { node, .. }
             | Fault::TruncateLog { node, .. }
             | Fault::LoseData { node } => self.server(node).restart().await.map_err(failed)?,
-            Fault::KillAll { .. } => {
-                let starts = self.servers.nodes.iter().map(|node| node.server().restart());
-                for started in futures_util::future::join_all(starts).await {
-                    started.map_err(failed)?;
-                }
-            }
+            Fault::KillAll { .. } => self.restart_together(0..self.servers.nodes.len()).await?,
             Fault::KillLeader { .. } | Fault::KillAhead { .. } => self.restart_chosen().await?,
             Fault::HangLeader { .. } => self.hang_no_more(),
             Fault::Island { .. } => self.rejoin()?,

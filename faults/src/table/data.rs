@@ -120,7 +120,7 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "backup-restored",
-        about: "the server, or one of three, is killed and starts again with a copy of its data that is two leases old",
+        about: "the server, or one of three, or all of three of etcd, is killed and starts again with a copy of its data that is two leases old",
         crew: HOLDERS,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
@@ -130,14 +130,13 @@ pub(super) const ALL: &[Scenario] = &[
             Kind::Memory | Kind::Sqlite => Err(NO_SERVER),
             Kind::Sentinel => Err("the replica has what the master has lost"),
             Kind::Zookeeper3 => Ok(Safe),
-            Kind::Etcd3 => Err("a member without what it has confirmed does not start"),
             _ => Ok(MayOverlap),
         },
         ..LONG
     },
     Scenario {
         name: "data-lost",
-        about: "the server, or one of an ensemble, is killed and starts again without its data",
+        about: "the server, or one of an ensemble, is killed and starts again without its data; the others of etcd add it anew",
         crew: HOLDERS,
         draw: |draw| {
             let (at, node) = (draw.first(), draw.node());
@@ -145,8 +144,7 @@ pub(super) const ALL: &[Scenario] = &[
         },
         expected: |kind| match kind {
             Kind::Zookeeper | Kind::Etcd => Ok(MayOverlap),
-            Kind::Zookeeper3 => Ok(Safe),
-            Kind::Etcd3 => Err("a member without its data has to be added anew"),
+            Kind::Zookeeper3 | Kind::Etcd3 => Ok(Safe),
             _ => Err("amnesia does it for Redis; a database without its tables does not start"),
         },
         ..LONG

@@ -1,10 +1,16 @@
 //! A throwaway cluster of etcd.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    fs,
+    net::SocketAddr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::{
     Etcd, member_and_leader,
-    program::{Member, Program},
+    program::{JOINS, Member, Program},
 };
 use crate::{
     Error, Options,
@@ -15,6 +21,10 @@ use crate::{
 
 /// How often a start is tried again because somebody else took a port.
 const ATTEMPTS: u32 = 8;
+
+/// How long a change of the members is tried: they elect a leader first, and refuse a new member until all
+/// of them have been connected for five seconds.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A throwaway cluster of etcd. A cheap handle: clones are the same cluster.
 ///
@@ -76,6 +86,18 @@ impl EtcdCluster {
         format!("etcd://{}", hosts(members))
     }
 
+    /// Kills a member, deletes its data, and puts an empty one in its place, as an operator does: the others
+    /// remove it and add it anew. [`Server::restart`](crate::Server::restart) lets it begin.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such member.
+    pub async fn replace(&self, member: usize) -> Result<(), Error> {
+        assert!(member < self.members.len(), "there is no member {member}");
+        let members = Arc::clone(&self.members);
+        blocking(move || replace(&members, member)).await
+    }
+
     /// The member that most members say leads. An error if there is none.
     pub async fn leader(&self) -> Result<usize, Error> {
         let members = Arc::clone(&self.members);
@@ -102,5 +124,56 @@ impl EtcdCluster {
             Ok(if all { Readiness::Ready } else { Readiness::NotYet(format!("{said:?}")) })
         };
         until_ready("etcd", readiness, logs).await
+    }
+}
+
+fn replace(members: &[Etcd], index: usize) -> Result<(), Error> {
+    let member = &members[index];
+    member.kill()?;
+    fs::remove_dir_all(member.folder().join("data")).map_err(Error::io("the data of the member"))?;
+    fs::write(member.folder().join(JOINS), "").map_err(Error::io(JOINS))?;
+    let other = &members[(index + 1) % members.len()];
+    let list = other.call("/v3/cluster/member/list", "{}")?;
+    // Of the others each has started, and so tells its name.
+    let told = list.split("\"ID\":\"").find(|told| told.contains(&format!("\"name\":\"m{index}\"")));
+    let (id, peer) = told
+        .and_then(|told| Some((told.split('"').next()?, text_between(told, "\"peerURLs\":[\"", '"')?)))
+        .ok_or_else(|| Error::State(format!("no member m{index}: {list}")))?;
+    // A change that is asked for while nobody leads has no answer.
+    patiently(|| match member_and_leader(other.addr()) {
+        Some((_, leader)) if leader != "0" && leader != id => Ok(()),
+        said => Err(Error::State(format!("no other leader than m{index}: {said:?}"))),
+    })?;
+    change(other, "/v3/cluster/member/remove", &format!("{{\"ID\":\"{id}\"}}"), "member not found")?;
+    change(
+        other,
+        "/v3/cluster/member/add",
+        &format!("{{\"peerURLs\":[\"{peer}\"]}}"),
+        "Peer URLs already exists",
+    )
+}
+
+fn text_between<'a>(text: &'a str, before: &str, after: char) -> Option<&'a str> {
+    text.split_once(before)?.1.split(after).next()
+}
+
+/// Repeats a change of the members until they take it, or say that it `is_made`.
+fn change(member: &Etcd, path: &str, json: &str, is_made: &str) -> Result<(), Error> {
+    patiently(|| {
+        let answer = member.call(path, json)?;
+        let is_done = answer.contains("\"members\"") || answer.contains(is_made);
+        if is_done { Ok(()) } else { Err(Error::State(format!("{path}: {answer}"))) }
+    })
+}
+
+/// Tries again and again, though not for ever.
+fn patiently(attempt: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(error) if Instant::now() > end => return Err(error),
+            Err(_) => thread::sleep(Duration::from_millis(200)),
+            Ok(()) => return Ok(()),
+        }
     }
 }

@@ -8,6 +8,9 @@ use crate::{
     release::{Family, Release},
 };
 
+/// The file in the server's folder that says that a member joins a cluster which is there already.
+pub(super) const JOINS: &str = "joins";
+
 /// What it writes when it has found a leader and takes requests.
 const READY: &str = "ready to serve client requests";
 
@@ -69,6 +72,10 @@ impl Kind for Program {
             ("initial-advertise-peer-urls", own),
             ("initial-cluster", cluster.collect::<Vec<_>>().join(",")),
         ];
+        // It counts only where there are no data.
+        if site.folder.join(JOINS).exists() {
+            settings.push(("initial-cluster-state", "existing".to_owned()));
+        }
         if let Some([ca, certificate, key]) = &site.options.tls {
             settings.extend([
                 ("trusted-ca-file", ca.clone()),
