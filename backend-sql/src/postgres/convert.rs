@@ -38,13 +38,15 @@ const LOCK_TIMEOUT: &str = "1s";
 /// The pause between two tries, in which others use the tables.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What is to be done with the tables.
+/// What the tables are to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    ToDisk,
-    /// With this longest lease.
-    ToGrace(Duration),
-    ToAnotherLongest(Duration),
+    /// Grants wait for the disk, and did not.
+    Disk,
+    /// They do not, and did. The longest lease.
+    Grace(Duration),
+    /// Another longest lease.
+    Longest(Duration),
 }
 
 impl Change {
@@ -61,11 +63,11 @@ impl Change {
                 wrong(ErrorKind::Misconfigured, "there are no lock tables: a client that connects makes them")
             }
             (Some(false), Found::Disk) => Ok(None),
-            (Some(false), Found::Grace(_)) => Ok(Some(Self::ToDisk)),
-            (Some(true), Found::Disk) => Ok(Some(Self::ToGrace(wanted.longest()))),
+            (Some(false), Found::Grace(_)) => Ok(Some(Self::Disk)),
+            (Some(true), Found::Disk) => Ok(Some(Self::Grace(wanted.longest()))),
             (Some(true), Found::Grace(present)) => {
                 let other = wanted.longest.filter(|longest| *longest != present);
-                Ok(other.map(Self::ToAnotherLongest))
+                Ok(other.map(Self::Longest))
             }
         }
     }
@@ -103,11 +105,11 @@ async fn once(postgres: &Postgres, table: &Table, change: Change) -> sqlx::Resul
     // A drop ends it, and so does the end of the connection.
     let mut work = conn.begin().await?;
     let (lock, held) = match change {
-        Change::ToGrace(_) => (&sql.lock_disk, &sql.held_on_disk),
-        Change::ToDisk | Change::ToAnotherLongest(_) => (&sql.lock_grace, &sql.held_with_grace),
+        Change::Grace(_) => (&sql.lock_disk, &sql.held_on_disk),
+        Change::Disk | Change::Longest(_) => (&sql.lock_grace, &sql.held_with_grace),
     };
     run(&mut work, &format!("{FOR_ONE} SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {}", lock.text())).await?;
-    if !matches!(change, Change::ToGrace(_)) {
+    if !matches!(change, Change::Grace(_)) {
         let (is_open, ahead): (bool, i64) = row(&mut work, &sql.is_settled).await?;
         if !is_open {
             return Err(ours(
@@ -115,7 +117,7 @@ async fn once(postgres: &Postgres, table: &Table, change: Change) -> sqlx::Resul
                 "the server may have forgotten grants, so it is not known who holds a lock: try again after the grace period",
             ));
         }
-        if change == Change::ToDisk && ahead > 0 {
+        if change == Change::Disk && ahead > 0 {
             let text = format!(
                 "tokens are ahead of the clock since the last grace period, and would fall where grants wait for the disk: \
                  try again in {:.0?}",
@@ -136,9 +138,9 @@ async fn once(postgres: &Postgres, table: &Table, change: Change) -> sqlx::Resul
     run(
         &mut work,
         &match change {
-            Change::ToDisk => sql.to_disk.text().to_owned(),
-            Change::ToGrace(longest) => of(longest, &sql.to_grace),
-            Change::ToAnotherLongest(longest) => of(longest, &sql.to_another_longest),
+            Change::Disk => sql.to_disk.text().to_owned(),
+            Change::Grace(longest) => of(longest, &sql.to_grace),
+            Change::Longest(longest) => of(longest, &sql.to_another_longest),
         },
     )
     .await?;
@@ -195,12 +197,12 @@ mod tests {
         let of = Duration::from_secs;
         for (options, found, wanted) in [
             ("?durability=disk", Found::Disk, None),
-            ("?durability=disk", Found::Grace(of(9)), Some(Change::ToDisk)),
-            ("?durability=grace", Found::Disk, Some(Change::ToGrace(of(30)))),
-            ("?durability=grace&longest_ttl=8s", Found::Disk, Some(Change::ToGrace(of(8)))),
+            ("?durability=disk", Found::Grace(of(9)), Some(Change::Disk)),
+            ("?durability=grace", Found::Disk, Some(Change::Grace(of(30)))),
+            ("?durability=grace&longest_ttl=8s", Found::Disk, Some(Change::Grace(of(8)))),
             ("?durability=grace", Found::Grace(of(9)), None),
             ("?durability=grace&longest_ttl=9s", Found::Grace(of(9)), None),
-            ("?durability=grace&longest_ttl=8s", Found::Grace(of(9)), Some(Change::ToAnotherLongest(of(8)))),
+            ("?durability=grace&longest_ttl=8s", Found::Grace(of(9)), Some(Change::Longest(of(8)))),
         ] {
             assert_eq!(change(options, found).unwrap(), wanted, "{options}");
         }
