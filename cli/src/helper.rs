@@ -19,6 +19,8 @@ use crate::say;
 /// The first word of a command line that is for the helper; the next is the process id of its parent, then
 /// the command.
 const EXEC: &str = "__exec";
+/// The same, if messages are for programs.
+const EXEC_JSON: &str = "__exec_json";
 /// The only word of a command line that is for the watcher.
 const WATCH: &str = "__watch";
 /// What the watcher reads when the command has ended.
@@ -29,6 +31,10 @@ pub(crate) fn perform(words: impl IntoIterator<Item = OsString>) -> Option<ExitC
     let words: Vec<_> = words.into_iter().skip(1).collect();
     match words.first()?.to_str()? {
         EXEC if words.len() >= 3 => Some(become_command(&words[1], &words[2..])),
+        EXEC_JSON if words.len() >= 3 => {
+            say::for_programs();
+            Some(become_command(&words[1], &words[2..]))
+        }
         WATCH if words.len() == 1 => Some(watch()),
         _ => None,
     }
@@ -46,7 +52,8 @@ fn myself() -> Command {
 /// A process that becomes this command, and is killed when the thread that starts it ends.
 pub(crate) fn ends_with_parent(command: &[OsString]) -> Command {
     let mut helper = myself();
-    helper.arg(EXEC).arg(getpid().as_raw_nonzero().to_string()).args(command);
+    let first = if say::is_for_programs() { EXEC_JSON } else { EXEC };
+    helper.arg(first).arg(getpid().as_raw_nonzero().to_string()).args(command);
     helper
 }
 

@@ -19,6 +19,11 @@ pub(crate) fn for_programs() {
     FOR_PROGRAMS.store(true, Ordering::Relaxed);
 }
 
+/// Whether messages are for programs.
+pub(crate) fn is_for_programs() -> bool {
+    FOR_PROGRAMS.load(Ordering::Relaxed)
+}
+
 /// How long the end of lockwell waits for a reader of messages.
 const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
@@ -110,7 +115,7 @@ fn print(severity: &'static str, message: &str, exit_status: Option<u8>) {
 
 /// A message as it is printed, without the end of the line.
 pub(crate) fn line(severity: &'static str, message: &str, exit_status: Option<u8>) -> String {
-    written(severity, message, exit_status, FOR_PROGRAMS.load(Ordering::Relaxed))
+    written(severity, message, exit_status, is_for_programs())
 }
 
 fn written(severity: &'static str, message: &str, exit_status: Option<u8>, for_programs: bool) -> String {

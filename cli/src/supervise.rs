@@ -75,7 +75,11 @@ impl Work<'_> {
                 status = child.ended() => return Ok(Ended::Command(status?, hold)),
                 (name, loss) = hold.lost() => {
                     self.report(&name, loss, &hold);
-                    stop(child, signals, self.holding.grace).await?;
+                    // Ended processes of its group that nobody collects would count as left.
+                    tokio::select! {
+                        stopped = stop(child, signals, self.holding.grace) => stopped?,
+                        () = orphans.collect(&own) => (),
+                    }
                     // The lease is over, or nearly. There is nothing to wait for if the server does not
                     // answer.
                     drop(timeout(LAST_RELEASE, hold.release()).await);

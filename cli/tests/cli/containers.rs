@@ -78,6 +78,21 @@ fn the_image_locks_on_a_mounted_file() {
     assert!(run.status == 0 && run.out.replace(' ', "").contains("\"held\":false"), "{run:?}");
 }
 
+/// Runs this script under a lock, as process 1. `None`: these rights are missing here.
+fn as_process_1(site: &Site, options: &[&str], script: &str) -> Option<Finished> {
+    let program = env!("CARGO_BIN_EXE_lockwell");
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", program, "run", "--url", &site.url()]);
+    command.args(options).args(["a", "--", "sh", "-c", script]).env_remove("LOCKWELL_HELD");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = finish(&mut command);
+    if run.status == 1 && run.err.contains("unshare") {
+        testbed::not_run("process 1", &run.err);
+        return None;
+    }
+    Some(run)
+}
+
 /// Orphans of the command are given to process 1. It must collect them, or they stay as zombies.
 #[test]
 #[cfg(target_os = "linux")]
@@ -85,17 +100,19 @@ fn process_1_collects_orphans() {
     let site = Site::new();
     // Orphans that end at once, and one that the command waits for.
     let script = "for n in 1 2 3; do sh -c 'sleep 0.1 & exit'; done; sleep 1; grep -l '^State:.Z' /proc/[0-9]*/status | wc -l; exit 7";
-    let program = env!("CARGO_BIN_EXE_lockwell");
-    let mut command = Command::new("unshare");
-    command.args(["--pid", "--fork", "--mount-proc", program, "run", "--url", &site.url()]);
-    command.args(["a", "--", "sh", "-c", script]).env_remove("LOCKWELL_HELD");
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let run = finish(&mut command);
-    if run.status == 1 && run.err.contains("unshare") {
-        testbed::not_run("process 1", &run.err);
-        return;
-    }
+    let Some(run) = as_process_1(&site, &[], script) else { return };
     assert_eq!((run.out.trim(), run.status), ("0", 7), "{run:?}");
+}
+
+/// A command that is ended with all that it has started leaves zombies to process 1, which are not waited for.
+#[test]
+#[cfg(target_os = "linux")]
+fn process_1_collects_what_it_ends() {
+    let site = Site::new();
+    // The grace is longer than what a test waits for.
+    let options = ["--max-hold", "500ms", "--grace", "60s"];
+    let Some(run) = as_process_1(&site, &options, "sleep 100 & sleep 101 & wait") else { return };
+    assert_eq!(run.status, 76, "{run:?}");
 }
 
 #[test]

@@ -166,3 +166,15 @@ fn holders_and_waiters() {
     site.end(holder);
     assert_eq!(waiter.finish().status, 0);
 }
+
+/// What says so is not lockwell itself, but the process that becomes the command.
+#[test]
+fn a_command_that_cannot_be_executed() {
+    let site = Site::new();
+    let script = site.path("script");
+    std::fs::write(&script, "#!/no/such/program\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).unwrap();
+    let run = site.finish(&["run", "--json", "a", "--", script.to_str().unwrap()]);
+    fails(&run, 127, "its first line names");
+}
