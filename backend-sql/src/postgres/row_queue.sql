@@ -33,10 +33,9 @@ CASE WHEN l.queue_numbers[h.at * 5 - 2] > {clock} - 1000000 THEN l.queue_numbers
 queue_owners = NULL, queue_clients = NULL, queue_labels = NULL, queue_numbers = NULL
 
 -- part: enters_row
--- As a CASE, of which no statistics say that hardly a row is so: a batch would scan the table.
-l.name = {c_name} AND CASE WHEN l.waited OR l.mode <> 0 OR l.members <> 0 THEN false
-    WHEN l.owner = {c_owner} OR l.queue_owners IS NULL OR l.queue_owners[1] = {c_owner} THEN true
-    ELSE NOT {is_free} AND (cardinality(l.queue_owners) < {room} OR {c_owner} = ANY(l.queue_owners)) END
+l.name = {c_name} AND NOT l.waited AND l.mode = 0 AND l.members = 0
+    AND (l.owner = {c_owner} OR l.queue_owners IS NULL OR l.queue_owners[1] = {c_owner}
+        OR NOT {is_free} AND (cardinality(l.queue_owners) < {room} OR {c_owner} = ANY(l.queue_owners)))
 
 -- part: entering_row
 (owner, token, {ends}, acquired_at, label, queue_owners, queue_clients, queue_labels, queue_numbers) = (
@@ -94,8 +93,8 @@ concat_ws(':', l.handed[1], {granted_token}, (extract(epoch from l.{ends}) * 100
     (extract(epoch from l.{ends} - l.acquired_at) * 1000000)::bigint, l.handed[2])
 
 -- part: is_in_row
-l.name = {c_name} AND l.owner = {c_owner} AND CASE WHEN l.mode <> 0 OR l.members <> 0 THEN false
-    ELSE (l.queue_owners IS NOT NULL OR NOT l.waited) AND {may_give} END
+l.name = {c_name} AND l.owner = {c_owner} AND l.mode = 0 AND l.members = 0 AND (l.queue_owners IS NOT NULL OR NOT l.waited)
+    AND {may_give}
 
 -- part: handing_row
 -- `handed` keeps what the notification needs of the place that is gone.
