@@ -226,15 +226,6 @@ pub struct QueueRow {
     pub is_stored: bool,
 }
 
-/// A place about which a client asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlaceKey {
-    /// The number that the client has given to it.
-    pub number: i64,
-    pub owner: Uuid,
-    pub name: LockName,
-}
-
 /// The answer of a database to a poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaiterPoll {

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwell_core::backend::{KEEP_EVERY, Waiter, Waiters};
-use lockwell_core::{Claim, LockName, Moment};
+use lockwell_core::{Claim, Moment};
 use uuid::Uuid;
 
 use crate::ids::AsUuid;
-use crate::words::{PlaceKey, QueueRow, WaiterPoll};
+use crate::words::{QueueRow, WaiterPoll};
 
 /// The longest provisional lease, which a waiter gets when a release grants the lock to it. If the waiter is
 /// gone, the others wait for this time. The lease counts from the client's last heartbeat, so it is longer
@@ -55,7 +55,7 @@ pub(crate) struct HandOverPlaces {
 
 #[derive(Debug, Default)]
 struct EntryTable {
-    owners: BTreeMap<i64, (Uuid, LockName)>,
+    owners: BTreeMap<i64, Uuid>,
     last: Option<Arc<PolledQueue>>,
 }
 
@@ -67,7 +67,7 @@ impl HandOverPlaces {
     /// Makes an entry for a claim. The database gets it with the next request.
     pub(crate) fn take(self: &Arc<Self>, claim: &Claim, waiters: &Arc<Waiters>) -> HandOverPlace {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        self.known().owners.insert(number, (claim.owner().as_uuid(), claim.name().clone()));
+        self.known().owners.insert(number, claim.owner().as_uuid());
         HandOverPlace {
             waiter: waiters.register(claim.name(), number),
             places: Arc::clone(self),
@@ -78,14 +78,9 @@ impl HandOverPlaces {
         }
     }
 
-    /// All entries.
-    pub(crate) fn all(&self) -> Vec<PlaceKey> {
-        let key = |(number, (owner, name)): (&i64, &(Uuid, LockName))| PlaceKey {
-            number: *number,
-            owner: *owner,
-            name: name.clone(),
-        };
-        self.known().owners.iter().map(key).collect()
+    /// The numbers and owners of all entries.
+    pub(crate) fn all(&self) -> Vec<(i64, Uuid)> {
+        self.known().owners.iter().map(|(number, owner)| (*number, *owner)).collect()
     }
 
     /// Stores the answer to a poll.

@@ -21,8 +21,7 @@ use crate::dialect::examine::Examine;
 use crate::dialect::groups::Groups;
 use crate::dialect::sweep::Swept;
 use crate::words::{
-    Entered, Extension, Freed, Hold, PlaceKey, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire,
-    WaiterPoll,
+    Entered, Extension, Freed, Hold, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll,
 };
 
 /// The requests about exclusive locks, about the queue, and about all kinds of locks. All of them are
@@ -56,13 +55,13 @@ pub trait Dialect: Groups + Examine {
         std::future::ready(Err(other_queue()))
     }
 
-    /// Gives a heartbeat for all waiters of the client, and asks about these:
+    /// Gives a heartbeat for all waiters of the client, and asks about those with these numbers and owners:
     /// which of them have no place any more (for example after a grant whose notification was lost), and
     /// which find their lock free.
     fn poll_waiters(
         &self,
         _: &mut Self::Conn,
-        _: &[PlaceKey],
+        _: &[(i64, Uuid)],
         _: Sign,
     ) -> impl Future<Output = sqlx::Result<WaiterPoll>> + Send {
         std::future::ready(Err(other_queue()))

@@ -19,8 +19,8 @@ use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Freed, Hold, HolderRow, PORTION, PlaceKey, Portion, QueuedClaim, Sign, TakeRequest,
-    TryAcquire, WaiterPoll, WaitersRow, micros, status,
+    Extension, Freed, Hold, HolderRow, PORTION, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire,
+    WaiterPoll, WaitersRow, micros, status,
 };
 
 impl MySql {
@@ -94,11 +94,10 @@ impl Dialect for MySql {
     async fn poll_waiters(
         &self,
         conn: &mut Conn,
-        places: &[PlaceKey],
+        places: &[(i64, Uuid)],
         sign: Sign,
     ) -> sqlx::Result<WaiterPoll> {
-        let places: Vec<_> = places.iter().map(|place| (place.number, place.owner)).collect();
-        self.poll(conn, &places, sign).await
+        self.poll(conn, places, sign).await
     }
 
     async fn release(

@@ -10,8 +10,8 @@ use crate::ids::AsUuid;
 use crate::words::{QueueRow, QueuedClaim, Sign, TryAcquire, block, micros, token};
 
 /// The token; the mode of the lock, and the time left; whether it has no row; whether to ask again; the
-/// server's clock; whether the answer is durable; and whether the queue is in the row.
-type Claimed = (Option<i64>, Option<i64>, Option<i64>, bool, bool, i64, bool, bool);
+/// server's clock; and whether the answer is durable.
+type Claimed = (Option<i64>, Option<i64>, Option<i64>, bool, bool, i64, bool);
 
 /// The same for a claim that only takes a place.
 type EnteredRow = (Option<i64>, Option<i64>, bool, bool, i64);
@@ -28,14 +28,8 @@ impl Postgres {
         claim: &Claim,
         place: Option<(QueueRow, Sign)>,
     ) -> sqlx::Result<(TryAcquire, Option<u64>)> {
-        let (mut took, mut clock, mut in_row) = (TryAcquire::Busy(None), None, false);
-        for _ in 0..TRIES * 2 {
-            let tries_row = self.tries_row(claim.name());
-            if let Some(place) = place.filter(|_| tries_row)
-                && let Some(answer) = self.claim_in_row(conn, claim, place).await?
-            {
-                return Ok(answer);
-            }
+        let (mut took, mut clock) = (TryAcquire::Busy(None), None);
+        for _ in 0..TRIES {
             let row: Claimed = self
                 .statement(&self.sql.claim)
                 .bind(claim.name().as_str())
@@ -51,21 +45,12 @@ impl Postgres {
                 .row(&mut *conn)
                 .await?
                 .ok_or(sqlx::Error::RowNotFound)?;
-            let (taken, in_use, left, is_new, again, now, _, is_in_row) = row;
+            let (taken, in_use, left, is_new, again, now, _) = row;
             if let Some(number) = taken {
                 return Ok((TryAcquire::Granted(token(number)), clock));
             }
             if is_new {
                 self.make(conn, vec![claim.name().as_str()]).await?;
-                continue;
-            }
-            if is_in_row {
-                if in_row || tries_row || place.is_none() {
-                    self.spill(conn, vec![claim.name().as_str()]).await?;
-                } else {
-                    self.queues.note(claim.name(), false);
-                }
-                in_row = true;
                 continue;
             }
             took = TryAcquire::refused(claim, in_use, left);
@@ -114,11 +99,8 @@ impl Places for Postgres {
     ) -> sqlx::Result<Vec<Entered>> {
         let mut rows = self.enter_rows(conn, entries, sign).await?;
         if rows.iter().any(|(.., is_new, _, _)| *is_new) {
-            // It has no row, or its queue is in the row.
             let new = entries.iter().zip(&rows).filter(|(_, (.., is_new, _, _))| *is_new);
-            let new = names(new.map(|(entry, _)| &entry.claim));
-            self.make(conn, new.clone()).await?;
-            self.spill(conn, new).await?;
+            self.make(conn, names(new.map(|(entry, _)| &entry.claim))).await?;
             rows = self.enter_rows(conn, entries, sign).await?;
         }
         let entered = |(in_use, left, _, asks, now): EnteredRow| Entered {

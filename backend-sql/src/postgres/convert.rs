@@ -30,7 +30,7 @@ statements! {
     lock_disk lock_grace held_on_disk held_with_grace is_settled to_grace to_disk to_another_longest;
 }
 
-const FILES: [&str; 6] = [GRACE[0], GRACE[1], GRACE[2], GRACE[3], GRACE[4], include_str!("convert.sql")];
+const FILES: [&str; 5] = [GRACE[0], GRACE[1], GRACE[2], GRACE[3], include_str!("convert.sql")];
 
 /// How long to wait for those who use the tables. All later users wait meanwhile.
 const LOCK_TIMEOUT: &str = "1s";

@@ -27,12 +27,3 @@ l.token
 -- part: may_give
 -- Whether a release may grant the lock.
 true
-
--- part: survived
--- Whether the place `i` is not one that a crash has brought back. Each grant is on the disk, and with it what became of the places.
-true
-
--- part: noted
--- See hand_over.rs: the notification is a second transaction.
-set_config('lockwell.notes', concat(current_setting('lockwell.notes', true), 'lockwell_', replace(l.handed_client::text, '-', ''),
-    ' ', {row_message}, chr(10)), false)

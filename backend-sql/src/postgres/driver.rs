@@ -11,7 +11,6 @@ use super::bound::{BoundStatement, Style};
 use super::durability::Grace;
 use super::session::Session;
 use super::statements::Statements;
-use super::whereabouts::Whereabouts;
 use crate::ids::AsUuid;
 use crate::sql::table::Sql;
 use crate::words::{block, micros};
@@ -25,8 +24,6 @@ pub struct Postgres {
     pub(super) pooled: bool,
     pub(super) sql: Statements,
     pub(super) hot: Hot,
-    /// Where the queues of locks are.
-    pub(super) queues: Whereabouts,
     /// For tables on which grants wait for no disk.
     pub(super) grace: Option<Grace>,
 }

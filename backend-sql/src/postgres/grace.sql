@@ -54,15 +54,6 @@ CASE WHEN {may_give} THEN l.token ELSE greatest(l.token, {highest}) END
 -- part: may_give
 EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables = {tables})
 
--- part: survived
--- Whether the place `i` is not one that a crash has brought back: its claim may have been granted the lock since. The mark was made
--- after the crash, and opens later than the longest lease lasts.
-l.queue_numbers[i * 5 - 2] > (SELECT k.opens_at - k.longest_ttl FROM {mark} k)
-
--- part: noted
--- The transaction waits for no disk, so it may notify.
-pg_notify(concat('lockwell_', replace(l.handed_client::text, '-', '')), {row_message})::text
-
 -- name: look_at_mark
 -- The longest lease; of the mark, if there is one, its id, the time until it opens, and whether it is open.
 SELECT s.longest_ttl, k.id, k.opens_at - {clock}, k.is_open FROM {state} s LEFT JOIN {mark} k ON k.tables = {tables}

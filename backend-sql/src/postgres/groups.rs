@@ -16,9 +16,9 @@ use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
 use crate::words::{Extension, Freed, Hold, TakeRequest, TryAcquire, block, micros, token};
 
-/// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, the time left,
-/// and whether the queue in the row is in its way.
-type Joined = (bool, Option<i64>, Option<i64>, Option<i64>, Option<i64>, bool);
+/// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time
+/// left.
+type Joined = (bool, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 impl Postgres {
     async fn join_each(
@@ -45,23 +45,17 @@ impl Postgres {
         // There are several claims, or one that was refused, is already a member, or has a lock without a
         // row.
         let mut rows = self.join_rows(conn, mode, requests).await?;
-        if rows.iter().any(|(.., in_row)| *in_row) {
-            let behind = requests.iter().zip(&rows).filter(|(_, (.., in_row))| *in_row);
-            self.spill(conn, names(behind.map(|(request, _)| &request.claim))).await?;
-            rows = self.join_rows(conn, mode, requests).await?;
-        }
         if rows.iter().any(|(missing, ..)| *missing) {
             let new = requests.iter().zip(&rows).filter(|(_, (missing, ..))| *missing);
             let new = names(new.map(|(request, _)| &request.claim));
             self.make(conn, new).await?;
             rows = self.join_rows(conn, mode, requests).await?;
         }
-        let answer =
-            |(request, (_, taken, made, in_use, left, _)): (&TakeRequest, Joined)| match (taken, made) {
-                (Some(number), _) => TryAcquire::Member(token(number)),
-                (_, Some(number)) => TryAcquire::Granted(token(number)),
-                _ => TryAcquire::refused(&request.claim, in_use, left),
-            };
+        let answer = |(request, (_, taken, made, in_use, left)): (&TakeRequest, Joined)| match (taken, made) {
+            (Some(number), _) => TryAcquire::Member(token(number)),
+            (_, Some(number)) => TryAcquire::Granted(token(number)),
+            _ => TryAcquire::refused(&request.claim, in_use, left),
+        };
         Ok(requests.iter().zip(rows).map(answer).collect())
     }
 
@@ -123,14 +117,6 @@ impl Postgres {
     ) -> sqlx::Result<Vec<(String, Option<i64>)>> {
         let mut follow_up = FollowUp::default();
         loop {
-            // It looks at the table.
-            let spilled = self.spill(&mut *conn, names.to_vec()).await.map(|()| Vec::new());
-            if spilled.is_err() {
-                if let Some(done) = follow_up.settle(self, spilled) {
-                    return done;
-                }
-                continue;
-            }
             let notify =
                 self.statement(&self.sql.notify_heads).bind(names.to_vec()).bind(waiters.client().as_uuid());
             let heads = notify.rows(&mut *conn).await;

@@ -32,7 +32,7 @@ CASE WHEN {is_free} THEN 0 ELSE l.members END
 -- $4 label, $5 how many tokens, $6 mode.
 WITH raised AS (
     UPDATE {locks} l SET {grouped}, token = {next_token} + $5, mode = $6, members = {present} + 1
-    WHERE l.name = $1 AND {granting} AND l.queue_owners IS NULL AND ({is_free} OR l.mode = $6 AND l.owner = {group})
+    WHERE l.name = $1 AND {granting} AND ({is_free} OR l.mode = $6 AND l.owner = {group})
         AND NOT EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
         AND CASE WHEN $6 < 0 THEN NOT EXISTS (SELECT 1 FROM {before_one} AND q.mode >= 0)
             ELSE {present} + (SELECT count(*) FROM {before_one}) < $6 END
@@ -55,8 +55,7 @@ SELECT raised.token FROM raised
 -- can join as well. A claim for a permit counts all waiters ahead of it as if they had permits.
 --
 -- A claim that is already a member, and asks again after a lost answer, keeps its token. If the first request is still
--- under way, the key of the members refuses the second row, and the statement is repeated. The last column says that the queue in
--- the row is in its way. $1 to $5 arrays, $6 mode.
+-- under way, the key of the members refuses the second row, and the statement is repeated. $1 to $5 arrays, $6 mode.
 WITH want AS (
     SELECT w.*, coalesce(o.ticket, 9223372036854775807) AS ticket
     FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
@@ -68,7 +67,7 @@ WITH want AS (
     FROM want w WHERE NOT EXISTS (SELECT 1 FROM taken WHERE taken.n = w.n)
 ), open AS (
     SELECT l.name, l.owner, CASE WHEN {is_free} THEN 0 ELSE l.mode END AS mode, {present} AS members FROM {locks} l
-    WHERE l.name = ANY($1) AND l.queue_owners IS NULL AND ({is_free} OR l.owner = {group})
+    WHERE l.name = ANY($1) AND ({is_free} OR l.owner = {group})
     ORDER BY l.name FOR NO KEY UPDATE OF l
 ), admitted AS (
     SELECT w.*, sum(w.tokens) OVER (PARTITION BY w.name ORDER BY w.place) AS upto
@@ -92,8 +91,7 @@ WITH want AS (
     DELETE FROM {waiters} q USING made WHERE q.owner = made.owner
 )
 SELECT l.name IS NULL, taken.token, made.token,
-    CASE WHEN NOT {is_free} THEN l.mode ELSE (SELECT q.mode FROM {before} ORDER BY q.ticket LIMIT 1) END, {left},
-    coalesce(l.queue_owners IS NOT NULL AND ({is_free} OR l.owner = {group}), false)
+    CASE WHEN NOT {is_free} THEN l.mode ELSE (SELECT q.mode FROM {before} ORDER BY q.ticket LIMIT 1) END, {left}
 FROM want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.owner = w.owner LEFT JOIN {locks} l ON l.name = w.name
 ORDER BY w.n
 

@@ -9,18 +9,28 @@ use uuid::Uuid;
 
 use super::driver::{Postgres, names, owners, ttls};
 use super::grace::{Closed, LOOKS};
+use super::named::NamedSql;
 use crate::dialect::Dialect;
 use crate::dialect::error::ended;
+use crate::dialect::follow_up::FollowUp;
+use crate::dialect::groups::Groups;
 use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Freed, Hold, HolderRow, PORTION, PlaceKey, Portion, QueuedClaim, Sign, TakeRequest,
+    Extension, Freed, Hold, HolderRow, Notification, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
     TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
 };
 
 /// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
 type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);
+
+/// Whether the claim held the lock, whether a transaction has locked its row, then [`Handed`].
+type HandedOne = (bool, bool, Option<bool>, Option<String>, bool, bool);
+
+/// Whether all waiters must be notified, the notification for a waiter of this client, and whether to look
+/// again.
+type Handed = (Option<bool>, Option<String>, bool, bool);
 
 impl Postgres {
     /// Takes a lock that has a row. `None`: it has none.
@@ -83,25 +93,7 @@ impl Postgres {
                 let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.row, sign))).await?;
                 Ok((vec![took], clock))
             }
-            many => {
-                let (mut answers, mut clock) = (Vec::with_capacity(many.len()), None);
-                let mut others = Vec::new();
-                for (entry, answer) in many.iter().zip(self.claim_in_rows(&mut *conn, many, sign).await?) {
-                    if answer.is_none() {
-                        others.push(entry.clone());
-                    }
-                    clock = clock.or(answer.and_then(|(_, clock)| clock));
-                    answers.push(answer.map(|(took, _)| took));
-                }
-                let mut claimed = Vec::new();
-                if !others.is_empty() {
-                    let (took, now) = claim_each(self, conn, &others, sign).await?;
-                    (claimed, clock) = (took, now.or(clock));
-                }
-                let mut claimed = claimed.into_iter();
-                let answers = answers.into_iter().map(|took| took.or_else(|| claimed.next()));
-                Ok((answers.map(|took| took.unwrap_or(TryAcquire::Busy(None))).collect(), clock))
-            }
+            many => claim_each(self, conn, many, sign).await,
         }
     }
 
@@ -113,6 +105,53 @@ impl Postgres {
             (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
             (_, in_use, left, _) => TryAcquire::refused(claim, in_use, left),
         })
+    }
+
+    /// Grants the lock to its first waiter by this statement. `None`: the claim did not hold the lock.
+    async fn hand(
+        &self,
+        conn: &mut PgConnection,
+        sql: &NamedSql,
+        claim: &Claim,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Option<Handed>> {
+        let bound = || {
+            let bound = sql.call().bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+            bound.bind(waiters.client().as_uuid())
+        };
+        let mut handed = self.commit_and_notify(&mut *conn, sql, bound()).await;
+        if self.closed(&mut *conn, &handed, std::iter::once(claim)).await?.is_some() {
+            handed = self.commit_and_notify(conn, sql, bound()).await;
+        }
+        Ok(handed?.pop())
+    }
+
+    /// The result of a release.
+    async fn handed(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim,
+        mut handed: Handed,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Freed> {
+        if let (.., true, _) = handed {
+            let mut follow_up = FollowUp::default();
+            // This statement sees each waiter that entered before the lock was free. One that entered later
+            // has seen that.
+            handed = loop {
+                let looked = self.hand(conn, &self.sql.hand_on, claim, waiters).await;
+                if let Some(looked) = follow_up.settle(self, looked) {
+                    break looked?.unwrap_or_default();
+                }
+            };
+        }
+        let mut freed = Freed::new(true, Vec::new());
+        match handed {
+            (Some(true), ..) => freed.next = self.due_waiters(conn, claim.name(), waiters).await?,
+            (_, Some(text), ..) => freed.notification = Notification::parse(&text),
+            _ => (),
+        }
+        Ok(freed)
     }
 
     /// Frees a lock. Returns the number of holders.
@@ -175,17 +214,16 @@ impl Dialect for Postgres {
     async fn poll_waiters(
         &self,
         conn: &mut PgConnection,
-        places: &[PlaceKey],
+        places: &[(i64, Uuid)],
         sign: Sign,
     ) -> sqlx::Result<WaiterPoll> {
         let (clock, missing, turns, left): (i64, Vec<i64>, Vec<i64>, Option<i64>) = self
             .statement(&self.sql.poll_waiters)
-            .bind(places.iter().map(|place| place.number).collect::<Vec<_>>())
-            .bind(places.iter().map(|place| place.owner).collect::<Vec<_>>())
+            .bind(places.iter().map(|(number, _)| *number).collect::<Vec<_>>())
+            .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
             .bind(sign.client)
             .bind(micros(PLACE_TTL))
             .bind(sign.number.cast_signed())
-            .bind(places.iter().map(|place| place.name.as_str()).collect::<Vec<_>>())
             .row(conn)
             .await?
             .ok_or(sqlx::Error::RowNotFound)?;
@@ -198,10 +236,38 @@ impl Dialect for Postgres {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        match claims {
-            [claim] => Ok(vec![self.release_one(conn, claim, waiters).await?]),
-            many => self.release_many(conn, many, waiters).await,
+        if let [claim] = claims {
+            if !self.hot.is_hot(claim.name()) {
+                let short = self.statement(&self.sql.release);
+                let short = short.bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+                if short.value::<i64>(&mut *conn).await?.is_some() {
+                    return Ok(vec![Freed::new(true, Vec::new())]);
+                }
+            }
+            let handed = self.hand(conn, &self.sql.hand_over, claim, waiters).await?;
+            return Ok(vec![match handed {
+                Some(handed) => self.handed(conn, claim, handed, waiters).await?,
+                None => Freed::default(),
+            }]);
         }
+        let many = &self.sql.hand_over_many;
+        let bound = || {
+            let bound = many.call().bind(names(claims.iter())).bind(owners(claims.iter()));
+            bound.bind(waiters.client().as_uuid())
+        };
+        let mut rows: sqlx::Result<Vec<HandedOne>> = self.commit_and_notify(&mut *conn, many, bound()).await;
+        if self.closed(&mut *conn, &rows, claims.iter()).await?.is_some() {
+            rows = self.commit_and_notify(&mut *conn, many, bound()).await;
+        }
+        let mut answers = Vec::with_capacity(claims.len());
+        for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows?) {
+            answers.push(if released {
+                self.handed(conn, claim, (several, notification, again, durable), waiters).await?
+            } else {
+                Freed { blocked: held, ..Freed::default() }
+            });
+        }
+        Ok(answers)
     }
 
     async fn renew(
@@ -235,30 +301,20 @@ impl Dialect for Postgres {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        // The rows first: a place moves from there to the table while others wait, and back only to be granted.
-        let alone: Vec<_> = claims.iter().filter(|claim| Hold::of(claim) == Hold::Alone).collect();
-        let in_rows = if alone.is_empty() { Vec::new() } else { self.leave_rows(&mut *conn, &alone).await? };
-        let others =
-            claims.iter().filter(|claim| in_rows.iter().all(|(one, ..)| *one != claim.owner().as_uuid()));
-        let others = owners(others);
-        let mut left: Vec<(Uuid, String)> = Vec::new();
-        if !others.is_empty() {
-            left = self.statement(&self.sql.leave).bind(others).rows(&mut *conn).await?;
+        let left: Vec<(Uuid, String)> =
+            self.statement(&self.sql.leave).bind(owners(claims.iter())).rows(&mut *conn).await?;
+        if left.is_empty() {
+            return Ok(vec![Freed::default(); claims.len()]);
         }
-        let mut gone: Vec<_> = left.iter().map(|(owner, _)| *owner).collect();
-        gone.extend(in_rows.iter().map(|(owner, ..)| *owner));
-        // Nobody can take a lock that is held.
-        left.extend(
-            in_rows.into_iter().filter(|(.., notifies)| *notifies).map(|(owner, name, _)| (owner, name)),
-        );
         // A separate statement: it sees all places that were taken before these claims left.
         let mut names: Vec<_> = left.iter().map(|(_, name)| name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
-        let mut next =
-            if names.is_empty() { Vec::new() } else { self.notify_heads(conn, names, waiters).await? };
-        let freed =
-            |claim: &Claim| Freed::new(gone.contains(&claim.owner().as_uuid()), std::mem::take(&mut next));
+        let mut next = self.notify_heads(conn, names, waiters).await?;
+        let freed = |claim: &Claim| {
+            let owner = claim.owner().as_uuid();
+            Freed::new(left.iter().any(|(one, _)| *one == owner), std::mem::take(&mut next))
+        };
         Ok(claims.iter().map(freed).collect())
     }
 

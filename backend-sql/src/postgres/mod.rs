@@ -13,11 +13,8 @@ mod groups;
 mod hand_over;
 mod locks;
 mod named;
-mod releases;
-mod row_queue;
 mod session;
 mod statements;
-mod whereabouts;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +27,6 @@ use self::driver::Postgres;
 use self::durability::{Durability, Grace};
 use self::session::{Found, Session};
 use self::statements::{DISK, GRACE, Statements};
-use self::whereabouts::Whereabouts;
 use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::SqlLock;
@@ -168,7 +164,6 @@ impl Postgres {
             pooled,
             sql: Statements::new(&options.table, &DISK),
             hot: Hot::new(),
-            queues: Whereabouts::new(),
             grace: None,
         })
     }

@@ -1,26 +1,18 @@
 //! The statements of the files beside this one, with the names of the tables in them.
 
-use lockwell_core::backend::PLACE_TTL;
-
 use super::named::NamedSql;
 use crate::sql::library::statements;
 use crate::sql::table::{HeldSql, Sql};
-use crate::words::{SEVERAL, micros};
+use crate::words::SEVERAL;
 
 /// For tables on which grants wait for the disk.
-pub(super) const DISK: [&str; 5] = [STATEMENTS, ROW_QUEUE, GROUPS, TABLES, include_str!("disk.sql")];
+pub(super) const DISK: [&str; 4] = [STATEMENTS, GROUPS, TABLES, include_str!("disk.sql")];
 /// For those on which they do not.
-pub(super) const GRACE: [&str; 5] = [STATEMENTS, ROW_QUEUE, GROUPS, TABLES, include_str!("grace.sql")];
+pub(super) const GRACE: [&str; 4] = [STATEMENTS, GROUPS, TABLES, include_str!("grace.sql")];
 
 const STATEMENTS: &str = include_str!("statements.sql");
-const ROW_QUEUE: &str = include_str!("row_queue.sql");
 const GROUPS: &str = include_str!("groups.sql");
 const TABLES: &str = include_str!("tables.sql");
-
-/// How many places a lock's row has. With them it still has a page for itself and for its next version.
-const ROOM: usize = 32;
-/// The longest label of a place in a row, in bytes.
-pub(super) const SHORT_LABEL: usize = 64;
 
 /// Stands for a head of a queue for which nothing is left to do: it waits in another process and was
 /// notified, or has to wait.
@@ -33,23 +25,14 @@ pub(super) fn fill(name: &str, text: &str) -> String {
     let client = if matches!(name, "leave_group" | "leave_group_one") { "$3" } else { "$2" };
     // The longest lease of a statement that grants. That of a hand-over is short.
     let lease = match name {
-        "take" | "take_new" | "claim" | "claim_row" | "join_one" => "$3",
-        "take_many" | "claim_row_many" | "take_placed" | "join" | "renew" | "reclaim" => {
+        "take" | "take_new" | "claim" | "join_one" => "$3",
+        "take_many" | "take_placed" | "join" | "renew" | "reclaim" => {
             "(SELECT max(ttl) FROM unnest($3::bigint[]) AS ttl)"
         }
         _ => "0",
     };
-    // What a claim asks for: parameters, or a row of arrays.
-    let asked = ["name", "owner", "ttl", "label", "tokens", "", "number", "", "lease"].into_iter().zip(1..);
-    let text = asked.fold(text.to_owned(), |text, (what, n)| {
-        let one = if name.ends_with("_many") { format!("w.{what}") } else { format!("${n}") };
-        text.replace(&format!("{{c_{what}}}"), &one)
-    });
     text.replace("{client}", client)
         .replace("{lease}", lease)
-        .replace("{room}", &ROOM.to_string())
-        .replace("{short}", &SHORT_LABEL.to_string())
-        .replace("{place_ttl}", &micros(PLACE_TTL).to_string())
         .replace("{several}", &SEVERAL.to_string())
         .replace("{elsewhere}", &ELSEWHERE.to_string())
         .replace("{unseen}", &UNSEEN.to_string())
@@ -57,11 +40,11 @@ pub(super) fn fill(name: &str, text: &str) -> String {
 
 statements! {
     each Sql:
-    take take_new take_many take_placed claim claim_row claim_row_many enter poll_waiters release spill refill leave_rows send_notes leave notify_heads turns notify_client
+    take take_new take_many take_placed claim enter poll_waiters release send_notes leave notify_heads turns notify_client
     holders count_waiters names about force force_members portion purge purge_waiters dead_client forget_places forget_client
     join_one join make leave_group_one leave_group reap stale_groups downgrade member due_waiters
     locks members waiters clients check_locks check_members check_waiters check_clients forgets;
-    hand_row: NamedSql, hand_row_many: NamedSql, hand_over: NamedSql, hand_on: NamedSql, hand_over_many: NamedSql, renew: HeldSql, verify: HeldSql
+    hand_over: NamedSql, hand_on: NamedSql, hand_over_many: NamedSql, renew: HeldSql, verify: HeldSql
 }
 
 impl Statements {

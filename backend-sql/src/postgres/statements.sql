@@ -38,9 +38,6 @@ set_config('synchronous_commit', 'off', true) IS NOT NULL
 -- part: is_same
 l.ctid = (SELECT s.ctid FROM {locks} s WHERE s.name = l.name)
 
--- part: is_waited
-(l.waited OR l.queue_owners IS NOT NULL)
-
 -- part: live_waiters
 -- The waiters whose clients are alive. One heartbeat of a client counts for all its places.
 {waiters} q JOIN {clients} c ON c.client = q.client AND c.alive_until > clock_timestamp()
@@ -76,12 +73,12 @@ owner = w.owner, {ends} = clock_timestamp() + w.ttl * interval '1 microsecond', 
 -- lease, and whether only waiters are ahead. $1 name, $2 owner, $3 ttl, $4 label, $5 how many tokens.
 WITH taken AS (
     UPDATE {locks} l SET {taking}
-    WHERE l.name = $1 AND {granting} AND (l.owner = $2 OR {is_free} AND NOT {is_waited})
+    WHERE l.name = $1 AND {granting} AND (l.owner = $2 OR {is_free} AND NOT l.waited)
     RETURNING {granted_token} AS token
 )
 SELECT token, NULL::bigint, NULL::bigint, false FROM taken
 UNION ALL
-SELECT NULL, CASE WHEN NOT {is_free} THEN l.mode END, {left}, {is_free} AND {is_waited}
+SELECT NULL, CASE WHEN NOT {is_free} THEN l.mode END, {left}, {is_free} AND l.waited
 FROM {locks} l WHERE l.name = $1 AND NOT EXISTS (SELECT 1 FROM taken)
 
 -- name: take_new
@@ -98,7 +95,7 @@ WITH want AS (
         WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {granting}
 ), open AS (
     SELECT w.n FROM {locks} l JOIN want w ON w.name = l.name
-    WHERE l.owner = w.owner OR {is_free} AND NOT {is_waited}
+    WHERE l.owner = w.owner OR {is_free} AND NOT l.waited
     ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
 ), taken AS (
     UPDATE {locks} l SET {taking_row}
@@ -113,7 +110,7 @@ WITH want AS (
     RETURNING l.owner, {granted_token} AS token
 )
 SELECT coalesce(taken.token, made.token), CASE WHEN NOT {is_free} THEN l.mode END, {left},
-    coalesce({is_free} AND {is_waited}, false)
+    coalesce({is_free} AND l.waited, false)
 FROM want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.owner = w.owner LEFT JOIN {locks} l ON l.name = w.name
 ORDER BY w.n
 
@@ -134,11 +131,10 @@ ON CONFLICT (client) DO UPDATE SET alive_until = excluded.alive_until, sign = gr
 -- Takes a lock that is free if no waiter is ahead of $2, or takes a place. A claim that finds the lock its own or free while it
 -- takes the place must ask again: `mine` has read an older version of the row. `placed` reads from `mark`, so a claim to which
 -- a release grants the lock at this moment gets no second place. $1 to $5 as above, $6 client, $7 number (null: no
--- place), $8 how long a heartbeat lasts, $9 its number, $10 provisional lease (null: a release only notifies). The last column says
--- that the queue is in the row.
+-- place), $8 how long a heartbeat lasts, $9 its number, $10 provisional lease (null: a release only notifies).
 WITH mine AS (
     SELECT l.name, {is_same} AS same FROM {locks} l
-    WHERE l.name = $1 AND l.queue_owners IS NULL AND (l.owner = $2 OR {is_free} AND NOT EXISTS (
+    WHERE l.name = $1 AND (l.owner = $2 OR {is_free} AND NOT EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}))
     FOR NO KEY UPDATE OF l
 ), gone AS (
@@ -150,7 +146,7 @@ WITH mine AS (
     RETURNING {granted_token} AS token
 ), mark AS (
     UPDATE {locks} l SET waited = true
-    WHERE l.name = $1 AND l.queue_owners IS NULL AND $7::bigint IS NOT NULL AND NOT EXISTS (SELECT 1 FROM taken)
+    WHERE l.name = $1 AND $7::bigint IS NOT NULL AND NOT EXISTS (SELECT 1 FROM taken)
     RETURNING l.owner = $2 AS is_mine, {is_free} AS is_free
 ), placed AS (
     {placing} SELECT $1, $2, $6, $7, $4, 0, $5, $10 FROM mark WHERE NOT mark.is_mine {placed_already}
@@ -161,14 +157,12 @@ SELECT taken.token, CASE WHEN NOT {is_free} THEN l.mode
         ELSE (SELECT q.mode FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}
             ORDER BY q.ticket LIMIT 1) END,
     {left}, l.name IS NULL, coalesce(mark.is_mine OR mark.is_free, false), {clock},
-    CASE WHEN taken.token IS NULL THEN {lazy} ELSE {granting} END,
-    taken.token IS NULL AND CASE WHEN $7::bigint IS NULL THEN coalesce(l.queue_owners IS NOT NULL, false)
-        ELSE l.name IS NOT NULL AND mark.is_mine IS NULL END
+    CASE WHEN taken.token IS NULL THEN {lazy} ELSE {granting} END
 FROM (VALUES (1)) AS one LEFT JOIN taken ON true LEFT JOIN mark ON true LEFT JOIN {locks} l ON l.name = $1
 
 -- name: enter
 -- Takes places, for claims in any mode. A claim that is a member already, and asks again after a lost answer, gets none:
--- nothing would delete it. One whose lock has no row, or has its queue in the row, gets none either. $1 names, $2 owners, $3 labels, $4 how many tokens, $5 modes, $6 numbers,
+-- nothing would delete it. $1 names, $2 owners, $3 labels, $4 how many tokens, $5 modes, $6 numbers,
 -- $7 provisional leases, $8 client, $9 how long a heartbeat lasts, $10 its number.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
@@ -176,7 +170,7 @@ WITH want AS (
 ), open AS (
     SELECT l.name FROM {locks} l WHERE l.name = ANY($1) ORDER BY l.name FOR NO KEY UPDATE OF l
 ), mark AS (
-    UPDATE {locks} l SET waited = true FROM open WHERE l.name = open.name AND l.queue_owners IS NULL
+    UPDATE {locks} l SET waited = true FROM open WHERE l.name = open.name
     RETURNING l.name, l.owner, {is_free} AS is_free
 ), placed AS (
     {placing} SELECT w.name, w.owner, $8, w.number, w.label, w.mode, w.tokens, w.lease
@@ -199,7 +193,7 @@ WITH want AS (
         WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {granting}
 ), mine AS (
     SELECT w.*, {is_same} AS same FROM {locks} l JOIN want w ON w.name = l.name
-    WHERE l.owner = w.owner OR {is_free} AND l.queue_owners IS NULL AND NOT EXISTS (
+    WHERE l.owner = w.owner OR {is_free} AND NOT EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = w.name AND q.owner <> w.owner
             AND q.ticket < coalesce((SELECT o.ticket FROM {waiters} o WHERE o.owner = w.owner), 9223372036854775807))
     ORDER BY l.name FOR NO KEY UPDATE OF l
@@ -217,23 +211,17 @@ FROM want w LEFT JOIN taken USING (n) LEFT JOIN {locks} l ON l.name = w.name ORD
 -- name: poll_waiters
 -- Gives a heartbeat, and returns which waiters of the client should ask. First those that must take a place: they have none, or
 -- the lock's row does not say that somebody waits, so no release would see it. Then those whose lock is
--- free. Waiters for groups ask whenever a group holds the lock. $1 numbers, $2 owners, $3 client, $4 how long a sign lasts, $5 its number,
--- $6 names.
+-- free. Waiters for groups ask whenever a group holds the lock. $1 numbers, $2 owners, $3 client, $4 how long a sign lasts, $5 its number.
 WITH sign AS (
     {signing} VALUES ($3, clock_timestamp() + $4 * interval '1 microsecond', $5) {signed_already}
 ), own AS (
-    SELECT w.number, w.name, q.ticket, q.mode, p.place,
-        p.place IS NULL AND (q.name IS NULL OR coalesce(NOT l.waited, false)) AS enters
-    FROM unnest($1::bigint[], $2::uuid[], $6::text[]) AS w(number, owner, name)
-    LEFT JOIN {waiters} q ON q.owner = w.owner AND q.client = $3 LEFT JOIN {locks} l ON l.name = w.name
-    LEFT JOIN LATERAL (SELECT a.i AS place FROM (SELECT array_position(l.queue_owners, w.owner) AS i) a
-        WHERE l.owner <> w.owner AND {survived}) p ON true
+    SELECT w.number, q.name, q.ticket, q.mode, q.name IS NULL OR coalesce(NOT l.waited, false) AS enters
+        FROM unnest($1::bigint[], $2::uuid[]) AS w(number, owner)
+        LEFT JOIN {waiters} q ON q.owner = w.owner AND q.client = $3 LEFT JOIN {locks} l ON l.name = q.name
 )
 SELECT {clock}, ARRAY(SELECT own.number FROM own WHERE own.enters),
     ARRAY(SELECT own.number FROM own LEFT JOIN {locks} l USING (name) WHERE NOT own.enters AND CASE
         WHEN l.token IS NULL THEN true
-        WHEN own.place IS NOT NULL THEN l.waited OR l.mode <> 0 OR {is_free} AND NOT EXISTS (
-            SELECT 1 FROM generate_subscripts(l.queue_owners, 1) AS i WHERE i < own.place AND {counts})
         WHEN own.mode <> 0 THEN l.mode <> 0 OR {is_free}
         WHEN l.members > 0 THEN {left} <= 0
         ELSE {is_free} AND NOT EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = own.name AND q.ticket < own.ticket) END),
@@ -242,7 +230,7 @@ SELECT {clock}, ARRAY(SELECT own.number FROM own WHERE own.enters),
 -- name: release
 -- Frees a lock for which nobody may be waiting. $1 name, $2 owner.
 UPDATE {locks} l SET {ends} = NULL
-WHERE l.name = $1 AND l.owner = $2 AND NOT {is_waited} AND {lazy}
+WHERE l.name = $1 AND l.owner = $2 AND NOT l.waited AND {lazy}
 RETURNING 1::bigint
 
 -- part: head
@@ -279,32 +267,29 @@ next_holder AS (
 
 -- part: handing_over
 head AS (
-    {head} WHERE q.name = $1 AND q.owner <> $2 AND EXISTS (SELECT 1 FROM mine WHERE NOT mine.in_row)
+    {head} WHERE q.name = $1 AND q.owner <> $2 AND EXISTS (SELECT 1 FROM mine)
     ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED
 ), {choosing_holder}, done AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.owner IS DISTINCT FROM h.owner)
-    FROM mine m LEFT JOIN next_holder h ON true WHERE l.name = m.name AND NOT m.in_row
+    FROM mine m LEFT JOIN next_holder h ON true WHERE l.name = m.name
     RETURNING CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.{ends}, l.waited
 )
-SELECT {notified}, coalesce(done.waited AND head.owner IS NULL, false),
-    CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END, mine.in_row,
-    coalesce(done.waited AND EXISTS (SELECT 1 FROM next_holder), false)
-FROM mine LEFT JOIN done ON true LEFT JOIN head ON true
+SELECT {notified}, done.waited AND head.owner IS NULL,
+    CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END
+FROM done LEFT JOIN head ON true
 
 -- name: hand_over
--- Frees a lock, and grants it to the first waiter in the table. The third column says that it may have missed a waiter, so `hand_on`
--- must look again; the last two, that the queue is in the row, and nothing was done, and that more wait behind the new holder.
--- $1 name, $2 owner, $3 client.
+-- Frees a lock, and grants it to the first waiter. The second last column says that it may have missed a waiter, so `hand_on`
+-- must look again. $1 name, $2 owner, $3 client.
 WITH mine AS (
-    SELECT l.name, {is_same} AS same, l.queue_owners IS NOT NULL AS in_row FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
+    SELECT l.name, {is_same} AS same FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
 ), {handing_over}
 
 -- name: hand_on
 -- Grants a free lock to its first waiter.
 WITH mine AS (
-    SELECT l.name, {is_same} AS same, false AS in_row FROM {locks} l
-    WHERE l.name = $1 AND {is_free} AND l.waited AND l.queue_owners IS NULL
+    SELECT l.name, {is_same} AS same FROM {locks} l WHERE l.name = $1 AND {is_free} AND l.waited
     FOR NO KEY UPDATE OF l
 ), {handing_over}
 
@@ -313,22 +298,21 @@ WITH mine AS (
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
 ), mine AS (
-    SELECT l.name, w.owner, w.n, {is_same} AS same, l.queue_owners IS NOT NULL AS in_row FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
+    SELECT l.name, w.owner, w.n, {is_same} AS same FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
     ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
 ), head AS (
     SELECT m.n, h.* FROM mine m CROSS JOIN LATERAL (
         {head} WHERE q.name = m.name AND q.owner <> m.owner ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED) h
-    WHERE NOT m.in_row
 ), {choosing_holder}, done AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = m.name AND q.owner <> m.owner AND q.owner IS DISTINCT FROM h.owner)
-    FROM mine m LEFT JOIN next_holder h USING (n) WHERE l.name = m.name AND NOT m.in_row
+    FROM mine m LEFT JOIN next_holder h USING (n) WHERE l.name = m.name
     RETURNING m.n, CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.{ends}, l.waited
 )
 SELECT done.n IS NOT NULL, coalesce(l.{ends} IS NOT NULL, false), {notified},
     coalesce(done.waited AND head.owner IS NULL, false),
-    CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END, coalesce(mine.in_row, false)
-FROM want w LEFT JOIN mine USING (n) LEFT JOIN done USING (n) LEFT JOIN head USING (n) LEFT JOIN {locks} l ON l.name = w.name AND l.owner = w.owner
+    CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END
+FROM want w LEFT JOIN done USING (n) LEFT JOIN head USING (n) LEFT JOIN {locks} l ON l.name = w.name AND l.owner = w.owner
 ORDER BY w.n
 
 -- name: send_notes
@@ -394,10 +378,8 @@ WHERE {ends} > clock_timestamp() ORDER BY token
 
 -- name: count_waiters
 -- How many, and how long the first has waited.
-SELECT count(*), {clock} - min(w.entered) FROM (
-    SELECT (extract(epoch from q.entered_at) * 1000000)::bigint AS entered FROM {live_waiters} WHERE q.name = $1
-    UNION ALL SELECT l.queue_numbers[i * 5 - 2] FROM {locks} l CROSS JOIN LATERAL generate_subscripts(l.queue_owners, 1) AS i
-    WHERE l.name = $1 AND {counts}) AS w
+SELECT count(*), (extract(epoch from clock_timestamp() - min(q.entered_at)) * 1000000)::bigint
+FROM {live_waiters} WHERE q.name = $1
 
 -- name: force
 -- The owner changes, too: the old one must not take the release for its own.

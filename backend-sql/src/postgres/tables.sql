@@ -1,7 +1,6 @@
 -- The tables on PostgreSQL.
 
 -- part: locks_table
--- A queue of usual length is not moved out of the row.
 CREATE TABLE IF NOT EXISTS {locks} (
     name text COLLATE "C" PRIMARY KEY,
     owner uuid NOT NULL,
@@ -11,14 +10,8 @@ CREATE TABLE IF NOT EXISTS {locks} (
     label text NOT NULL,
     mode bigint NOT NULL DEFAULT 0,
     members bigint NOT NULL DEFAULT 0,
-    waited boolean NOT NULL DEFAULT false,
-    queue_owners uuid[],
-    queue_clients uuid[],
-    queue_labels text[],
-    queue_numbers bigint[],
-    handed_client uuid,
-    handed bigint[]
-) WITH (fillfactor = 50, toast_tuple_target = 8160)
+    waited boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 50)
 
 -- name: locks
 {locks_table}
@@ -69,8 +62,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {clients} (
 ) WITH (fillfactor = 50)
 
 -- name: check_locks
-SELECT name, owner, token, {ends}, acquired_at, label, mode, members, waited, queue_owners, queue_clients, queue_labels, queue_numbers,
-    handed_client, handed FROM {locks} LIMIT 0
+SELECT name, owner, token, {ends}, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0
 
 -- name: check_members
 SELECT name, owner, token, {ends}, acquired_at, label, mode FROM {members} LIMIT 0

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lockwell_core::{ErrorKind, Locks, Mode};
 
-use crate::servers::{Kind, admin, client, count, mariadb, places, postgres, url};
+use crate::servers::{Kind, admin, client, count, mariadb, postgres, url, waiters};
 
 const WRITERS: usize = 16;
 const NAMES: usize = 4;
@@ -101,7 +101,7 @@ async fn mixed_storm(kind: Kind, table: &str) {
     println!("{kind:?}: {MIXED} visits in {:?}", began.elapsed());
     // Claims whose callers have left are cleaned up in the background.
     let end = Instant::now() + Duration::from_secs(30);
-    for table in [format!("{table}_members"), places(kind, table)] {
+    for table in [format!("{table}_members"), waiters(kind, table)] {
         while count(kind, &url, &table).await != "0" {
             if Instant::now() > end {
                 let rows = admin(kind, &url, &format!("SELECT * FROM {table}")).await;

@@ -29,7 +29,6 @@ mod queue;
 mod reclaim;
 mod record;
 mod rights;
-mod row_queue;
 mod schema;
 mod servers;
 mod sockets;

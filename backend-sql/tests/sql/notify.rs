@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockwell_core::{Mode, Released};
 use testbed::Postgres;
 
-use crate::servers::{Kind, backend, claim, client, missing, options, places, postgres, session};
+use crate::servers::{Kind, backend, claim, client, missing, options, postgres, session};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -54,13 +54,12 @@ async fn a_hand_over_that_waits_for_its_commit_holds_up_no_notification() {
         waiting_commits(1).await;
         let releasing = tokio::spawn(guard.release());
         waiting_commits(2).await;
-        let places = format!("SELECT count(*) FROM {}", places(Kind::Postgres, "notified"));
-        let granted = server.admin_sql(&places).await.expect("an answer");
+        let granted = server.admin_sql("SELECT count(*) FROM notified_waiters").await.expect("an answer");
         let notify = "SET synchronous_commit = off; SET lock_timeout = '5s'; NOTIFY another";
         let notified = server.admin_sql(notify).await;
         let lax = "ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf()";
         server.admin_sql(lax).await.expect("an administrator");
-        assert_eq!(granted.trim(), "1", "the place is gone with the grant, which is not committed");
+        assert_eq!(granted.trim(), "1", "the place is deleted by the grant, which is not committed");
         notified.unwrap_or_else(|error| panic!("{pooled}: nobody can notify: {error}"));
         other.await.expect("no panic").expect("an administrator");
         releasing.await.expect("no panic").expect("held");

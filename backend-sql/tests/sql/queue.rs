@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::Connection;
 
-use crate::servers::{ALL, Kind, client, count, places, session, url};
+use crate::servers::{ALL, Kind, client, count, session, url, waiters};
 
 #[tokio::test]
 async fn a_waiter_that_got_its_lock_gives_its_place_up() {
@@ -14,26 +14,26 @@ async fn a_waiter_that_got_its_lock_gives_its_place_up() {
         for _ in 0..5 {
             let guard = one.lock("a").await.expect("a free lock");
             let waiting = tokio::spawn(two.lock("a").into_future());
-            while count(kind, &url, &places(kind, "places")).await == "0" {
+            while count(kind, &url, &waiters(kind, "places")).await == "0" {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             guard.release().await.expect("held");
             let guard = waiting.await.expect("no panic").expect("its turn comes");
             // The release does it, on SQLite another statement at once. On MySQL its row stays as the message
             // to it.
-            let placed = match kind {
-                Kind::MariaDb => places(kind, "places") + " WHERE granted IS NULL",
-                _ => places(kind, "places"),
+            let places = match kind {
+                Kind::MariaDb => waiters(kind, "places") + " WHERE granted IS NULL",
+                _ => waiters(kind, "places"),
             };
             for _ in 0..400 {
-                if kind != Kind::Sqlite || count(kind, &url, &placed).await == "0" {
+                if kind != Kind::Sqlite || count(kind, &url, &places).await == "0" {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            assert_eq!(count(kind, &url, &placed).await, "0", "{kind:?}");
+            assert_eq!(count(kind, &url, &places).await, "0", "{kind:?}");
             guard.release().await.expect("held");
-            assert_eq!(count(kind, &url, &places(kind, "places")).await, "0", "{kind:?}");
+            assert_eq!(count(kind, &url, &waiters(kind, "places")).await, "0", "{kind:?}");
         }
     }
 }

@@ -95,18 +95,6 @@ pub(crate) fn waiters(kind: Kind, table: &str) -> String {
     format!("{table}_{suffix}")
 }
 
-/// All who wait, wherever their places are, for [`count`].
-pub(crate) fn places(kind: Kind, table: &str) -> String {
-    match kind {
-        Kind::Postgres => {
-            format!(
-                "(SELECT owner FROM {table}_waiters UNION ALL SELECT unnest(queue_owners) FROM {table}) AS places"
-            )
-        }
-        _ => waiters(kind, table),
-    }
-}
-
 /// How many rows a table has.
 pub(crate) async fn count(kind: Kind, url: &str, table: &str) -> String {
     let sql = format!("SELECT CAST(count(*) AS CHAR(9)) FROM {table}");

@@ -30,21 +30,14 @@ async fn a_waiter_that_was_stopped_is_found_again() {
         let (holder, waiter) = (client(kind, &url).await, client(kind, &url).await);
         for name in ["alone", "book"] {
             let request = if name == "book" { waiter.read(name) } else { waiter.lock(name) };
-            let unmarked = format!(
-                "stopped WHERE name = '{name}' AND NOT waited{}",
-                if kind == Kind::Postgres { " AND queue_owners IS NULL" } else { "" }
-            );
+            let unmarked = format!("stopped WHERE name = '{name}' AND NOT waited");
             let mut guard = holder.lock(name).ttl(LONG * 4).await.expect("a free lock");
             let waiting = tokio::spawn(request.wait(LONG * 4).into_future());
             wait_for(&holder, name, 1).await;
             let end = Instant::now() + LONG;
             loop {
                 let old = match kind {
-                    // A place in the row is a heartbeat, too.
-                    Kind::Postgres => {
-                        "UPDATE stopped_clients SET alive_until = now() - interval '1 second';
-                         UPDATE stopped SET queue_numbers[3] = 1 WHERE queue_owners IS NOT NULL"
-                    }
+                    Kind::Postgres => "UPDATE stopped_clients SET alive_until = now() - interval '1 second'",
                     _ => "UPDATE stopped_clients SET alive_until = 0",
                 };
                 admin(kind, &url, old).await;

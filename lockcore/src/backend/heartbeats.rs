@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 use super::Heartbeat;
 
 /// The number of heartbeats that are remembered. A grant contains the number of the last heartbeat that the
-/// server had received, or of one in the second before it, where claims are heartbeats as well; and it may
-/// arrive after the answer to a later one.
-const REMEMBERED: usize = 256;
+/// server had received, and may arrive after the answer to a later one.
+const REMEMBERED: usize = 16;
 
 /// Numbers for heartbeats, and the heartbeats that the server has answered.
 #[derive(Debug, Default)]
