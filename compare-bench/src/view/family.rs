@@ -89,11 +89,14 @@ pub(crate) struct Candidate {
     pub(crate) across_hosts: bool,
     pub(crate) failover_safe: bool,
     pub(crate) durable: bool,
-    /// Whether a transaction of the application can check the lock.
-    pub(crate) verifies: bool,
 }
 
 impl Candidate {
+    /// Whether a transaction of the application can check the lock.
+    pub(crate) fn verifies(&self) -> bool {
+        known(&self.backend).is_some_and(|family| family.verifies)
+    }
+
     /// Whether people run it for something else.
     pub(crate) fn is_database(&self) -> bool {
         known(&self.backend).is_some_and(|family| family.is_database)
@@ -169,7 +172,6 @@ fn candidate(backend: &Backend) -> Candidate {
         across_hosts: promises("across_hosts"),
         failover_safe: promises("failover_safe"),
         durable: promises("durable"),
-        verifies: known.is_some_and(|family| family.verifies),
     }
 }
 
