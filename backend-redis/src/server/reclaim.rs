@@ -78,6 +78,8 @@ impl Client {
         (wire, generation): (&Arc<Wire>, u64),
         until: Moment,
     ) -> Result<Option<Arc<str>>> {
+        // A master that has become a replica answers as well, by the data of its new master.
+        wire.doubt_identity(generation);
         let is_closed = matches!(self.gate(wire, until.remaining()).await?, Gate::Closed(_));
         match wire.identified(generation) {
             Some(known) => Ok(is_closed.then_some(known.identity.history)),

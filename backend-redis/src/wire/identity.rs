@@ -55,11 +55,12 @@ impl Identity {
         })
     }
 
-    /// Asks the server whether it is still the same. A connection ends with the run, so only the history can
-    /// be another.
+    /// Asks the server whether it is still the same, and a master. A connection ends with the run, so only the
+    /// history can be another.
     pub(crate) async fn is_still(&self, link: &mut Link) -> RedisResult<bool> {
         let answer = link.query(redis::cmd("INFO").arg("replication")).await?;
-        Ok(Info::parse(&one_text(answer)).get("master_replid") == &*self.history)
+        let info = Info::parse(&one_text(answer));
+        Ok(info.get("role") == "master" && info.get("master_replid") == &*self.history)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lockwell_core::{ErrorKind, Grant, Locks, Renewal};
+use lockwell_core::{ErrorKind, Grant, LockGuard, Locks, Renewal};
 use testbed::Redis;
 
-use crate::servers::{client, redis, soon, tell};
+use crate::servers::{client, redis, soon, tell, until};
 
 /// No lease ends while a test runs, and no grace period.
 const LONG: Duration = Duration::from_secs(60);
@@ -56,7 +56,7 @@ async fn what_a_server_has_forgotten_is_reclaimed_in_each_mode() {
     let permits = [locks.permit("two", 2).ttl(LONG).await, locks.permit("two", 2).ttl(LONG).await];
     let writer = locks.write("down").ttl(LONG).await.expect("a free lock");
     let shared: Vec<_> = readers.into_iter().chain(permits).map(|one| one.expect("a free lock")).collect();
-    let grants: Vec<_> = std::iter::once(&alone).chain(&shared).map(|guard| guard.grant()).collect();
+    let grants: Vec<_> = std::iter::once(&alone).chain(&shared).map(LockGuard::grant).collect();
     promote(&server).await;
     tell(&server, &["FLUSHALL"]);
     assert_eq!(renewed(&locks, &grants).await, ["renewed"; 5]);
@@ -156,4 +156,17 @@ async fn a_forced_release_stands() {
     let error = locks.backend().downgrade(forgotten.grant()).await.expect_err("it was freed");
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
     after.release().await.expect("held");
+}
+
+/// Its answer comes from the data of its new master, and the connection was good a moment ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_does_not_say_that_a_lock_is_lost() {
+    let (Some(server), Some(other)) = (redis().await, redis().await) else { return };
+    let locks = open(&server).await;
+    let guard = locks.lock("a").ttl(LONG).await.expect("a free lock");
+    tell(&server, &["REPLICAOF", "127.0.0.1", &other.addr().port().to_string()]);
+    until("it has the data of the other", || tell(&server, &["EXISTS", "lockwell:a"]).starts_with(":0"))
+        .await;
+    let renewals = locks.backend().renew(&[guard.grant().clone()], soon()).await;
+    assert!(matches!(&*renewals, [Renewal::Unknown(_)]), "{renewals:?}");
 }
