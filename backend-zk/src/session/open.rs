@@ -20,7 +20,11 @@ use crate::error::no_answer;
 use crate::options::ZkOptions;
 
 /// The most acquires of one session that are under way at a time. The queue of the client crate is unbounded.
-const UNDER_WAY: usize = 512;
+///
+/// An acquire is two requests. With more than a thousand requests under way, a server stops reading from the
+/// connection until it has answered all of them (its setting `globalOutstandingLimit`), and then has nothing
+/// to do for the time of a round trip.
+const UNDER_WAY: usize = 256;
 
 /// The most heartbeats that are under way at a time.
 const BEATS_UNDER_WAY: usize = 8;
