@@ -45,7 +45,7 @@ mod tests {
         let two = Mode::Permit { limit: NonZeroU32::new(2).expect("two") };
         for mode in [Mode::Exclusive, Mode::Shared, two] {
             let name = LockName::new(format!("{mode:?}")).expect("a name");
-            let ttl = Duration::from_secs(60);
+            let ttl = Duration::from_mins(1);
             let claim = || Claim::new(name.clone(), mode, ttl, Wait::No, "test".into());
             let mut grants = Vec::new();
             while let Some(grant) = locks.acquire(&claim()).await.expect("an answer") {
