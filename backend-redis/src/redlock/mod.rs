@@ -13,6 +13,7 @@ mod renewal;
 mod repair;
 mod round;
 mod settings;
+mod shared_task;
 mod tally;
 mod waiting;
 

@@ -8,6 +8,7 @@ use redis::Value;
 
 use super::items::Ballot;
 use super::settings::Settings;
+use super::shared_task::SharedTask;
 use crate::calls::OneServer;
 use crate::calls::item::Item;
 use crate::checks;
@@ -33,8 +34,8 @@ pub(crate) struct Node {
     /// Whether to note it there.
     notes: bool,
     state: Mutex<NodeState>,
-    /// Locked while the node is examined.
-    examining: tokio::sync::Mutex<()>,
+    /// The examination for a connection.
+    examining: SharedTask<NodeState>,
     /// When the node may be probed again.
     probe_at: Mutex<Moment>,
     /// When its repair may be tried again.
@@ -108,7 +109,7 @@ impl Node {
             whole_note,
             notes: settings.create,
             state: Mutex::new(state),
-            examining: tokio::sync::Mutex::default(),
+            examining: SharedTask::new(),
             probe_at: Mutex::new(Moment::now()),
             repair_at: Mutex::new(Moment::now()),
         }
@@ -231,13 +232,9 @@ impl Node {
             return Ok(state);
         }
         // One examination serves all rounds that wait for it.
-        let _turn = self.examining.lock().await;
-        let state = self.state().clone();
-        if state.asked_on == generation {
-            Ok(state)
-        } else {
-            self.examine(generation, limit, longest_ttl).await
-        }
+        let node = Arc::clone(self);
+        let examine = async move { node.examine(generation, limit, longest_ttl).await };
+        self.examining.answer(generation, examine).await
     }
 
     /// The run whose counters are to be repaired, if it is time for that: only after the delay.

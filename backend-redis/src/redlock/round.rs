@@ -143,9 +143,23 @@ impl Round<'_> {
         let ballot = Arc::new(self.shared.ballot(self.claim, self.number, self.numbers, ticket));
         let (limit, longest) = (self.limit, self.shared.common.settings.longest_ttl);
         let replies = Replies::new();
-        for (index, node) in self.nodes.iter().enumerate() {
-            if let Some(error) = node.looks_dead() {
+        let mut dead: Vec<_> = self.nodes.iter().map(|node| node.looks_dead()).collect();
+        let too_few = |dead: &[Option<Error>]| {
+            dead.iter().filter(|dead| dead.is_none()).count() < self.tally.majority()
+        };
+        if too_few(&dead) {
+            // Those to which a connection is only taking long are waited for, within the limit.
+            let far = dead.iter_mut().zip(self.nodes).filter(|(_, node)| node.calls.wire().may_be_far());
+            far.for_each(|(dead, _)| *dead = None);
+        }
+        // Without a majority the round is lost, and a vote would only be in the way of those who have one.
+        let is_lost = too_few(&dead);
+        for (index, (node, dead)) in self.nodes.iter().zip(dead).enumerate() {
+            if let Some(error) = dead {
                 replies.push(Box::pin(async move { VoteReply::Skipped(index, error) }));
+                continue;
+            }
+            if is_lost {
                 continue;
             }
             let (node, ballot) = (Arc::clone(node), Arc::clone(&ballot));

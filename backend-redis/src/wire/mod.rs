@@ -213,6 +213,12 @@ impl Wire {
         (slot.link.is_none() && (slot.failed.is_some() || slow)) || slot.is_silent(SILENCE / 2)
     }
 
+    /// Whether there is no connection, and making the next has not failed: the server may be far away.
+    pub(crate) fn may_be_far(&self) -> bool {
+        let slot = self.slot();
+        slot.link.is_none() && slot.failed.is_none()
+    }
+
     /// Why the last connection could not be made, if there is none.
     pub(crate) fn failure(&self) -> Option<RedisError> {
         let slot = self.slot();

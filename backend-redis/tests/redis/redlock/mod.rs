@@ -2,6 +2,7 @@
 
 mod addresses;
 mod fresh_nodes;
+mod minority;
 mod readers;
 mod reinstated;
 mod releases;
@@ -9,6 +10,7 @@ mod restarts;
 mod rivals;
 mod rounds;
 mod slow_nodes;
+mod unpolled;
 
 use futures_util::future::join_all;
 use testbed::{Options, Redis};

@@ -6,7 +6,8 @@ use lockwell_core::Locks;
 use testbed::{Direction, Proxy, Redis};
 
 use super::{nodes, url_of};
-use crate::servers::{client, keys, on_disk, redlock_url, tell, until};
+use crate::asking::claim;
+use crate::servers::{backend, client, keys, on_disk, redlock_url, tell, until};
 
 /// How long a node may take.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
@@ -199,4 +200,32 @@ async fn a_node_that_hangs_while_it_is_examined_is_given_up() {
         pair().await;
         assert!(start.elapsed() < Duration::from_secs(8), "nobody gives the connection up");
     }
+}
+
+/// Connections to nodes that are far away take long, and a claim that comes meanwhile waits for them.
+#[tokio::test]
+async fn nodes_that_are_far_away_do_not_look_dead() {
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
+    let mut proxies = Vec::new();
+    for node in &nodes {
+        proxies.push(Proxy::start(node.addr()).await.expect("a proxy"));
+    }
+    let addrs: Vec<_> = proxies.iter().map(Proxy::addr).collect();
+    let backend = backend(&format!("{}?node_timeout=2s", url_of(&addrs))).await.expect("a connection");
+    proxies.iter().for_each(|proxy| proxy.delay(Duration::from_millis(150)));
+    // A runtime has connections of its own, which the first claim makes.
+    let work = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let (one, two) = (claim("one", Duration::from_secs(60)), claim("two", Duration::from_secs(60)));
+            let first = backend.acquire(&one);
+            let second = async {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                backend.acquire(&two).await
+            };
+            let (first, second) = tokio::join!(first, second);
+            assert!(matches!((&first, &second), (Ok(Some(_)), Ok(Some(_)))), "{first:?}, {second:?}");
+        });
+    };
+    tokio::task::spawn_blocking(work).await.expect("no panic");
 }
