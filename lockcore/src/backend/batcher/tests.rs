@@ -227,10 +227,11 @@ fn a_call_that_is_polled_elsewhere_has_a_task_at_home() {
     let home = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let go = Arc::new(Semaphore::new(0));
     let server = Server { go: Some(Arc::clone(&go)), ..Server::default() };
-    let in_home = home.enter();
-    let mut call = Box::pin(batcher(server, Bounds::default()).call(0, 2, LONG));
-    drop(in_home);
-    home.block_on(async { assert!(poll_once(&mut call).await.is_pending()) });
+    let mut call = home.block_on(async {
+        let mut call = Box::pin(batcher(server, Bounds::default()).call(0, 2, LONG));
+        assert!(poll_once(&mut call).await.is_pending());
+        call
+    });
     let elsewhere = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     elsewhere.block_on(async {
         assert!(poll_once(&mut call).await.is_pending());
