@@ -125,12 +125,6 @@ impl Service for Scripts {
         item.takes.as_ref().is_none_or(|claim| !claim.is_cancelled())
     }
 
-    /// A call is one command, and a caller that is left keeps nothing from others while it waits for the
-    /// answer: a connection is made by a task.
-    fn is_light(&self) -> bool {
-        true
-    }
-
     fn note_in_doubt(&self, item: &Item) {
         if let Some(claim) = &item.takes {
             claim.note_in_doubt();

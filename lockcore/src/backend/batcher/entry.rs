@@ -74,11 +74,6 @@ impl<S: Service> Entry<S> {
         Poll::Pending
     }
 
-    /// The caller looks for the answer itself after what it does now, and is not to be woken for it.
-    pub(super) fn forget_waker(&self) {
-        lock(&self.slot).waker = None;
-    }
-
     pub(super) fn settle(&self, answer: Result<S::Answer>) {
         let in_doubt = self.in_doubt.load(Ordering::Relaxed);
         let mut slot = lock(&self.slot);

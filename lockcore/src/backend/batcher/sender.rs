@@ -6,7 +6,6 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::entry::Entry;
-use super::flight::Sending;
 use super::queues::Step;
 use super::service::Service;
 use super::shared::Shared;
@@ -23,32 +22,15 @@ struct Sender<S: Service> {
     has_ended: bool,
 }
 
-/// A sender that the queues count already.
-fn sender<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) -> Sender<S> {
-    Sender { shared: Arc::clone(shared), key: key.clone(), batch: Vec::new(), has_ended: false }
-}
-
 /// Starts a sender that the queues count already.
 pub(super) fn start<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) {
-    spawn(shared, sender(shared, key).run());
-}
-
-/// The same, for a caller that drives it.
-pub(super) fn sending<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) -> Sending {
-    Box::pin(sender(shared, key).run())
-}
-
-/// Lets a task do it.
-pub(super) fn spawn<S: Service>(shared: &Shared<S>, sending: impl Future<Output = ()> + Send + 'static) {
+    let sender = Sender { shared: Arc::clone(shared), key: key.clone(), batch: Vec::new(), has_ended: false };
     #[cfg(all(test, lockwell_loom))]
-    {
-        let _: &Shared<S> = shared;
-        drop(loom::thread::spawn(move || loom::future::block_on(sending)));
-    }
+    drop(loom::thread::spawn(move || loom::future::block_on(sender.run())));
     #[cfg(not(all(test, lockwell_loom)))]
     match &shared.runtime {
-        Some(runtime) => drop(runtime.spawn(sending)),
-        None => drop(tokio::spawn(sending)),
+        Some(runtime) => drop(runtime.spawn(sender.run())),
+        None => drop(tokio::spawn(sender.run())),
     }
 }
 

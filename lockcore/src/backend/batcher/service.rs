@@ -43,14 +43,6 @@ pub trait Service: Send + Sync + Sized + 'static {
         true
     }
 
-    /// Whether a caller may drive its call itself, as long as there is no other caller of its key. That is
-    /// quicker than a task, but a caller can be left without being polled at any await of
-    /// [`prepare`](Self::prepare) and [`call`](Self::call). So it is allowed only if nothing is kept from
-    /// others meanwhile: no mutex here, and no lock of a transaction at the server.
-    fn is_light(&self) -> bool {
-        false
-    }
-
     /// Notes that a request may have been executed although its answer was lost, and will be repeated.
     fn note_in_doubt(&self, _request: &Self::Request) {}
 

@@ -16,7 +16,7 @@ const BATCH: usize = 10;
 const MOST: f64 = 500.0;
 
 /// For how long a caller waits for its answer.
-const LIMIT: Duration = Duration::from_secs(2);
+const LIMIT: Duration = Duration::from_secs(5);
 
 struct Paced(Clock);
 
@@ -76,7 +76,7 @@ impl Load {
 
 #[tokio::test]
 async fn a_server_with_a_fifth_to_spare_answers_soon() {
-    let load = Load::of(0.8, Duration::from_secs(5)).await;
+    let load = Load::of(0.8, Duration::from_secs(20)).await;
     assert!(load.0.iter().all(|one| one.answer.is_ok()));
     let mut times: Vec<_> = load.0.iter().map(|one| one.took).collect();
     times.sort_unstable();
@@ -87,7 +87,7 @@ async fn a_server_with_a_fifth_to_spare_answers_soon() {
 
 #[tokio::test]
 async fn more_than_a_server_can_do_is_refused_and_the_rest_is_answered() {
-    let load = Load::of(2.0, Duration::from_secs(10)).await;
+    let load = Load::of(2.0, Duration::from_secs(30)).await;
     let longest = load.0.iter().map(|one| one.took).max().unwrap();
     assert!(longest <= LIMIT + CALL, "{longest:?}");
     // The queue has filled up by now.
