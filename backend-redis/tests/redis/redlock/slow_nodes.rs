@@ -212,7 +212,9 @@ async fn nodes_that_are_far_away_do_not_look_dead() {
     }
     let addrs: Vec<_> = proxies.iter().map(Proxy::addr).collect();
     let backend = backend(&format!("{}?node_timeout=2s", url_of(&addrs))).await.expect("a connection");
-    proxies.iter().for_each(|proxy| proxy.delay(Duration::from_millis(150)));
+    for proxy in &proxies {
+        proxy.delay(Duration::from_millis(150));
+    }
     // A runtime has connections of its own, which the first claim makes.
     let work = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
