@@ -170,7 +170,9 @@ def libraries(redis_url: str | None, zookeeper_url: str | None, folder: str) -> 
 
 def spread(values: list[float], scale: float) -> str:
     """The median, and the quartiles around it."""
-    low, middle, high = (value * scale for value in statistics.quantiles(values, n=4))
+    # Of one value there are no quartiles.
+    several = values if len(values) > 1 else values * 2
+    low, middle, high = (value * scale for value in statistics.quantiles(several, n=4))
     return f"{middle:8.0f} ({low:.0f} to {high:.0f})"
 
 
