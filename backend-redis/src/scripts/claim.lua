@@ -78,10 +78,7 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
       redis.call('SET', lock, owner .. ':' .. record, 'NX', 'PX', ttl)
       if not first then redis.call('DEL', waiters) end
     else
-      if not group then begin_group(lock, members, details, mode, ttl) end
-      redis.call('HSET', details, owner, record)
-      set_lease(members, owner, ttl * 1000)
-      span(lock, members, details)
+      join_group(lock, members, details, group, mode, owner, record, ttl)
       grant_next(KEYS[1], lock, queue, waiters, members, details, mode)
     end
     return {1, token, many}

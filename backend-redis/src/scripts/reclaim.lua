@@ -75,10 +75,7 @@ local function reclaim(a, value, lock, members, details, freed)
   if mode == '0' then
     redis.call('SET', lock, owner .. ':' .. record, 'PX', ttl)
   else
-    if not group then begin_group(lock, members, details, mode, ttl) end
-    redis.call('HSET', details, owner, record)
-    set_lease(members, owner, ttl * 1000)
-    span(lock, members, details)
+    join_group(lock, members, details, group, mode, owner, record, ttl)
   end
   return {1}
 end

@@ -43,3 +43,11 @@ local function begin_group(lock, members, details, mode, ttl)
   redis.call('DEL', members, details)
   redis.call('SET', lock, GROUP .. mode, 'PX', ttl)
 end
+
+-- Adds a member, to a new group if none holds the lock.
+local function join_group(lock, members, details, group, mode, owner, record, ttl)
+  if not group then begin_group(lock, members, details, mode, ttl) end
+  redis.call('HSET', details, owner, record)
+  set_lease(members, owner, ttl * 1000)
+  span(lock, members, details)
+end

@@ -30,10 +30,7 @@ for i = 1, #KEYS / 4 do
     if mode == '0' then
       redis.call('SET', lock, owner .. ':' .. rest, 'PX', ttl)
     else
-      if not group then begin_group(lock, members, details, mode, ttl) end
-      redis.call('HSET', details, owner, rest)
-      set_lease(members, owner, ttl * 1000)
-      span(lock, members, details)
+      join_group(lock, members, details, group, mode, owner, rest, ttl)
     end
     answers[i] = 1
   end
