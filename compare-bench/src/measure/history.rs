@@ -150,9 +150,14 @@ impl History {
         spans(self.turns.iter().map(|turn| turn.acquired - turn.asked))
     }
 
-    /// Acquisitions per second, from the first turn to the last.
+    /// Acquisitions per second, from the first turn to the last: that one ends the time, and does not count.
     pub(crate) fn per_second(&self) -> f64 {
-        rate(count(self.turns.len()), self.span())
+        rate(self.steps(), self.span())
+    }
+
+    /// From turn to turn.
+    fn steps(&self) -> u64 {
+        count(self.turns.len().saturating_sub(1))
     }
 
     /// So many requests, for each turn.
@@ -162,7 +167,7 @@ impl History {
 
     fn span(&self) -> Duration {
         match (self.turns.first(), self.turns.last()) {
-            (Some(first), Some(last)) => Duration::from_nanos(last.released - first.acquired),
+            (Some(first), Some(last)) => Duration::from_nanos(last.acquired - first.acquired),
             _ => Duration::ZERO,
         }
     }
@@ -187,7 +192,7 @@ pub(crate) fn summary(rounds: &[History]) -> Handing {
     Handing {
         acquisitions,
         to_the_first_us: to_the_first.spread(),
-        acquisitions_per_second: rate(acquisitions, time),
+        acquisitions_per_second: rate(rounds.iter().map(History::steps).sum(), time),
         handovers,
         handovers_per_second: rate(handovers, time),
         repeats: count(repeats),
@@ -306,6 +311,24 @@ mod tests {
         }
         let handing = summary(&[history]);
         assert_eq!((handing.handovers, handing.repeats), (0, 1));
+    }
+
+    #[test]
+    fn a_rate_is_of_the_steps_between_turns() {
+        let second = 1_000_000_000;
+        // Each second a turn.
+        let round = |first: u64, turns: u64| {
+            let one = |number| turn(0, first + number, 0, second * number, second * number + 10);
+            History::check((1..=turns).map(one).collect(), 1).unwrap()
+        };
+        let rounds = [round(0, 2), round(10, 3), round(20, 9), round(30, 1)];
+        for history in &rounds[..3] {
+            assert!((history.per_second() - 1.0).abs() < 0.001, "{}", history.per_second());
+        }
+        assert!(rounds[3].per_second().abs() < f64::EPSILON, "one turn alone has no rate");
+        let handing = summary(&rounds);
+        assert_eq!(handing.acquisitions, 15);
+        assert!((handing.acquisitions_per_second - 1.0).abs() < 0.001, "{handing:?}");
     }
 
     #[test]

@@ -23,7 +23,7 @@ const SEED: u64 = 0x10c4_3e11;
 /// Within so much of the median, on either side, an interval is narrow enough to stop measuring.
 pub(crate) const PRECISE: f64 = 0.05;
 
-/// The middle one of the rounds' figures, and the interval in which it lies with a probability of 95 %.
+/// The middle one of the rounds' figures, and its interval, nominally of 95 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Interval {
     pub(crate) median: f64,

@@ -15,7 +15,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::error::{Error, Result};
 use crate::measure::history::{History, Turn};
-use crate::measure::stats::Sample;
+use crate::measure::stats::{Sample, as_float, rate};
 use crate::measure::workload::bench::TIMEOUT;
 
 pub(crate) use self::serve::main;
@@ -71,16 +71,7 @@ impl Workers {
 
     /// Lets each of them take its own lock again and again for this time.
     pub(crate) async fn alone(&mut self, length: Duration) -> Result<Sample> {
-        let turns = self.turns("alone", length).await?;
-        let mut sample = Sample::new();
-        // From one question to the next is a turn and its release.
-        for pair in turns.windows(2).filter(|pair| pair[0].party == pair[1].party) {
-            sample.note(Duration::from_nanos(pair[1].asked.saturating_sub(pair[0].asked)), 1);
-        }
-        let first = turns.iter().map(|turn| turn.asked).min();
-        let last = turns.iter().map(|turn| turn.released).max();
-        sample.took(Duration::from_nanos(last.zip(first).map_or(0, |(last, first)| last - first)));
-        Ok(sample)
+        Ok(of_each(&self.turns("alone", length).await?))
     }
 
     /// Gives this order with the moment when it ends.
@@ -181,6 +172,28 @@ impl Worker {
     }
 }
 
+/// The cycles of parties that each had a lock of its own. From one question to the next is a turn and its
+/// release; the last turn of a party has no next question.
+///
+/// Parties begin and end at different moments. So their rate is the sum of the rates of each, and the time is
+/// that in which so many cycles are done at this rate.
+fn of_each(turns: &[Turn]) -> Sample {
+    let (mut sample, mut cycles, mut per_second) = (Sample::new(), 0, 0.0);
+    for turns in turns.chunk_by(|one, next| one.party == next.party) {
+        for pair in turns.windows(2) {
+            sample.note(Duration::from_nanos(pair[1].asked.saturating_sub(pair[0].asked)), 1);
+        }
+        let steps = u64::try_from(turns.len().saturating_sub(1)).unwrap_or(u64::MAX);
+        let nanos = turns[turns.len() - 1].asked.saturating_sub(turns[0].asked);
+        cycles += steps;
+        per_second += rate(steps, Duration::from_nanos(nanos));
+    }
+    if per_second > 0.0 {
+        sample.took(Duration::from_secs_f64(as_float(cycles) / per_second));
+    }
+    sample
+}
+
 fn parse(line: &str, party: usize) -> Result<Turn> {
     let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
     match numbers[..] {
@@ -192,6 +205,22 @@ fn parse(line: &str, party: usize) -> Result<Turn> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_process_counts_for_its_own_time() {
+        let milli = 1_000_000;
+        // Two processes that begin and end at different moments. Their cycles take 10 ms and 40 ms.
+        let turn = |party, asked: u64| {
+            let asked = asked * milli;
+            Turn { party, token: 1, asked, acquired: asked + 1, released: asked + 2 }
+        };
+        let mut turns: Vec<Turn> = (0..11).map(|number| turn(0, 5 + 10 * number)).collect();
+        turns.extend((0..3).map(|number| turn(1, 40 * number)));
+        let sample = of_each(&turns);
+        assert!((sample.per_second() - 125.0).abs() < 0.01, "{}", sample.per_second());
+        assert_eq!(sample.spread().samples, 12);
+        assert!(of_each(&[]).per_second().abs() < f64::EPSILON);
+    }
 
     #[test]
     fn lines_are_parsed_or_refused() {
