@@ -68,7 +68,9 @@ impl NodeWaiter<'_> {
                 // The list request was sent after the create on the same session, so it has all nodes before
                 // ours. If it failed, it is repeated.
                 self.listed = listed.ok().map(Child::queue);
-                self.waited = self.listed.is_none();
+                // Whoever came between the two may have seen this claim wait.
+                let is_last = |queue: &Vec<Child>| queue.last().is_some_and(|last| last.name == node.name());
+                self.waited = !self.listed.as_ref().is_some_and(is_last);
                 return Ok(node);
             }
             if let Some(making) = making {

@@ -11,6 +11,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use lockwell_core::{Error, ErrorKind, Result};
 
 use crate::options::ZkOptions;
@@ -22,7 +24,8 @@ use crate::session::runtime::SESSIONS;
 /// How long an unused session is kept.
 const IDLE: Duration = Duration::from_secs(20);
 
-#[derive(Debug)]
+/// Clones share the sessions.
+#[derive(Clone, Debug)]
 pub(crate) struct Pool {
     options: Arc<ZkOptions>,
     known: Arc<Known>,
@@ -35,13 +38,16 @@ struct Slots {
     closed: bool,
 }
 
+/// Resolves when a session has been opened, or could not be.
+type Opening = Shared<BoxFuture<'static, Result<(), Arc<Error>>>>;
+
 /// A slot for a session of one timeout. A new session replaces one that is over.
 #[derive(Debug)]
 struct SessionSlot {
     timeout: Duration,
     session: Mutex<Option<Arc<Session>>>,
-    /// Locked while a session is being opened.
-    opening: tokio::sync::Mutex<()>,
+    /// The latest opening of a session.
+    opening: Mutex<Option<Opening>>,
 }
 
 impl SessionSlot {
@@ -78,30 +84,48 @@ impl Pool {
     /// # Cancel safety
     /// Cancel safe: at worst an unused session is opened.
     pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
-        let (slot, session) = loop {
+        loop {
             let slot = self.slot(ttl)?;
             if let Some(session) = slot.alive() {
                 return Ok(session);
             }
-            let _opening = slot.opening.lock().await;
-            if let Some(session) = slot.alive() {
-                return Ok(session);
-            }
-            let session = open(&self.options, slot.timeout, &self.known).await?;
-            // If the servers have become an ensemble meanwhile, the session can be too short.
-            if step(self.limits(), ttl) == slot.timeout {
-                // An old session is only dropped here; its locks end with it.
-                *slot.session() = Some(Arc::clone(&session));
-                break (Arc::clone(&slot), session);
-            }
-        };
+            self.opening(&slot, ttl).await.map_err(|error| error.duplicate())?;
+        }
+    }
+
+    /// Opens the session of a slot, unless somebody does so already. It is opened on the thread of the
+    /// sessions: whoever wants it may not be polled for a while, and others wait for it, too.
+    fn opening(&self, slot: &Arc<SessionSlot>, ttl: Duration) -> Opening {
+        let mut opening = slot.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(under_way) = opening.as_ref().filter(|opening| opening.peek().is_none()) {
+            return under_way.clone();
+        }
+        let (pool, slot) = (self.clone(), Arc::clone(slot));
+        let opened = SESSIONS.spawn(async move { pool.open(&slot, ttl).await });
+        let opened = opened.map(|opened| opened.and_then(|opened| opened).map_err(Arc::new));
+        opening.insert(opened.boxed().shared()).clone()
+    }
+
+    /// Opens the session of a slot.
+    async fn open(&self, slot: &Arc<SessionSlot>, ttl: Duration) -> Result<()> {
+        // It may have been opened since it was missing.
+        if slot.alive().is_some() {
+            return Ok(());
+        }
+        let session = open(&self.options, slot.timeout, &self.known).await?;
+        // If the servers have become an ensemble meanwhile, the session can be too short.
+        if step(self.limits(), ttl) != slot.timeout {
+            return Ok(());
+        }
+        // An old session is only dropped here; its locks end with it.
+        *slot.session() = Some(Arc::clone(&session));
         let (pool, watched) = (Arc::downgrade(&self.slots), Arc::downgrade(&session));
-        drop(SESSIONS.spawn(close_when_idle(pool, Arc::downgrade(&slot), watched)));
+        drop(SESSIONS.spawn(close_when_idle(pool, Arc::downgrade(slot), watched)));
         if self.slots().closed {
             slot.session().take();
             return Err(closed());
         }
-        Ok(session)
+        Ok(())
     }
 
     /// Any session, for requests that only read.
@@ -122,11 +146,7 @@ impl Pool {
         if let Some(slot) = slots.open.iter().find(|slot| slot.timeout == timeout) {
             return Ok(Arc::clone(slot));
         }
-        let slot = Arc::new(SessionSlot {
-            timeout,
-            session: Mutex::default(),
-            opening: tokio::sync::Mutex::default(),
-        });
+        let slot = Arc::new(SessionSlot { timeout, session: Mutex::default(), opening: Mutex::default() });
         slots.open.push(Arc::clone(&slot));
         Ok(slot)
     }

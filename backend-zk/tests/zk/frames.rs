@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -34,6 +35,8 @@ struct State {
     /// The errors with which the next requests of an operation are answered.
     refusals: HashMap<i32, VecDeque<i32>>,
     counts: HashMap<i32, usize>,
+    /// An operation whose requests wait, and those behind them.
+    stopped: Option<i32>,
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -73,6 +76,11 @@ impl Frames {
     /// How many of the refusals are left.
     pub(crate) fn refusals_left(&self) -> usize {
         lock(&self.state).refusals.values().map(VecDeque::len).sum()
+    }
+
+    /// From now on requests of this operation wait, and all that come after them; those of none go on.
+    pub(crate) fn stop_before(&self, operation: Option<i32>) {
+        lock(&self.state).stopped = operation;
     }
 
     /// How many requests of this operation have come so far.
@@ -116,6 +124,9 @@ async fn requests(
             *state.counts.entry(operation).or_default() += 1;
             state.refusals.get_mut(&operation).and_then(VecDeque::pop_front)
         };
+        while lock(&state).stopped == Some(operation) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         if let Some(error) = refusal {
             refused.lock().expect("no panic").insert(number(&frame, 0), error);
             frame.truncate(4);

@@ -17,6 +17,7 @@ mod lag;
 mod names;
 mod observer;
 mod other;
+mod permits;
 mod refused;
 mod rights;
 mod rolling;

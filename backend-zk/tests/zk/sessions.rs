@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use lockwell_core::{ErrorKind, LeaseState, LockGuard, Locks, Moment};
 use testbed::{Direction, Proxy, ZooKeeper};
 use zookeeper_client::{self as zk, Client};
@@ -353,4 +354,20 @@ async fn the_folder_goes_at_any_time() {
     }
     println!("the folder was deleted {deleted} times");
     assert!(deleted > 5, "the folder was deleted {deleted} times only");
+}
+
+/// Whoever asked for the first session, and is not polled meanwhile, keeps no other from it.
+#[tokio::test]
+async fn an_acquire_that_is_not_polled_does_not_keep_others_from_a_session() {
+    let Some(server) = single(&options()).await else { return };
+    let locks = client(&url(server.addr())).await;
+    let mut idle = Vec::new();
+    for number in 0..3 {
+        let mut future = Box::pin(locks.lock(format!("idle/{number}")).into_future());
+        assert!(future.as_mut().now_or_never().is_none(), "no session yet");
+        idle.push(future);
+    }
+    let guard = locks.lock("here").wait(secs(20)).await.expect("a session");
+    guard.release().await.expect("held");
+    drop(idle);
 }
