@@ -17,7 +17,7 @@ use crate::target::server::Durability;
 ///
 /// Without arguments it measures the backends memory and `SQLite`, and starts temporary servers for the
 /// others: Postgres, `MariaDB`, one Redis, five Redis for Redlock, one `ZooKeeper`, and a `ZooKeeper`
-/// ensemble of three. This takes about twenty minutes. `--full` or `--backend` add Postgres with grace
+/// ensemble of three. This takes about half an hour. `--full` or `--backend` add Postgres with grace
 /// periods, MySQL, Valkey, Redis Sentinel, Redis Cluster, Redlock on three servers, the leader of the
 /// ensemble, and etcd, one member and three. The results are printed, and written to a file for `render` and
 /// `diff`.
