@@ -13,7 +13,6 @@ mod renewal;
 mod repair;
 mod round;
 mod settings;
-mod shared_task;
 mod tally;
 mod waiting;
 

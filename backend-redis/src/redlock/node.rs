@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lockwell_core::backend::SharedTask;
 use lockwell_core::{Error, ErrorKind, Moment, Result};
 use redis::Value;
 
 use super::items::Ballot;
 use super::settings::Settings;
-use super::shared_task::SharedTask;
 use crate::calls::OneServer;
 use crate::calls::item::Item;
 use crate::checks;
@@ -234,7 +234,7 @@ impl Node {
         // One examination serves all rounds that wait for it.
         let node = Arc::clone(self);
         let examine = async move { node.examine(generation, limit, longest_ttl).await };
-        self.examining.answer(generation, examine).await
+        self.examining.answer(generation, examine, spawned).await
     }
 
     /// The run whose counters are to be repaired, if it is time for that: only after the delay.
@@ -284,7 +284,7 @@ impl Node {
         // down, so it can be a second too high.
         let uptime: u64 = info.get("uptime_in_seconds").parse().unwrap_or(0);
         let uptime = Duration::from_secs(uptime.saturating_sub(1));
-        let votes_from = if remembers { Moment::now() } else { asked_at.before(uptime).after(longest_ttl) };
+        let votes_from = if remembers { Moment::now() } else { votes_from(asked_at, uptime, longest_ttl) };
         let whole = remembers || self.has_noted(&run_id, limit).await;
         if remembers && self.notes {
             self.note(Arc::clone(&run_id));
@@ -366,6 +366,12 @@ impl Node {
     }
 }
 
+/// From when on a node has a vote that had been up for this time when it was asked. This machine may have been
+/// up for less, so the start of the node may be before the zero of its clock.
+fn votes_from(asked_at: Moment, uptime: Duration, longest_ttl: Duration) -> Moment {
+    asked_at.after(longest_ttl.saturating_sub(uptime))
+}
+
 /// Whether the append-only file was written anew in this run. Switching it on does that, and a file that was
 /// switched on after the start holds nothing of what was lost at the start. Other reasons cannot be told from
 /// this one.
@@ -373,6 +379,14 @@ fn has_rewritten(info: &Info) -> bool {
     info.get("aof_last_rewrite_time_sec") != "-1"
         || info.get("aof_rewrite_in_progress") != "0"
         || info.get("aof_rewrite_scheduled") != "0"
+}
+
+/// Runs the examination as a task of this runtime.
+fn spawned<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> impl Future<Output = Result<T>> + Send + 'static {
+    let task = tokio::spawn(work);
+    async { task.await.unwrap_or_else(|_| Err(no_answer(None))) }
 }
 
 /// Whether it is time, and then not again for a while.
@@ -383,4 +397,17 @@ fn due(at: &Mutex<Moment>, pause: Duration) -> bool {
         *at = Moment::now().after(pause);
     }
     due
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_may_have_been_up_for_longer_than_this_machine() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let just_booted = Moment::now().before(Duration::MAX).after(second);
+        assert_eq!(votes_from(just_booted, 2 * minute, minute), just_booted);
+        assert_eq!(votes_from(just_booted, second, minute), just_booted.after(Duration::from_secs(59)));
+    }
 }

@@ -11,8 +11,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use lockwell_core::backend::SharedTask;
 use lockwell_core::{Error, ErrorKind, Result};
 
 use crate::options::ZkOptions;
@@ -38,16 +37,13 @@ struct Slots {
     closed: bool,
 }
 
-/// Resolves when a session has been opened, or could not be.
-type Opening = Shared<BoxFuture<'static, Result<(), Arc<Error>>>>;
-
 /// A slot for a session of one timeout. A new session replaces one that is over.
 #[derive(Debug)]
 struct SessionSlot {
     timeout: Duration,
     session: Mutex<Option<Arc<Session>>>,
-    /// The latest opening of a session.
-    opening: Mutex<Option<Opening>>,
+    /// Opens a session.
+    opening: SharedTask<()>,
 }
 
 impl SessionSlot {
@@ -89,21 +85,14 @@ impl Pool {
             if let Some(session) = slot.alive() {
                 return Ok(session);
             }
-            self.opening(&slot, ttl).await.map_err(|error| error.duplicate())?;
+            let (pool, opened) = (self.clone(), Arc::clone(&slot));
+            let open = async move { pool.open(&opened, ttl).await };
+            let spawn = |open| {
+                let task = SESSIONS.spawn(open);
+                async { task.await? }
+            };
+            slot.opening.answer(0, open, spawn).await?;
         }
-    }
-
-    /// Opens the session of a slot, unless somebody does so already. It is opened on the thread of the
-    /// sessions: whoever wants it may not be polled for a while, and others wait for it, too.
-    fn opening(&self, slot: &Arc<SessionSlot>, ttl: Duration) -> Opening {
-        let mut opening = slot.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(under_way) = opening.as_ref().filter(|opening| opening.peek().is_none()) {
-            return under_way.clone();
-        }
-        let (pool, slot) = (self.clone(), Arc::clone(slot));
-        let opened = SESSIONS.spawn(async move { pool.open(&slot, ttl).await });
-        let opened = opened.map(|opened| opened.and_then(|opened| opened).map_err(Arc::new));
-        opening.insert(opened.boxed().shared()).clone()
     }
 
     /// Opens the session of a slot.
@@ -146,7 +135,7 @@ impl Pool {
         if let Some(slot) = slots.open.iter().find(|slot| slot.timeout == timeout) {
             return Ok(Arc::clone(slot));
         }
-        let slot = Arc::new(SessionSlot { timeout, session: Mutex::default(), opening: Mutex::default() });
+        let slot = Arc::new(SessionSlot { timeout, session: Mutex::default(), opening: SharedTask::new() });
         slots.open.push(Arc::clone(&slot));
         Ok(slot)
     }

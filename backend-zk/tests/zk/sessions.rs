@@ -371,3 +371,20 @@ async fn an_acquire_that_is_not_polled_does_not_keep_others_from_a_session() {
     guard.release().await.expect("held");
     drop(idle);
 }
+
+/// Nor does it leave an old error to others.
+#[tokio::test]
+async fn an_acquire_that_was_given_up_leaves_no_error_to_others() {
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let locks = client(&url(proxy.addr())).await;
+    proxy.cut();
+    let mut given_up = Box::pin(locks.lock("given-up").into_future());
+    assert!(given_up.as_mut().now_or_never().is_none(), "no session yet");
+    drop(given_up);
+    // Until the session could not be opened.
+    tokio::time::sleep(secs(10)).await;
+    proxy.heal();
+    let guard = locks.lock("here").try_now().await.expect("a session").expect("a free lock");
+    guard.release().await.expect("held");
+}

@@ -10,6 +10,7 @@
 //!   on the new one.
 //! * [`Lazy`]: a backend that connects with its first request.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
+//! * [`SharedTask`]: one task for all who want its answer, which none of them has to drive.
 //! * [`LeaseTable`]: leases that the client itself has to end, for servers that keep records as long as a
 //!   session lives.
 //! * [`MarkWatch`]: the grace period, for servers that may forget their last grants. [`GraceGauge`]: a metric.
@@ -33,6 +34,7 @@ mod nodelay;
 mod per_runtime;
 mod reconnect;
 mod record;
+mod shared_task;
 mod waiters;
 mod waiting;
 
@@ -50,6 +52,7 @@ pub use nodelay::{NoDelay, can_set_nodelay, look_for_nodelay, set_nodelay};
 pub use per_runtime::PerRuntime;
 pub use reconnect::{Failure, Reconnect};
 pub use record::Record;
+pub use shared_task::SharedTask;
 pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};
 pub use waiting::{ClaimReply, Queue, wait_for_turn};
 

@@ -1,0 +1,159 @@
+//! A task whose answer serves all who ask for it while it is under way.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+
+use crate::system::lock;
+use crate::{Error, Result};
+
+/// A task whose answer serves all who ask for it while it is under way, such as the opening of a connection.
+///
+/// Whoever asked first may give up, or may not be polled for a while, and the others must not wait for that.
+/// So the task is spawned, and none of those who wait drives it. An answer that nobody took is not kept for
+/// those who ask after the end.
+pub struct SharedTask<T: Clone>(Mutex<Option<UnderWay<T>>>);
+
+struct UnderWay<T: Clone> {
+    key: u64,
+    ended: Arc<AtomicBool>,
+    answer: Shared<BoxFuture<'static, Result<T, Arc<Error>>>>,
+}
+
+/// Notes the end of a task when it is dropped, which a panic does as well.
+struct Ending(Arc<AtomicBool>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
+    /// No task is under way.
+    pub const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// The answer of the task for `key` that is under way. If there is none, `spawn` starts `work`, and its
+    /// future waits for the answer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the task runs to its end.
+    pub async fn answer<S>(
+        &self,
+        key: u64,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+        spawn: impl FnOnce(BoxFuture<'static, Result<T>>) -> S,
+    ) -> Result<T>
+    where
+        S: Future<Output = Result<T>> + Send + 'static,
+    {
+        let answer = {
+            let mut latest = lock(&self.0);
+            match &*latest {
+                Some(task) if task.key == key && !task.ended.load(Ordering::Acquire) => task.answer.clone(),
+                _ => {
+                    let ended = Arc::new(AtomicBool::new(false));
+                    let ending = Ending(Arc::clone(&ended));
+                    let work = async move {
+                        let answer = work.await;
+                        drop(ending);
+                        answer
+                    };
+                    let answer = spawn(work.boxed()).map(|answer| answer.map_err(Arc::new)).boxed().shared();
+                    latest.insert(UnderWay { key, ended, answer }).answer.clone()
+                }
+            }
+        };
+        answer.await.map_err(|error| error.duplicate())
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Default for SharedTask<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Clone> fmt::Debug for SharedTask<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedTask").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::ErrorKind;
+
+    fn spawned<T: Send + 'static>(
+        work: BoxFuture<'static, Result<T>>,
+    ) -> impl Future<Output = Result<T>> + Send + 'static {
+        let task = tokio::spawn(work);
+        async { task.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "it has panicked"))) }
+    }
+
+    /// A server that answers with the number of the call, when it may.
+    #[derive(Default)]
+    struct Server {
+        calls: AtomicU64,
+        may_answer: Notify,
+    }
+
+    impl Server {
+        async fn call(self: Arc<Self>) -> Result<u64> {
+            let call = self.calls.fetch_add(1, Ordering::SeqCst);
+            self.may_answer.notified().await;
+            match call {
+                0 => Err(Error::new(ErrorKind::Unreachable, "the first call fails")),
+                1 => panic!("as expected"),
+                call => Ok(call),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_serves_all_and_nobody_who_comes_later() {
+        let (server, task) = (Arc::new(Server::default()), SharedTask::new());
+        let ask = |key| task.answer(key, Arc::clone(&server).call(), spawned);
+        let calls = || server.calls.load(Ordering::SeqCst);
+
+        let mut not_polled = Box::pin(ask(7));
+        assert!(not_polled.as_mut().now_or_never().is_none());
+        server.may_answer.notify_one();
+        assert_eq!(ask(7).await.unwrap_err().kind(), ErrorKind::Unreachable);
+        assert_eq!((not_polled.await.unwrap_err().kind(), calls()), (ErrorKind::Unreachable, 1));
+
+        // This one panics, and nobody waits for it.
+        assert!(ask(7).now_or_never().is_none());
+        server.may_answer.notify_one();
+        while calls() < 2
+            || task.0.lock().unwrap().as_ref().is_some_and(|it| !it.ended.load(Ordering::SeqCst))
+        {
+            tokio::task::yield_now().await;
+        }
+        server.may_answer.notify_one();
+        assert_eq!((ask(7).await.unwrap(), calls()), (2, 3));
+    }
+
+    #[tokio::test]
+    async fn another_key_is_another_task() {
+        let (server, task) =
+            (Arc::new(Server { calls: AtomicU64::new(2), ..Server::default() }), SharedTask::new());
+        let ask = |key| task.answer(key, Arc::clone(&server).call(), spawned);
+        let (mut one, mut two) = (Box::pin(ask(1)), Box::pin(ask(2)));
+        assert!(one.as_mut().now_or_never().is_none() && two.as_mut().now_or_never().is_none());
+        tokio::task::yield_now().await;
+        server.may_answer.notify_waiters();
+        assert_eq!((one.await.unwrap(), two.await.unwrap()), (2, 3));
+    }
+}
