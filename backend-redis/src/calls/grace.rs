@@ -288,7 +288,7 @@ impl GraceGate {
     /// more. Where no other server takes its place, a restart that loses all is what is to be feared, so its
     /// word for how long it has been up, which follows its wall clock, is not taken.
     async fn is_new(&self, identity: &Identity, link: &mut Link) -> RedisResult<bool> {
-        let is_up = identity.up_since.is_some_and(|since| since.after(self.period()).has_passed());
+        let is_up = identity.up_for().is_some_and(|up| up >= self.period());
         if !self.moves || !is_up {
             return Ok(false);
         }

@@ -191,8 +191,8 @@ impl Service for Scripts {
     }
 }
 
-/// Whether the item renews several locks: one has two arguments, or three.
+/// Whether the item renews several locks: one has three arguments, or four if a group may hold it.
 fn renews_several(item: &Item) -> bool {
     let renew: &Script = &RENEW;
-    std::ptr::eq(item.script, renew) && item.args.len() > 3
+    std::ptr::eq(item.script, renew) && item.args.len() > 4
 }

@@ -14,6 +14,9 @@ use super::node::{Node, Vote};
 use super::tally::{Step, Tally, VoteAnswer, Why};
 use crate::words::answers::{Busy, ClaimAnswer};
 
+/// For how long a round waits for its turn at most. One that is not polled any more keeps its own.
+const TURN: Duration = Duration::from_secs(1);
+
 /// The outcome of a round.
 pub(crate) enum RoundOutcome {
     Granted(Grant),
@@ -84,7 +87,7 @@ pub(crate) async fn run(
 
 impl Round<'_> {
     async fn run(mut self, ticket: Option<i64>) -> RoundOutcome {
-        let _turn = self.shared.rounds.acquire().await;
+        let _turn = tokio::time::timeout(TURN, self.shared.rounds.acquire()).await;
         // Before the first request: the validity counts from here.
         let began = Moment::now();
         let mut replies = self.ask_for_votes(ticket);

@@ -5,5 +5,8 @@
 
 local mark = KEYS[1]
 if (redis.call('GET', mark) or '') ~= ARGV[1] then return 0 end
+-- First a write that needs no memory: a server that is full (maxmemory) refuses SET, unless the script has written. Without its mark,
+-- releases would be refused, too.
+redis.call('DEL', mark)
 redis.call('SET', mark, ARGV[2])
 return 1

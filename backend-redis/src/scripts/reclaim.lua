@@ -14,7 +14,9 @@
 --
 -- A holder asks only while its lease is valid by its own clock. So of two records the one with the higher token is later, and the
 -- other has ended, unless both belong to one group: it is old, and gives way. Which members of a semaphore are old nobody knows, so
--- nobody gives way there, and the holder asks again until the leases of the old ones have ended.
+-- nobody gives way there, and the holder asks again until the leases of the old ones have ended. A writer that became a reader
+-- keeps its token, and the server may have forgotten only that: so where a reader takes the place of a writer, that one stays, as
+-- a reader.
 
 -- include clock.lua
 -- include raise.lua
@@ -53,11 +55,14 @@ local function reclaim(a, value, lock, members, details, freed)
     return {1}
   end
   if group and redis.call('HGET', details, owner) then
+    -- It was a writer, and others have come since.
+    if mode == '0' and has_later(members, details, token) then return {0} end
     set_lease(members, owner, ttl * 1000)
     span(lock, members, details)
     return {1}
   end
   if is_freed(freed, token) then return {0} end
+  local writer
   if group and group == mode then
     if mode ~= '-1' and redis.call('ZRANGE', members, mode - 1, mode - 1)[1] then return {5} end
   elseif group then
@@ -67,7 +72,10 @@ local function reclaim(a, value, lock, members, details, freed)
     -- The lock of another program has no token.
     local other = string.match(value, '^%x+:(%d+):%d+:%d+:')
     if not other or tonumber(other) > token then return {0} end
+    writer = mode == '-1' and value
   end
+  -- First a write that needs no memory, see renew.lua.
+  redis.call('HDEL', details, '')
   -- Later tokens are higher than this one.
   local last = last_token(KEYS[1])
   if token > last then raise(KEYS[1], last, token - 1, 1, ARGV[1]) end
@@ -75,6 +83,11 @@ local function reclaim(a, value, lock, members, details, freed)
   if mode == '0' then
     redis.call('SET', lock, owner .. ':' .. record, 'PX', ttl)
   else
+    if writer then
+      local left = redis.call('PTTL', lock)
+      join_group(lock, members, details, nil, mode, string.sub(writer, 1, 32), string.sub(writer, 34), math.max(left, 1))
+      group = mode
+    end
     join_group(lock, members, details, group, mode, owner, record, ttl)
   end
   return {1}

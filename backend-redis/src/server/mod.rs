@@ -127,7 +127,7 @@ impl DistributedLock for RedisLock {
     fn capabilities(&self) -> Capabilities {
         // Not `FailoverSafe`: replication is asynchronous, and a replica that takes over may not have the
         // lock. A grace period makes up for that only if the old master no longer answers.
-        Capabilities::minimal("redis").promising([
+        let promised = Capabilities::minimal("redis").promising([
             Requirement::Shared,
             Requirement::Permits,
             Requirement::Downgrade,
@@ -139,7 +139,15 @@ impl DistributedLock for RedisLock {
             Requirement::AcrossHosts,
             // That depends on the server's configuration, which the start-up check looks at.
             Requirement::Durable,
-        ])
+        ]);
+        match self.common.settings.longest {
+            // What a server may forget must have ended within a grace period.
+            Some(longest) => {
+                let (shortest, longest) = (promised.min_ttl(), promised.max_ttl().min(longest));
+                promised.with_ttl(shortest, longest)
+            }
+            None => promised,
+        }
     }
 
     fn servers(&self) -> Option<&str> {
@@ -189,10 +197,11 @@ impl DistributedLock for RedisLock {
         let client = self.client()?;
         let downgrade = || client.free(client.requests().downgrade(grant.claim(), ""));
         let (mut freed, mut answer) = downgrade().await?;
-        if freed == 0 && !answer.in_doubt && client.reclaim_one(grant, &answer).await? {
+        // Also if it was repeated: a copy that has made a reader of the writer is found.
+        if freed == 0 && client.reclaim_one(grant, &answer).await? {
             (freed, answer) = downgrade().await?;
         }
-        if freed == 0 && !answer.in_doubt {
+        if freed == 0 {
             return Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"));
         }
         client.confirm_once(&answer.wire, answer.generation, time_to_confirm(grant.claim())).await?;
@@ -200,6 +209,8 @@ impl DistributedLock for RedisLock {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
+        // From now on it is not reclaimed: see `reclaim.rs`.
+        claim.cancel();
         self.client()?.release_claim(claim, claim.may_be_queued()).await
     }
 

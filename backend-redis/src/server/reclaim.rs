@@ -5,8 +5,14 @@
 //! the lock, by a call that names the server that was asked, the mode in which the lock is held now, and the
 //! token. `reclaim.lua` says which records of others give way.
 //!
-//! A late copy of a reclaim, which finds the lock released, keeps it taken until the lease ends. So the claim is
-//! noted as [in doubt](lockwell_core::Claim::note_in_doubt), and is released again, as after an acquire.
+//! A reclaim that finds the lock released would keep it taken until the lease ends. A renewal finds no record
+//! either if the lock was released since it was sent, over the connection of another runtime. So a release
+//! cancels the claim before it sends anything, and:
+//!
+//! * What was not sent by then is not sent any more.
+//! * After the answer to what was sent, a claim that is cancelled is released again.
+//! * A late copy puts the claim [in doubt](lockwell_core::Claim::note_in_doubt): it is released again and again,
+//!   as after an acquire.
 
 use std::sync::Arc;
 
@@ -96,8 +102,11 @@ impl Client {
         until: Moment,
     ) -> impl Future<Output = Renewal> + use<'a> {
         let claim = grant.claim();
-        let call = self.calls.call_within(self.requests().reclaim(grant, history), until.remaining());
+        let request = (!claim.is_cancelled()).then(|| self.requests().reclaim(grant, history));
+        let call = request.map(|request| self.calls.call_within(request, until.remaining()));
         async move {
+            // It was released.
+            let Some(call) = call else { return Renewal::Lost };
             let reclaimed = async {
                 let answer = call.await?;
                 match answers::reclaimed(&answer.value)? {
@@ -113,7 +122,15 @@ impl Client {
                 tracing::info!(lock = %claim.name(), "a lock that the server had forgotten was reclaimed");
                 Ok(Renewal::Renewed(valid_until(answer.sent, claim.ttl())))
             };
-            reclaimed.await.unwrap_or_else(Renewal::Unknown)
+            let renewal = reclaimed.await.unwrap_or_else(Renewal::Unknown);
+            // The release may have overtaken the call.
+            if claim.is_cancelled()
+                && let Err(error) = Box::pin(self.release_claim(claim, false)).await
+            {
+                let error = format!("{error:#}");
+                tracing::debug!(lock = %claim.name(), error, "a released lock that was reclaimed ends with its lease");
+            }
+            renewal
         }
     }
 }

@@ -18,8 +18,10 @@ pub(crate) struct Identity {
     /// while keeps its run, so the run alone is not enough.
     pub(crate) text: Arc<str>,
     pub(crate) history: Arc<str>,
-    /// Since when the server has been up without being promoted, if it has never been, by its own clock.
-    pub(crate) up_since: Option<Moment>,
+    /// For how long the server had been up without being promoted when it said so, if it has never been, by its
+    /// own clock.
+    up_for: Option<Duration>,
+    asked: Moment,
 }
 
 /// What is known of the server behind a connection.
@@ -42,8 +44,15 @@ impl Identity {
         let up_for = info.get("uptime_in_seconds").parse().ok().map(|seconds: u64| seconds.saturating_sub(1));
         let before = info.get("master_replid2");
         let is_first = !before.is_empty() && before.bytes().all(|digit| digit == b'0');
-        let up_since = up_for.filter(|_| is_first).map(|up| Moment::now().before(Duration::from_secs(up)));
-        Some(Self { text: format!("{run}:{history}").into(), history: history.into(), up_since })
+        let up_for = up_for.filter(|_| is_first).map(Duration::from_secs);
+        let text = format!("{run}:{history}").into();
+        Some(Self { text, history: history.into(), up_for, asked: Moment::now() })
+    }
+
+    /// For how long the server has been up without being promoted, if it has never been.
+    pub(crate) fn up_for(&self) -> Option<Duration> {
+        // Not since when: that may be before the zero of this machine's clock.
+        Some(self.up_for?.saturating_add(Moment::now().since(self.asked)))
     }
 
     /// Asks the server.
@@ -81,8 +90,7 @@ mod tests {
     fn one_that_was_promoted_does_not_say_since_when() {
         let up_for = |second: &str| {
             let text = format!("run_id:a\r\nmaster_replid:b\r\nuptime_in_seconds:9\r\n{second}");
-            let up_since = Identity::parse(&Info::parse(&text)).unwrap().up_since;
-            up_since.map(|since| Moment::now().since(since).as_secs())
+            Identity::parse(&Info::parse(&text)).unwrap().up_for().map(|up| up.as_secs())
         };
         assert_eq!(up_for("master_replid2:0000000000000000\r\n"), Some(8));
         assert_eq!(up_for("master_replid2:00000000000000a0\r\n"), None);

@@ -47,6 +47,9 @@ async fn a_restarted_server_waits_for_what_it_has_forgotten() {
     // Now it is known, and nobody waits.
     let error = two.lock("a").ttl(Duration::from_secs(5)).await.expect_err("longer than the grace period");
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
+    assert_eq!(two.capabilities().max_ttl(), LONGEST);
+    // The default lease would be longer.
+    two.lock("a").await.expect("a free lock").release().await.expect("held");
     let guard = one.lock("a").ttl(LONGEST).await.expect("a free lock");
     server.kill().expect("it runs");
     let lost = Instant::now();

@@ -47,6 +47,22 @@ async fn those_who_hold_a_lock_keep_it() {
     }
 }
 
+/// A server needs its mark again, as after a failover or when slots have moved.
+#[tokio::test]
+async fn a_mark_is_set_at_a_full_server() {
+    let Some(server) = redis().await else { return };
+    let locks = client(&format!("{}?durability=grace&longest_ttl=4s", server.url())).await;
+    let ttl = Duration::from_secs(4);
+    let guard = locks.read("a").ttl(ttl).wait(Duration::from_secs(60)).await.expect("after the grace period");
+    fill(&server);
+    tell(&server, &["DEL", "lockwell:\u{1f}mark"]);
+    // Until the server is asked again.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert!(locks.inspect("a").await.expect("it needs no memory").is_held());
+    guard.release().await.expect("it needs no memory");
+    assert!(tell(&server, &["EXISTS", "lockwell:\u{1f}mark"]).starts_with(":1"));
+}
+
 #[tokio::test]
 async fn readers_at_the_nodes_of_redlock_keep_their_lock() {
     let mut nodes = Vec::new();

@@ -286,3 +286,23 @@ async fn several_locks_are_taken_in_one_call() {
     assert_eq!(calls(&server, "evalsha") - held, 1);
     all.release().await.expect("held");
 }
+
+/// The downgrade is repeated since its answer is missing, and what is repeated finds no lock. No copy of it can have
+/// made a reader, whom it would have found.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_downgrade_that_is_repeated_and_finds_nothing_is_a_loss() {
+    let Some(server) = redis().await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let locks = client(&format!("redis://{}?timeout=6s", proxy.addr())).await;
+    // The server knows the script then.
+    let first = locks.write("first").await.expect("a free lock").downgrade().await.expect("held");
+    first.release().await.expect("held");
+    let writer = locks.write("a").ttl(Duration::from_secs(60)).await.expect("a free lock");
+    proxy.blackhole(Direction::ToClient);
+    let downgrading = tokio::spawn(async move { writer.downgrade().await });
+    until("it was done", || holders(&server).contains("group:-1")).await;
+    tell(&server, &["DEL", "lockwell:a"]);
+    proxy.heal();
+    let error = downgrading.await.expect("no panic").expect_err("it was freed");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+}

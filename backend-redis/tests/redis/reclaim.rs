@@ -98,8 +98,9 @@ async fn old_records_give_way() {
         }
     }
     let stale: Vec<_> = guards.iter().map(|guard| guard.grant().clone()).collect();
-    for guard in guards {
-        guard.release().await.expect("held");
+    // Not by a release, after which they would not be reclaimed.
+    for name in ["alone", "read", "mixed"] {
+        tell(&server, &["DEL", &format!("lockwell:{name}")]);
     }
     permit.release().await.expect("held");
     reader.release().await.expect("held");
@@ -125,6 +126,65 @@ async fn old_records_give_way() {
     // Who is late does not take a lock from a later holder.
     assert_eq!(renewed(&locks, &stale.iter().collect::<Vec<_>>()).await, ["lost", "lost", "renewed"]);
     for guard in [alone, read, permit, writer] {
+        guard.release().await.expect("held");
+    }
+}
+
+/// It had the records before, so they are no more than what it had memory for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_takes_in_what_it_has_forgotten() {
+    let Some(server) = redis().await else { return };
+    let locks = open(&server).await;
+    let alone = locks.lock("alone").ttl(LONG).await.expect("a free lock");
+    let reader = locks.read("read").ttl(LONG).await.expect("a free lock");
+    promote(&server).await;
+    tell(&server, &["FLUSHALL"]);
+    tell(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    tell(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    // Each in a call of its own: nothing before it has written.
+    for guard in [&alone, &reader] {
+        assert_eq!(renewed(&locks, &[guard.grant()]).await, ["renewed"]);
+    }
+    for guard in [alone, reader] {
+        guard.release().await.expect("held");
+    }
+}
+
+/// A renewal that is on its way when the lock is released finds no record either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_released_is_not_reclaimed() {
+    let Some(server) = redis().await else { return };
+    let locks = open(&server).await;
+    for share in [false, true] {
+        let guard = if share { locks.read("a").ttl(LONG).await } else { locks.lock("a").ttl(LONG).await };
+        let guard = guard.expect("a free lock");
+        let grant = guard.grant().clone();
+        guard.release().await.expect("held");
+        promote(&server).await;
+        assert_eq!(renewed(&locks, &[&grant]).await, ["lost"]);
+        assert!(!locks.inspect("a").await.expect("an answer").is_held(), "nobody would release it");
+        // The next turn is not in the grace period of this one.
+        tell(&server, &["SET", "lockwell:\u{1f}mark", &format!("60000:{}", identity(&server))]);
+    }
+}
+
+/// The server has the record of the writer that one of two readers was. The other one comes first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_became_a_reader_stays_one() {
+    let Some(server) = redis().await else { return };
+    let locks = open(&server).await;
+    let writer = locks.write("a").ttl(LONG).await.expect("a free lock");
+    server.command(&["COPY", "lockwell:a", "saved"]).expect("an answer");
+    let one = writer.downgrade().await.expect("held");
+    let other = locks.read("a").ttl(LONG).await.expect("readers meet");
+    promote(&server).await;
+    tell(&server, &["DEL", "lockwell:a", "lockwell:\u{1f}members\u{1f}a", "lockwell:\u{1f}details\u{1f}a"]);
+    server.command(&["RENAME", "saved", "lockwell:a"]).expect("an answer");
+    assert_eq!(renewed(&locks, &[one.grant()]).await, ["renewed"]);
+    assert_eq!(renewed(&locks, &[other.grant()]).await, ["renewed"]);
+    let status = locks.inspect("a").await.expect("an answer");
+    assert_eq!(status.holders.len(), 2, "a writer could be granted the lock beside one of them: {status:?}");
+    for guard in [one, other] {
         guard.release().await.expect("held");
     }
 }

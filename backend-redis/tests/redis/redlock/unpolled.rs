@@ -38,3 +38,23 @@ async fn a_claim_that_is_not_polled_keeps_no_other_from_the_nodes() {
         tokio::task::spawn_blocking(work).await.expect("no panic");
     }
 }
+
+/// Also if they are as many as there are rounds under way at most.
+#[tokio::test]
+async fn many_claims_that_are_not_polled_keep_no_other_from_the_nodes() {
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
+    let backend = backend(&redlock_url(&nodes)).await.expect("a connection");
+    let idle: Vec<_> = (0..200).map(|n| claim(&format!("idle/{n}"), Duration::from_secs(20))).collect();
+    let mut acquiring: Vec<_> = idle.iter().map(|claim| backend.acquire(claim)).collect();
+    // Otherwise tokio lets the last of them do nothing.
+    tokio::task::unconstrained(poll_fn(|context| {
+        for one in &mut acquiring {
+            drop(one.as_mut().poll(context));
+        }
+        Poll::Ready(())
+    }))
+    .await;
+    let other = claim("other", Duration::from_secs(20));
+    let grant = tokio::time::timeout(Duration::from_secs(10), backend.acquire(&other)).await;
+    assert!(matches!(grant, Ok(Ok(Some(_)))), "{grant:?}");
+}
