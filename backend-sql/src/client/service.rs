@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockwell_core::backend::{
     Attempt, Batcher, CallOutcome, Heartbeat, Service, SharedRuntime, Waiters, note_reconnection,
 };
-use lockwell_core::{Moment, Result};
+use lockwell_core::{Claim, Moment, Result};
 
 use crate::client::batch;
 use crate::client::idle::{Idle, IdleConnection};
@@ -287,6 +287,11 @@ impl<D: Dialect> Service for Statements<D> {
                 answers.into_iter().map(|answer| answer.into_outcome(sent)).collect()
             }
             Err(error) => {
+                // It may have been carried out in part. A claim that is cancelled before the next try is to be
+                // released then.
+                if batch.len() > 1 {
+                    batch.iter().filter_map(|one| one.taker()).for_each(Claim::note_queued);
+                }
                 let (outcomes, is_good) = self.failed(&error, batch, attempt, since);
                 if is_good {
                     *self.idle.on(*route) = idle;

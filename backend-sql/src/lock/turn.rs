@@ -134,7 +134,9 @@ impl<D: Dialect> LockQueue<'_, D> {
         let route = if entry.is_blocked() { Route::BlockedRows } else { Route::Main };
         let queued =
             QueuedClaim { claim: claim.clone(), row: entry.row(claim, self.client.notifier.receives()) };
+        let mut unanswered = Unanswered((route == Route::BlockedRows).then_some(claim));
         let took = self.client.claim(route, queued).await?;
+        unanswered.0 = None;
         entry.note_answer(
             matches!(took.0, TryAcquire::Busy(_) | TryAcquire::Stale),
             took.0 == TryAcquire::Blocked,
@@ -215,6 +217,18 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
             && forget_place.into_inner()
         {
             self.client.forget_place(waiter.ticket());
+        }
+    }
+}
+
+/// A request on another connection than that of the release. If nobody waits for its answer any more, it may go
+/// on after the release: it then takes a place again that the release has deleted, or the lock.
+struct Unanswered<'a>(Option<&'a Claim>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(claim) = self.0 {
+            claim.note_in_doubt();
         }
     }
 }

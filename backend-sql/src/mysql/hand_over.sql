@@ -106,8 +106,9 @@ WHERE q.client = $2 AND {turn} AND NOT FIND_IN_SET(q.number, $3)
 {waiters} AS q FORCE INDEX (by_client) WHERE q.client = $2 AND q.granted > 0 AND q.granted_until > {now}
 
 -- part: has_grants
--- Whether there are some that the client does not know yet. $4 the waiters whose grants it knows.
-EXISTS (SELECT 1 FROM {grants_of_client} AND NOT FIND_IN_SET(q.number, $4))
+-- Whether there are some that the client does not know yet. $4 the waiters whose grants it knows, and the tokens of these: a
+-- waiter whose grant has lapsed may have another one.
+EXISTS (SELECT 1 FROM {grants_of_client} AND NOT (FIND_IN_SET(q.number, $4) AND FIND_IN_SET(q.granted, $4)))
 
 -- part: parking
 -- The message of a parked connection: the first statement looks for grants and turns of the client, the second waits if

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use lockwell_core::FencingToken;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Either, Row};
 use tokio::sync::mpsc;
@@ -89,8 +90,13 @@ struct ParkReply {
 struct Notified {
     /// Waiters that had no time to ask yet. They are not told again before, unless somebody wakes us.
     turns: Vec<i64>,
-    /// Waiters whose grants the last answer has named. One that it has not named is gone.
-    grants: Vec<i64>,
+    /// Waiters whose grants the last answer has named, and the tokens of these. One that it has not named is
+    /// gone, and one with another token is another one.
+    grants: Vec<(i64, Option<FencingToken>)>,
+}
+
+fn grant_of(notification: &Notification) -> (i64, Option<FencingToken>) {
+    (notification.ticket, notification.granted.map(|granted| granted.token()))
 }
 
 impl Notified {
@@ -98,12 +104,20 @@ impl Notified {
         numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
     }
 
+    /// The waiters whose grants are known, and the tokens, which are far higher than the numbers of waiters.
+    fn known_grants(&self) -> String {
+        let numbers = self.grants.iter().flat_map(|(ticket, token)| {
+            [Some(*ticket), token.map(|token| token.get().cast_signed())].into_iter().flatten()
+        });
+        Self::list(&numbers.collect::<Vec<_>>())
+    }
+
     /// Notes an answer, and leaves only those grants in it that are new.
     fn note(&mut self, answer: &mut ParkReply) {
         self.turns.extend(&answer.turns);
-        let named = answer.grants.iter().map(|grant| grant.ticket).collect();
+        let named = answer.grants.iter().map(grant_of).collect();
         let known = std::mem::replace(&mut self.grants, named);
-        answer.grants.retain(|grant| !known.contains(&grant.ticket));
+        answer.grants.retain(|grant| !known.contains(&grant_of(grant)));
     }
 }
 
@@ -227,7 +241,7 @@ impl ParkedSession {
             .bind(&*name(self.client))
             .bind(self.client)
             .bind(&*Notified::list(&notified.turns))
-            .bind(&*Notified::list(&notified.grants))
+            .bind(&*notified.known_grants())
             .bind(i64::try_from(sleep.as_millis()).unwrap_or(i64::MAX))
             .bind(holder.map_or("lockwell_none", Holder::name))
     }
@@ -297,9 +311,12 @@ mod tests {
             let mut answer = ParkReply { parked: Some(LONG), unblocked: false, turns, grants };
             notified.note(&mut answer);
             let new: Vec<i64> = answer.grants.iter().map(|grant| grant.ticket).collect();
-            (Notified::list(&notified.turns), Notified::list(&notified.grants), new)
+            (Notified::list(&notified.turns), notified.known_grants(), new)
         };
-        assert_eq!(note(&["7:9:2000:100:1", "8"], vec![3, 5]), ("3,5".into(), "7,8".into(), vec![7, 8]));
+        assert_eq!(note(&["7:9:2000:100:1", "8"], vec![3, 5]), ("3,5".into(), "7,9,8".into(), vec![7, 8]));
+        // Another grant for the same waiter, whose first one has lapsed.
+        let again = note(&["7:11:9000:100:4", "8"], vec![]);
+        assert_eq!(again, ("3,5".into(), "7,11,8".into(), vec![7]));
         assert_eq!(note(&["8", "9"], vec![]), ("3,5".into(), "8,9".into(), vec![9]));
         assert_eq!(note(&[], vec![]), ("3,5".into(), String::new(), vec![]));
     }

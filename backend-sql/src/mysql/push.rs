@@ -81,7 +81,12 @@ impl MySql {
         let is_mariadb = ask_number(&mut conn, "SELECT 0 /*M! + 1 */".to_owned()).await? == Some(1);
         let opening = is_mariadb.then(|| {
             let connect = self.connect.clone();
-            tokio::spawn(async move { Holder::open(&connect).await })
+            // A network that answers nothing must not keep the parked connection from its sleep for ever.
+            let late = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+            tokio::spawn(async move {
+                let opening = tokio::time::timeout(session::ANSWER_TIMEOUT, Holder::open(&connect));
+                opening.await.unwrap_or_else(late)
+            })
         });
         let (tell, heard) = mpsc::channel(64);
         let spot = ParkedSession {

@@ -1,10 +1,14 @@
 //! How a connection logs in.
 
 use std::fmt;
+use std::time::Duration;
 
 use lockwell_core::backend::set_nodelay;
 use lockwell_core::{Error, ErrorKind, Passwords, Result, ServerUrl};
 use sqlx::ConnectOptions;
+
+/// How long a new connection waits for its options to be set.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The options of connections, and where each of them gets its password.
 #[derive(Clone)]
@@ -50,7 +54,9 @@ impl<O: ConnectOptions<Connection: Sized> + Clone> Login<O> {
         let conn = self.log_in().await?;
         if let Some(port) = self.port {
             let set = move || set_nodelay(|peer| peer.port() == port);
-            if let Ok(Err(error)) = tokio::task::spawn_blocking(set).await {
+            // The application may have taken all threads for that: then it is set when one is free.
+            let set = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(set)).await;
+            if let Ok(Ok(Err(error))) = set {
                 tracing::debug!(%error, "TCP_NODELAY cannot be set");
             }
         }

@@ -77,12 +77,23 @@ impl Busy {
             let pause = pauses.next.mul_f64(0.5 + rand::random::<f64>());
             if pause >= TIMER {
                 tokio::time::sleep(pause).await;
-            } else if let Err(error) = tokio::task::spawn_blocking(move || std::thread::sleep(pause)).await {
-                tracing::debug!(%error, "the runtime is ending");
+            } else {
+                sleep_short(pause).await;
             }
             pauses.next = (pauses.next * 3 / 2).min(LONGEST_PAUSE);
         }
         true
+    }
+}
+
+/// Sleeps for less than the timers of a runtime can. The application may have taken all threads for that, with
+/// calls that wait for a lock in this file: then it sleeps a little longer.
+async fn sleep_short(pause: Duration) {
+    let mut asleep = tokio::task::spawn_blocking(move || std::thread::sleep(pause));
+    match tokio::time::timeout(TIMER, &mut asleep).await {
+        Ok(Ok(())) => (),
+        Ok(Err(error)) => tracing::debug!(%error, "the runtime is ending"),
+        Err(_) => asleep.abort(),
     }
 }
 
@@ -91,4 +102,25 @@ impl Busy {
 fn is_busy(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else { return false };
     error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_sleep_waits_for_no_thread_of_the_application() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().max_blocking_threads(1).build().expect("a runtime");
+        let (end, until) = std::sync::mpsc::channel::<()>();
+        runtime.block_on(async {
+            let taken = tokio::task::spawn_blocking(move || until.recv());
+            for _ in 0..3 {
+                let slept = tokio::time::timeout(Duration::from_secs(10), sleep_short(SHORTEST_PAUSE)).await;
+                assert!(slept.is_ok(), "it waits for the thread");
+            }
+            assert!(!taken.is_finished());
+        });
+        drop(end);
+    }
 }

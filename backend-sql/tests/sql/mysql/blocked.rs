@@ -5,10 +5,10 @@ use std::time::Duration;
 use lockwell_core::{Locks, Mode};
 use lockwell_sql::MySqlVerify;
 use sqlx::{Connection, MySqlConnection};
-use testbed::MariaDb;
+use testbed::{MariaDb, Proxy};
 
-use super::{RELEASES, connect, counted, options, start};
-use crate::servers::{claim, permit};
+use super::{RELEASES, connect, counted, options, start, wait_for};
+use crate::servers::{Kind, claim, client, permit};
 
 /// Asks for a lock in every way.
 async fn ask(locks: &Locks, name: &str, others: &[&str]) {
@@ -55,5 +55,66 @@ async fn nobody_waits_for_a_row_that_a_transaction_has_verified() {
         assert_eq!(waits(&server).await, before, "{release}: a row was waited for by a permit");
         transaction.rollback().await.expect("rolled back");
         other.lock("a").await.expect("the lease has ended").release().await.expect("held");
+    }
+}
+
+/// Claims that ask again after a lost answer, together, while somebody has locked the row of one of them: its
+/// lease has ended and does not begin anew, so it is not granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_has_not_begun_anew_is_not_granted_again() {
+    for release in RELEASES {
+        let Some(server) = start(release, options(release)).await else { continue };
+        let locks = connect(&server, "skipped").await;
+        let ttl = Duration::from_millis(500);
+        let claims = ["a", "b"].map(|name| claim(name, Mode::Exclusive, ttl));
+        for (is_locked, expected) in [(false, [true, true]), (true, [false, true])] {
+            let mut connection = MySqlConnection::connect(&server.url()).await.expect("a connection");
+            let mut transaction = connection.begin().await.expect("a transaction");
+            if is_locked {
+                tokio::time::sleep(ttl * 2).await;
+                let row = sqlx::query("SELECT 1 FROM skipped WHERE name = 'a' FOR UPDATE");
+                row.execute(&mut *transaction).await.expect("the row is locked");
+            }
+            let answers = locks.backend().acquire_each(&claims).await;
+            let granted: Vec<bool> =
+                answers.into_iter().map(|answer| answer.expect("an answer").is_some()).collect();
+            assert_eq!(granted, expected, "{release}");
+            transaction.rollback().await.expect("rolled back");
+        }
+    }
+}
+
+/// A claim that gives up in front of a locked row leaves no place behind, although its last request and its
+/// release go over different connections. A place of a client that waits for something else is kept alive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_up_leaves_no_place() {
+    const LONG: Duration = Duration::from_mins(2);
+    for release in RELEASES {
+        let Some(server) = start(release, options(release)).await else { continue };
+        let holder = connect(&server, "given_up").await;
+        let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+        let address = format!("{}?table=given_up", server.url_via(proxy.addr()));
+        let far = client(Kind::MariaDb, &address).await;
+        let other = holder.lock("other").ttl(LONG).await.expect("a free lock");
+        let waiting = tokio::spawn(far.lock("other").wait(LONG).into_future());
+        wait_for(&holder, "other", 1).await;
+        let guard = holder.lock("a").ttl(LONG).await.expect("a free lock");
+        let mut connection = MySqlConnection::connect(&server.url()).await.expect("a connection");
+        let mut transaction = connection.begin().await.expect("a transaction");
+        MySqlVerify::verify_in(&guard, &mut transaction).await.expect("held");
+        proxy.delay(Duration::from_millis(15));
+        for turn in 0..12_u32 {
+            let wait = Duration::from_millis(500) + Duration::from_millis(11) * turn;
+            far.lock("a").wait(wait).await.expect_err("it is held");
+        }
+        proxy.delay(Duration::ZERO);
+        wait_for(&holder, "a", 0).await;
+        // Nobody comes back.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        wait_for(&holder, "a", 0).await;
+        transaction.rollback().await.expect("rolled back");
+        guard.release().await.expect("held");
+        other.release().await.expect("held");
+        waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
     }
 }
