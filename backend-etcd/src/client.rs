@@ -1,9 +1,11 @@
 //! What the calls of one client share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwell_core::backend::{PerRuntime, Reconnect};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, WeakShared};
+use lockwell_core::backend::{Failure, PerRuntime, Reconnect};
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
@@ -30,11 +32,15 @@ const QUEUED: Duration = Duration::from_secs(1);
 /// A pause before the floor is read again because another client has changed it.
 const CHANGED: Duration = Duration::from_millis(30);
 
+/// A connection that is being made.
+type Dialing = BoxFuture<'static, Result<Connection, Arc<Failure>>>;
+
 /// One client.
 pub(crate) struct ClientInner {
     pub(crate) options: Arc<EtcdOptions>,
     pub(crate) floor: Floor,
-    opener: Opener,
+    opener: Arc<Opener>,
+    dialing: PerRuntime<Mutex<Option<WeakShared<Dialing>>>>,
     connections: Reconnect<Connection>,
     under_way: PerRuntime<Semaphore>,
 }
@@ -66,7 +72,8 @@ impl ClientInner {
     pub(crate) fn new(options: EtcdOptions) -> Result<Self> {
         let options = Arc::new(options);
         Ok(Self {
-            opener: Opener::new(&options)?,
+            opener: Arc::new(Opener::new(&options)?),
+            dialing: PerRuntime::new(),
             options,
             floor: Floor::default(),
             connections: Reconnect::new(SILENCE),
@@ -89,8 +96,31 @@ impl ClientInner {
         self.ask_now(until, request).await
     }
 
+    /// Makes a connection, once for all who need one at the time: thousands may wait when theirs ends. Each of
+    /// them drives it, so one that is not polled any more holds up nobody.
+    async fn connect(&self) -> Result<Connection, Failure> {
+        let slot = self.dialing.get(Mutex::default).map_err(Failure::Refused)?;
+        let dialing = {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let present = slot.as_ref().and_then(WeakShared::upgrade).filter(|it| it.peek().is_none());
+            present.unwrap_or_else(|| {
+                let opener = Arc::clone(&self.opener);
+                let dialing: Dialing = async move { opener.open().await.map_err(Arc::new) }.boxed();
+                let dialing = dialing.shared();
+                *slot = dialing.downgrade();
+                dialing
+            })
+        };
+        dialing.await.map_err(|failure| match &*failure {
+            Failure::Refused(error) => Failure::Refused(error.duplicate()),
+            Failure::NotSent(error) => Failure::NotSent(error.duplicate()),
+            Failure::Doubtful(error) => Failure::Doubtful(error.duplicate()),
+            _ => Failure::Doubtful(Error::new(ErrorKind::Unreachable, "etcd cannot be reached")),
+        })
+    }
+
     /// Waits while too many requests are under way, though not for long.
-    async fn turn(&self, until: Moment) -> Result<Option<OwnedSemaphorePermit>> {
+    pub(crate) async fn turn(&self, until: Moment) -> Result<Option<OwnedSemaphorePermit>> {
         let under_way = self.under_way.get(|| Semaphore::new(UNDER_WAY))?;
         let turn = tokio::time::timeout(QUEUED.min(until.remaining()), under_way.acquire_owned()).await;
         Ok(turn.ok().and_then(Result::ok))
@@ -109,7 +139,7 @@ impl ClientInner {
             let answer = request(connection, again);
             async move { answer.await.map_err(|status| explain(&status)) }
         };
-        let answer = self.connections.ask(until, || self.opener.open(), request).await;
+        let answer = self.connections.ask(until, || self.connect(), request).await;
         answer.map_err(|error| self.named(error))
     }
 
@@ -135,7 +165,7 @@ impl ClientInner {
         };
         let until = self.soon();
         let _turn = self.turn(until).await?;
-        let answer = self.connections.ask_once(until, || self.opener.open(), request).await;
+        let answer = self.connections.ask_once(until, || self.connect(), request).await;
         answer.map(|reply| reply.succeeded).map_err(|error| self.named(error))
     }
 
@@ -160,6 +190,8 @@ impl ClientInner {
     pub(crate) async fn raise_floor(&self, until: Moment) -> Result<()> {
         let key = keys::floor(&self.options.prefix);
         loop {
+            // Before the read: answers to others that come meanwhile are of later revisions.
+            let highest = self.floor.highest();
             let read = Txn::reads([one(&key)]);
             let answer = self.ask(until, |connection, _| {
                 let read = read.clone();
@@ -167,14 +199,15 @@ impl ClientInner {
             });
             let answer = Answer::of(answer.await?);
             let stored = Stored::read(answer.first(0)).map_err(|error| self.named(error))?;
-            let Some(floor) = self.floor.needed(stored.number(), answer.revision) else {
+            let Some(floor) = Floor::needed(highest, stored.number(), answer.revision) else {
                 self.floor.begin_at(stored, answer.revision);
                 return Ok(());
             };
             tracing::warn!(
                 servers = self.options.servers,
                 lost = floor.saturating_sub(stored.number()),
-                "the revisions of etcd went back: a snapshot was restored; the tokens go on above the old ones"
+                "the revisions of etcd or the floor of the tokens went back, as when a snapshot is restored; the \
+                 tokens go on above the old ones"
             );
             let put = Put { key: key.clone().into(), value: floor.to_string().into(), lease: 0 };
             let put = Txn::new([stored.condition(&key)], [Op::Put(put)], []);
@@ -190,6 +223,16 @@ impl ClientInner {
             // Another client has changed it.
             tokio::time::sleep(CHANGED).await;
         }
+    }
+
+    /// Takes the floor that a claim has found. One that is lower than before was deleted, or is that of a
+    /// snapshot: tokens must not go back with it.
+    pub(crate) async fn learn_floor(&self, stored: Stored) -> Result<()> {
+        if stored.number() < self.floor.known().number() {
+            return self.raise_floor(self.soon()).await;
+        }
+        self.floor.set_known(stored);
+        Ok(())
     }
 
     /// Reads the floor.

@@ -49,11 +49,13 @@ pub(crate) fn explain(status: &Status) -> Failure {
     }
     let (kind, message) = match status.code() {
         // A token that has expired, that another member has given out, or that is older than the last change
-        // of the users. A new connection gets a new one.
+        // of the users. A new connection gets a new one. Nothing was executed: the servers check it before.
         Code::Unauthenticated | Code::InvalidArgument
             if text.contains("invalid auth token") || text.contains("revision of auth store is old") =>
         {
-            (ErrorKind::Unreachable, "the token of the login is not valid any more")
+            let message = "the token of the login is not valid any more";
+            let error = Error::new(ErrorKind::Unreachable, message).with_source(text.to_owned());
+            return Failure::NotSent(error);
         }
         Code::PermissionDenied => (
             ErrorKind::Refused,
@@ -131,9 +133,17 @@ mod tests {
             let (error, is_repeated) = match failure {
                 Failure::Refused(error) => (error, false),
                 Failure::Doubtful(error) => (error, true),
+                Failure::NotSent(error) => {
+                    assert!(text.contains("auth"), "{text}");
+                    (error, true)
+                }
                 _ => panic!("another failure"),
             };
             assert_eq!((error.kind(), is_repeated), (kind, kind == ErrorKind::Unreachable), "{text}");
+        }
+        for text in ["etcdserver: invalid auth token", "etcdserver: revision of auth store is old"] {
+            let failure = explain(&Status::new(Code::InvalidArgument, text));
+            assert!(matches!(failure, Failure::NotSent(_)), "nothing was executed: {text}");
         }
         assert!(exists(&Status::new(Code::FailedPrecondition, "etcdserver: lease already exists")));
         assert!(is_missing(&Status::new(Code::NotFound, "etcdserver: requested lease not found")));

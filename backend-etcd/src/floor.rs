@@ -42,7 +42,8 @@ impl Stored {
             Some(number) => Ok(Self { number, text: Some(value.as_slice().into()) }),
             None => Err(Error::new(
                 ErrorKind::Misconfigured,
-                "the key PREFIX/.floor, below which no token may be, holds no number: delete it, or write one",
+                "the key PREFIX/.floor, below which no token may be, holds no number: write one that is as high \
+                 as the last token",
             )),
         }
     }
@@ -97,16 +98,22 @@ impl Floor {
         revision >= sent.0
     }
 
-    /// The lowest floor with which all tokens are above those of before: `None` if this one is enough.
-    pub(crate) fn needed(&self, stored: i64, now: i64) -> Option<i64> {
-        let highest = self.known().number.saturating_add(self.seen.load(Ordering::Acquire));
+    /// No token was higher, as far as this client knows.
+    pub(crate) fn highest(&self) -> i64 {
+        self.known().number.saturating_add(self.seen.load(Ordering::Acquire))
+    }
+
+    /// The lowest floor with which all tokens are above the highest one of before, which was read before the
+    /// revision was asked for. `None` if the stored floor is enough.
+    pub(crate) fn needed(highest: i64, stored: i64, now: i64) -> Option<i64> {
         (stored.saturating_add(now) < highest).then(|| highest.saturating_sub(now).saturating_add(1))
     }
 
     /// After the floor was raised: revisions count from here.
     pub(crate) fn begin_at(&self, floor: Stored, revision: i64) {
-        self.set_known(floor);
+        // In this order: another task must not add the new floor to the old revision.
         self.seen.store(revision, Ordering::Release);
+        self.set_known(floor);
     }
 }
 
@@ -121,11 +128,13 @@ mod tests {
         let sent = floor.mark();
         assert!(floor.note(sent, 100) && floor.note(sent, 120));
         assert!(!floor.note(sent, 40), "a snapshot was restored");
-        let raised = floor.needed(0, 41).unwrap();
+        let raised = Floor::needed(floor.highest(), 0, 41).unwrap();
         assert!(raised + 41 > 120, "{raised}");
-        assert_eq!(floor.needed(raised, 41), None, "another client has raised it");
+        assert_eq!(Floor::needed(floor.highest(), raised, 41), None, "another client has raised it");
         floor.begin_at(Stored::of(raised), 41);
-        assert!(floor.note(floor.mark(), 42));
+        let highest = floor.highest();
+        assert!(floor.note(floor.mark(), 43));
+        assert_eq!(Floor::needed(highest, raised, 42), None, "another answer came meanwhile");
     }
 
     #[test]

@@ -150,6 +150,7 @@ pub(crate) enum Than {
 impl Compare {
     const EQUAL: i32 = 0;
     const GREATER: i32 = 1;
+    const LESS: i32 = 2;
     const OF_CREATE_REVISION: i32 = 1;
     const OF_VALUE: i32 = 3;
 
@@ -172,6 +173,11 @@ impl Compare {
     /// There are such keys, and all of them were created at this revision or later.
     pub(crate) fn none_before(range: Range, revision: i64) -> Self {
         Self::of_revision(range, Self::GREATER, revision.saturating_sub(1))
+    }
+
+    /// There are no such keys, or all of them were created before this revision.
+    pub(crate) fn before(range: Range, revision: i64) -> Self {
+        Self::of_revision(range, Self::LESS, revision)
     }
 
     /// The key has this value.

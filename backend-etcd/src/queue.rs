@@ -201,8 +201,32 @@ impl<'a> Requests<'a> {
     }
 
     /// Reads what is before the claim.
+    ///
+    /// If it waits for one key, and that is still before it, no more is read: to find the last key before a
+    /// claim, the servers read the whole queue.
     pub(crate) fn look(&self, place: &Place) -> Txn {
-        Txn::reads(self.state(place.revision))
+        let state = self.state(place.revision).into_iter().map(Op::Range);
+        match self.same(place) {
+            Some((_, when)) => Txn::new(when, [one(&self.floor_key), one(&self.key)].map(Op::Range), state),
+            None => Txn::new([], state, []),
+        }
+    }
+
+    /// The one key that the claim waits for, and the conditions that it is still before the claim. A claim
+    /// that began again has the same key, behind this one.
+    fn same<'p>(&self, place: &'p Place) -> Option<(&'p WatchCreate, Vec<Compare>)> {
+        let blocker = place.blocker.as_ref().filter(|blocker| blocker.end.is_empty())?;
+        let key = || Range { key: blocker.key.clone(), ..Range::default() };
+        let mut when = vec![Compare::none_before(key(), 1)];
+        match self.kind {
+            Kind::Writer | Kind::Reader => (),
+            // A permit waits for a write, too.
+            Kind::Permit(_) | Kind::Downgraded => return None,
+        }
+        if Kind::of_key(&blocker.key, &self.folder) != Some(Kind::Downgraded) {
+            when.push(Compare::before(key(), place.revision));
+        }
+        Some((blocker, when))
     }
 
     /// The floor, the own key, and what is before it.
@@ -222,7 +246,14 @@ impl<'a> Requests<'a> {
     }
 
     pub(crate) fn looked(&self, answer: &Answer, place: &Place) -> Turn {
-        self.stands(&answer.found, place, answer.revision)
+        let turn = self.stands(&answer.found, place, answer.revision);
+        match (turn, self.same(place)) {
+            (Turn::Blocked(_), Some((blocker, _))) if answer.succeeded => {
+                let start_revision = answer.revision.saturating_add(1);
+                Turn::Blocked(Some(WatchCreate { start_revision, ..blocker.clone() }))
+            }
+            (turn, _) => turn,
+        }
     }
 
     /// Says in the claim's key since when it holds the lock, if it is its turn. Otherwise reads what is before

@@ -19,6 +19,9 @@ const RECHECK: Duration = Duration::from_secs(5);
 /// A watch that failed is not repeated at once.
 const PAUSE: Duration = Duration::from_millis(300);
 
+/// How often a claim that does not wait begins again because its lease has ended.
+const TRIES: u32 = 3;
+
 static SYSTEM: Clock = Clock::system();
 
 /// The key of a grant.
@@ -49,12 +52,21 @@ pub(crate) async fn acquire(inner: &ClientInner, claim: &Claim) -> Result<Option
         claim.note_queued();
     }
     let requests = Requests::new(&inner.options.prefix, claim);
+    let mut ended = 0;
     loop {
         match once(inner, claim, &requests).await {
             Err(error) if error.kind() == ErrorKind::Lost => {
                 // What is left of it must not have an old place, or an old token.
                 inner.revoke_for_another(lease(claim)).await?;
-                if claim.wait() != Wait::No && claim.is_wait_over() {
+                ended += 1;
+                if claim.wait() == Wait::No {
+                    // Not again and again at servers that are slower than the lease is long.
+                    if ended >= TRIES {
+                        let text = "the lease ends each time before the lock is granted";
+                        let error = Error::new(ErrorKind::Unreachable, text).with_source(error);
+                        return Err(inner.named(error));
+                    }
+                } else if claim.is_wait_over() {
                     return Ok(None);
                 }
             }
@@ -91,8 +103,13 @@ async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Re
             },
             Entered::Downgraded => return Err(Error::new(ErrorKind::Internal, "a writer that reads now")),
             Entered::Refused => return leave(inner, claim).await,
-            Entered::Clash(in_use) => return Err(inner.named(Mode::clash(in_use, claim.mode()))),
-            Entered::Floor(floor) => inner.floor.set_known(floor),
+            Entered::Clash(in_use) => {
+                // Such a claim is not released later, since the error says that nothing was done.
+                inner.revoke(lease(claim)).await?;
+                claim.note_left_queue();
+                return Err(inner.named(Mode::clash(in_use, claim.mode())));
+            }
+            Entered::Floor(floor) => claim.within_wait(inner.learn_floor(floor)).await?,
         }
     };
     if claim.wait() == Wait::No {
@@ -144,7 +161,12 @@ async fn turn(
     loop {
         let since = wall_clock();
         let txn = if is_probably_free { requests.take_turn(place, since) } else { requests.look(place) };
-        let kept = inner.keep(inner.soon(), &[lease(claim)], &txn).await?;
+        let until = inner.soon();
+        let kept = {
+            // All waiters of a connection that has ended come at the same time.
+            let _turn = inner.turn(until).await?;
+            inner.keep(until, &[lease(claim)], &txn).await?
+        };
         if kept.forgot {
             return Err(inner.named(forgotten()));
         }

@@ -1,5 +1,7 @@
 //! A stream of requests with its stream of answers.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use futures_util::stream;
 use prost::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -23,7 +25,10 @@ impl<Q: Message + Send + Sync + 'static> Duplex<Q> {
         end: impl FnOnce(Status) + Send + 'static,
     ) -> Self {
         let (requests, queue) = mpsc::unbounded_channel();
-        let reading = tokio::spawn(async move { end(read(line, path, queue, answer).await) });
+        let reading = tokio::spawn(async move {
+            let status = read(line, path, queue, answer).await;
+            notify(|| end(status));
+        });
         Self { requests, reading: reading.abort_handle() }
     }
 
@@ -45,10 +50,17 @@ where
     };
     loop {
         match answers.message().await {
-            Ok(Some(next)) => answer(next),
+            Ok(Some(next)) => notify(|| answer(next)),
             Ok(None) => return Status::unavailable("the server has ended the stream"),
             Err(status) => return status,
         }
+    }
+}
+
+/// Wakers are code of the application. One that panics must not end the stream, which others share.
+fn notify(wake: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(wake)).is_err() {
+        tracing::error!("a waker of the application has panicked");
     }
 }
 

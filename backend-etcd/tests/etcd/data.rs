@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::{DistributedLock, ErrorKind, LockName, Locks, Moment, Renewal, Severity};
+use lockwell_core::{
+    Claim, DistributedLock, ErrorKind, LockName, Locks, Mode, Moment, Renewal, Severity, Wait,
+};
 
 use crate::support::{backend, claim, options, secs, server, take};
 
@@ -135,6 +137,39 @@ async fn a_floor_that_was_written_by_hand_counts() {
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
     let error = backend(&etcd.url()).await.expect_err("no floor");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+}
+
+/// The floor was deleted, and a client knows that its tokens were higher.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_over_a_deleted_floor() {
+    let Some(etcd) = server(&options()).await else { return };
+    // `lockwell/.floor` and 1000000.
+    let put = "{\"key\":\"bG9ja3dlbGwvLmZsb29y\",\"value\":\"MTAwMDAwMA==\"}";
+    assert!(etcd.call("/v3/kv/put", put).expect("an answer").contains("header"));
+    let client = backend(&etcd.url()).await.expect("a client");
+    let early = take(&client, "floor", secs(30)).await;
+    client.release(early.claim()).await.expect("an answer");
+    let delete = "{\"key\":\"bG9ja3dlbGwvLmZsb29y\"}";
+    assert!(etcd.call("/v3/kv/deleterange", delete).expect("an answer").contains("\"deleted\""));
+    let next = take(&client, "floor", secs(30)).await;
+    assert!(next.token() > early.token(), "{} after {}", next.token(), early.token());
+}
+
+/// A claim that is refused because the name is a semaphore leaves no lease behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clash_leaves_no_lease() {
+    let Some(etcd) = server(&options()).await else { return };
+    let client = backend(&etcd.url()).await.expect("a client");
+    let grant = take(&client, "clash", secs(300)).await;
+    let permit = Mode::from_code(3).expect("three permits");
+    let name = grant.claim().name().clone();
+    for wait in [Wait::No, Wait::Until(Moment::now().after(secs(30)))] {
+        let claim = Claim::new(name.clone(), permit, secs(300), wait, "test".into());
+        let error = client.acquire(&claim).await.expect_err("it is a mutex");
+        assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
+    }
+    let leases = etcd.call("/v3/lease/leases", "{}").expect("an answer");
+    assert_eq!(leases.matches("\"ID\"").count(), 1, "{leases}");
 }
 
 /// More keys than one answer may have.

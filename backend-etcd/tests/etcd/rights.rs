@@ -87,6 +87,31 @@ async fn a_password_may_change() {
     client.release(grant.claim()).await.expect("the new password");
 }
 
+/// A server that does not know the token of a login any more has executed nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_in_doubt_when_a_login_has_expired() {
+    let Some(etcd) = server(&options()).await else { return };
+    with_users(&etcd);
+    let url = format!("etcd://locks:secret@{}/lockwell?timeout=2s", etcd.addr());
+    let client = backend(&url).await.expect("a client");
+    let grant = take(&client, "mine", secs(60)).await;
+    let expire = || {
+        let login = "{\"name\":\"root\",\"password\":\"boss\"}";
+        let answer = etcd.call("/v3/auth/authenticate", login).expect("an answer");
+        let token = answer.split("\"token\":\"").nth(1).and_then(|rest| rest.split('"').next());
+        // The same password: what the user has logged in with before is forgotten all the same.
+        let change = "{\"name\":\"locks\",\"password\":\"secret\"}";
+        let answer = etcd.call_as(token.expect("a token"), "/v3/auth/user/changepw", change);
+        assert!(answer.expect("an answer").contains("header"));
+    };
+    expire();
+    let write = client.guarded(&grant).expect("a grant of etcd").put("lockwell/row", "1");
+    write.commit().await.expect("it is sent with a new token");
+    expire();
+    let next = take(&client, "another", secs(60)).await;
+    assert!(next.claim().in_doubt_until().is_none(), "nothing was sent twice");
+}
+
 /// With client certificates.
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]

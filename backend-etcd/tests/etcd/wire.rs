@@ -1,9 +1,13 @@
 //! What goes over the network: connections and requests.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use lockwell_core::{DistributedLock, Moment, Renewal};
 use testbed::Proxy;
+use tokio::task::JoinSet;
 
-use crate::support::{backend, options, secs, server, take};
+use crate::support::{backend, options, secs, server, take, waiting_claim};
 
 /// A connection that has ended sends nothing, and does not dial again by itself: the next request is sent once,
 /// on a new connection.
@@ -18,6 +22,30 @@ async fn nothing_is_in_doubt_after_a_break() {
     let grant = take(&client, "after", secs(60)).await;
     assert!(grant.claim().in_doubt_until().is_none(), "it was sent twice");
     assert_eq!(proxy.accepted(), 2);
+}
+
+/// All who wait lose their connection at the same time, and share the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_waiters_open_one_new_connection() {
+    let Some(etcd) = server(&options()).await else { return };
+    let proxy = Proxy::start(etcd.addr()).await.expect("a proxy");
+    let direct = backend(&etcd.url()).await.expect("a client");
+    let client = Arc::new(backend(&etcd.url_via(proxy.addr())).await.expect("a client"));
+    let mut waiting = JoinSet::new();
+    for number in 0..100 {
+        let name = format!("lock {number}");
+        take(&direct, &name, secs(60)).await;
+        let (client, claim) = (Arc::clone(&client), waiting_claim(&name, secs(60), secs(60)));
+        waiting.spawn(async move { client.acquire(&claim).await });
+    }
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(proxy.accepted(), 1);
+    // To connect takes longer than the pauses before it.
+    proxy.delay(Duration::from_millis(100));
+    proxy.cut_existing();
+    tokio::time::sleep(secs(4)).await;
+    assert!(proxy.accepted() < 10, "{} connections", proxy.accepted());
+    assert!(waiting.try_join_next().is_none(), "nobody's wait has ended");
 }
 
 /// However many locks are held and watched, a runtime has one connection.
