@@ -87,18 +87,23 @@ impl Waiters {
     /// place.
     pub fn register(self: &Arc<Self>, name: &LockName, ticket: i64) -> Waiter {
         let inbox = Arc::<Inbox>::default();
-        {
+        let replaced = {
             let mut rows = self.rows();
-            // A server that lost its queue may give a ticket again: the waiter that had it is to ask again.
-            if let Some((old, inbox)) = rows.by_ticket.insert(ticket, (name.clone(), Arc::clone(&inbox))) {
-                rows.forget(&old);
-                inbox.notify();
+            let replaced = rows.by_ticket.insert(ticket, (name.clone(), Arc::clone(&inbox)));
+            if let Some((old, _)) = &replaced {
+                rows.forget(old);
             }
             *rows.by_name.entry(name.clone()).or_default() += 1;
             if let Some(at) = rows.early.iter().position(|(early, _)| *early == ticket) {
                 *lock(&inbox.granted) = rows.early.remove(at).and_then(|(_, granted)| granted);
+                // Nobody waits for it yet, so this wakes nobody.
                 inbox.notify();
             }
+            replaced
+        };
+        // A server that lost its queue may give a ticket again: the waiter that had it is to ask again.
+        if let Some((_, old)) = replaced {
+            old.notify();
         }
         self.arrived.notify_one();
         Waiter { waiters: Arc::clone(self), ticket, inbox, heartbeats: Mutex::default() }
@@ -106,17 +111,26 @@ impl Waiters {
 
     /// Notifies the waiter with this ticket. If it registers only later, it is notified then.
     pub fn notify(&self, ticket: i64) {
-        self.rows().deliver(ticket, None);
+        self.deliver(ticket, None);
     }
 
     /// Notifies the waiter with this ticket of a grant that a release has made for it.
     pub fn grant(&self, ticket: i64, granted: PushedGrant) {
-        self.rows().deliver(ticket, Some(granted));
+        self.deliver(ticket, Some(granted));
+    }
+
+    fn deliver(&self, ticket: i64, granted: Option<PushedGrant>) {
+        // The mutex is free again: wakers of the application run in `notify`.
+        let inbox = self.rows().deliver(ticket, granted);
+        if let Some(inbox) = inbox {
+            inbox.notify();
+        }
     }
 
     /// Notifies all waiters, when notifications of the server may have been missed.
     pub fn notify_all(&self) {
-        for (_, inbox) in self.rows().by_ticket.values() {
+        let all: Vec<_> = self.rows().by_ticket.values().map(|(_, inbox)| Arc::clone(inbox)).collect();
+        for inbox in all {
             inbox.notify();
         }
     }
@@ -208,16 +222,17 @@ impl Drop for Waiter {
 }
 
 impl Rows {
-    fn deliver(&mut self, ticket: i64, granted: Option<PushedGrant>) {
+    /// Delivers a notification. The answer is to be notified outside of the mutex.
+    fn deliver(&mut self, ticket: i64, granted: Option<PushedGrant>) -> Option<Arc<Inbox>> {
         let Some((_, inbox)) = self.by_ticket.get(&ticket) else {
             self.early.truncate(EARLY - 1);
             self.early.push_front((ticket, granted));
-            return;
+            return None;
         };
         if granted.is_some() {
             *lock(&inbox.granted) = granted;
         }
-        inbox.notify();
+        Some(Arc::clone(inbox))
     }
 
     /// This lock has one waiter less.
@@ -232,8 +247,38 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::task::{Context, Wake, Waker};
+
     use super::*;
     use crate::FencingToken;
+
+    struct OnWake<F>(F);
+
+    impl<F: Fn() + Send + Sync + 'static> Wake for OnWake<F> {
+        fn wake(self: Arc<Self>) {
+            self.0();
+        }
+    }
+
+    #[test]
+    fn a_waker_may_use_the_waiters() {
+        let (waiters, name) = (Waiters::new(), LockName::new("a").unwrap());
+        let waiter = waiters.register(&name, 1);
+        let (say, said) = mpsc::channel();
+        let asks = Arc::clone(&waiters);
+        let waker = Waker::from(Arc::new(OnWake(move || say.send(asks.is_empty()).unwrap())));
+        let kinds: [fn(&Waiters); 2] = [|all| all.notify(1), Waiters::notify_all];
+        for notify in kinds {
+            let (mut notified, mut cx) = (Box::pin(waiter.notified()), Context::from_waker(&waker));
+            assert!(notified.as_mut().poll(&mut cx).is_pending());
+            // On a thread of its own: under the mutex, it would never end.
+            let notifies = Arc::clone(&waiters);
+            std::thread::spawn(move || notify(&notifies));
+            let is_empty = said.recv_timeout(Duration::from_secs(20)).expect("the rows are not locked");
+            assert!(!is_empty && notified.as_mut().poll(&mut cx).is_ready());
+        }
+    }
 
     #[tokio::test]
     async fn a_notification_before_the_wait_is_not_forgotten() {

@@ -97,14 +97,10 @@ impl CallerRelease {
                 self.id = Some(id);
                 releases.tell_answer(id, sender);
                 match asking.await {
-                    // If the keeper has sent the release as well, one of the two has found the claim.
+                    // If the keeper has sent the release as well, one of the two has found the claim. One of
+                    // the keeper's whose answer was lost may have been it.
                     Ok(Released::NotHeld) if was_held && releases.has_taken(id) => {
-                        let keepers = keepers.await;
-                        Ok(if keepers == Ok(Released::Released) {
-                            Released::Released
-                        } else {
-                            Released::NotHeld
-                        })
+                        Ok(keepers.await.unwrap_or(Released::NotHeld))
                     }
                     answer => answer,
                 }

@@ -156,7 +156,9 @@ impl Releases {
 
     /// Takes a release off the list.
     pub(super) fn leave(&self, id: u64) {
-        drop(lock(&self.list).under_way.remove(&id));
+        let entry = lock(&self.list).under_way.remove(&id);
+        // Outside of the mutex: it may wake the caller, who waits for the answer to the keeper.
+        wake_tasks(|| drop(entry));
         self.note_change();
     }
 
@@ -266,10 +268,13 @@ impl Releases {
         let end = self.clock.now().after(claim.ttl() + MARGIN);
         let mut backoff = Backoff::new(Duration::from_millis(20), longest_pause(claim));
         let mut denials = 0;
+        // Whether an earlier release, whose answer was lost, may have been carried out.
+        let mut in_doubt = false;
         while !self.clock.has_passed(end) && self.is_wanted(id) {
             match self.ask_once(claim).await {
                 Ok(answer) if answer != Released::NotHeld || outcome == AcquireStatus::Answered => {
-                    self.answered(id, answer);
+                    let found = answer != Released::NotHeld;
+                    self.answered(id, if found { answer } else { Released::from_answer(false, in_doubt) });
                     return self.watch_for_copies(claim);
                 }
                 Ok(_) => {
@@ -278,7 +283,10 @@ impl Releases {
                         self.change(id, |entry| entry.denied = true);
                     }
                 }
-                Err(error) => self.failed(claim, &error),
+                Err(error) => {
+                    in_doubt |= matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::UnknownOutcome);
+                    self.failed(claim, &error);
+                }
             }
             self.pause(backoff.next_pause()).await;
         }

@@ -323,7 +323,8 @@ async fn a_close_does_not_wait_for_a_claim_that_was_denied_three_times() {
 /// The caller's release finds nothing, since the keeper's has come before it. Or there was nothing to find.
 #[tokio::test]
 async fn the_answer_to_the_keeper_counts_as_well() {
-    for (keepers, is_released) in [(Released::Released, true), (Released::NotHeld, false)] {
+    let answers = [(Released::Released, true), (Released::InDoubt, true), (Released::NotHeld, false)];
+    for (keepers, is_released) in answers {
         let (server, locks) = chosen([(millis(1500), Released::NotHeld), (millis(10), keepers)]);
         let guard = locks.lock("a").ttl(LEASE).await.unwrap();
         let answer = guard.release().await;

@@ -356,6 +356,44 @@ async fn gets_a_late_answer<T>(
 }
 
 #[tokio::test]
+async fn a_wait_for_several_locks_covers_a_grace_period() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    // Of the requests for all at once.
+    server.fail_times(Operation::Acquire, ErrorKind::GracePeriod, 2);
+    let both = locks.lock_all(["a", "b"]).wait(Duration::from_secs(30)).await.expect("it waits");
+    assert!(both.is_held());
+    server.fail_times(Operation::Acquire, ErrorKind::GracePeriod, 2);
+    let error = locks.lock_all(["c", "d"]).wait(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::GracePeriod);
+}
+
+#[tokio::test]
+async fn one_that_leaves_before_the_first_answer_sends_the_others_nowhere() {
+    async fn tasks_run() {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    server.delay(Operation::Acquire, Duration::from_secs(1));
+    let mut first = Box::pin(locks.lock("a").into_future());
+    assert!(first.as_mut().now_or_never().is_none(), "there is no answer yet");
+    let others = [(); 3].map(|()| tokio::spawn(locks.lock("a").into_future()));
+    tasks_run().await;
+    server.heal();
+    drop(first);
+    tasks_run().await;
+    // Its answer is not waited for any longer.
+    server.advance(millis(100));
+    tasks_run().await;
+    let status = locks.inspect("a").await.unwrap();
+    assert_eq!((status.holders.len(), status.waiters), (1, 0), "one claim is for all of them");
+    drop(others);
+}
+
+#[tokio::test]
 async fn a_wait_in_this_process_covers_the_first_answer() {
     let server = TestServer::new();
     let locks = server.locks().unwrap();

@@ -1,6 +1,7 @@
 //! The hand-off of a held lock from one task to the next of the same process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::background::Armed;
 use crate::lease::Left;
@@ -59,9 +60,14 @@ pub(crate) fn to_next_claimant(turn: &ClaimTurn, grant: &Grant, armed: Armed) ->
 }
 
 /// How often, and until when, a lock may be handed on that has been granted now.
+///
+/// A provisional lease is renewed a moment after each hold has begun, so never while short holds follow each
+/// other. It is handed on for a third of what is left of it, like a lease that is renewed then.
 fn slice(turn: &ClaimTurn, grant: &Grant) -> (u32, Moment) {
     let (times, span) = turn.sharing().hand_over().unwrap_or_default();
-    (times, grant.claim().clock().now().after(span))
+    let now = grant.claim().clock().now();
+    let longest = if grant.is_provisional() { grant.deadline().since(now) / 3 } else { Duration::MAX };
+    (times, now.after(span.min(longest)))
 }
 
 fn offer(turn: &ClaimTurn, armed: Armed, grant: Grant, times: u32, until: Moment) -> Option<Armed> {
@@ -75,7 +81,11 @@ mod tests {
 
     use futures_util::FutureExt;
 
-    use crate::{ErrorKind, LockGuard, Locks};
+    use super::slice;
+    use crate::local::{LocalQueues, Sharing, Turn};
+    use crate::{
+        Claim, ErrorKind, FencingToken, Grant, HandOver, LockGuard, LockName, Locks, Mode, Moment, Wait,
+    };
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -86,6 +96,20 @@ mod tests {
         let next = tokio::spawn(next);
         drop(guard);
         next.await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_provisional_lease_is_not_handed_on_to_its_end() {
+        let queues = LocalQueues::new(Sharing::Chosen(HandOver::new(1000, LONG)), true);
+        let name = LockName::new("a").unwrap();
+        let claim = Claim::new(name, Mode::Exclusive, LONG * 9, Wait::No, "test".into());
+        let Ok(Some(Turn::Claim(turn))) = queues.turn(&claim).await else { panic!("nobody has the turn") };
+        let now = Moment::now();
+        let grant = Grant::new(&claim, FencingToken::new(2000), now);
+        assert!(slice(&turn, &grant).1 >= now.after(LONG));
+        let left = Duration::from_secs(3);
+        let (times, until) = slice(&turn, &grant.provisional(now.after(left)));
+        assert!(times == 1000 && until < now.after(left / 2), "{times} times, for {:?}", until.since(now));
     }
 
     #[tokio::test]

@@ -74,6 +74,9 @@ impl LocalQueues {
         let delivery = Arc::new(Delivery::new());
         queue.enter(at, LocalWaiter { claim: claim.clone(), delivery: Arc::clone(&delivery) });
         let by = queue.held_until;
+        if !names.watched.contains(claim.name()) {
+            names.watched.insert(claim.name().clone());
+        }
         self.watch(&mut names, by, claim.clock());
         Entered::Waits(at, delivery)
     }

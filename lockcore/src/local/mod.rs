@@ -18,5 +18,6 @@ mod sharing;
 mod watch;
 
 pub(crate) use self::handed_lock::HandedLock;
+pub(crate) use self::pulse::Pulse;
 pub(crate) use self::queues::{ClaimTurn, LocalQueues, Turn};
 pub(crate) use self::sharing::Sharing;

@@ -1,6 +1,6 @@
 //! The queue of each name. `V` is the turn that a waiter gets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +36,9 @@ impl<V> LocalWaiter<V> {
 #[derive(Debug)]
 pub(super) struct Names<V> {
     pub(super) queues: HashMap<LockName, Queue<V>, RandomState>,
+    /// The queues that the keeper looks at: those in which somebody waits, or was given the turn. Most queues
+    /// may be those of locks that are held, and that nobody waits for.
+    pub(super) watched: HashSet<LockName, RandomState>,
     /// Numbers turns and waiters. The number distinguishes a turn that has been passed on from the new one.
     last: u64,
     /// When a task of the keeper next looks at the turns; `None`: no task does.
@@ -44,7 +47,7 @@ pub(super) struct Names<V> {
 
 impl<V> Default for Names<V> {
     fn default() -> Self {
-        Self { queues: HashMap::default(), last: 0, looks_at: None }
+        Self { queues: HashMap::default(), watched: HashSet::default(), last: 0, looks_at: None }
     }
 }
 

@@ -34,12 +34,12 @@ impl Pulse {
         .await
     }
 
-    pub(super) fn polls(&self) -> u64 {
+    pub(crate) fn polls(&self) -> u64 {
         self.polls.load(Ordering::Relaxed)
     }
 
     /// Has the claim polled, if its runtime is driven.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         let waker = lock(&self.waker).clone();
         if let Some(waker) = waker {
             wake_tasks(|| waker.wake());

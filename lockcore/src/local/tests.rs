@@ -125,6 +125,27 @@ async fn a_turn_on_its_way_is_watched() {
 }
 
 #[tokio::test]
+async fn only_queues_in_which_somebody_waits_are_looked_at() {
+    let queues = LocalQueues::new(Sharing::Slices, true);
+    let mut held = Vec::new();
+    for number in 0..3 {
+        let name = LockName::new(number.to_string()).unwrap();
+        let one = Claim::new(name, Mode::Exclusive, Duration::from_secs(10), Wait::No, "test".into());
+        held.push(claim_turn(queues.turn(&one).await));
+    }
+    let claims = [claim(Wait::No), claim(Wait::Forever)];
+    let first = claim_turn(queues.turn(&claims[0]).await);
+    let next = waiting(&queues, &claims[1]);
+    assert_eq!(lock(&queues.names).watched.len(), 1, "of four queues");
+    drop(first);
+    drop(claim_turn(next.await));
+    assert!(queues.look_at_all(Moment::now(), &mut 0).is_none(), "nobody waits");
+    assert!(lock(&queues.names).watched.is_empty());
+    drop(held);
+    assert!(queues.is_idle());
+}
+
+#[tokio::test]
 async fn a_claim_that_nobody_drives_loses_its_turn() {
     let queues = LocalQueues::new(Sharing::Place, false);
     let claims = [claim(Wait::No), claim(Wait::Forever)];

@@ -11,7 +11,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::names::{PICKED_UP, Queue};
+use super::names::{Names, PICKED_UP, Queue};
 use super::pulse::Seen;
 use super::queues::{LocalQueues, Turn};
 use crate::system::KEEPER;
@@ -85,19 +85,24 @@ impl LocalQueues {
         let (mut late, mut quiet, mut over) = (Vec::new(), Vec::new(), Vec::new());
         let next = {
             let mut names = self.names();
-            let mut goes_on = false;
             // While turns come and go, this looks often, so that nobody has to wake the keeper for a turn.
             let busy = std::mem::replace(turns, names.last()) != names.last();
             let mut next = now.after(if busy { PICKED_UP } else { POLLED });
-            for (name, queue) in &mut names.queues {
-                goes_on |= queue.waiting() > 0 || queue.given.is_some();
+            let Names { queues, watched, .. } = &mut *names;
+            watched.retain(|name| {
+                let Some(queue) = queues.get_mut(name) else { return false };
+                if queue.waiting() == 0 && queue.given.is_none() {
+                    return false;
+                }
                 match queue.look(now) {
                     Found::Nothing(by) => next = next.min(by),
                     Found::NotPickedUp => late.extend(queue.given.take()),
                     Found::Quiet => quiet.push(Arc::clone(&queue.pulse)),
                     Found::SliceOver | Found::Unused => over.push((LockName::clone(name), queue.turn)),
                 }
-            }
+                true
+            });
+            let goes_on = !watched.is_empty();
             names.looks_at = goes_on.then_some(next);
             names.looks_at
         };

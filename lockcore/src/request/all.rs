@@ -172,8 +172,12 @@ impl LockRequest<All> {
         };
         let granted = match within(clock, wait, async { self.at_once(&names).await.map(Some) }).await {
             Ok(granted) => granted.ok_or_else(|| self.unanswered(first(&names)))?,
-            // The wait covers a server that is away. What was granted is being released.
-            Err(error) if error.kind() == ErrorKind::Unreachable && !is_over() => Vec::new(),
+            // The wait covers a server that is away, and a grace period. What was granted is being released.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::GracePeriod) && !is_over() =>
+            {
+                Vec::new()
+            }
             Err(error) => return Err(error),
         };
         let Some((name, _)) = names.get(granted.len()) else { return self.all_of(granted, limits) };

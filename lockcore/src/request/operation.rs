@@ -75,7 +75,7 @@ async fn claim_and_settle(
         None => acquire.await,
     };
     match (&turn, &answer) {
-        (Some(turn), Err(error)) if tells_of_the_server(error) => turn.scatter(),
+        (Some(turn), Err(error)) if tells_of_the_server(error) && !has_left_early(claim) => turn.scatter(),
         _ => (),
     }
     let background = Arc::clone(armed.background());
@@ -203,6 +203,12 @@ fn decorate(armed: &Armed, error: Error) -> Error {
 /// Whether an error may be that of all who ask this server now.
 fn tells_of_the_server(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Cancelled | ErrorKind::Closed)
+}
+
+/// Whether the caller has left, and the server had little time for its answer: then an error says nothing
+/// about the server.
+fn has_left_early(claim: &Claim) -> bool {
+    claim.has_no_caller() && claim.silence().is_none()
 }
 
 /// Whether this error of an acquire proves that the server has not acted on the claim.

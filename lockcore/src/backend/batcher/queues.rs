@@ -41,6 +41,8 @@ struct KeyQueue<S: Service> {
     gone: usize,
     /// How many tasks send requests of this key.
     senders: usize,
+    /// Whether one of them waits for the end of a pause.
+    pauses: bool,
     /// Notified when a request comes while a sender pauses.
     came: Arc<Notify>,
     /// When the last request was sent that has its answer.
@@ -67,6 +69,7 @@ impl<S: Service> KeyQueue<S> {
             waiting: VecDeque::new(),
             gone: 0,
             senders: 0,
+            pauses: false,
             came: Arc::default(),
             answered: None,
             took: Duration::ZERO,
@@ -242,13 +245,27 @@ impl<S: Service> Queues<S> {
             self.waiting -= batch.len();
             return Step::Send(batch);
         }
-        // One sender is enough to wait for the end of a pause.
+        // One sender is enough to wait for the end of a pause, but not one that sends: its call may
+        // take long.
         let pause = queue.live().filter_map(|entry| Some(entry.retry()?.not_before)).min();
-        if let Some(until) = pause.filter(|_| queue.senders == 1) {
-            return Step::Pause(until, Arc::clone(&queue.came));
+        match pause {
+            Some(until) if !queue.pauses => {
+                queue.pauses = true;
+                return Step::Pause(until, Arc::clone(&queue.came));
+            }
+            // This pause may be the first to end.
+            Some(_) => queue.came.notify_one(),
+            None => (),
         }
         self.leave(key);
         Step::End
+    }
+
+    /// The sender that has waited for the end of a pause goes on, or ends.
+    pub(super) fn end_pause(&mut self, key: &S::Key) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.pauses = false;
+        }
     }
 
     /// A sender has ended.

@@ -19,12 +19,20 @@ struct Sender<S: Service> {
     key: S::Key,
     /// What it sends at this moment.
     batch: Vec<Arc<Entry<S>>>,
+    /// It waits for the end of a pause.
+    pauses: bool,
     has_ended: bool,
 }
 
 /// Starts a sender that the queues count already.
 pub(super) fn start<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) {
-    let sender = Sender { shared: Arc::clone(shared), key: key.clone(), batch: Vec::new(), has_ended: false };
+    let sender = Sender {
+        shared: Arc::clone(shared),
+        key: key.clone(),
+        batch: Vec::new(),
+        pauses: false,
+        has_ended: false,
+    };
     #[cfg(all(test, lockwell_loom))]
     drop(loom::thread::spawn(move || loom::future::block_on(sender.run())));
     #[cfg(not(all(test, lockwell_loom)))]
@@ -43,16 +51,24 @@ impl<S: Service> Sender<S> {
             match step {
                 Step::Send(batch) => self.send(batch).await,
                 Step::Pause(until, came) => {
+                    self.pauses = true;
                     tokio::select! {
-                        () = shared.clock.sleep_until(until) => (),
+                        () = self.shared.clock.sleep_until(until) => (),
                         () = came.notified() => (),
                     }
+                    self.end_pause();
                 }
                 Step::End => {
                     self.has_ended = true;
                     return;
                 }
             }
+        }
+    }
+
+    fn end_pause(&mut self) {
+        if std::mem::take(&mut self.pauses) {
+            lock(&self.shared.queues).end_pause(&self.key);
         }
     }
 
@@ -82,6 +98,7 @@ impl<S: Service> Drop for Sender<S> {
         for entry in &self.batch {
             entry.give_up();
         }
+        self.end_pause();
         lock(&self.shared.queues).leave(&self.key);
     }
 }

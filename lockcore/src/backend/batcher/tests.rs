@@ -30,6 +30,7 @@ const PANICS: u32 = 666;
 const BLOCKS: u32 = 777;
 const UNWANTED: u32 = 888;
 const CLOSES: u32 = 999;
+const HANGS: u32 = 444;
 /// From here on, few share a call.
 const LARGE: u32 = 5000;
 
@@ -66,7 +67,7 @@ impl Service for Server {
 
     async fn call(&self, key: &u8, batch: &[&u32], _: Attempt) -> Vec<CallOutcome<u32>> {
         lock(&self.calls).push(batch.iter().map(|one| **one).collect());
-        if lock(&self.hung).contains(key) {
+        if lock(&self.hung).contains(key) || batch.contains(&&HANGS) {
             std::future::pending::<()>().await;
         }
         match &self.go {

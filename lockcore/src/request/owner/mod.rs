@@ -136,7 +136,29 @@ impl fmt::Debug for Owner {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+
     use crate::Locks;
+
+    #[tokio::test]
+    async fn a_future_that_is_not_polled_blocks_no_other_of_its_owner() {
+        let locks = Locks::in_memory();
+        let owner = locks.owner();
+        let held = locks.lock("a").await.unwrap();
+        let lease = Duration::from_millis(500);
+        let mut idle = Box::pin(owner.lock("a").ttl(lease).into_future());
+        assert!(idle.as_mut().now_or_never().is_none(), "it is held");
+        // It is granted to the one that is not polled, and nothing renews its lease.
+        held.release().await.unwrap();
+        let guard = owner.lock("a").wait(Duration::from_secs(20)).await.expect("it is free again");
+        assert!(guard.is_held());
+        let same = idle.await.expect("its owner has it");
+        assert_eq!((same.token(), same.depth()), (guard.token(), 2));
+        drop((guard, same));
+        assert_eq!(owner.names(), 0);
+    }
 
     #[test]
     fn what_an_owner_holds_it_gets_at_once_in_every_thread() {

@@ -98,23 +98,29 @@ async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantG
     if let Some(held) = owned.hold() {
         return again(held, checked);
     }
+    let clock = &checked.background.clock;
     let taking = match (owned.taking.try_lock(), checked.wait) {
-        (Ok(taking), _) => taking,
+        (Ok(taking), _) => Some(taking),
         (Err(_), Wait::No) => return Ok(None),
         // Another task of the owner that takes the lock may wait for longer than this one.
-        (Err(_), Wait::Until(end)) => {
-            match checked.background.clock.timeout_at(end, owned.taking.lock()).await {
-                Some(taking) => taking,
-                None => return Ok(None),
-            }
-        }
-        (Err(_), Wait::Forever) => owned.taking.lock().await,
+        (Err(_), Wait::Until(end)) => match clock.timeout_at(end, owned.turn(clock)).await {
+            Some(taking) => taking,
+            None => return Ok(None),
+        },
+        (Err(_), Wait::Forever) => owned.turn(clock).await,
     };
     // Another task may have taken it meanwhile.
     if let Some(held) = owned.hold() {
         return again(held, checked);
     }
-    let Some(guard) = checked.begin_in_time().await? else { return Ok(None) };
+    // Two tasks take it at the same time if one of them was not driven for a while. They exclude each other at
+    // the server, and whoever gets the lock has it for the owner.
+    let answer = tokio::select! {
+        biased;
+        held = owned.held() => return again(held, checked),
+        answer = owned.pulse.over(checked.begin_in_time()) => answer?,
+    };
+    let Some(guard) = answer else { return Ok(None) };
     let held = table.hold(guard);
     owned.keep(&held);
     drop(taking);

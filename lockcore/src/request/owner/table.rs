@@ -4,9 +4,17 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
-use crate::system::lock;
-use crate::{Error, ErrorKind, LockGuard, LockName, Mode, Result};
+use tokio::sync::{MutexGuard, Notify};
+
+use crate::local::Pulse;
+use crate::system::{lock, wake_tasks};
+use crate::{Clock, Error, ErrorKind, LockGuard, LockName, Mode, Result};
+
+/// A task that takes the lock and was not polled for this time is woken up. If it is not polled for this time
+/// again, the others of its owner do not wait for it.
+const POLLED: Duration = Duration::from_millis(500);
 
 /// The names that an owner holds, or is about to take.
 #[derive(Debug, Default)]
@@ -18,7 +26,11 @@ pub(super) struct OwnedName {
     /// Locked by the task of the owner that takes the lock; its other tasks wait for it, and then share the
     /// lock.
     pub(super) taking: tokio::sync::Mutex<()>,
+    /// What shows whether somebody drives that task.
+    pub(super) pulse: Pulse,
     hold: Mutex<Weak<Hold>>,
+    /// Notified when the owner has got the lock.
+    kept: Notify,
 }
 
 impl OwnedName {
@@ -29,6 +41,36 @@ impl OwnedName {
 
     pub(super) fn keep(&self, hold: &Arc<Hold>) {
         *lock(&self.hold) = Arc::downgrade(hold);
+        wake_tasks(|| self.kept.notify_waiters());
+    }
+
+    /// Resolves when the owner has the lock.
+    pub(super) async fn held(&self) -> Arc<Hold> {
+        loop {
+            let kept = self.kept.notified();
+            if let Some(held) = self.hold() {
+                return held;
+            }
+            kept.await;
+        }
+    }
+
+    /// Waits until no other task of the owner takes the lock. `None`: one does, and nobody drives it.
+    pub(super) async fn turn(&self, clock: &Clock) -> Option<MutexGuard<'_, ()>> {
+        loop {
+            let polls = self.pulse.polls();
+            for _ in 0..2 {
+                if let Some(taking) = clock.timeout(POLLED, self.taking.lock()).await {
+                    return Some(taking);
+                }
+                if self.pulse.polls() == polls {
+                    self.pulse.wake();
+                }
+            }
+            if self.pulse.polls() == polls {
+                return None;
+            }
+        }
     }
 }
 

@@ -112,6 +112,18 @@ async fn nothing_is_tried_again_for_a_caller_that_has_left() {
     assert_eq!(calls(&batcher), [vec![2, 4], vec![4]]);
 }
 
+#[tokio::test]
+async fn what_is_tried_again_does_not_wait_for_another_call_that_hangs() {
+    let server = Server { failures: AtomicUsize::new(1), ..Server::default() };
+    let batcher = batcher(server, Bounds::new().under_way(2));
+    let hangs = tokio::spawn(batcher.call(0, HANGS, LONG));
+    let_others_run().await;
+    let again = tokio::time::timeout(LONG / 4, batcher.call(0, 3, LONG)).await.expect("it is tried again");
+    assert_eq!(again.unwrap().into_parts(), (30, true), "its first answer was lost");
+    assert_eq!(calls(&batcher), [[HANGS], [3], [3]]);
+    hangs.abort();
+}
+
 /// The server closes the connection at one request, each time. Those that were sent with it are answered all
 /// the same, and those that come later never travel with it.
 #[tokio::test]
