@@ -8,5 +8,5 @@ async fn main() -> lockwell::Result<()> {
     let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // `TimedOut` after 5 seconds
     println!("nobody else sells tickets now, fencing token {}", guard.token());
     guard.release().await?; // or drop the guard, which releases in the background
-    locks.close().await // the end of the program waits for such releases
+    locks.close().await // waits for such releases
 }

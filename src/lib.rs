@@ -8,7 +8,7 @@
 //! let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // `TimedOut` after 5 seconds
 //! println!("nobody else sells tickets now, fencing token {}", guard.token());
 //! guard.release().await?; // or drop the guard, which releases in the background
-//! locks.close().await // the end of the program waits for such releases
+//! locks.close().await // waits for such releases
 //! # }
 //! ```
 //!
@@ -16,7 +16,7 @@
 //!
 //! | to | there is |
 //! |---|---|
-//! | connect to a lock server | [`connect`], [`connect_lazy`], [`connect_with`] a [`LockConfig`]; [`Registry`] for backends from elsewhere |
+//! | connect to a lock server | [`connect`], [`connect_lazy`], [`connect_with`] a [`LockConfig`]; [`Registry`] for backends of other crates |
 //! | take a lock | [`Locks::lock`], and the choices of a [`LockRequest`]: how long to wait, for how long to hold |
 //! | hold it | [`LockGuard`], [`LockRequest::run`]; [`LockGuard::lost`] and [`LockGuard::token`] |
 //! | let several in | [`Locks::read`], [`Locks::write`], [`Locks::permit`] |
@@ -24,6 +24,7 @@
 //! | elect a leader | [`Locks::campaign`] |
 //! | do it without async | [`blocking`] |
 //! | see what happens | [`Locks::inspect`], [`Locks::held`], [`Locks::events`], [`Locks::stats`] |
+//! | handle an error | [`Error::kind`] and [`Error::is_retryable`]; [`guides::operations`] lists the kinds |
 //! | test | [`testing::TestServer`], a lock server in memory that fails on demand |
 //!
 //! # Ways to hold a lock
@@ -42,7 +43,8 @@
 //!     locks.lock("tickets").try_run(async |_held| Ok(tokio::fs::read_to_string("tickets.txt").await?)).await
 //! }
 //!
-//! // A guard. `lost` completes when the lock is lost, before its lease ends. It is renewed until then.
+//! // A guard. Its lease is renewed as long as the guard exists. `lost` completes when the lock is lost, and
+//! // before the lease ends.
 //! async fn guard(locks: &Locks) -> Result<()> {
 //!     let guard = locks.lock("tickets").ttl(Duration::from_secs(10)).await?;
 //!     tokio::select! {
@@ -90,10 +92,12 @@
 //!
 //! # Configuration
 //!
-//! The address selects the backend, and can contain options, which each guide to a backend lists. An option
-//! that is set in the address and in the configuration as well is an error. The address can come from a file,
-//! or from the environment variable `LOCKWELL_URL` ([`LockConfig::from_env`]). `password_file` keeps the password out of it, and
-//! [`LockConfig::password_from`] asks a function for it. A program can demand what a backend must promise ([`guides::choosing`]). Connecting fails otherwise.
+//! The address selects the backend, and can contain options, which the guide to the backend lists. An option
+//! that is set both in the address and in the configuration is an error. The address can come from a file, or
+//! from the environment variable `LOCKWELL_URL` ([`LockConfig::from_env`]). With `password_file` or
+//! [`LockConfig::password_from`] the password is in a file or comes from a function, and not in the address. A
+//! program can require promises of the backend ([`guides::choosing`]). Connecting to a backend that does not
+//! make them fails.
 //!
 //! ```
 //! use lockwell::{LockConfig, Locks, Result};
@@ -255,7 +259,7 @@ use lockwell_core::backend::{DistributedLock, ServerUrl};
 /// | `sqlite://FILE` | SQLite | `sqlite` |
 /// | `postgres://USER:PASSWORD@HOST/DATABASE` | PostgreSQL | `postgres` |
 /// | `mysql://USER:PASSWORD@HOST/DATABASE` | MySQL, MariaDB | `mysql` |
-/// | `redis://USER:PASSWORD@HOST/DB`, `redis+unix://SOCKET` | Redis | `redis` |
+/// | `redis://USER:PASSWORD@HOST/DB`, `rediss://` with TLS, `redis+unix://SOCKET` | Redis | `redis` |
 /// | `redis+sentinel://SENTINELS/MASTER` | the Redis master behind sentinels | `redis` |
 /// | `redis+cluster://NODES` | Redis Cluster | `redis` |
 /// | `redlock://NODE,NODE,NODE` | Redlock: a majority of independent Redis nodes | `redis` |
@@ -296,14 +300,14 @@ pub async fn connect_with(config: LockConfig) -> Result<Locks> {
 /// a configuration the same is `lazy = true`, in an address `?lazy=true`.
 ///
 /// A claim that waits tries to connect until its [wait](LockRequest::wait) ends; then the error is of kind
-/// [`Unreachable`](ErrorKind::Unreachable), with the cause. Other requests, and claims without a wait, try
-/// once. A wrong password or a missing table is an error of the first requests, at once.
+/// [`Unreachable`](ErrorKind::Unreachable), with the cause. Other requests, and `try_now`, try once. A wrong
+/// password or a missing table is an error of the first requests, at once.
 ///
-/// What the server promises is not known before it is there: [`Locks::capabilities`] presumes all modes and
-/// what the configuration requires. If the server lacks a requirement, or does not support a claim, the
-/// request fails with [`Unsupported`](ErrorKind::Unsupported) or [`InvalidInput`](ErrorKind::InvalidInput).
-/// Tokens of tasks that [pass a lock on](Locks::hand_over) rise only if
-/// [`token_blocks`](Requirement::TokenBlocks) is required.
+/// Before the first connection the client does not know what the server promises: [`Locks::capabilities`]
+/// assumes all modes, and what the configuration requires. If the server lacks a requirement, or
+/// does not support a claim, the request fails with [`Unsupported`](ErrorKind::Unsupported) or
+/// [`InvalidInput`](ErrorKind::InvalidInput). Tokens of tasks that [pass a lock on](Locks::hand_over) rise
+/// only if [`token_blocks`](Requirement::TokenBlocks) is required.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {

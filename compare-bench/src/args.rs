@@ -101,7 +101,7 @@ pub(crate) enum Export {
 #[derive(Clone, Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct RunArgs {
-    /// Measure fewer cases: about three minutes instead of twenty. `cargo xtask compare` also builds it in a
+    /// Measure fewer cases: about three minutes instead of thirty. `cargo xtask compare` also builds it in a
     /// part of the time then.
     #[arg(long)]
     quick: bool,
