@@ -35,7 +35,7 @@ impl ClientInner {
     pub(crate) async fn session(&self, claim: &Claim) -> Result<Arc<Session>> {
         let mut pauses = Backoff::new(Duration::from_millis(40), Duration::from_secs(1));
         loop {
-            match self.pool.session(claim.ttl()).await {
+            match self.pool.session(claim.ttl(), claim.lock_delay()).await {
                 Err(error) if error.is_retryable() && claim.wait() != Wait::No => {
                     tracing::info!(error = format!("{error:#}"), "no session; it is tried again");
                     pauses.pause().await;

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use lockwell_core::{Error, ErrorKind, Moment};
 use tokio::sync::SemaphorePermit;
@@ -60,6 +61,9 @@ impl NodeWaiter<'_> {
             let listed = self.bounded(listing).await;
             let created = self.ask(creating).await;
             self.in_doubt = matches!(created, Err(Stop::Unanswered));
+            if turn.is_some() {
+                session.turns_ended.fetch_add(1, Ordering::Relaxed);
+            }
             drop(turn);
             if let Some((stat, sequence)) = created? {
                 session.wrote(sent);
@@ -81,19 +85,42 @@ impl NodeWaiter<'_> {
     }
 
     /// Waits until few enough acquires are under way in this session. As long as the servers answer nothing,
-    /// this is a part of the wait for them. If they answer, and others have kept this claim from being sent for
-    /// as long as a request may take, requests come faster than they are answered.
-    async fn turn_to_ask<'s>(&self, session: &'s Session) -> Result<SemaphorePermit<'s>, Stop> {
+    /// this is a part of the wait for them. If others have their turns, and keep this claim from being sent for as
+    /// long as a request may take, requests come faster than they are answered.
+    ///
+    /// `None`: all that are under way have been answered, and nobody polls them. They must not stop others, so this
+    /// claim goes on without a turn.
+    async fn turn_to_ask<'s>(&self, session: &'s Session) -> Result<Option<SemaphorePermit<'s>>, Stop> {
+        const STEPS: u32 = 5;
+        let ended = || session.turns_ended.load(Ordering::Relaxed);
         let mut turn = pin!(session.under_way.acquire());
+        // How many turns had ended when all acquires under way had their answers.
+        let mut answered = None;
+        let mut busy = 0;
         loop {
-            let since = Moment::now();
-            match tokio::time::timeout(self.inner.options.timeout, turn.as_mut()).await {
-                Ok(turn) => return turn.map_err(|_| Stop::SessionOver),
-                Err(_) if session.heard() > since => {
-                    let text = "requests come faster than the servers answer them";
-                    return Err(Stop::Failed(Error::new(ErrorKind::Overloaded, text)));
+            self.note_asked();
+            let before = ended();
+            match tokio::time::timeout(self.inner.options.timeout / STEPS, turn.as_mut()).await {
+                Ok(turn) => return turn.map(Some).map_err(|_| Stop::SessionOver),
+                Err(_) if ended() != before => {
+                    busy += 1;
+                    if busy == STEPS {
+                        let text = "requests come faster than the servers answer them";
+                        return Err(Stop::Failed(Error::new(ErrorKind::Overloaded, text)));
+                    }
                 }
-                Err(_) => (),
+                Err(_) if answered == Some(before) => return Ok(None),
+                // Requests are answered in order, so the answer to this one comes after theirs.
+                Err(_) => {
+                    tokio::select! {
+                        biased;
+                        turn = turn.as_mut() => return turn.map(Some).map_err(|_| Stop::SessionOver),
+                        answer = self.ask(session.client.check_stat("/")) => {
+                            answer?;
+                        }
+                    }
+                    answered = Some(ended());
+                }
             }
         }
     }
@@ -159,6 +186,7 @@ impl NodeWaiter<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use lockwell_core::{DEFAULT_TTL, ErrorKind, Locks};
@@ -166,20 +194,37 @@ mod tests {
     use crate::ZkLock;
 
     #[tokio::test]
-    async fn a_claim_that_others_keep_from_being_sent_is_refused() {
+    async fn a_claim_that_others_keep_from_being_sent_is_refused_unless_nobody_polls_them() {
         if !testbed::is_installed(testbed::ZooKeeper::installed()) {
             return;
         }
         let server = testbed::ZooKeeper::start_with(&testbed::Options::new()).await.unwrap();
         let lock = Arc::new(ZkLock::connect(&server.url().parse().unwrap()).await.unwrap());
-        let session = lock.inner.pool.session(DEFAULT_TTL).await.unwrap();
+        let session = lock.inner.pool.session(DEFAULT_TTL, Duration::ZERO).await.unwrap();
         let locks = Locks::new(Arc::clone(&lock) as Arc<_>).unwrap();
         let all = session.under_way.available_permits();
         let others = session.under_way.acquire_many(all.try_into().unwrap()).await.unwrap();
-        // It would wait for ever, and the server answers its heartbeats.
-        let answer = tokio::time::timeout(Duration::from_secs(60), locks.lock("a").into_future()).await;
+        let minute = Duration::from_secs(60);
+        // Nobody polls them: this one does not wait for that.
+        let answer = tokio::time::timeout(minute, locks.lock("a").into_future()).await;
+        answer.expect("an answer").unwrap().release().await.unwrap();
+        // They end, and others get their turns.
+        let busy = tokio::spawn({
+            let session = Arc::clone(&session);
+            async move {
+                loop {
+                    session.turns_ended.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        });
+        let answer = tokio::time::timeout(minute, locks.lock("a").into_future()).await;
         let refused = answer.expect("an answer").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Overloaded, "{refused}");
+        let at_once = tokio::time::timeout(minute, locks.lock("a").try_now().into_future()).await;
+        let refused = at_once.expect("an answer").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Overloaded, "{refused}");
+        busy.abort();
         drop(others);
         locks.lock("a").await.unwrap().release().await.unwrap();
     }

@@ -29,9 +29,10 @@ const LONGEST: Duration = Duration::from_secs(1);
 pub(crate) async fn release(inner: &Arc<ClientInner>, claim: &Claim) -> Result<Released> {
     let (owner, node) = (claim.owner(), inner.leases.end(claim.owner()));
     let work = async {
+        let lease = (claim.ttl(), claim.lock_delay());
         match &node {
             Some(node) => delete(inner, owner, node).await,
-            None => delete_by_owner(inner, claim.name(), owner, claim.ttl()).await,
+            None => delete_by_owner(inner, claim.name(), owner, lease).await,
         }
     };
     let answer = tokio::time::timeout(inner.options.timeout, work).await.unwrap_or_else(|_| {
@@ -97,7 +98,8 @@ async fn delete(inner: &Arc<ClientInner>, owner: OwnerId, node: &Arc<Node>) -> R
             ErrorClass::Refused => return Err(explain(&error)),
             // The client crate may consider the session over before the server does.
             ErrorClass::SessionOver => {
-                break delete_by_owner(inner, &node.lock, owner, node.session.timeout()).await?;
+                let lease = (node.session.timeout(), Duration::ZERO);
+                break delete_by_owner(inner, &node.lock, owner, lease).await?;
             }
             ErrorClass::Unknown => {
                 node.note_deleting();
@@ -134,13 +136,13 @@ async fn delete_by_owner(
     inner: &Arc<ClientInner>,
     lock: &LockName,
     owner: OwnerId,
-    ttl: Duration,
+    (ttl, delay): (Duration, Duration),
 ) -> Result<Released> {
     let path = lock_path(&inner.options.base, lock);
     let mut pauses = Backoff::new(Duration::from_millis(10), LONGEST);
     let mut released = Released::NotHeld;
     'again: loop {
-        let session = inner.pool.session(ttl).await?;
+        let session = inner.pool.session(ttl, delay).await?;
         let client = &session.client;
         // This server may lag behind the server that created the node.
         let names = match session.bounded(session.list_now(&path)).await {

@@ -192,8 +192,13 @@ impl<'a> NodeWaiter<'a> {
         &self,
         answer: impl Future<Output = Result<T, zk::Error>>,
     ) -> Result<T, zk::Error> {
-        *lock(self.asked) = Moment::now();
+        self.note_asked();
         self.session.bounded(answer).await
+    }
+
+    /// Begins to wait for another answer.
+    pub(crate) fn note_asked(&self) {
+        *lock(self.asked) = Moment::now();
     }
 
     /// The answer to a request; `None` if its node does not exist.
@@ -248,9 +253,11 @@ impl<'a> NodeWaiter<'a> {
             node.say_held(self.claim);
         }
         node.note_held();
-        let session = &self.session;
+        let (session, delay) = (&self.session, self.claim.lock_delay());
         for _ in 0..4 {
-            if session.deadline().remaining() > session.timeout() / 3 {
+            // The lock delay is not the holder's.
+            let left = session.deadline().before(delay).remaining();
+            if left > session.timeout().saturating_sub(delay) / 3 {
                 break;
             }
             self.ask(session.sign()).await?;

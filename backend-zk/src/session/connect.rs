@@ -134,8 +134,15 @@ async fn connect_within(
         }
     }
     #[cfg(feature = "tls")]
-    if let Some(files) = &options.tls {
-        connector = connector.with_tls(tls_options(files)?);
+    if let Some(files) = options.tls.clone() {
+        // Reading files can block, and this can be the thread of the sessions, whose heartbeats keep the locks.
+        let reading = tokio::task::spawn_blocking(move || tls_options(&files));
+        let slow = |_| Error::new(ErrorKind::Unreachable, "the files for TLS cannot be read in time");
+        let failed = |error: tokio::task::JoinError| {
+            Error::new(ErrorKind::Internal, "reading the files for TLS has failed").with_source(error)
+        };
+        let read = tokio::time::timeout(limit, reading).await.map_err(slow)?;
+        connector = connector.with_tls(read.map_err(failed)??);
     }
     let servers = servers.to_owned();
     // The crate spawns the session's task where it is called.

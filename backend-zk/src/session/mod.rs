@@ -13,7 +13,7 @@ pub(crate) mod probe;
 pub(crate) mod runtime;
 mod validity;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ const BEATS: u32 = 11;
 pub(crate) struct Session {
     pub(crate) client: zk::Client,
     pub(crate) under_way: Semaphore,
+    /// How many acquires have returned their permit of `under_way`.
+    pub(crate) turns_ended: AtomicU64,
     pub(crate) options: Arc<ZkOptions>,
     pub(crate) known: Arc<Known>,
     validity: Mutex<(StateWatcher, Validity)>,
@@ -45,6 +47,8 @@ pub(crate) struct Session {
     stalled: Notify,
     /// The number of claims' nodes in this session.
     nodes: AtomicUsize,
+    /// The number of heartbeats that are under way. Each has a handle of the session.
+    beats: AtomicUsize,
     /// When it was used last.
     used: Mutex<Moment>,
     /// A node that belongs to the session: its heartbeats are writes to this node.
@@ -188,6 +192,12 @@ impl Session {
     /// Whether the session has nodes of claims.
     pub(crate) fn is_in_use(&self) -> bool {
         self.nodes.load(Ordering::Relaxed) > 0
+    }
+
+    /// The number of handles of the session, without those of its heartbeats. Exact on the thread of the
+    /// sessions, where the heartbeats are.
+    pub(crate) fn users(self: &Arc<Self>) -> usize {
+        Arc::strong_count(self).saturating_sub(self.beats.load(Ordering::Relaxed))
     }
 
     /// How long the session has been unused and without nodes.

@@ -1,6 +1,6 @@
 //! Opens a session, and sends its heartbeats.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -47,11 +47,13 @@ pub(crate) async fn open(
         .in_ensemble(limits.lag_of_ensemble());
     let session = Arc::new(Session {
         under_way: Semaphore::new(UNDER_WAY),
+        turns_ended: AtomicU64::new(0),
         options: Arc::clone(options),
         known: Arc::clone(known),
         validity: Mutex::new((states.clone(), validity)),
         stalled: Notify::new(),
         nodes: AtomicUsize::new(0),
+        beats: AtomicUsize::new(0),
         used: Mutex::new(opened),
         mark: Mutex::default(),
         client,
@@ -72,6 +74,10 @@ async fn beat(beating: Weak<Session>, mut states: StateWatcher) {
     let mut last = Some(Moment::now());
     loop {
         let Some(session) = beating.upgrade() else { return };
+        // On a slow network some heartbeat is always under way. They must not keep a session that nobody has.
+        if session.users() <= 1 {
+            return;
+        }
         let (timeout, heard) = (session.timeout(), session.heard());
         if session.validity().1.is_silent() {
             session.stalled.notify_waiters();
@@ -87,7 +93,12 @@ async fn beat(beating: Weak<Session>, mut states: StateWatcher) {
         let pause = if due > now { due.since(now) } else { timeout / BEATS };
         if due <= now && beats && !session.is_over() {
             last = Some(now);
-            under_way.push(async move { session.beat().await });
+            session.beats.fetch_add(1, Ordering::Relaxed);
+            under_way.push(async move {
+                let answer = session.beat().await;
+                session.beats.fetch_sub(1, Ordering::Relaxed);
+                answer
+            });
         } else {
             drop(session);
         }

@@ -7,6 +7,9 @@
 //! longest. A claim uses the longest timeout that is not above its lease. Applications usually use one lease
 //! or two. In any case the number of sessions is bounded by the logarithm of the range of timeouts. Unused
 //! sessions are closed, except the last.
+//!
+//! A claim with a lock delay uses the shortest timeout that is not below its lease. The delay is the last part of
+//! the session, too, so a shorter session would leave the holder little time, or none.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -75,18 +78,18 @@ impl Pool {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session for claims with this lease. Opens it if there is none.
+    /// The session for claims with this lease, of which `delay` is the lock delay. Opens it if there is none.
     ///
     /// # Cancel safety
     /// Cancel safe: at worst an unused session is opened.
-    pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
+    pub(crate) async fn session(&self, ttl: Duration, delay: Duration) -> Result<Arc<Session>> {
         loop {
-            let slot = self.slot(ttl)?;
+            let slot = self.slot(ttl, delay)?;
             if let Some(session) = slot.alive() {
                 return Ok(session);
             }
             let (pool, opened) = (self.clone(), Arc::clone(&slot));
-            let open = async move { pool.open(&opened, ttl).await };
+            let open = async move { pool.open(&opened, ttl, delay).await };
             let spawn = |open| {
                 let task = SESSIONS.spawn(open);
                 async { task.await? }
@@ -96,14 +99,14 @@ impl Pool {
     }
 
     /// Opens the session of a slot.
-    async fn open(&self, slot: &Arc<SessionSlot>, ttl: Duration) -> Result<()> {
+    async fn open(&self, slot: &Arc<SessionSlot>, ttl: Duration, delay: Duration) -> Result<()> {
         // It may have been opened since it was missing.
         if slot.alive().is_some() {
             return Ok(());
         }
         let session = open(&self.options, slot.timeout, &self.known).await?;
         // If the servers have become an ensemble meanwhile, the session can be too short.
-        if step(self.limits(), ttl) != slot.timeout {
+        if timeout(self.limits(), ttl, delay) != slot.timeout {
             return Ok(());
         }
         // An old session is only dropped here; its locks end with it.
@@ -122,16 +125,16 @@ impl Pool {
         let open = self.slots().open.clone();
         match open.iter().find_map(|slot| slot.alive()) {
             Some(session) => Ok(session),
-            None => self.session(lockwell_core::DEFAULT_TTL).await,
+            None => self.session(lockwell_core::DEFAULT_TTL, Duration::ZERO).await,
         }
     }
 
-    fn slot(&self, ttl: Duration) -> Result<Arc<SessionSlot>> {
+    fn slot(&self, ttl: Duration, delay: Duration) -> Result<Arc<SessionSlot>> {
         let mut slots = self.slots();
         if slots.closed {
             return Err(closed());
         }
-        let timeout = step(self.limits(), ttl);
+        let timeout = timeout(self.limits(), ttl, delay);
         if let Some(slot) = slots.open.iter().find(|slot| slot.timeout == timeout) {
             return Ok(Arc::clone(slot));
         }
@@ -153,6 +156,17 @@ impl Pool {
     }
 }
 
+/// The timeout for claims with this lease, of which `delay` is the lock delay.
+fn timeout(limits: Limits, ttl: Duration, delay: Duration) -> Duration {
+    let step = step(limits, ttl);
+    if delay.is_zero() || step >= ttl { step } else { after(step).min(limits.most) }
+}
+
+/// The step after this one.
+fn after(step: Duration) -> Duration {
+    step + (step / 4).max(Duration::from_millis(1))
+}
+
 /// The timeout for claims with this lease: the longest step that is not above it.
 ///
 /// The keeper renews when two thirds of the validity are left; with a much shorter session it would renew
@@ -162,7 +176,7 @@ fn step(limits: Limits, ttl: Duration) -> Duration {
     let (mut step, mut next) = (limits.least, limits.least);
     while next <= ttl {
         step = next;
-        next += (next / 4).max(Duration::from_millis(1));
+        next = after(step);
     }
     step
 }
@@ -192,6 +206,30 @@ fn closed() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_delay_is_no_part_of_the_holders_time() {
+        let secs = Duration::from_secs;
+        let limits = Limits {
+            least: secs(4),
+            most: secs(40),
+            ensemble: true,
+            granted: secs(4),
+            tick: secs(2),
+            isolated: None,
+        };
+        for ttl in 4..=20 {
+            for delay in 1..=20 {
+                let lease = secs(ttl + delay);
+                let timeout = timeout(limits, lease, secs(delay));
+                assert!(
+                    timeout >= lease && timeout <= lease.mul_f64(1.25),
+                    "{timeout:?} for {ttl} + {delay}"
+                );
+            }
+            assert_eq!(timeout(limits, secs(ttl), Duration::ZERO), step(limits, secs(ttl)));
+        }
+    }
 
     #[test]
     fn timeouts_are_few_and_fit_their_leases() {

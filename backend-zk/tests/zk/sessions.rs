@@ -136,6 +136,38 @@ async fn sessions_are_few() {
     leave(held, &locks).await;
 }
 
+/// The lock delay is the end of the lease, and the session lasts at least as long as the lease. The steps of the
+/// timeouts are 22.7 and 28.4 seconds here.
+#[tokio::test]
+async fn a_long_lock_delay_leaves_the_holder_its_time() {
+    let Some(server) = single(&options()).await else { return };
+    let locks = client(&url(server.addr())).await;
+    let guard = locks.lock("delayed").ttl(secs(3)).lock_delay(secs(25)).await.expect("a free lock");
+    assert!(guard.time_left() > secs(2), "{:?}", guard.time_left());
+    tokio::time::sleep(secs(4)).await;
+    assert!(guard.is_held(), "it is renewed");
+    guard.release().await.expect("held");
+}
+
+/// Some heartbeat is always under way, and none keeps the session that nobody has any more.
+#[tokio::test]
+async fn a_session_ends_with_its_client_on_a_slow_network() {
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let locks = client(&url(proxy.addr())).await;
+    // A heartbeat every 91 ms, and 120 ms until its answer.
+    let guard = locks.lock("slow").ttl(secs(1)).await.expect("a free lock");
+    guard.release().await.expect("held");
+    proxy.delay(Duration::from_millis(60));
+    tokio::time::sleep(secs(1)).await;
+    locks.close().await.expect("nothing is left");
+    let end = Moment::now().after(secs(20));
+    while proxy.connections() > 0 {
+        assert!(!end.has_passed(), "{} connections are left", proxy.connections());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// The server comes back with a smaller `maxSessionTimeout`, and the session gets that when it is taken over.
 /// The holder must not go by the time that it was granted at first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
