@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _};
 
 use lockwell::backend::Released;
-use lockwell::{LockName, Operation, Registry};
+use lockwell::{Holder, LockName, Operation, Registry};
 
 use crate::args::ReleaseArgs;
 use crate::asking::{agrees, can_ask};
@@ -61,8 +61,18 @@ async fn by_force(registry: &Registry, args: &ReleaseArgs) -> Result<u8, Failure
         report(args, &ReleasedReport::by_force(&status))?;
         return Err(Failure::new(exit::LOST, format!("the lock {name:?} is not held")));
     };
-    if !args.yes && !agrees(&format!("{who}. It may be at work. Free the lock all the same?"))? {
-        return Err(Failure::silent(exit::NOT_OBTAINED));
+    if !args.yes {
+        if !agrees(&format!("{who}. It may be at work. Free the lock all the same?"))? {
+            return Err(Failure::silent(exit::NOT_OBTAINED));
+        }
+        // The answer is about those that were shown. Meanwhile another may have got the lock.
+        let now = locks.inspect(&name).await?;
+        let is_shown = |one: &Holder| status.holders.iter().any(|shown| shown.token == one.token);
+        if !now.holders.iter().all(is_shown) {
+            let who = sentence(&now).unwrap_or_default();
+            let text = format!("nothing was freed, since the holders have changed: {who}");
+            return Err(Failure::new(exit::NOT_OBTAINED, text));
+        }
     }
     let freed = locks.force_release(&name).await?;
     report(args, &ReleasedReport::by_force(&status))?;

@@ -13,7 +13,7 @@ use crate::patience::Patience;
 use crate::pulse::Pulse;
 use crate::signals::{self, Signals};
 use crate::supervise::{Ended, Work, release};
-use crate::{nested, program};
+use crate::{nested, program, say};
 
 /// How long to try to leave the queue.
 const LAST_RELEASE: Duration = Duration::from_secs(1);
@@ -22,6 +22,8 @@ const LAST_RELEASE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Failure> {
+    // As for `run`.
+    say::never_block()?;
     program::check(&args.command[0])?;
     let mut signals = Signals::listen()?;
     let voice = args.holding.voice();
@@ -78,7 +80,8 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
                 release(hold).await;
                 break Ok(exit::status_of_child(status));
             }
-            Ended::Lost => voice.tell("leadership was lost; campaigning again"),
+            Ended::Lost(Some(signal)) => break Ok(signals::status_of(signal)),
+            Ended::Lost(None) => voice.tell("leadership was lost; campaigning again"),
         }
     };
     // As for `run`: a claim that is released leaves its queue.

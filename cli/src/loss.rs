@@ -14,7 +14,12 @@ pub(crate) fn cause(pulse: &mut Pulse, ttl: Option<Duration>, hold: &Hold) -> Op
     let stopped = pulse.stopped(ttl.unwrap_or(lockwell::DEFAULT_TTL), Moment::now()).map(|time| {
         format!("this process was stopped for {}, and nothing renewed the lock meanwhile", rounded(time))
     });
-    stopped.or_else(|| hold.renewal_failure().map(|why| format!("the last renewal failed: {why}")))
+    let failed = hold.renewal_failure().map(|why| format!("the last renewal failed: {why}"));
+    // A busy machine may have stopped this process for a moment while the server was away.
+    match (stopped, failed) {
+        (Some(stopped), Some(failed)) => Some(format!("{stopped}; {failed}")),
+        (stopped, failed) => stopped.or(failed),
+    }
 }
 
 /// Why a lock was lost. `cause`: why its lease was not renewed.

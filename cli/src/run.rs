@@ -15,12 +15,14 @@ use crate::pulse::Pulse;
 use crate::say::rounded;
 use crate::signals::{self, Signals};
 use crate::supervise::{Ended, Work, release};
-use crate::{nested, program};
+use crate::{nested, program, say};
 
 /// How long to try to leave the queue.
 const LAST_RELEASE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failure> {
+    // Whoever reads the messages may have stopped, and the command is ended all the same if the lock is lost.
+    say::never_block()?;
     program::check(&args.command[0])?;
     check(args)?;
     let mut signals = Signals::listen()?;
@@ -114,7 +116,7 @@ async fn under_lock(args: &RunArgs, hold: Hold, address: &str, signals: &mut Sig
     let mut work = Work { command, name: &args.name, holding, address, pulse: Pulse::new() };
     let (status, hold) = match work.under(hold, signals).await? {
         Ended::Command(status, hold) => (status, hold),
-        Ended::Lost => return Ok(exit::LOST),
+        Ended::Lost(_) => return Ok(exit::LOST),
     };
     // Read before the release, which ends the validity.
     let held = hold.is_held();

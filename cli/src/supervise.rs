@@ -26,8 +26,9 @@ const LAST_RELEASE: Duration = Duration::from_secs(1);
 pub(crate) enum Ended {
     /// The command ended while the lock was held, as far as is known.
     Command(ExitStatus, Hold),
-    /// The lock was lost, and the command has been ended.
-    Lost,
+    /// The lock was lost, or was held for as long as it may be, and the command has been ended. With the
+    /// signal that asks for the end of lockwell, if one came meanwhile.
+    Lost(Option<Signal>),
 }
 
 /// The command that runs under the lock, with its settings.
@@ -43,6 +44,8 @@ pub(crate) struct Work<'a> {
 impl Work<'_> {
     /// Runs the command under the lock.
     pub(crate) async fn under(&mut self, hold: Hold, signals: &mut Signals) -> Result<Ended, Failure> {
+        // What was said comes before what the command says.
+        say::finish();
         let started = Child::start(self.command, self.name, &hold, self.holding, self.address);
         let mut child = match started {
             Ok(child) => child,
@@ -54,7 +57,7 @@ impl Work<'_> {
         let ended = self.supervise(&mut child, hold, signals).await?;
         let by_signal = match &ended {
             Ended::Command(status, _) => status.signal().is_some(),
-            Ended::Lost => true,
+            Ended::Lost(_) => true,
         };
         child.over(by_signal);
         Ok(ended)
@@ -68,27 +71,31 @@ impl Work<'_> {
         signals: &mut Signals,
     ) -> Result<Ended, Failure> {
         let (mut orphans, own) = (Orphans::new()?, child.processes());
-        let mut kill = None;
+        let over = self.holding.max_hold.and_then(|most| Instant::now().checked_add(most));
+        let (mut kill, mut asked) = (None, None);
         loop {
             tokio::select! {
                 biased;
                 status = child.ended() => return Ok(Ended::Command(status?, hold)),
-                (name, loss) = hold.lost() => {
+                (name, loss) = lost_or_over(&hold, self.name, over) => {
                     self.report(&name, loss, &hold);
                     // Ended processes of its group that nobody collects would count as left.
                     tokio::select! {
-                        stopped = stop(child, signals, self.holding.grace) => stopped?,
+                        stopped = stop(child, signals, self.holding.grace, &mut asked) => stopped?,
                         () = orphans.collect(&own) => (),
                     }
-                    // The lease is over, or nearly. There is nothing to wait for if the server does not
-                    // answer.
+                    // The lease is over, or nearly, or nobody relies on it. There is nothing to wait for if
+                    // the server does not answer.
                     drop(timeout(LAST_RELEASE, hold.release()).await);
-                    return Ok(Ended::Lost);
+                    return Ok(Ended::Lost(asked));
                 }
                 signal = signals.next() => {
                     pass_on(child, signal, || hold.is_held());
-                    if signal == Signal::TERM && kill.is_none() {
-                        kill = Instant::now().checked_add(self.holding.grace);
+                    if signal == Signal::TERM {
+                        asked = Some(signal);
+                        if kill.is_none() {
+                            kill = Instant::now().checked_add(self.holding.grace);
+                        }
                     }
                 }
                 () = at(kill) => {
@@ -142,6 +149,16 @@ fn pass_on(child: &Child, signal: Signal, may_go_on: impl FnOnce() -> bool) {
     }
 }
 
+/// Which lock is lost, and how. Locks that have been held for as long as they may be are still held then:
+/// until the command has ended, nobody else works.
+async fn lost_or_over(hold: &Hold, name: &LockName, over: Option<Instant>) -> (LockName, Loss) {
+    tokio::select! {
+        biased;
+        lost = hold.lost() => lost,
+        () = at(over) => (name.clone(), Loss::HeldTooLong),
+    }
+}
+
 /// Resolves at this time; without one, never.
 async fn at(time: Option<Instant>) {
     match time {
@@ -150,8 +167,14 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Ends the command and all that it has started: TERM, and KILL after the grace.
-async fn stop(child: &mut Child, signals: &mut Signals, grace: Duration) -> Result<(), Failure> {
+/// Ends the command and all that it has started: TERM, and KILL after the grace. `asked`: the signal that asks
+/// for the end of lockwell as well, if one comes meanwhile.
+async fn stop(
+    child: &mut Child,
+    signals: &mut Signals,
+    grace: Duration,
+    asked: &mut Option<Signal>,
+) -> Result<(), Failure> {
     let over = at(Instant::now().checked_add(grace));
     child.signal(Signal::TERM);
     // A process that is stopped takes TERM only when it goes on.
@@ -160,7 +183,12 @@ async fn stop(child: &mut Child, signals: &mut Signals, grace: Duration) -> Resu
         loop {
             tokio::select! {
                 status = child.ended() => break status,
-                signal = signals.next() => pass_on(child, signal, || true),
+                signal = signals.next() => {
+                    if [Signal::TERM, Signal::INT, Signal::QUIT].contains(&signal) {
+                        *asked = Some(signal);
+                    }
+                    pass_on(child, signal, || true);
+                }
             }
         }?;
         while child.is_left() {

@@ -78,7 +78,7 @@ pub(crate) struct LeadArgs {
 pub(crate) struct WorkArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
-    /// End the command and free the lock after this time at the latest [default: no limit].
+    /// End the command after this time, and free the lock when it has ended [default: no limit].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) max_hold: Option<Duration>,
     /// The time between TERM and KILL when the command is ended.
@@ -109,8 +109,13 @@ impl WorkArgs {
         voice(self.quiet, self.verbose)
     }
 
+    /// The command is ended after the longest hold. The library frees the lock at the end of its own, which
+    /// comes when the command has got KILL.
     pub(crate) fn limits(&self) -> Limits {
-        Limits { max_hold: self.max_hold, progress: None }
+        let later = self.grace.saturating_add(Duration::from_secs(1));
+        // A hold of no time is refused.
+        let longest = |most: Duration| if most.is_zero() { most } else { most.saturating_add(later) };
+        Limits { max_hold: self.max_hold.map(longest), progress: None }
     }
 }
 

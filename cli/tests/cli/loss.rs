@@ -1,5 +1,6 @@
 //! The lock is lost while the command runs.
 
+use std::io::{Write as _, pipe};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -36,6 +37,54 @@ fn the_command_gets_term() {
     assert!(begun.elapsed() < Duration::from_secs(5), "the grace is not waited for: {:?}", begun.elapsed());
     assert_eq!(site.read("got"), "got TERM");
     assert!(!is_alive(group.0));
+}
+
+/// A pager that waits, a collector of logs that hangs, a terminal after Ctrl-S.
+#[test]
+fn a_reader_of_messages_that_does_not_read_lets_no_command_go_on() {
+    let site = Site::new();
+    let (_reader, mut full) = pipe().unwrap();
+    rustix::io::ioctl_fionbio(&full, true).unwrap();
+    while matches!(full.write(&[b'x'; 4096]), Ok(1..)) {}
+    rustix::io::ioctl_fionbio(&full, false).unwrap();
+    let script =
+        "exec 2>&-; trap 'echo got TERM > got; exit 3' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let args = ["run", "--ttl", "3s", "--grace", "10s", "a", "--", "sh", "-c", script];
+    let run = Running::start(site.lockwell(&args).stderr(full));
+    let group = Group::of(&site.wait_for_file("pid"));
+    take_away(&site);
+    assert_eq!(run.finish().status, 76);
+    assert_eq!(site.read("got"), "got TERM");
+    assert!(!is_alive(group.0));
+}
+
+/// Nobody else works before the command has ended.
+#[test]
+fn a_command_that_is_ended_by_max_hold_holds_the_lock_until_its_end() {
+    let site = Site::new();
+    let script =
+        "exec 2>&-; trap 'sleep 1; echo > over; exit' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let args = ["run", "--max-hold", "500ms", "--grace", "20s", "a", "--", "sh", "-c", script];
+    let run = Running::start(&mut site.lockwell(&args));
+    let _group = Group::of(&site.wait_for_file("pid"));
+    let next = site.finish(&["run", "--wait", "15s", "a", "--", "test", "-e", "over"]);
+    assert_eq!(next.status, 0, "{next:?}");
+    run.finish().complains(76, "--max-hold");
+}
+
+/// A service manager stops the leader while the lock server is away.
+#[test]
+fn a_term_while_the_command_is_being_ended_ends_the_campaign() {
+    let site = Site::new();
+    let script =
+        "exec 2>&-; trap 'echo > ending; sleep 1; exit' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let args = ["lead", "--ttl", "3s", "--grace", "10s", "a", "--", "sh", "-c", script];
+    let lead = Running::start(&mut site.lockwell(&args));
+    let _group = Group::of(&site.wait_for_file("pid"));
+    take_away(&site);
+    site.wait_for_file("ending");
+    lead.signal(Signal::TERM);
+    assert_eq!(lead.finish().status, 143);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use pty_process::blocking::{Command, Pty, open};
 use rustix::process::Pid;
 use rustix::termios::{InputModes, LocalModes, OutputModes, tcgetattr, tcgetpgrp};
 
-use crate::support::{Site, pid_of, wait_until};
+use crate::support::{Site, block_on, pid_of, wait_until};
 
 const LOCKWELL: &str = env!("CARGO_BIN_EXE_lockwell");
 
@@ -123,6 +123,24 @@ fn the_command_dies_with_lockwell() {
     terminal.child.kill().unwrap();
     terminal.finish();
     wait_until("the end of the command", || !crate::support::is_alive(command));
+}
+
+#[test]
+fn force_frees_only_those_it_has_shown() {
+    let site = Site::new();
+    block_on(async {
+        let locks = site.locks().await;
+        let shown = locks.lock("a").await.unwrap();
+        let mut terminal = OnTerminal::start(&site, &["release", "--force", "a"]);
+        terminal.shows("[y/N]");
+        shown.release().await.unwrap();
+        let other = locks.lock("a").await.unwrap();
+        terminal.types("y\n");
+        assert_eq!(terminal.finish(), 75);
+        terminal.shows("the holders have changed");
+        // It fails if the lock was taken away.
+        other.release().await.unwrap();
+    });
 }
 
 #[test]
