@@ -35,7 +35,10 @@ impl Guard {
     }
 
     fn take(&self) -> PyResult<Hold> {
-        lock(self.hold.get()?).take().ok_or_else(|| self.released_already())
+        // Not under the mutex: Python makes the exception, and may run a signal handler or another thread
+        // meanwhile, which would wait for the mutex with the interpreter lock.
+        let hold = lock(self.hold.get()?).take();
+        hold.ok_or_else(|| self.released_already())
     }
 
     fn released_already(&self) -> PyErr {

@@ -253,6 +253,22 @@ def test_an_error_of_the_leaders_work(memory: lockwell.Locks) -> None:
     assert server.locks().run_as_leader("scheduler", lambda lock: lock.is_held)
 
 
+def test_a_campaign_ends_with_its_wait_although_the_server_is_away() -> None:
+    server = TestServer()
+    server.fail("acquire", "unreachable")
+    locks = server.locks()
+
+    async def lead(lock: lockwell.Lock) -> None:
+        pass
+
+    began = time.monotonic()
+    with pytest.raises(lockwell.UnreachableError):
+        locks.run_as_leader("scheduler", lambda lock: None, wait=0.3)
+    with pytest.raises(lockwell.UnreachableError):
+        asyncio.run(locks.arun_as_leader("scheduler", lead, wait=0.3))
+    assert 0.6 <= time.monotonic() - began < 30
+
+
 def test_a_loop_that_is_closed_with_a_pending_task_keeps_nothing(memory: lockwell.Locks) -> None:
     files = len(os.listdir("/proc/self/fd"))
 

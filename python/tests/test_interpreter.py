@@ -71,6 +71,29 @@ def test_a_signal_handler_may_wait_as_well(memory: lockwell.Locks) -> None:
     assert seen == [True]
 
 
+def test_the_error_of_a_second_release_is_made_while_others_may_use_the_lock() -> None:
+    run(
+        """
+import signal, lockwell, lockwell._errors as errors
+# A test that hangs with the interpreter lock can be ended by a signal alone that Python does not handle.
+signal.alarm(30)
+locks = lockwell.connect("memory://")
+lock = locks.lock("a").acquire()
+lock.release()
+real = errors.made
+def made(*facts):
+    # As a signal handler, or another thread that has its turn now.
+    assert not lock._guard.is_open()
+    return real(*facts)
+errors.made = made
+try:
+    lock.release()
+except lockwell.NotHeldError:
+    print("done")
+"""
+    )
+
+
 def test_other_threads_run_during_a_wait(memory: lockwell.Locks) -> None:
     held = memory.lock("threads").acquire()
     threading.Timer(0.2, held.release).start()

@@ -56,47 +56,63 @@ def _leader(leader: tuple[int, str] | None) -> Leader | None:
     return None if leader is None else Leader(*leader)
 
 
-def _pause(tries: int) -> float:
-    """The seconds after a campaign that has failed for the time being."""
-    return min(5.0, 0.1 * 2.0 ** min(tries, 10)) * random.uniform(0.5, 1.0)
+class _Campaign:
+    """The tries of one campaign, which share its wait. None: there is no limit."""
+
+    def __init__(self, request: Callable[..., Request[Lock]], wait: float | None) -> None:
+        self._request = request
+        self._wait = wait
+        self._begin()
+
+    def _begin(self) -> None:
+        self._tries = 0
+        self._began = time.monotonic()
+
+    def next_request(self) -> Request[Lock]:
+        wait = self._wait
+        if wait is not None and self._tries:
+            wait = max(0.0, self._began + wait - time.monotonic())
+        return self._request(wait=wait)
+
+    def pause_after(self, error: LockwellError, lock: Lock | None) -> float:
+        """The seconds before the next try, if this error leaves one. After a loss of leadership another
+        campaign begins.
+        """
+        if lock is None:
+            is_over = self._wait is not None and time.monotonic() >= self._began + self._wait
+            if is_over or not error.retryable or isinstance(error, TimedOutError):
+                raise error
+            self._tries += 1
+            return min(5.0, 0.1 * 2.0 ** min(self._tries, 10)) * random.uniform(0.5, 1.0)
+        at_release = (error.operation, error.lock) == ("release", lock.name)
+        if lock.loss is None and not (at_release and isinstance(error, LostError)):
+            # Leadership was not lost: it is an error of the work.
+            raise error
+        self._begin()
+        return 0.0
 
 
-def run_as_leader(campaign: Callable[[], Request[Lock]], work: Callable[[Lock], T]) -> T:
-    tries = 0
+def run_as_leader(request: Callable[..., Request[Lock]], wait: float | None, work: Callable[[Lock], T]) -> T:
+    campaign = _Campaign(request, wait)
     while True:
         lock = None
         try:
-            with campaign() as lock:
+            with campaign.next_request() as lock:
                 value = work(lock)
             return value
         except LockwellError as error:
-            tries = _after(error, lock, tries)
-            if lock is None:
-                time.sleep(_pause(tries))
+            time.sleep(campaign.pause_after(error, lock))
 
 
-async def arun_as_leader(campaign: Callable[[], Request[Lock]], work: Callable[[Lock], Awaitable[T]]) -> T:
-    tries = 0
+async def arun_as_leader(
+    request: Callable[..., Request[Lock]], wait: float | None, work: Callable[[Lock], Awaitable[T]]
+) -> T:
+    campaign = _Campaign(request, wait)
     while True:
         lock = None
         try:
-            async with campaign() as lock:
+            async with campaign.next_request() as lock:
                 value = await work(lock)
             return value
         except LockwellError as error:
-            tries = _after(error, lock, tries)
-            if lock is None:
-                await asyncio.sleep(_pause(tries))
-
-
-def _after(error: LockwellError, lock: Lock | None, tries: int) -> int:
-    """The failures in a row, if the campaign goes on after this error."""
-    if lock is None:
-        if error.retryable and not isinstance(error, TimedOutError):
-            return tries + 1
-        raise error
-    lost_at_release = isinstance(error, LostError) and (error.operation, error.lock) == ("release", lock.name)
-    if lock.loss is None and not lost_at_release:
-        # Leadership was not lost: it is an error of the work.
-        raise error
-    return 0
+            await asyncio.sleep(campaign.pause_after(error, lock))
