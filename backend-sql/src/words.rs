@@ -1,5 +1,6 @@
 //! What the client and the databases say to each other: requests about locks and their answers.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lockwell_core::backend::{PushedGrant, Waiters};
@@ -178,6 +179,33 @@ pub enum Extension {
     /// A transaction has locked the row, for example by `verify_in`: ask again.
     Blocked,
     Lost,
+}
+
+/// What the tries of one forced release have seen: the highest token of the holders, and how many these were. A
+/// try whose answer was lost may have freed them, and the next one must not free whoever came after them.
+#[derive(Debug, Default)]
+pub struct Forced(Mutex<Option<(i64, usize)>>);
+
+#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+impl Forced {
+    /// Notes whom a try is about to free, before it commits.
+    pub(crate) fn note(&self, token: i64, holders: usize) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((token, holders));
+    }
+
+    fn seen(&self) -> Option<(i64, usize)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The highest token of a holder that may be freed.
+    pub(crate) fn up_to(&self) -> i64 {
+        self.seen().map_or(i64::MAX, |(token, _)| token)
+    }
+
+    /// How many holders an earlier try has seen.
+    pub(crate) fn holders(&self) -> Option<usize> {
+        self.seen().map(|(_, holders)| holders)
+    }
 }
 
 pub(crate) fn micros(span: Duration) -> i64 {

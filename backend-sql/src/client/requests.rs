@@ -149,19 +149,16 @@ impl<D: Dialect> Request<D> {
 
     /// The answer when a transaction has locked a row.
     pub(crate) fn blocked(&self, cause: &sqlx::Error) -> CallOutcome<(RequestReply, Moment)> {
-        match self.taker() {
-            Some(_) => CallOutcome::Answered((RequestReply::TryAcquire(TryAcquire::Blocked), Moment::now())),
-            None => CallOutcome::Failed(blocked(Some(cause))),
-        }
-    }
-}
-
-impl RequestReply {
-    pub(crate) fn into_outcome(self, sent: Moment) -> CallOutcome<(Self, Moment)> {
-        match self {
-            Self::Freed(Freed { blocked: true, .. }) => CallOutcome::Failed(blocked(None)),
-            answer => CallOutcome::Answered((answer, sent)),
-        }
+        let answer = match self {
+            Self::Take(_) | Self::Claim(_) => RequestReply::TryAcquire(TryAcquire::Blocked),
+            // No error: that would not say whether an earlier try, whose answer was lost, may have freed the lock.
+            Self::Release(_) | Self::LeaveGroup(_) => {
+                tracing::debug!(error = %cause, "the row of a lock that is released is locked");
+                RequestReply::Freed(Freed { blocked: true, ..Freed::default() })
+            }
+            _ => return CallOutcome::Failed(blocked(Some(cause))),
+        };
+        CallOutcome::Answered((answer, Moment::now()))
     }
 }
 

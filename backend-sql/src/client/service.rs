@@ -284,7 +284,7 @@ impl<D: Dialect> Service for Statements<D> {
         match answers {
             Ok(answers) => {
                 *self.idle.on(*route) = idle;
-                answers.into_iter().map(|answer| answer.into_outcome(sent)).collect()
+                answers.into_iter().map(|answer| CallOutcome::Answered((answer, sent))).collect()
             }
             Err(error) => {
                 // It may have been carried out in part. A claim that is cancelled before the next try is to be

@@ -21,7 +21,7 @@ use crate::dialect::examine::Examine;
 use crate::dialect::groups::Groups;
 use crate::dialect::sweep::Swept;
 use crate::words::{
-    Entered, Extension, Freed, Hold, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll,
+    Entered, Extension, Forced, Freed, Hold, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll,
 };
 
 /// The requests about exclusive locks, about the queue, and about all kinds of locks. All of them are
@@ -148,11 +148,13 @@ pub trait Dialect: Groups + Examine {
         name: &LockName,
     ) -> impl Future<Output = sqlx::Result<LockStatus>> + Send;
 
-    /// Frees a lock, whoever holds it. Returns the number of holders.
+    /// Frees a lock, whoever holds it. Returns the number of holders. A repeated try frees only those whom an
+    /// earlier one has seen.
     fn force_release(
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
+        forced: &Forced,
     ) -> impl Future<Output = sqlx::Result<usize>> + Send;
 
     /// Deletes places of waiters that are gone: at most a portion of them.

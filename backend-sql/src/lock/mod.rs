@@ -6,6 +6,7 @@ mod turn;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwell_core::backend::{ClaimReply, PerRuntime, valid_until, wait_for_turn};
@@ -20,7 +21,7 @@ use crate::dialect::Dialect;
 use crate::lock::purge::purge;
 use crate::lock::turn::LockQueue;
 use crate::sql::options::SqlOptions;
-use crate::words::{Extension, Freed, Hold, NO_TICKET, TakeRequest};
+use crate::words::{Extension, Forced, Freed, Hold, NO_TICKET, TakeRequest};
 
 /// Locks in a table of a database.
 ///
@@ -168,6 +169,23 @@ async fn until_unblocked<T, F: Future<Output = Result<T>>>(request: impl Fn(Rout
     }
 }
 
+/// The same for the release of a claim.
+async fn until_freed<D: Dialect>(
+    client: &Client<D>,
+    claim: &Claim,
+    request: fn(Claim) -> Request<D>,
+) -> Result<Freed> {
+    // An earlier request, of which an answer was lost, may have been carried out before the row was locked.
+    let in_doubt = &AtomicBool::new(false);
+    let freed = until_unblocked(|route| async move {
+        let freed = client.free(route, request(claim.clone())).await?;
+        in_doubt.fetch_or(freed.in_doubt, Ordering::Relaxed);
+        if freed.blocked { Err(blocked(None)) } else { Ok(freed) }
+    });
+    let freed = freed.await?;
+    Ok(Freed { in_doubt: in_doubt.load(Ordering::Relaxed), ..freed })
+}
+
 #[async_trait]
 impl<D: Dialect> DistributedLock for SqlLock<D> {
     fn capabilities(&self) -> Capabilities {
@@ -251,12 +269,12 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         // A transaction that verified the lock holds its row. The lock must not be free before it ends.
         let mut freed = Freed::default();
         if Hold::of(claim) == Hold::Alone {
-            freed = until_unblocked(|route| client.free(route, Request::Release(claim.clone()))).await?;
+            freed = until_freed(&client, claim, Request::Release).await?;
         }
         let mut in_doubt = freed.in_doubt;
         if !freed.released {
             // A writer is a member by now if it was downgraded and the answer was lost.
-            freed = until_unblocked(|route| client.free(route, Request::LeaveGroup(claim.clone()))).await?;
+            freed = until_freed(&client, claim, Request::LeaveGroup).await?;
             in_doubt |= freed.in_doubt;
         }
         let released = freed.released || left;
@@ -286,10 +304,11 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let (client, name) = (self.0.client()?, name.clone());
+        let seen = Arc::<Forced>::default();
         let forced = client.run(Route::Main, move |JobContext { dialect, waiters, conn }| {
-            let name = name.clone();
+            let (name, seen) = (name.clone(), Arc::clone(&seen));
             Box::pin(async move {
-                let holders = dialect.force_release(conn, &name).await?;
+                let holders = dialect.force_release(conn, &name, &seen).await?;
                 Ok((holders, dialect.next(conn, &name, waiters).await?))
             })
         });

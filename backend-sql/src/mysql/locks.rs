@@ -19,7 +19,7 @@ use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Freed, Hold, HolderRow, PORTION, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire,
+    Extension, Forced, Freed, Hold, HolderRow, PORTION, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire,
     WaiterPoll, WaitersRow, micros, status,
 };
 
@@ -150,7 +150,7 @@ impl Dialect for MySql {
         Ok(status(name, holders, waiters.unwrap_or_default()))
     }
 
-    async fn force_release(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<usize> {
+    async fn force_release(&self, conn: &mut Conn, name: &LockName, _: &Forced) -> sqlx::Result<usize> {
         begin(conn).await?;
         let freed = self.force(conn, name).await;
         end(conn, freed).await

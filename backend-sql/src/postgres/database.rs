@@ -51,7 +51,7 @@ impl Database for Postgres {
         ]);
         if let Some(grace) = &self.grace {
             let (shortest, longest) = (promised.min_ttl(), promised.max_ttl().min(grace.longest));
-            promised = promised.with_ttl(shortest, longest);
+            promised = promised.with_ttl(shortest, longest).bounded_by("longest_ttl in the address");
         }
         if self.pooled || self.session.is_shared() {
             // Without notifications, all waiters poll.

@@ -32,7 +32,7 @@ use super::driver::{Postgres, labels, names, owners, ttls};
 use super::durability::Grace;
 use crate::dialect::error::{NO_GRANT, REMADE, misconfigured, ours};
 use crate::ids::AsUuid;
-use crate::words::{Extension, micros, span};
+use crate::words::{Extension, Freed, micros, span};
 
 /// How often a client looks again at a mark that it has changed, or tries a statement again.
 pub(super) const LOOKS: u32 = 4;
@@ -191,7 +191,17 @@ impl Postgres {
     /// theirs.
     pub(super) async fn reclaim(&self, conn: &mut PgConnection, grants: &[Grant], answers: &mut [Extension]) {
         let Some(grace) = &self.grace else { return };
-        let lost = || grants.iter().zip(&*answers).filter(|(_, answer)| **answer == Extension::Lost);
+        let choose = |(grant, answer): (&Grant, &Extension)| {
+            if *answer != Extension::Lost {
+                return false;
+            }
+            // A release that begins from now on may overtake this, and is repeated then. A lock that was released
+            // before, over the connection of another runtime, has no record either.
+            grant.claim().note_in_doubt();
+            !grant.claim().is_cancelled()
+        };
+        let chosen: Vec<bool> = grants.iter().zip(&*answers).map(choose).collect();
+        let lost = || grants.iter().zip(&chosen).filter(|(_, chosen)| **chosen);
         if lost().next().is_none() {
             return;
         }
@@ -203,7 +213,7 @@ impl Postgres {
         if let Err(error) = &reclaimed {
             tracing::warn!(%error, "locks that the server may have lost were not reclaimed");
         }
-        for (grant, answer) in grants.iter().zip(answers).filter(|(_, answer)| **answer == Extension::Lost) {
+        for ((grant, answer), _) in grants.iter().zip(answers).zip(&chosen).filter(|(_, chosen)| **chosen) {
             let owner = grant.claim().owner().as_uuid();
             *answer = match &reclaimed {
                 Err(_) => Extension::Blocked,
@@ -216,6 +226,24 @@ impl Postgres {
                     }
                 },
             };
+        }
+    }
+
+    /// Says that releases are in doubt which have found nothing, while the server may have forgotten grants. Then it
+    /// does not know whether the claims held their locks, and it has granted them to nobody else.
+    pub(super) async fn doubt_denials(&self, conn: &mut PgConnection, answers: &mut [Freed]) {
+        let is_denied = |freed: &Freed| !freed.released && !freed.blocked;
+        if self.grace.is_none() || !answers.iter().any(is_denied) {
+            return;
+        }
+        match self.closed_for(conn).await {
+            Ok(None) => return,
+            Ok(Some(_)) => (),
+            // The releases are done, so the error is none of theirs.
+            Err(error) => tracing::debug!(%error, "it is not known whether the server has forgotten grants"),
+        }
+        for freed in answers {
+            freed.in_doubt |= is_denied(freed);
         }
     }
 

@@ -94,9 +94,9 @@ UPDATE {mark} k SET token_limit = s.token_bound - 4294967296 FROM {state} s WHER
 
 -- name: reclaim
 -- Makes the records of exclusive holders again whose grants the server has lost. A record with a lower token is that of a holder
--- before; the tokens of grants after the crash are above the floor, so this never takes a lock from a later holder. It waits for no
--- row: the answer has each claim whose lock is not another's, and whether its record was made. $1 names, $2 owners, $3 ttls,
--- $4 labels, $5 tokens.
+-- before; the tokens of grants after the crash are above the floor, so this never takes a lock from a later holder. The
+-- members of a group before go. It waits for no row: the answer has each claim whose lock is not another's, and whether its record
+-- was made. $1 names, $2 owners, $3 ttls, $4 labels, $5 tokens.
 WITH want AS (
     SELECT DISTINCT ON (w.name) w.* FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
         AS w(name, owner, ttl, label, token) WHERE {granting} ORDER BY w.name, w.token DESC
@@ -107,7 +107,11 @@ WITH want AS (
     UPDATE {locks} l SET owner = w.owner, token = w.token, {ends} = clock_timestamp() + w.ttl * interval '1 microsecond',
         acquired_at = clock_timestamp(), label = w.label, mode = 0, members = 0, waited = true
     FROM open w WHERE l.name = w.name
-    RETURNING l.owner
+    RETURNING l.name, l.owner
+), old AS (
+    SELECT m.name, m.owner FROM {members} m JOIN taken t ON t.name = m.name FOR UPDATE OF m SKIP LOCKED
+), gone AS (
+    DELETE FROM {members} m USING old o WHERE m.name = o.name AND m.owner = o.owner
 ), made AS (
     INSERT INTO {locks} AS l (name, owner, token, {ends}, acquired_at, label, waited)
     SELECT w.name, w.owner, w.token, clock_timestamp() + w.ttl * interval '1 microsecond', clock_timestamp(), w.label, true

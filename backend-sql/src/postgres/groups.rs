@@ -191,7 +191,9 @@ impl Groups for Postgres {
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            return Ok(vec![self.leave_group_one(conn, claim, waiters).await?]);
+            let mut answers = vec![self.leave_group_one(conn, claim, waiters).await?];
+            self.doubt_denials(conn, &mut answers).await;
+            return Ok(answers);
         }
         let gone: Vec<(i64, Option<i64>)> = self
             .statement(&self.sql.leave_group)
@@ -208,6 +210,7 @@ impl Groups for Postgres {
                 *answer = Freed::new(true, next);
             }
         }
+        self.doubt_denials(conn, &mut answers).await;
         Ok(answers)
     }
 

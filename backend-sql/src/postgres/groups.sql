@@ -167,7 +167,7 @@ SELECT shrunk.name, shrunk.next FROM shrunk
 SELECT DISTINCT name FROM {members} WHERE {ends} < clock_timestamp() - $1 * interval '1 microsecond'
 
 -- name: downgrade
--- $1 name, $2 owner, $3 mode.
+-- Members of a group before, whose records a crash has left, go. $1 name, $2 owner, $3 mode.
 WITH mine AS (
     SELECT l.name, l.token, l.{ends}, l.acquired_at, l.label FROM {locks} l
     WHERE l.name = $1 AND l.owner = $2 AND l.{ends} > clock_timestamp() AND {durable}
@@ -175,6 +175,8 @@ WITH mine AS (
 ), inserted AS (
     INSERT INTO {members} (name, owner, token, {ends}, acquired_at, label, mode)
     SELECT name, $2, token, {ends}, acquired_at, label, $3 FROM mine
+), others AS (
+    DELETE FROM {members} m USING mine WHERE m.name = mine.name AND m.owner <> $2
 ), gone AS (
     DELETE FROM {waiters} q USING mine WHERE q.owner = $2
 )

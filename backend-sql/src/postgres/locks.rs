@@ -18,8 +18,8 @@ use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Freed, Hold, HolderRow, Notification, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
-    TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
+    Extension, Forced, Freed, Hold, HolderRow, Notification, PORTION, Portion, QueuedClaim, Sign,
+    TakeRequest, TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
 };
 
 /// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
@@ -154,26 +154,71 @@ impl Postgres {
         Ok(freed)
     }
 
+    async fn release_each(
+        &self,
+        conn: &mut PgConnection,
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<Freed>> {
+        if let [claim] = claims {
+            if !self.hot.is_hot(claim.name()) {
+                let short = self.statement(&self.sql.release);
+                let short = short.bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+                if short.value::<i64>(&mut *conn).await?.is_some() {
+                    return Ok(vec![Freed::new(true, Vec::new())]);
+                }
+            }
+            let handed = self.hand(conn, &self.sql.hand_over, claim, waiters).await?;
+            return Ok(vec![match handed {
+                Some(handed) => self.handed(conn, claim, handed, waiters).await?,
+                None => Freed::default(),
+            }]);
+        }
+        let many = &self.sql.hand_over_many;
+        let bound = || {
+            let bound = many.call().bind(names(claims.iter())).bind(owners(claims.iter()));
+            bound.bind(waiters.client().as_uuid())
+        };
+        let mut rows: sqlx::Result<Vec<HandedOne>> = self.commit_and_notify(&mut *conn, many, bound()).await;
+        if self.closed(&mut *conn, &rows, claims.iter()).await?.is_some() {
+            rows = self.commit_and_notify(&mut *conn, many, bound()).await;
+        }
+        let mut answers = Vec::with_capacity(claims.len());
+        for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows?) {
+            answers.push(if released {
+                self.handed(conn, claim, (several, notification, again, durable), waiters).await?
+            } else {
+                Freed { blocked: held, ..Freed::default() }
+            });
+        }
+        Ok(answers)
+    }
+
     /// Frees a lock. Returns the number of holders.
-    async fn force(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<usize> {
-        let mode: Option<i64> = self
+    async fn force(&self, conn: &mut PgConnection, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
+        let held: Option<(i64, i64)> = self
             .statement(&self.sql.force)
             .bind(name.as_str())
             .bind(Uuid::from_u128(unique_bits()))
-            .value(&mut *conn)
+            .bind(forced.up_to())
+            .row(&mut *conn)
             .await?;
-        match mode {
-            None => {
-                self.force_unknown(conn, name).await?;
-                Ok(0)
+        let Some((mode, token)) = held else {
+            // An earlier try, whose answer was lost, has freed it.
+            if let Some(holders) = forced.holders() {
+                return Ok(holders);
             }
-            Some(0) => Ok(1),
-            Some(_) => {
-                let alive: Vec<bool> =
-                    self.statement(&self.sql.force_members).bind(name.as_str()).values(conn).await?;
-                Ok(alive.into_iter().filter(|alive| *alive).count())
-            }
+            self.force_unknown(conn, name).await?;
+            return Ok(0);
+        };
+        let mut holders = 1;
+        if mode != 0 {
+            let alive: Vec<bool> =
+                self.statement(&self.sql.force_members).bind(name.as_str()).values(conn).await?;
+            holders = alive.into_iter().filter(|alive| *alive).count();
         }
+        forced.note(token, holders);
+        Ok(holders)
     }
 }
 
@@ -236,37 +281,12 @@ impl Dialect for Postgres {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        if let [claim] = claims {
-            if !self.hot.is_hot(claim.name()) {
-                let short = self.statement(&self.sql.release);
-                let short = short.bind(claim.name().as_str()).bind(claim.owner().as_uuid());
-                if short.value::<i64>(&mut *conn).await?.is_some() {
-                    return Ok(vec![Freed::new(true, Vec::new())]);
-                }
-            }
-            let handed = self.hand(conn, &self.sql.hand_over, claim, waiters).await?;
-            return Ok(vec![match handed {
-                Some(handed) => self.handed(conn, claim, handed, waiters).await?,
-                None => Freed::default(),
-            }]);
+        if self.grace.is_some() {
+            // From now on they are not reclaimed: see `reclaim`.
+            claims.iter().for_each(Claim::cancel);
         }
-        let many = &self.sql.hand_over_many;
-        let bound = || {
-            let bound = many.call().bind(names(claims.iter())).bind(owners(claims.iter()));
-            bound.bind(waiters.client().as_uuid())
-        };
-        let mut rows: sqlx::Result<Vec<HandedOne>> = self.commit_and_notify(&mut *conn, many, bound()).await;
-        if self.closed(&mut *conn, &rows, claims.iter()).await?.is_some() {
-            rows = self.commit_and_notify(&mut *conn, many, bound()).await;
-        }
-        let mut answers = Vec::with_capacity(claims.len());
-        for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows?) {
-            answers.push(if released {
-                self.handed(conn, claim, (several, notification, again, durable), waiters).await?
-            } else {
-                Freed { blocked: held, ..Freed::default() }
-            });
-        }
+        let mut answers = self.release_each(conn, claims, waiters).await?;
+        self.doubt_denials(conn, &mut answers).await;
         Ok(answers)
     }
 
@@ -344,9 +364,14 @@ impl Dialect for Postgres {
         Ok(status(name, holders, waiters.unwrap_or_default()).unknown_for(unknown_for))
     }
 
-    async fn force_release(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<usize> {
+    async fn force_release(
+        &self,
+        conn: &mut PgConnection,
+        name: &LockName,
+        forced: &Forced,
+    ) -> sqlx::Result<usize> {
         sqlx::raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *conn).await?;
-        let freed = self.force(conn, name).await;
+        let freed = self.force(conn, name, forced).await;
         let word = if freed.is_ok() { "COMMIT" } else { "ROLLBACK" };
         ended(freed, sqlx::raw_sql(word).execute(conn).await.map(drop))
     }

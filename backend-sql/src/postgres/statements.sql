@@ -382,13 +382,17 @@ SELECT count(*), (extract(epoch from clock_timestamp() - min(q.entered_at)) * 10
 FROM {live_waiters} WHERE q.name = $1
 
 -- name: force
--- The owner changes, too: the old one must not take the release for its own.
+-- The owner changes, too: the old one must not take the release for its own. A row that is purged at once could be reclaimed by
+-- the old one, so it counts as used now. $3 the highest token of those who may be freed: if an answer was lost, those who came
+-- after them are not.
 WITH held AS (
-    SELECT l.name, l.mode FROM {locks} l WHERE l.name = $1 AND l.{ends} > clock_timestamp() AND {durable}
+    SELECT l.name, l.mode, l.token FROM {locks} l WHERE l.name = $1 AND l.{ends} > clock_timestamp() AND (l.token <= $3
+        OR l.members > 0 AND EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.token <= $3)) AND {durable}
     FOR NO KEY UPDATE OF l
 )
-UPDATE {locks} l SET {ends} = NULL, owner = $2, token = {forced_token}, mode = 0, members = 0 FROM held WHERE l.name = held.name
-RETURNING held.mode
+UPDATE {locks} l SET {ends} = NULL, owner = $2, token = {forced_token}, acquired_at = clock_timestamp(), mode = 0, members = 0
+FROM held WHERE l.name = held.name
+RETURNING held.mode, held.token
 
 -- name: force_members
 -- A separate statement: it sees all members that joined before the lock's row was locked.

@@ -18,7 +18,7 @@ use crate::dialect::Dialect;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Entered, Extension, Freed, Hold, HolderRow, NO_TICKET, PORTION, Portion, SEVERAL, TakeRequest,
+    Entered, Extension, Forced, Freed, Hold, HolderRow, NO_TICKET, PORTION, Portion, SEVERAL, TakeRequest,
     TryAcquire, WaitersRow, block, micros, span, status, token,
 };
 
@@ -320,7 +320,7 @@ impl Dialect for Sqlite {
         Ok(status(name, holders, waiters).unknown_for(unknown_for))
     }
 
-    async fn force_release(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<usize> {
+    async fn force_release(&self, conn: &mut Connection, name: &LockName, _: &Forced) -> sqlx::Result<usize> {
         conn.begin(Commits::Granted).await?;
         let freed = self.force(conn.get(), name).await;
         conn.end(freed).await

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lockwell_core::{ErrorKind, Mode, Released};
+use lockwell_core::{ErrorKind, Mode, Released, Renewal};
 use sqlx::Connection;
 
-use crate::servers::{Kind, backend, claim, client, proxy, session, through, url};
+use crate::servers::{Kind, backend, claim, client, proxy, session, soon, through, url};
 
 const TTL: Duration = Duration::from_millis(800);
 const LONG: Duration = Duration::from_secs(30);
@@ -106,4 +106,75 @@ async fn a_release_is_done_though_nobody_could_be_notified() {
     assert_eq!(released.expect("no panic").expect("an answer"), Released::Released);
     // It has found the table locked when it asked for its turn.
     waiting.abort();
+}
+
+/// The repeated release finds the row locked by whoever takes the lock next, and afterwards nothing of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_row_ends_no_doubt() {
+    let kind = Kind::Postgres;
+    let Some(url) = url(kind, "locked_row").await else { return };
+    let proxy = proxy(kind).await.expect("a network");
+    let far = backend(kind, &(through(&url, &proxy) + "&timeout=20s")).await.expect("a connection");
+    let ours = claim("a", Mode::Exclusive, LONG);
+    far.acquire(&ours).await.expect("an answer").expect("free");
+    let (mut watching, mut session) = (session(&url).await, session(&url).await);
+    // There is time between the first try and the second.
+    proxy.delay(Duration::from_millis(300));
+    proxy.drop_reply(1);
+    let releasing = tokio::spawn(async move { far.release(&ours).await });
+    let is_held = "SELECT expires_at IS NOT NULL FROM locked_row WHERE name = 'a'";
+    while sqlx::query_scalar(is_held).fetch_one(&mut watching).await.expect("an answer") {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let mut others = session.begin().await.expect("a transaction");
+    let pid = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *others).await;
+    let pid: i32 = pid.expect("an answer");
+    let take =
+        "UPDATE locked_row SET owner = gen_random_uuid(), expires_at = clock_timestamp() + interval '1 min'";
+    sqlx::query(take).execute(&mut *others).await.expect("taken");
+    let is_waited_for =
+        "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)))";
+    loop {
+        let waits = sqlx::query_scalar::<_, bool>(is_waited_for).bind(pid).fetch_one(&mut watching);
+        if waits.await.expect("an answer") {
+            break;
+        }
+        assert!(!releasing.is_finished(), "the release was faster than this test");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    // The lock timeout of our sessions passes.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    others.commit().await.expect("unlocked");
+    assert_eq!(releasing.await.expect("no panic").expect("an answer"), Released::InDoubt);
+}
+
+/// A forced release whose answer is lost is repeated, when another has the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_forced_release_frees_no_successor() {
+    let kind = Kind::Postgres;
+    let Some(url) = url(kind, "successor").await else { return };
+    let near = client(kind, &url).await;
+    let mut dropped = 0;
+    // Its statements, which are prepared first, and the one that notifies the successor.
+    for k in 1..=6 {
+        let proxy = proxy(kind).await.expect("a network");
+        let far = client(kind, &(through(&url, &proxy) + "&timeout=20s")).await;
+        let name = format!("a{k}");
+        let held = near.lock(&*name).ttl(LONG).await.expect("free");
+        let waiting = tokio::spawn(near.lock(name.clone()).ttl(LONG).wait(LONG).into_future());
+        while near.inspect(&*name).await.expect("an answer").waiters == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // To connect again takes longer than the successor needs to ask.
+        proxy.delay(Duration::from_millis(250));
+        proxy.drop_reply(k);
+        assert_eq!(far.force_release(&*name).await.expect("an answer"), 1, "k = {k}");
+        dropped += proxy.dropped_replies();
+        let next = waiting.await.expect("no panic").expect("its turn");
+        let renewed = near.backend().renew(&[next.grant().clone()], soon()).await;
+        assert!(matches!(renewed[..], [Renewal::Renewed(_)]), "k = {k}: {renewed:?}");
+        next.release().await.expect("held");
+        drop(held);
+    }
+    assert!(dropped > 2, "no reply was lost");
 }

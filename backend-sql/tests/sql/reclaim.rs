@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use lockwell_core::{DistributedLock, ErrorKind, Grant, Mode, Renewal};
-use lockwell_sql::PostgresVerify;
+use lockwell_sql::{PostgresLock, PostgresVerify};
 use sqlx::Connection;
 use testbed::Postgres;
 
 use crate::crash::crash;
-use crate::grace::{LONGEST, forgetful, is_granted_later, record, write_out};
+use crate::grace::{LONGEST, forgetful, is_closed, is_granted_later, record, write_out};
 use crate::servers::{Kind, backend, claim, client, missing, options, session, soon};
 
 /// No lease ends while a test runs.
@@ -50,6 +50,57 @@ async fn a_forced_release_of_an_old_record_stands() {
     // A second crash changes nothing.
     crash(&server).await;
     assert_eq!(renewed(&*lock, &[before]).await, ["lost"]);
+}
+
+/// The row of a lock that was held for long is old. Without it the holder could reclaim the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forced_release_stands_when_the_purge_comes() {
+    let Some((server, url)) = long("purged").await else { return };
+    let lock = PostgresLock::connect(&url.parse().expect("an address")).await.expect("a connection");
+    let held = granted(&lock, "a").await;
+    let long_ago = "UPDATE purged SET acquired_at = acquired_at - interval '2 hours'";
+    server.admin_sql(long_ago).await.expect("changed");
+    assert_eq!(lock.force_release(held.claim().name()).await.expect("an answer"), 1);
+    assert_eq!(lock.purge(Duration::from_hours(1)).await.expect("an answer"), 0);
+    assert_eq!(renewed(&lock, &[held]).await, ["lost"]);
+}
+
+/// Nobody else can have had the lock. A renewal that is on its way does not take it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_released_before_it_is_reclaimed_was_held() {
+    let Some((server, url)) = long("let_go").await else { return };
+    let locks = client(Kind::Postgres, &url).await;
+    write_out(&server).await;
+    let writer = locks.lock("a").ttl(LONG).await.expect("a free lock");
+    let reader = locks.read("b").ttl(LONG).await.expect("a free lock");
+    let grant = writer.grant().clone();
+    crash(&server).await;
+    // A release whose answer is lost with the old connection would be in doubt anyway.
+    is_closed(&locks, "c").await;
+    for guard in [writer, reader] {
+        guard.release().await.expect("held");
+    }
+    assert_eq!(renewed(&**locks.backend(), &[grant]).await, ["lost"]);
+    assert!(!locks.inspect("a").await.expect("an answer").is_held(), "nobody would release it");
+}
+
+/// The record of a reader that has left is back. It is not one of those who hold the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_has_left_goes_when_the_next_holder_comes_back() {
+    let Some((server, url)) = long("left").await else { return };
+    let lock = backend(Kind::Postgres, &url).await.expect("a connection");
+    let reader = claim("a", Mode::Shared, LONG);
+    lock.acquire(&reader).await.expect("an answer").expect("a free lock");
+    write_out(&server).await;
+    lock.release(&reader).await.expect("an answer");
+    let writer = granted(&*lock, "a").await;
+    crash(&server).await;
+    assert_eq!(renewed(&*lock, std::slice::from_ref(&writer)).await, ["renewed"]);
+    for _ in 0..2 {
+        let status = lock.inspect(writer.claim().name()).await.expect("an answer");
+        assert_eq!(status.holders.len(), 1, "{status:?}");
+        lock.downgrade(&writer).await.expect("held");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
