@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, WeakShared};
-use lockwell_core::backend::{Failure, PerRuntime, Reconnect};
+use lockwell_core::backend::{Failure, PerRuntime, Reconnect, unless_panics};
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
@@ -111,7 +111,7 @@ impl ClientInner {
                 dialing
             })
         };
-        dialing.await.map_err(|failure| match &*failure {
+        unless_panics(dialing).await.map_err(|failure| match &*failure {
             Failure::Refused(error) => Failure::Refused(error.duplicate()),
             Failure::NotSent(error) => Failure::NotSent(error.duplicate()),
             Failure::Doubtful(error) => Failure::Doubtful(error.duplicate()),

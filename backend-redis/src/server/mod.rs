@@ -30,6 +30,10 @@ use crate::words::durability;
 use crate::words::keys::{self, Keys};
 use crate::words::options::RedisOptions;
 
+/// What bounds a lease where there are grace periods.
+const LONGEST_TTL: &str =
+    "longest_ttl in the address, the same for all clients: the longest lease that the server may forget";
+
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
 ///
 /// Each runtime that uses it has one connection to each server that its calls go to, for calls and
@@ -144,7 +148,7 @@ impl DistributedLock for RedisLock {
             // What a server may forget must have ended within a grace period.
             Some(longest) => {
                 let (shortest, longest) = (promised.min_ttl(), promised.max_ttl().min(longest));
-                promised.with_ttl(shortest, longest)
+                promised.with_ttl(shortest, longest).bounded_by(LONGEST_TTL)
             }
             None => promised,
         }

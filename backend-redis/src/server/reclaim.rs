@@ -124,11 +124,14 @@ impl Client {
             };
             let renewal = reclaimed.await.unwrap_or_else(Renewal::Unknown);
             // The release may have overtaken the call.
-            if claim.is_cancelled()
-                && let Err(error) = Box::pin(self.release_claim(claim, false)).await
-            {
-                let error = format!("{error:#}");
-                tracing::debug!(lock = %claim.name(), error, "a released lock that was reclaimed ends with its lease");
+            if claim.is_cancelled() {
+                // The other renewals wait for this one, and have their answers.
+                let released =
+                    tokio::time::timeout(until.remaining(), Box::pin(self.release_claim(claim, false)));
+                if let Err(error) = released.await.unwrap_or_else(|_| Err(no_answer(None))) {
+                    let error = format!("{error:#}");
+                    tracing::debug!(lock = %claim.name(), error, "a released lock that was reclaimed ends with its lease");
+                }
             }
             renewal
         }

@@ -47,6 +47,7 @@ async fn a_restarted_server_waits_for_what_it_has_forgotten() {
     // Now it is known, and nobody waits.
     let error = two.lock("a").ttl(Duration::from_secs(5)).await.expect_err("longer than the grace period");
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
+    assert!(error.to_string().contains("longest_ttl"), "it names the option: {error:#}");
     assert_eq!(two.capabilities().max_ttl(), LONGEST);
     // The default lease would be longer.
     two.lock("a").await.expect("a free lock").release().await.expect("held");

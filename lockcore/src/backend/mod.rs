@@ -52,7 +52,7 @@ pub use nodelay::{NoDelay, can_set_nodelay, look_for_nodelay, set_nodelay};
 pub use per_runtime::PerRuntime;
 pub use reconnect::{Failure, Reconnect};
 pub use record::Record;
-pub use shared_task::SharedTask;
+pub use shared_task::{SharedTask, unless_panics};
 pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};
 pub use waiting::{ClaimReply, Queue, wait_for_turn};
 

@@ -1,14 +1,16 @@
 //! A task whose answer serves all who ask for it while it is under way.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-use crate::system::lock;
+use crate::system::{lock, wake_tasks};
 use crate::{Error, Result};
 
 /// A task whose answer serves all who ask for it while it is under way, such as the opening of a connection.
@@ -70,7 +72,34 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
                 }
             }
         };
-        answer.await.map_err(|error| error.duplicate())
+        unless_panics(answer).await.map_err(|error| error.duplicate())
+    }
+}
+
+/// Waits for a future that is shared with others (`Shared` of `futures_util`). It calls all wakers under a mutex,
+/// one after the other: one that panics would keep the rest from their notification, and each later poll would
+/// panic, too.
+///
+/// # Cancel safety
+/// That of the future.
+pub async fn unless_panics<F: Future>(shared: F) -> F::Output {
+    let mut shared = pin!(shared);
+    poll_fn(|cx| {
+        let waker = Waker::from(Arc::new(QuietWaker(cx.waker().clone())));
+        shared.as_mut().poll(&mut Context::from_waker(&waker))
+    })
+    .await
+}
+
+struct QuietWaker(Waker);
+
+impl Wake for QuietWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        wake_tasks(|| self.0.wake_by_ref());
     }
 }
 
@@ -89,6 +118,7 @@ impl<T: Clone> fmt::Debug for SharedTask<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
 
     use tokio::sync::Notify;
 
@@ -155,5 +185,29 @@ mod tests {
         tokio::task::yield_now().await;
         server.may_answer.notify_waiters();
         assert_eq!((one.await.unwrap(), two.await.unwrap()), (2, 3));
+    }
+
+    #[tokio::test]
+    async fn a_waker_that_panics_keeps_nobody_from_the_answer() {
+        struct Panics;
+        impl Wake for Panics {
+            fn wake(self: Arc<Self>) {
+                panic!("as expected");
+            }
+        }
+        let (server, task) =
+            (Arc::new(Server { calls: AtomicU64::new(2), ..Server::default() }), SharedTask::new());
+        let ask = || task.answer(1, Arc::clone(&server).call(), spawned);
+        let (mut one, two) = (Box::pin(ask()), ask());
+        let waker = Waker::from(Arc::new(Panics));
+        assert!(one.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let allow = async {
+            tokio::task::yield_now().await;
+            server.may_answer.notify_one();
+        };
+        let two = tokio::time::timeout(Duration::from_secs(20), two);
+        let (two, ()) = tokio::join!(two, allow);
+        assert_eq!(two.expect("it is notified").unwrap(), 2);
+        assert_eq!(one.await.unwrap(), 2);
     }
 }

@@ -18,6 +18,8 @@ pub struct Capabilities {
     session_bound: bool,
     min_ttl: Duration,
     max_ttl: Duration,
+    /// What bounds the longest lease, for the error of a longer one.
+    bound: &'static str,
 }
 
 impl Capabilities {
@@ -30,6 +32,7 @@ impl Capabilities {
             session_bound: false,
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_secs(86_400),
+            bound: "",
         }
     }
 
@@ -60,6 +63,17 @@ impl Capabilities {
     pub fn with_ttl(mut self, shortest: Duration, longest: Duration) -> Self {
         (self.min_ttl, self.max_ttl) = (shortest, longest);
         self
+    }
+
+    /// Says what bounds the longest lease, such as an option of the address: it follows the error of a longer one.
+    #[must_use]
+    pub fn bounded_by(mut self, bound: &'static str) -> Self {
+        self.bound = bound;
+        self
+    }
+
+    fn bound(&self) -> String {
+        if self.bound.is_empty() { String::new() } else { format!(" ({})", self.bound) }
     }
 
     /// Sets the backend's name: for a backend that wraps another one.
@@ -136,10 +150,11 @@ impl Capabilities {
         }
         if ttl < self.min_ttl || ttl > self.max_ttl {
             let message = format!(
-                "a ttl of {} is not allowed: it must be between {} and {}",
+                "a ttl of {} is not allowed: it must be between {} and {}{}",
                 humantime::format_duration(ttl),
                 humantime::format_duration(self.min_ttl),
-                humantime::format_duration(self.max_ttl)
+                humantime::format_duration(self.max_ttl),
+                self.bound()
             );
             return Err(Error::new(ErrorKind::InvalidInput, message).on_backend(self.backend));
         }
@@ -153,10 +168,11 @@ impl Capabilities {
             return Ok(());
         }
         let message = format!(
-            "ttl and lock delay are {} and {}: together they may be {} at most",
+            "ttl and lock delay are {} and {}: together they may be {} at most{}",
             humantime::format_duration(ttl),
             humantime::format_duration(lock_delay),
-            humantime::format_duration(self.max_ttl)
+            humantime::format_duration(self.max_ttl),
+            self.bound()
         );
         Err(Error::new(ErrorKind::InvalidInput, message).on_backend(self.backend))
     }

@@ -208,7 +208,7 @@ fn tells_of_the_server(error: &Error) -> bool {
 /// Whether the caller has left, and the server had little time for its answer: then an error says nothing
 /// about the server.
 fn has_left_early(claim: &Claim) -> bool {
-    claim.has_no_caller() && claim.silence().is_none()
+    claim.has_no_caller() && !claim.has_answer() && claim.silence().is_none()
 }
 
 /// Whether this error of an acquire proves that the server has not acted on the claim.

@@ -55,13 +55,24 @@ impl OwnedName {
         }
     }
 
-    /// Waits until no other task of the owner takes the lock. `None`: one does, and nobody drives it.
+    /// Waits until no other task of the owner takes the lock. `None`: one does, and nobody drives it; or
+    /// another one, which did not wait for that one either, has got the lock for the owner.
     pub(super) async fn turn(&self, clock: &Clock) -> Option<MutexGuard<'_, ()>> {
         loop {
             let polls = self.pulse.polls();
             for _ in 0..2 {
-                if let Some(taking) = clock.timeout(POLLED, self.taking.lock()).await {
-                    return Some(taking);
+                let taking = async {
+                    tokio::select! {
+                        biased;
+                        taking = self.taking.lock() => Some(taking),
+                        held = self.held() => {
+                            drop(held);
+                            None
+                        }
+                    }
+                };
+                if let Some(taking) = clock.timeout(POLLED, taking).await {
+                    return taking;
                 }
                 if self.pulse.polls() == polls {
                     self.pulse.wake();
