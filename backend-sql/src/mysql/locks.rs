@@ -25,9 +25,11 @@ use crate::words::{
 
 impl MySql {
     /// Frees a lock. Returns the number of holders.
-    async fn force(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<usize> {
-        let mode: Option<i64> = self.sql.held.call().bind(name).value(&mut conn.inner).await?;
-        let Some(mode) = mode else { return Ok(0) };
+    async fn force(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
+        let held = self.sql.held.call().bind(name).bind(forced.up_to());
+        let held: Option<(i64, i64)> = held.row(&mut conn.inner).await?;
+        // An earlier try, whose answer was lost, may have freed it.
+        let Some((mode, token)) = held else { return Ok(forced.holders().unwrap_or(0)) };
         let mut holders = 1;
         if mode != 0 {
             let alive: i64 = self.sql.alive.call().bind(name).only_value(&mut conn.inner).await?;
@@ -36,6 +38,7 @@ impl MySql {
         }
         let nobody = Uuid::from_u128(unique_bits());
         self.sql.force.call().bind(name).bind(nobody).execute(&mut conn.inner).await?;
+        forced.note(token, holders);
         Ok(holders)
     }
 }
@@ -150,9 +153,9 @@ impl Dialect for MySql {
         Ok(status(name, holders, waiters.unwrap_or_default()))
     }
 
-    async fn force_release(&self, conn: &mut Conn, name: &LockName, _: &Forced) -> sqlx::Result<usize> {
+    async fn force_release(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
         begin(conn).await?;
-        let freed = self.force(conn, name).await;
+        let freed = self.force(conn, name, forced).await;
         end(conn, freed).await
     }
 

@@ -312,8 +312,10 @@ SELECT CAST({now} AS SIGNED), CAST(@@innodb_flush_log_at_trx_commit AS CHAR),
     CAST(@@log_bin AS SIGNED), CAST(@@sync_binlog AS SIGNED)
 
 -- name: held
--- The row of a lock that is held, for a change of it.
-SELECT mode FROM {locks} WHERE name = $1 AND expires_at > {now} FOR UPDATE
+-- The row of a lock that is held, for a forced release. $2 the highest token of those who may be freed: if an answer was lost,
+-- those who came after them are not.
+SELECT l.mode, l.token FROM {locks} AS l WHERE l.name = $1 AND l.expires_at > {now} AND (l.token <= $2 OR l.members > 0
+    AND EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = $1 AND m.token <= $2)) FOR UPDATE
 
 -- name: force
 -- The owner changes, too: the old one must not take the release for its own. $2 nobody's id.
