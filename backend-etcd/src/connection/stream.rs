@@ -1,8 +1,7 @@
 //! A stream of requests with its stream of answers.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use futures_util::stream;
+use lockwell_core::backend::wake_tasks;
 use prost::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::AbortHandle;
@@ -27,7 +26,7 @@ impl<Q: Message + Send + Sync + 'static> Duplex<Q> {
         let (requests, queue) = mpsc::unbounded_channel();
         let reading = tokio::spawn(async move {
             let status = read(line, path, queue, answer).await;
-            notify(|| end(status));
+            wake_tasks(|| end(status));
         });
         Self { requests, reading: reading.abort_handle() }
     }
@@ -50,17 +49,11 @@ where
     };
     loop {
         match answers.message().await {
-            Ok(Some(next)) => notify(|| answer(next)),
+            // The stream is shared.
+            Ok(Some(next)) => wake_tasks(|| answer(next)),
             Ok(None) => return Status::unavailable("the server has ended the stream"),
             Err(status) => return status,
         }
-    }
-}
-
-/// Wakers are code of the application. One that panics must not end the stream, which others share.
-fn notify(wake: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(wake)).is_err() {
-        tracing::error!("a waker of the application has panicked");
     }
 }
 

@@ -18,6 +18,7 @@
 //!   them.
 //! * [`set_nodelay`]: `TCP_NODELAY` on the sockets of a client crate that does not set it.
 //! * [`note_reconnection`]: a metric that lockcore cannot count by itself.
+//! * [`wake_tasks`]: wakers of the application that panic end nothing that others share.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`],
 //!   [`Record`], [`unique_bits`], [`valid_until`].
 
@@ -63,6 +64,6 @@ pub use crate::contract::{
 };
 pub use crate::lease::valid_until;
 pub use crate::memory::MemoryLock;
-pub use crate::system::{Clock, Moment, OwnRuntime, SharedRuntime, Task, unique_bits};
+pub use crate::system::{Clock, Moment, OwnRuntime, SharedRuntime, Task, unique_bits, wake_tasks};
 pub use crate::telemetry::note_reconnection;
 pub use async_trait::async_trait;

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs what wakes tasks of the application. A waker that panics ends nothing but its own notification.
-pub(crate) fn wake_tasks(wake: impl FnOnce()) {
+pub fn wake_tasks(wake: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(wake)).is_err() {
         tracing::error!("a waker of the application has panicked");
     }
