@@ -11,8 +11,8 @@
 //!
 //! * What was not sent by then is not sent any more.
 //! * After the answer to what was sent, a claim that is cancelled is released again.
-//! * A late copy puts the claim [in doubt](lockwell_core::Claim::note_in_doubt): it is released again and again,
-//!   as after an acquire.
+//! * A late copy puts the claim [in doubt](lockwell_core::Claim::note_in_doubt): it is released again
+//!   and again, as after an acquire.
 
 use std::sync::Arc;
 

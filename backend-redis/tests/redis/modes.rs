@@ -287,8 +287,8 @@ async fn several_locks_are_taken_in_one_call() {
     all.release().await.expect("held");
 }
 
-/// The downgrade is repeated since its answer is missing, and what is repeated finds no lock. No copy of it can have
-/// made a reader, whom it would have found.
+/// The downgrade is repeated since its answer is missing, and what is repeated finds no lock. No copy of it
+/// can have made a reader, whom it would have found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_downgrade_that_is_repeated_and_finds_nothing_is_a_loss() {
     let Some(server) = redis().await else { return };

@@ -151,7 +151,8 @@ impl<D: Dialect> Request<D> {
     pub(crate) fn blocked(&self, cause: &sqlx::Error) -> CallOutcome<(RequestReply, Moment)> {
         let answer = match self {
             Self::Take(_) | Self::Claim(_) => RequestReply::TryAcquire(TryAcquire::Blocked),
-            // No error: that would not say whether an earlier try, whose answer was lost, may have freed the lock.
+            // No error: that would not say whether an earlier try, whose answer was lost, may have freed the
+            // lock.
             Self::Release(_) | Self::LeaveGroup(_) => {
                 tracing::debug!(error = %cause, "the row of a lock that is released is locked");
                 RequestReply::Freed(Freed { blocked: true, ..Freed::default() })

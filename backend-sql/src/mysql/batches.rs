@@ -144,15 +144,15 @@ impl MySql {
             taken += made.rows_affected();
             state = self.lock_state(conn, &rows).await?;
         }
-        // A claim that held its lock already, and asks again after a lost answer, may have been skipped, since
-        // others have locked the row. Then its lease has not begun anew. It may even have ended, and another may
-        // be taking the lock.
+        // A claim that held its lock already, and asks again after a lost answer, may have been skipped,
+        // since others have locked the row. Then its lease has not begun anew. It may even have ended, and
+        // another may be taking the lock.
         let all_are_taken = taken == state.iter().filter(|one| one.token.is_some()).count() as u64;
         let mut answers = Vec::with_capacity(requests.len());
         for (TakeRequest { claim, .. }, state) in requests.iter().zip(&state) {
             answers.push(match state {
-                // It is unknown whether its lease has begun anew; or the lock is free, but somebody may be waiting
-                // for it.
+                // It is unknown whether its lease has begun anew; or the lock is free, but somebody may be
+                // waiting for it.
                 one if (one.token.is_some() && !all_are_taken) || (one.is_free() && one.waited) => {
                     let taken = self.take_row(conn, claim, &self.sql.take_overdue).await;
                     self.unless_blocked(taken)?.unwrap_or(TryAcquire::Busy(None))

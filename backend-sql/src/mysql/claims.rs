@@ -172,8 +172,8 @@ impl Places for MySql {
             }
             let rows = Rows::of_claims(open.iter().map(claim))?;
             for (&at, state) in open.iter().zip(self.lock_state(conn, &rows).await?) {
-                // Its place may not be marked, if a release had locked the row meanwhile. Who holds the lock now may
-                // not have seen the place, and does not look for it. Such a claim asks again soon.
+                // Its place may not be marked, if a release had locked the row meanwhile. Who holds the lock
+                // now may not have seen the place, and does not look for it. Such a claim asks again soon.
                 if state.token.is_none() && !state.is_free() && state.waited {
                     answers[at] = state.answer(&entries[at].claim);
                 }

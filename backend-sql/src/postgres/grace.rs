@@ -195,8 +195,8 @@ impl Postgres {
             if *answer != Extension::Lost {
                 return false;
             }
-            // A release that begins from now on may overtake this, and is repeated then. A lock that was released
-            // before, over the connection of another runtime, has no record either.
+            // A release that begins from now on may overtake this, and is repeated then. A lock that was
+            // released before, over the connection of another runtime, has no record either.
             grant.claim().note_in_doubt();
             !grant.claim().is_cancelled()
         };
@@ -229,8 +229,8 @@ impl Postgres {
         }
     }
 
-    /// Says that releases are in doubt which have found nothing, while the server may have forgotten grants. Then it
-    /// does not know whether the claims held their locks, and it has granted them to nobody else.
+    /// Says that releases are in doubt which have found nothing, while the server may have forgotten grants.
+    /// Then it does not know whether the claims held their locks, and it has granted them to nobody else.
     pub(super) async fn doubt_denials(&self, conn: &mut PgConnection, answers: &mut [Freed]) {
         let is_denied = |freed: &Freed| !freed.released && !freed.blocked;
         if self.grace.is_none() || !answers.iter().any(is_denied) {

@@ -85,11 +85,11 @@ impl NodeWaiter<'_> {
     }
 
     /// Waits until few enough acquires are under way in this session. As long as the servers answer nothing,
-    /// this is a part of the wait for them. If others have their turns, and keep this claim from being sent for as
-    /// long as a request may take, requests come faster than they are answered.
+    /// this is a part of the wait for them. If others have their turns, and keep this claim from being sent
+    /// for as long as a request may take, requests come faster than they are answered.
     ///
-    /// `None`: all that are under way have been answered, and nobody polls them. They must not stop others, so this
-    /// claim goes on without a turn.
+    /// `None`: all that are under way have been answered, and nobody polls them. They must not stop others,
+    /// so this claim goes on without a turn.
     async fn turn_to_ask<'s>(&self, session: &'s Session) -> Result<Option<SemaphorePermit<'s>>, Stop> {
         const STEPS: u32 = 5;
         let ended = || session.turns_ended.load(Ordering::Relaxed);

@@ -8,8 +8,8 @@
 //! or two. In any case the number of sessions is bounded by the logarithm of the range of timeouts. Unused
 //! sessions are closed, except the last.
 //!
-//! A claim with a lock delay uses the shortest timeout that is not below its lease. The delay is the last part of
-//! the session, too, so a shorter session would leave the holder little time, or none.
+//! A claim with a lock delay uses the shortest timeout that is not below its lease. The delay is the last
+//! part of the session, too, so a shorter session would leave the holder little time, or none.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;

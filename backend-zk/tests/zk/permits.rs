@@ -22,8 +22,8 @@ async fn one_more(frames: &Frames, operation: i32, before: usize) {
     }
 }
 
-/// A claim that came later may have seen an earlier one wait, and waits for it. So the earlier one says that its
-/// turn has come, also if it has never had to wait.
+/// A claim that came later may have seen an earlier one wait, and waits for it. So the earlier one says that
+/// its turn has come, also if it has never had to wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_was_seen_to_wait_says_that_it_does_not() {
     let Some(server) = single(&options()).await else { return };

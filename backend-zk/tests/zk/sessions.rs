@@ -136,8 +136,8 @@ async fn sessions_are_few() {
     leave(held, &locks).await;
 }
 
-/// The lock delay is the end of the lease, and the session lasts at least as long as the lease. The steps of the
-/// timeouts are 22.7 and 28.4 seconds here.
+/// The lock delay is the end of the lease, and the session lasts at least as long as the lease. The steps of
+/// the timeouts are 22.7 and 28.4 seconds here.
 #[tokio::test]
 async fn a_long_lock_delay_leaves_the_holder_its_time() {
     let Some(server) = single(&options()).await else { return };

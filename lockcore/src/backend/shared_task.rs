@@ -76,9 +76,9 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
     }
 }
 
-/// Waits for a future that is shared with others (`Shared` of `futures_util`). It calls all wakers under a mutex,
-/// one after the other: one that panics would keep the rest from their notification, and each later poll would
-/// panic, too.
+/// Waits for a future that is shared with others (`Shared` of `futures_util`). It calls all wakers under a
+/// mutex, one after the other: one that panics would keep the rest from their notification, and each later
+/// poll would panic, too.
 ///
 /// # Cancel safety
 /// That of the future.

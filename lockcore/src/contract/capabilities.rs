@@ -65,7 +65,8 @@ impl Capabilities {
         self
     }
 
-    /// Says what bounds the longest lease, such as an option of the address: it follows the error of a longer one.
+    /// Says what bounds the longest lease, such as an option of the address: it follows the error of a longer
+    /// one.
     #[must_use]
     pub fn bounded_by(mut self, bound: &'static str) -> Self {
         self.bound = bound;
