@@ -25,6 +25,7 @@ use crate::contrast::recipe::Recipe;
 use crate::error::{Error, Result};
 use crate::measure::cycles::{cycles, together};
 use crate::measure::peer::program::Program;
+use crate::measure::workload::contention::held;
 
 /// The first argument of such a process.
 pub(crate) const ARGUMENT: &str = "__contrast";
@@ -121,9 +122,7 @@ async fn contend(
                 }
                 recipe.acquire(&name).await?;
                 let acquired = nanos();
-                if !hold.is_zero() {
-                    tokio::time::sleep(hold).await;
-                }
+                held(hold).await?;
                 let released = nanos();
                 recipe.release(&name).await?;
                 turns.push(json!([task, asked, acquired, released]));

@@ -17,14 +17,14 @@ pub(super) fn section(
     processes: Option<&Question>,
     slow: Option<&Question>,
 ) -> Result<Markup> {
-    let both = [
-        (free, "Acquire and release", "acquire and release"),
-        (processes, "From a release to the next grant, 2 processes", "from a release to the next grant"),
-    ];
     let mut parts = Vec::new();
-    for (question, title, what) in both {
-        for groups in question.map(lines).unwrap_or_default() {
-            parts.push(part(title, what, &groups)?);
+    for groups in free.map(|question| lines(question, 1)).unwrap_or_default() {
+        parts.push(part("Acquire and release", "acquire and release", &groups)?);
+    }
+    if let Some((question, processes)) = processes.and_then(|question| Some((question, fewest(question)?))) {
+        let title = format!("From a release to the next grant, {processes} processes");
+        for groups in lines(question, processes) {
+            parts.push(part(&title, "from a release to the next grant", &groups)?);
         }
     }
     Ok(html! {
@@ -38,12 +38,17 @@ pub(super) fn section(
     })
 }
 
-/// The groups that differ in nothing but the delay, where there are several.
-fn lines(question: &Question) -> Vec<Vec<&Group>> {
+/// The fewest processes that hand a lock to each other.
+fn fewest(question: &Question) -> Option<usize> {
+    question.groups.iter().map(|group| group.parties).filter(|parties| *parties > 1).min()
+}
+
+/// The groups of so many parties that differ in nothing but the delay, where there are several.
+fn lines(question: &Question, parties: usize) -> Vec<Vec<&Group>> {
     let mut all: Vec<Vec<&Group>> = Vec::new();
     for group in &question.groups {
-        // Two processes that release at once: the fewest, and nothing but the way.
-        if group.hold_us > 0 || group.parties > 2 {
+        // Parties that release at once: nothing but the way.
+        if group.hold_us > 0 || group.parties != parties {
             continue;
         }
         let is_like = |other: &Vec<&Group>| {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::measure::stats::{Sample, Spread, as_float, jain, rate};
+use crate::measure::stats::{Sample, Spread, as_float, jain, median, rate};
 
 /// One turn of one party. All times are nanoseconds of the boot clock, which all processes of a host share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct Handing {
     pub(crate) repeats: u64,
     /// Acquisitions of each party.
     pub(crate) shares: Vec<u64>,
-    /// Jain's index of the shares: 1 is fair, 1/n is one party taking everything.
+    /// Jain's index of the shares in a round, the median: 1 is fair, 1/n is one party taking everything.
     pub(crate) jain: f64,
     /// From a release to the turn of the party that had waited longest.
     pub(crate) to_the_first_us: Spread,
@@ -56,21 +56,23 @@ pub(crate) struct Handing {
 pub(crate) struct History {
     turns: Vec<Turn>,
     parties: usize,
+    /// Until this moment all parties asked for the lock again and again.
+    until: u64,
     overlaps: u64,
     tokens: bool,
 }
 
 impl History {
     /// The turns of a lock that is not ours and has no tokens: what is wrong with them is counted.
-    pub(crate) fn of_peer(mut turns: Vec<Turn>, parties: usize) -> Self {
+    pub(crate) fn of_peer(mut turns: Vec<Turn>, parties: usize, until: u64) -> Self {
         turns.sort_by_key(|turn| turn.acquired);
         let overlaps = turns.windows(2).filter(|pair| pair[1].acquired < pair[0].released).count();
-        Self { turns, parties, overlaps: count(overlaps), tokens: false }
+        Self { turns, parties, until, overlaps: count(overlaps), tokens: false }
     }
 
     /// Sorts the turns, and fails with [`Error::Violation`] if two parties considered themselves the holder
     /// at once, or if a token is not higher than that of the turn before.
-    pub(crate) fn check(mut turns: Vec<Turn>, parties: usize) -> Result<Self> {
+    pub(crate) fn check(mut turns: Vec<Turn>, parties: usize, until: u64) -> Result<Self> {
         turns.sort_by_key(|turn| turn.acquired);
         for pair in turns.windows(2) {
             let (before, after) = (pair[0], pair[1]);
@@ -82,7 +84,7 @@ impl History {
                 return Err(Error::Violation(format!("the token did not rise: {before:?}, then {after:?}")));
             }
         }
-        Ok(Self { turns, parties, overlaps: 0, tokens: true })
+        Ok(Self { turns, parties, until, overlaps: 0, tokens: true })
     }
 
     /// Adds this round to those before it, with whose last token its first is compared.
@@ -102,7 +104,7 @@ impl History {
         let mut sample = Sample::new();
         for pair in self.turns.windows(2) {
             let (before, after) = (pair[0], pair[1]);
-            if before.party != after.party && after.asked <= before.released {
+            if is_handover(pair) {
                 sample.note(Duration::from_nanos(after.acquired.saturating_sub(before.released)), 1);
             }
         }
@@ -150,27 +152,53 @@ impl History {
         spans(self.turns.iter().map(|turn| turn.acquired - turn.asked))
     }
 
-    /// Acquisitions per second, from the first turn to the last: that one ends the time, and does not count.
+    /// Acquisitions per second while all parties asked: from the first turn, which does not count, to the end of
+    /// that time. What comes later is left out, since nobody asks again then, and whoever sleeps before it asks
+    /// again has nobody to wait for.
     pub(crate) fn per_second(&self) -> f64 {
         rate(self.steps(), self.span())
     }
 
     /// From turn to turn.
     fn steps(&self) -> u64 {
-        count(self.turns.len().saturating_sub(1))
+        count(self.contended().len().saturating_sub(1))
+    }
+
+    /// The turns that began while all parties asked. All of them, if there was time for one at most.
+    fn contended(&self) -> &[Turn] {
+        let contended = &self.turns[..self.turns.partition_point(|turn| turn.acquired <= self.until)];
+        if contended.len() > 1 { contended } else { &self.turns }
+    }
+
+    fn span(&self) -> Duration {
+        match self.contended() {
+            [first, .., last] => Duration::from_nanos(self.until.max(last.acquired) - first.acquired),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Turns that followed one of another party, who was waiting already when the lock was released.
+    fn handovers_in_time(&self) -> u64 {
+        count(self.contended().windows(2).filter(|pair| is_handover(pair)).count())
+    }
+
+    /// How evenly the parties got the lock while all asked.
+    fn jain(&self) -> f64 {
+        let mut shares = vec![0; self.parties];
+        for turn in self.contended() {
+            shares[turn.party] += 1;
+        }
+        jain(&shares)
     }
 
     /// So many requests, for each turn.
     pub(crate) fn each(&self, requests: u64) -> f64 {
         as_float(requests) / as_float(count(self.turns.len()).max(1))
     }
+}
 
-    fn span(&self) -> Duration {
-        match (self.turns.first(), self.turns.last()) {
-            (Some(first), Some(last)) => Duration::from_nanos(last.acquired - first.acquired),
-            _ => Duration::ZERO,
-        }
-    }
+fn is_handover(pair: &[Turn]) -> bool {
+    pair[0].party != pair[1].party && pair[1].asked <= pair[0].released
 }
 
 /// What several rounds on one name have in common.
@@ -180,7 +208,8 @@ pub(crate) fn summary(rounds: &[History]) -> Handing {
     for turn in turns() {
         shares[turn.party] += 1;
     }
-    let handovers = rounds.iter().map(|round| round.handovers().spread().samples).sum();
+    let handovers = rounds.iter().flat_map(|round| round.turns.windows(2)).filter(|pair| is_handover(pair));
+    let in_time = rounds.iter().map(History::handovers_in_time).sum();
     let pairs = rounds.iter().flat_map(|round| round.turns.windows(2));
     let repeats = pairs.filter(|pair| pair[0].party == pair[1].party).count();
     let time = rounds.iter().map(History::span).sum();
@@ -193,10 +222,10 @@ pub(crate) fn summary(rounds: &[History]) -> Handing {
         acquisitions,
         to_the_first_us: to_the_first.spread(),
         acquisitions_per_second: rate(rounds.iter().map(History::steps).sum(), time),
-        handovers,
-        handovers_per_second: rate(handovers, time),
+        handovers: count(handovers.count()),
+        handovers_per_second: rate(in_time, time),
         repeats: count(repeats),
-        jain: jain(&shares),
+        jain: median(rounds.iter().map(History::jain)),
         shares,
         wait_us: spans(turns().map(|turn| turn.acquired - turn.asked)).spread(),
         hold_us: spans(turns().map(|turn| turn.released - turn.acquired)).spread(),
@@ -221,6 +250,9 @@ fn count(number: usize) -> u64 {
 mod tests {
     use super::*;
 
+    /// After all turns of these tests.
+    const UNTIL: u64 = 1_000_000;
+
     fn turn(party: usize, token: u64, asked: u64, acquired: u64, released: u64) -> Turn {
         Turn { party, token, asked, acquired, released }
     }
@@ -228,34 +260,34 @@ mod tests {
     #[test]
     fn an_overlap_is_a_violation() {
         let overlapping = vec![turn(0, 1, 0, 10, 30), turn(1, 2, 0, 29, 40)];
-        let error = History::check(overlapping, 2).unwrap_err();
+        let error = History::check(overlapping, 2, UNTIL).unwrap_err();
         assert!(matches!(error, Error::Violation(ref text) if text.contains("two held")), "{error}");
         // One turn within another, and logged in another order.
         let within = vec![turn(1, 2, 0, 15, 20), turn(0, 1, 0, 10, 30)];
-        assert!(matches!(History::check(within, 2), Err(Error::Violation(_))));
+        assert!(matches!(History::check(within, 2, UNTIL), Err(Error::Violation(_))));
     }
 
     #[test]
     fn a_long_turn_clashes_with_a_later_one_even_if_not_with_the_next() {
         let turns = vec![turn(0, 1, 0, 10, 100), turn(1, 2, 0, 20, 30), turn(2, 3, 0, 40, 50)];
-        assert!(History::check(turns, 3).is_err());
+        assert!(History::check(turns, 3, UNTIL).is_err());
     }
 
     #[test]
     fn tokens_must_rise() {
         for second in [4, 5] {
             let turns = vec![turn(0, 5, 0, 10, 20), turn(1, second, 0, 20, 30)];
-            let error = History::check(turns, 2).unwrap_err();
+            let error = History::check(turns, 2, UNTIL).unwrap_err();
             assert!(error.to_string().contains("did not rise"), "{error}");
         }
     }
 
     #[test]
     fn tokens_must_rise_from_round_to_round() {
-        let round = |token| History::check(vec![turn(0, token, 0, 10, 20)], 1).unwrap();
+        let round = |token| History::check(vec![turn(0, token, 0, 10, 20)], 1, UNTIL).unwrap();
         let mut rounds = Vec::new();
         round(5).join(&mut rounds).unwrap();
-        History::check(Vec::new(), 1).unwrap().join(&mut rounds).unwrap();
+        History::check(Vec::new(), 1, UNTIL).unwrap().join(&mut rounds).unwrap();
         assert!(matches!(round(5).join(&mut rounds), Err(Error::Violation(_))));
         round(6).join(&mut rounds).unwrap();
         assert_eq!(rounds.len(), 3);
@@ -270,7 +302,7 @@ mod tests {
             turn(0, 4, 8_000, 9_000, 10_000),  // came after the release
             turn(1, 5, 7_500, 11_000, 12_000), // waited: a hand-over of 1 us
         ];
-        let history = History::check(turns, 2).unwrap();
+        let history = History::check(turns, 2, UNTIL).unwrap();
         let spread = history.handovers().spread();
         assert_eq!(spread.samples, 2);
         assert!((spread.max - 3.0).abs() < 0.01, "{spread:?}");
@@ -282,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_a_peer_does_wrong_is_counted() {
-        let history = History::of_peer(vec![turn(1, 0, 0, 29, 40), turn(0, 0, 0, 10, 30)], 2);
+        let history = History::of_peer(vec![turn(1, 0, 0, 29, 40), turn(0, 0, 0, 10, 30)], 2, UNTIL);
         let handing = summary(&[history]);
         assert_eq!((handing.overlaps, handing.tokens_rise), (1, None));
     }
@@ -296,7 +328,7 @@ mod tests {
             turn(1, 4, 1_500, 5_000, 6_000), // 3 us after the first release that it waited for
             turn(0, 5, 5_500, 6_500, 7_000), // 0.5 us
         ];
-        let spread = History::check(turns, 3).unwrap().to_the_first().spread();
+        let spread = History::check(turns, 3, UNTIL).unwrap().to_the_first().spread();
         assert_eq!(spread.samples, 2);
         assert!((spread.max - 3.0).abs() < 0.01 && (spread.p50 - 0.5).abs() < 0.01, "{spread:?}");
     }
@@ -304,7 +336,7 @@ mod tests {
     #[test]
     fn a_party_that_is_alone_hands_the_lock_to_itself() {
         let turns = vec![turn(0, 1, 0, 1_000, 2_000), turn(0, 2, 2_500, 5_000, 6_000)];
-        let history = History::check(turns, 1).unwrap();
+        let history = History::check(turns, 1, UNTIL).unwrap();
         for sample in [history.to_the_next(), history.to_the_first()] {
             assert_eq!(sample.spread().samples, 1);
             assert!((sample.spread().max - 3.0).abs() < 0.01, "{:?}", sample.spread());
@@ -319,7 +351,7 @@ mod tests {
         // Each second a turn.
         let round = |first: u64, turns: u64| {
             let one = |number| turn(0, first + number, 0, second * number, second * number + 10);
-            History::check((1..=turns).map(one).collect(), 1).unwrap()
+            History::check((1..=turns).map(one).collect(), 1, second * turns).unwrap()
         };
         let rounds = [round(0, 2), round(10, 3), round(20, 9), round(30, 1)];
         for history in &rounds[..3] {
@@ -332,8 +364,37 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_after_the_time_does_not_count_in_a_rate() {
+        let milli = 1_000_000;
+        // Two parties take turns of 1 ms for 100 ms; then one that sleeps is alone.
+        let take = |(party, number)| turn(party, number + 1, 0, number * milli, number * milli + 1);
+        let mut turns: Vec<Turn> = [0, 1].into_iter().cycle().zip(0..=100).map(take).collect();
+        turns.push(turn(0, 200, 0, 300 * milli, 300 * milli + 1));
+        let history = History::check(turns, 2, 100 * milli).unwrap();
+        assert!((history.per_second() - 1000.0).abs() < 0.001, "{}", history.per_second());
+        let handing = summary(&[history]);
+        assert_eq!((handing.acquisitions, handing.handovers), (102, 100));
+        assert!((handing.handovers_per_second - 1000.0).abs() < 0.001, "{handing:?}");
+        // One turn at most in the time: the others count.
+        let slow = History::check(vec![turn(0, 1, 0, 0, 1), turn(0, 2, 0, 20 * milli, 20 * milli + 1)], 1, 5);
+        assert!((slow.unwrap().per_second() - 50.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn fairness_is_that_of_a_round() {
+        // In each round another one takes everything.
+        let round = |party| {
+            let turns = (0..10).map(|number| turn(party, number + 1, 0, number * 10, number * 10 + 1));
+            History::of_peer(turns.collect(), 4, UNTIL)
+        };
+        let handing = summary(&[0, 1, 2, 3].map(round));
+        assert_eq!(handing.shares, [10; 4]);
+        assert!((handing.jain - 0.25).abs() < 0.001, "{}", handing.jain);
+    }
+
+    #[test]
     fn nothing_happened() {
-        let handing = summary(&[History::check(Vec::new(), 4).unwrap()]);
+        let handing = summary(&[History::check(Vec::new(), 4, UNTIL).unwrap()]);
         assert_eq!(handing.shares, [0, 0, 0, 0]);
         assert_eq!(handing.acquisitions, 0);
         assert!(handing.handovers_per_second.abs() < f64::EPSILON);

@@ -193,7 +193,7 @@ pub(crate) fn unsteady(rounds: &[Round]) -> bool {
     floors.sort_by(f64::total_cmp);
     match floors.len() {
         0 => false,
-        count => floors[(count * 3 / 4).min(count - 1)] > 1.5 * floors[count / 4],
+        count => floors[(count - 1) * 3 / 4] > 1.5 * floors[(count - 1) / 4],
     }
 }
 
@@ -220,6 +220,7 @@ mod tests {
         let rounds =
             |floors: &[f64]| floors.iter().map(|&floor| Round { ours: 1.0, floor }).collect::<Vec<_>>();
         assert!(!unsteady(&rounds(&[1.0, 1.1, 1.2, 1.3, 9.0])), "one round that was disturbed is no matter");
+        assert!(!unsteady(&rounds(&[1.0, 1.1, 1.2, 9.0])), "of four as well");
         assert!(unsteady(&rounds(&[1.0, 1.1, 4.0, 4.2])));
         assert!(unsteady(&rounds(&[0.15, 8.0, 8.0])));
         assert!(!unsteady(&rounds(&[1.0])) && !unsteady(&[]));

@@ -270,7 +270,8 @@ pub(crate) mod tests {
             let acquired = 1000 * u64::try_from(number).unwrap();
             Turn { party: number % parties, token: 0, asked: 0, acquired, released: acquired + 500 }
         };
-        summary(&[History::of_peer((0..4 * parties).map(turn).collect(), parties)])
+        let until = 1000 * u64::try_from(4 * parties).unwrap();
+        summary(&[History::of_peer((0..4 * parties).map(turn).collect(), parties, until)])
     }
 
     /// A fault of a holder, or of the server with this role.

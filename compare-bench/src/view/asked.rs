@@ -46,12 +46,14 @@ pub(super) const ASKED: [Asked; 12] = [
     Asked {
         id: "load",
         title: "Requests arrive at a rate",
-        what: "From the arrival of a request to the end of its release, each on a free lock: the median time, and p99 beside it.",
+        what: "From the arrival of a request to the end of its release, each on a free lock: the median time, and p99 beside it. \
+               They contain what it costs to start a request, which is nearly all of the time of memory.",
         workloads: &["arrivals"],
         unit: None,
         ours,
         theirs,
-        to_floor: |result| result.ratio,
+        // The raw statements follow each other without a pause.
+        to_floor: |_| None,
     },
     Asked {
         id: "processes",
@@ -159,19 +161,20 @@ fn fair(result: &Measurement) -> Option<Figure> {
     if result.peers.is_empty() {
         return None;
     }
-    let Some(rounds) = fair_rounds(result) else { return ours(result) };
+    let rounds = fair_rounds(result)?;
     let times = || rounds.iter().map(|round| round.ours);
     Some((median(times()), Interval::of(times())))
 }
 
 fn fair_ratio(result: &Measurement) -> Option<Interval> {
-    let Some(rounds) = fair_rounds(result) else { return result.ratio };
+    let rounds = fair_rounds(result)?;
     Interval::of(rounds.iter().filter(|round| round.floor > 0.0).map(|round| round.ours / round.floor))
 }
 
 fn fair_rounds(result: &Measurement) -> Option<&[PeerRound]> {
-    let mut beside = result.peers.iter().filter(|peer| peer.unsafe_because.is_none());
-    beside.find(|peer| peer.rounds.len() == result.rounds.len()).map(|peer| &*peer.rounds)
+    // The rounds of each peer hold the same figures of ours.
+    let most = result.peers.iter().max_by_key(|peer| peer.rounds.len())?;
+    (!most.rounds.is_empty()).then_some(&*most.rounds)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as one of those that not every result has")]

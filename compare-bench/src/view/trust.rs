@@ -22,7 +22,9 @@ pub(crate) fn doubt(run: &Report) -> Option<String> {
     let cores = as_float(u64::try_from(run.machine.cores).unwrap_or(u64::MAX));
     let at_rest = run.results.iter().filter(|result| is_at_rest(result)).map(|result| result.busy);
     let busy = at_rest.fold(0.0, f64::max);
-    let unsteady = run.results.iter().filter(|result| result.unsteady).count();
+    // Without raw statements, there is nothing that could be unsteady.
+    let compared = run.results.iter().filter(|result| result.floor > 0.0);
+    let (compared, unsteady) = (compared.clone().count(), compared.filter(|result| result.unsteady).count());
     let of = |count: usize| as_float(u64::try_from(count).unwrap_or(u64::MAX));
     if run.violation.is_some() {
         Some("a lock did not exclude".to_owned())
@@ -40,10 +42,9 @@ pub(crate) fn doubt(run: &Report) -> Option<String> {
             "others used {:.0} % of the processors while the run only waited for a lease to end",
             100.0 * busy
         ))
-    } else if unsteady > 0 && of(unsteady) >= UNSTEADY * of(run.results.len()) {
+    } else if unsteady > 0 && of(unsteady) >= UNSTEADY * of(compared) {
         Some(format!(
-            "the raw statements changed by half or more between the rounds in {unsteady} of {} cases",
-            run.results.len()
+            "the raw statements changed by half or more between the rounds in {unsteady} of {compared} cases"
         ))
     } else {
         None

@@ -109,7 +109,8 @@ impl MeasuredPeers {
             let work = async |name: &str, processes: &mut Vec<Process>| {
                 let contend = turns(name, processes, tasks, hold, length);
                 let (turns, count) = Counter::over(counter, contend).await?;
-                let history = History::of_peer(turns?, processes.len() * tasks);
+                let (turns, until) = turns?;
+                let history = History::of_peer(turns, processes.len() * tasks, until);
                 let (sample, per_second) = (what(&history), history.per_second());
                 Ok(Done { sample, per_second, history: Some(history), count })
             };
@@ -144,7 +145,7 @@ async fn turns(
     tasks: usize,
     hold: Duration,
     length: Duration,
-) -> Result<Vec<Turn>> {
+) -> Result<(Vec<Turn>, u64)> {
     let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
     for process in processes.iter_mut() {
         process.order(&format!("contend {name} {tasks} {} {until}", hold.as_nanos())).await?;
@@ -153,7 +154,7 @@ async fn turns(
     for (number, process) in processes.iter_mut().enumerate() {
         turns.extend(process.turns(length, number * tasks).await?);
     }
-    Ok(turns)
+    Ok((turns, until))
 }
 
 async fn start(peer: &Peer, url: &str, count: usize) -> Result<(Vec<Process>, About)> {

@@ -65,17 +65,17 @@ impl Workers {
 
     /// Lets all of them contend for this time.
     pub(crate) async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
-        let turns = self.turns(&format!("contend {}", hold.as_nanos()), length).await?;
-        History::check(turns, self.0.len())
+        let (turns, until) = self.turns(&format!("contend {}", hold.as_nanos()), length).await?;
+        History::check(turns, self.0.len(), until)
     }
 
     /// Lets each of them take its own lock again and again for this time.
     pub(crate) async fn alone(&mut self, length: Duration) -> Result<Sample> {
-        Ok(of_each(&self.turns("alone", length).await?))
+        Ok(of_each(&self.turns("alone", length).await?.0))
     }
 
-    /// Gives this order with the moment when it ends.
-    async fn turns(&mut self, order: &str, length: Duration) -> Result<Vec<Turn>> {
+    /// Gives this order with the moment when it ends, and returns that as well.
+    async fn turns(&mut self, order: &str, length: Duration) -> Result<(Vec<Turn>, u64)> {
         let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
         let order = format!("{order} {until}\n");
         for worker in &mut self.0 {
@@ -86,7 +86,7 @@ impl Workers {
             let answer = tokio::time::timeout(length + 2 * TIMEOUT, worker.turns(party)).await;
             turns.extend(answer.map_err(|_| Error::failed("a worker process does not answer"))??);
         }
-        Ok(turns)
+        Ok((turns, until))
     }
 
     /// Ends them in good order.

@@ -98,18 +98,22 @@ async fn round(locks: &Locks, names: &[String], due: Vec<Duration>) -> Result<Sa
             let (locks, name) = (locks.clone(), names[number % names.len()].clone());
             let request = async move {
                 locks.lock(name).wait(TIMEOUT).await?.release().await?;
-                Ok::<_, Error>(began.elapsed().saturating_sub(due))
+                let done = began.elapsed();
+                Ok::<_, Error>((done, done.saturating_sub(due)))
             };
             requests.spawn_on(request, &runtime);
         }
         requests
     })
     .await?;
-    let mut sample = Sample::new();
+    // From the first answer to the last one: the rate is that of the answers.
+    let (mut sample, mut first, mut last) = (Sample::new(), Duration::MAX, Duration::ZERO);
     while let Some(done) = requests.join_next().await {
-        sample.note(done??, 1);
+        let (done, latency) = done??;
+        (first, last) = (first.min(done), last.max(done));
+        sample.note(latency, 1);
     }
-    sample.close(began);
+    sample.took(last.saturating_sub(first));
     Ok(sample)
 }
 

@@ -59,8 +59,10 @@ impl Workload for Holding {
             bench.target.running.servers().iter().filter_map(testbed::Server::pid).collect();
         let before = (Usage::of(&client), Usage::of(&servers));
         worker.hold(locks, lease).await?;
-        // What taking them has left to be done is not holding.
-        tokio::time::sleep(lease / 3).await;
+        // What taking them has left to be done is not holding. Locks that were taken together are renewed
+        // together: a round has whole periods, and no renewal at its ends.
+        let period = lease / 3;
+        tokio::time::sleep(period + period / 2).await;
         let grown = |after: &Usage, before: &Usage| {
             let kib = |usage: &Usage| i64::try_from(usage.memory_kib).unwrap_or(i64::MAX);
             kib(after) - kib(before)
@@ -69,7 +71,8 @@ impl Workload for Holding {
         let (mut found, mut rates) = (Found::new(Quantity::CpuUs, "nothing"), Rates::default());
         let mut repeat = bench.repeat(case);
         while repeat.next(&found.rounds, Duration::ZERO).is_some() {
-            let total = rates.round(counter.as_ref(), case.rounds.ours, (&client, &servers)).await?;
+            let total =
+                rates.round(counter.as_ref(), periods(case.rounds.ours, period), (&client, &servers)).await?;
             found.rounds.push(Round { ours: total, floor: 0.0 });
         }
         let after = (Usage::of(&client), Usage::of(&servers));
@@ -94,6 +97,12 @@ impl Workload for Holding {
     }
 }
 
+/// The multiple of the period that is nearest to this time, and not zero.
+fn periods(length: Duration, period: Duration) -> Duration {
+    let times = length.div_duration_f64(period).round().max(1.0);
+    period.mul_f64(times)
+}
+
 impl Rates {
     /// Measures for this time. Returns the processor time of all, in microseconds per second.
     async fn round(
@@ -102,11 +111,13 @@ impl Rates {
         length: Duration,
         (client, servers): (&[u32], &[u32]),
     ) -> Result<f64> {
-        let before = (Usage::of(client), Usage::of(servers));
-        let began = Instant::now();
-        let ((), count) = Counter::over(counter, tokio::time::sleep(length)).await?;
-        let after = (Usage::of(client), Usage::of(servers));
-        let seconds = began.elapsed().as_secs_f64();
+        // Without what it costs to read the counter.
+        let work = async {
+            let (before, began) = ((Usage::of(client), Usage::of(servers)), Instant::now());
+            tokio::time::sleep(length).await;
+            (before, (Usage::of(client), Usage::of(servers)), began.elapsed().as_secs_f64())
+        };
+        let ((before, after, seconds), count) = Counter::over(counter, work).await?;
         let each = |nanos: u64| as_float(nanos) / 1000.0 / seconds;
         let (client, server) = (each(after.0.nanos_since(&before.0)), each(after.1.nanos_since(&before.1)));
         self.client.push(client);
