@@ -186,7 +186,7 @@ mod tests {
 
     fn kill(worker: u32, at: u64) -> Happened {
         let planned = PlannedFault { at: 0, fault: Fault::KillWorker { worker } };
-        Happened { planned, from: at, until: at, inner_from: at, inner_until: at }
+        Happened { planned, from: at, until: at, inner_from: at, inner_until: at, effect: None }
     }
 
     const MS: u64 = 1_000_000;

@@ -9,6 +9,7 @@
 //! - TASK UNTIL END CALLED ANSWERED LATE         the validity has ended, and the release has its answer
 //! ? TASK LOCK MODE ASKED ANSWERED WHY           not granted
 //! ! TASK AT                                     the guard said that it was held after it had said that it was not
+//! u TASK AT                                     `lost()` has said nothing long after the guard was not held any more
 //! x TASK AT                                     the guarded witness refused a stale read or write
 //! ```
 //!
@@ -114,6 +115,8 @@ pub(crate) struct History {
     pub(crate) errors: BTreeMap<String, u64>,
     /// Guards that were held after they had been lost.
     pub(crate) revived: u64,
+    /// Holders whom `lost()` did not tell.
+    pub(crate) untold: u64,
     /// When the guarded witness refused something, and whose it was.
     pub(crate) refused: Vec<(Who, u64)>,
 }
@@ -174,6 +177,10 @@ impl Journal {
 
     pub(crate) fn revived(&self, who: Who, at: u64) {
         self.line(&format!("! {} {at}\n", who.task));
+    }
+
+    pub(crate) fn untold(&self, who: Who, at: u64) {
+        self.line(&format!("u {} {at}\n", who.task));
     }
 
     pub(crate) fn refused(&self, who: Who, at: u64) {
@@ -240,6 +247,7 @@ impl History {
                 self.misses.push(Miss { ask, answered, why });
             }
             "!" => self.revived += 1,
+            "u" => self.untold += 1,
             "x" => self.refused.push((Who { worker, task }, next(&mut words)?)),
             _ => return None,
         }
@@ -284,6 +292,7 @@ mod tests {
         journal.missed(&ask, 50, TIMED_OUT);
         journal.missed(&ask, 60, "Unreachable");
         journal.revived(WHO, 70);
+        journal.untold(WHO, 75);
         journal.refused(WHO, 80);
         let mut history = History::default();
         history.read(3, &std::fs::read_to_string(&path).unwrap()).unwrap();
@@ -291,7 +300,8 @@ mod tests {
         let misses: Vec<_> = history.misses.iter().map(|miss| (miss.answered, miss.why)).collect();
         assert_eq!(misses, [(50, Why::TimedOut), (60, Why::Failed)]);
         assert_eq!(history.refused, [(WHO, 80)]);
-        assert_eq!((history.errors["Unreachable"], history.revived, history.operations()), (1, 1, 3));
+        assert_eq!((history.errors["Unreachable"], history.revived, history.untold), (1, 1, 1));
+        assert_eq!(history.operations(), 3);
     }
 
     #[test]

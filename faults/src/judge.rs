@@ -1,6 +1,7 @@
 //! What a run was allowed to do, what it did, and the verdict.
 
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 use std::time::Duration;
 
 use lockwell::Mode;
@@ -12,7 +13,7 @@ use super::result::{Counts, Verdict};
 use super::scenario::Expected;
 use super::schedule::{Fault, FaultTarget};
 use super::witness::Testimony;
-use crate::checker::rules::{Findings, Outage, Rules, Span};
+use crate::checker::rules::{Deprived, Findings, Outage, Rules, Span};
 use crate::plan::{Misuse, in_order};
 use crate::run::Run;
 use crate::time::nanos_of;
@@ -28,7 +29,7 @@ const LEAST: u64 = 50;
 const AFTERWARDS: u64 = 10_000_000_000;
 
 /// What the checker judges this run by.
-pub(super) fn rules(run: &Run<'_>, happened: &[Happened], deprived: u64, until: u64) -> Rules {
+pub(super) fn rules(run: &Run<'_>, happened: &[Happened], deprived: Vec<Deprived>, until: u64) -> Rules {
     // Nothing is granted in a grace period, and after it those who wait begin anew.
     let grace = nanos_of(run.scenario.setup.grace());
     let span = |one: &Happened| Span { from: one.from, until: one.until + grace };
@@ -198,25 +199,42 @@ pub(super) fn verdict(
     findings: &Findings,
     testimony: &Testimony,
     counts: &Counts,
+    happened: &[Happened],
 ) -> Verdict {
     let mut reasons: Vec<String> =
         findings.wrong().into_iter().map(|(number, what)| format!("{number} {what}")).collect();
     let unsafe_ones = match expected {
+        Expected::MayOverlap if findings.overlaps_before > 0 => {
+            vec![(findings.overlaps_before, "overlaps before the first fault")]
+        }
         Expected::MayOverlap => Vec::new(),
         Expected::MayLose => findings.overlapping(),
         Expected::Safe | Expected::Unavailable => findings.unsafe_ones(),
     };
     reasons.extend(unsafe_ones.into_iter().map(|(number, what)| format!("{number} {what}")));
+    if findings.ran_out > 0 && matches!(expected, Expected::Safe | Expected::Unavailable) {
+        reasons.push(format!("{} leases that nobody renewed", findings.ran_out));
+    }
     if testimony.guarded_lost > 0 {
         reasons.push(format!("{} writes lost at the guarded witness", testimony.guarded_lost));
     }
-    match (reasons.is_empty(), counts.operations < LEAST) {
-        (false, _) => Verdict::Otherwise { reasons },
-        (true, false) => Verdict::AsExpected,
-        (true, true) => {
-            Verdict::NotRun { why: format!("only {} operations, which says nothing", counts.operations) }
-        }
+    if !reasons.is_empty() {
+        Verdict::Otherwise { reasons }
+    } else if counts.operations < LEAST {
+        Verdict::NotRun { why: format!("only {} operations, which says nothing", counts.operations) }
+    } else if let Some(fault) = without_effect(happened) {
+        Verdict::NotRun { why: format!("no fault like {fault:?} had an effect, which says nothing") }
+    } else {
+        Verdict::AsExpected
     }
+}
+
+/// A fault whose effect is counted, and of whose kind none had any.
+fn without_effect(happened: &[Happened]) -> Option<Fault> {
+    let counted = || happened.iter().filter_map(|one| Some((one.planned.fault, one.effect?)));
+    let like = |fault: Fault| move |(other, _): &(Fault, u64)| discriminant(other) == discriminant(&fault);
+    let in_vain = |fault| counted().filter(like(fault)).all(|(_, effect)| effect == 0);
+    counted().map(|(fault, _)| fault).find(|fault| in_vain(*fault))
 }
 
 #[cfg(test)]
@@ -226,7 +244,20 @@ mod tests {
     use super::*;
 
     fn happened(fault: Fault, from: u64, until: u64) -> Happened {
-        Happened { planned: PlannedFault { at: 0, fault }, from, until, inner_from: from, inner_until: until }
+        let planned = PlannedFault { at: 0, fault };
+        Happened { planned, from, until, inner_from: from, inner_until: until, effect: None }
+    }
+
+    #[test]
+    fn a_kind_of_faults_without_an_effect_says_nothing() {
+        let with = |fault, effect| Happened { effect: Some(effect), ..happened(fault, 10, 20) };
+        let drop_reply = |effect| with(Fault::DropReply { worker: 1, request: 2, millis: 3 }, effect);
+        let killed = |effect| with(Fault::KillSessions { node: 0 }, effect);
+        assert!(without_effect(&[]).is_none(), "no fault, nothing to have an effect");
+        assert!(without_effect(&[happened(Fault::KillWorker { worker: 0 }, 1, 2)]).is_none());
+        assert!(without_effect(&[drop_reply(0), drop_reply(1), killed(3)]).is_none());
+        let in_vain = [drop_reply(4), killed(0), killed(0)];
+        assert!(matches!(without_effect(&in_vain), Some(Fault::KillSessions { .. })));
     }
 
     #[test]

@@ -129,8 +129,17 @@ pub async fn run(args: &FaultsArgs) -> Result<ExitCode> {
         played(scenario, kind, seed, None, &args.json, args.keep.as_deref()).await
     });
     let mut plays = std::pin::pin!(plays.buffer_unordered(usize::from(args.at_once)));
-    while let Some(outcome) = plays.next().await {
-        let outcome = outcome?;
+    loop {
+        let outcome = tokio::select! {
+            outcome = plays.next() => outcome,
+            // Leaving drops servers, workers and folders. Every run that is finished is in the file.
+            signal = tokio::signal::ctrl_c() => {
+                signal?;
+                println!("interrupted; the same command goes on where it was");
+                return Ok(ExitCode::from(130));
+            }
+        };
+        let Some(outcome) = outcome.transpose()? else { break };
         done += 1;
         println!("{done:>3} {}", outcome.line());
         for example in &outcome.findings.examples {

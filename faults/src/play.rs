@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwell::{LockConfig, Locks};
+use lockwell::{LockConfig, Locks, Mode};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
@@ -26,7 +25,10 @@ use crate::run::Run;
 use crate::time::{micros, nanos, nanos_of};
 
 /// For how long it goes on after the last fault and all that may follow from it.
-const CALM: Duration = Duration::from_millis(2500);
+///
+/// Attempts that are given up cover about a third of the time of a lock that nobody gets, and the rest of what is
+/// judged must be longer than the bound.
+const CALM: Duration = Duration::from_secs(5);
 
 /// How long the workers may take to come to an end.
 const TIMEOUT: Duration = Duration::from_secs(40);
@@ -41,21 +43,24 @@ impl Run<'_> {
         let (stage, workers) = self.assemble(servers, &schedule, &path).await?;
         let began = nanos();
         let (killed, until) = self.perform(&stage, workers, &schedule).await?;
-        let left_behind = quiet(&stage).await?;
+        let mut left_behind = quiet(&stage).await?;
+        if self.scenario.crew.look_alike {
+            left_behind.extend(together(&stage, &self.work(0, &path, "").modes).await?);
+        }
         let mut history = History::default();
         for worker in 0..self.scenario.crew.workers {
             let text = std::fs::read_to_string(self.history(worker))?;
             history.read(worker, &text)?;
         }
         let happened = stage.happened.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let deprived = stage.deprived.load(Ordering::SeqCst);
+        let deprived = stage.deprived.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let rules = judge::rules(self, &happened, deprived, until);
         let mut findings = checker::check(&history, &rules);
         findings.left_behind = u64::try_from(left_behind.len()).unwrap_or(u64::MAX);
         findings.examples.extend(left_behind);
         let testimony = witness.testimony();
         let counts = judge::counts(self.scenario.crew.misuse, &history, &testimony, &happened, &killed);
-        let verdict = judge::verdict(expected, &findings, &testimony, &counts);
+        let verdict = judge::verdict(expected, &findings, &testimony, &counts, &happened);
         let excerpt = excerpt::of(&history, &happened, began, nanos_of(self.kind.ttl()));
         Ok(RunOutcome {
             scenario: self.scenario.name.to_owned(),
@@ -131,16 +136,18 @@ impl Run<'_> {
         let operator = if Scenario::has_operator(schedule) { Some(operator(&servers).await?) } else { None };
         let names = self.work(0, witness, &prefix).names();
         let turns = servers.nodes.iter().map(|_| tokio::sync::Mutex::default()).collect();
+        let line_turns = lines.iter().map(|_| tokio::sync::Mutex::default()).collect();
         let stage = Stage {
             servers,
             turns,
+            line_turns,
             lines,
             workers: workers.iter().map(Worker::id).collect(),
             names,
             operator,
             chosen: Mutex::default(),
             hung: Mutex::default(),
-            deprived: AtomicU64::new(0),
+            deprived: Mutex::default(),
             happened: Mutex::default(),
         };
         Ok((Arc::new(stage), workers))
@@ -159,7 +166,10 @@ impl Run<'_> {
         let begun = tokio::time::Instant::now();
         let watch = (self.scenario.crew.misuse == Misuse::PausesBeforeWrite).then(|| {
             let ids: Vec<u32> = stage.workers.iter().flatten().copied().collect();
-            tokio::spawn(go_on(ids, self.kind.ttl() * 2))
+            // Ends with this, also where a part of the run fails.
+            let mut watch = JoinSet::new();
+            watch.spawn(go_on(ids, self.kind.ttl() * 2));
+            watch
         });
         let mut faults = JoinSet::new();
         for &planned in schedule {
@@ -189,9 +199,7 @@ impl Run<'_> {
             let was_killed = killed.iter().any(|one| *one as usize == number);
             worker.finish(was_killed, TIMEOUT).await?;
         }
-        if let Some(watch) = watch {
-            watch.abort();
-        }
+        drop(watch);
         Ok((killed, until))
     }
 }
@@ -227,14 +235,39 @@ async fn quiet(stage: &Stage) -> Result<Vec<String>> {
     let locks = operator(&stage.servers).await?;
     let end = tokio::time::Instant::now() + stage.servers.kind.ttl() + judge::BOUND * 2;
     let left = loop {
-        let left = left_behind(&locks, &stage.names).await?;
-        if left.is_empty() || tokio::time::Instant::now() > end {
-            break left;
+        let left = left_behind(&locks, &stage.names).await;
+        let is_over = tokio::time::Instant::now() > end;
+        match left {
+            Ok(left) if left.is_empty() || is_over => break left,
+            // A server that is not ready yet.
+            Err(error) if is_over => return Err(error),
+            _ => (),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     locks.close().await?;
     Ok(left)
+}
+
+/// Takes all locks at once, since names that differ are different locks. Returns those that are refused.
+async fn together(stage: &Stage, modes: &[Vec<i64>]) -> Result<Vec<String>> {
+    let locks = operator(&stage.servers).await?;
+    let (mut held, mut refused) = (Vec::new(), Vec::new());
+    for (name, modes) in stage.names.iter().zip(modes.iter().cycle()) {
+        let request = match modes.first().copied().and_then(Mode::from_code) {
+            Some(Mode::Permit { limit }) => locks.permit(name.as_str(), limit.get()),
+            _ => locks.lock(name.as_str()),
+        };
+        match request.try_now().await? {
+            Some(guard) => held.push(guard),
+            None => refused.push(format!("{name} is not free while others are held: {:?}", stage.names)),
+        }
+    }
+    for guard in held {
+        guard.release().await?;
+    }
+    locks.close().await?;
+    Ok(refused)
 }
 
 async fn left_behind(locks: &Locks, names: &[String]) -> Result<Vec<String>> {
@@ -297,10 +330,11 @@ mod tests {
             let fault = Fault::KillServer { node: 0, millis: 0 };
             let (from, ended) = (20 * SECOND, 21 * SECOND);
             let planned = PlannedFault { at: 0, fault };
-            let happened = Happened { planned, from, until: ended, inner_from: from, inner_until: ended };
+            let happened =
+                Happened { planned, from, until: ended, inner_from: from, inner_until: ended, effect: None };
             let until = ended + nanos_of(run.calm());
             let history = stuck(&run, &happened, until);
-            let findings = checker::check(&history, &judge::rules(&run, &[happened], 0, until));
+            let findings = checker::check(&history, &judge::rules(&run, &[happened], Vec::new(), until));
             assert!(findings.late_grants > 0, "{kind:?}: {findings:?}");
         }
     }

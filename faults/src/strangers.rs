@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell::{ErrorKind, Locks, Mode};
+use lockwell::{ErrorKind, LeaseState, Locks, Loss, Mode};
 use tokio::runtime::{Builder, Runtime};
 
 use super::history::{Ask, End, Hold, Journal, TIMED_OUT, Who};
@@ -50,18 +50,26 @@ pub(super) fn run(locks: &Locks, work: &Work, journal: &Journal, until: &Until) 
             }
             guard.is_held()
         };
+        // Without this, one that is lost meanwhile would never have been valid.
+        look(&mut hold);
+        let lost = || match guard.lease_state() {
+            LeaseState::Lost(Loss::Taken) => End::Taken,
+            _ => End::Expired,
+        };
         if work.crew.misuse == Misuse::LeavesRuntime {
             // The keeper renews it, whatever this runtime does.
             std::thread::sleep(work.ttl() * 3 / 2);
             if !look(&mut hold) {
-                hold.end = End::Expired;
+                hold.end = lost();
             }
             hold.called = nanos();
             drop(guard);
             end(runtime);
         } else {
             end(runtime);
-            look(&mut hold);
+            if !look(&mut hold) {
+                hold.end = lost();
+            }
             hold.called = nanos();
             drop(guard);
         }

@@ -20,6 +20,9 @@ use crate::time::nanos;
 /// How often a holder looks whether it still holds.
 const LOOK: Duration = Duration::from_millis(4);
 
+/// One who has looked so often at a lock that is not held any more, and slept in between, should have been told.
+const UNTOLD: u32 = 50;
+
 /// How long a worker pauses after an error, so that it does not ask a dead server without a pause.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
 
@@ -105,9 +108,11 @@ impl Task {
         let mode = Mode::from_code(code).ok_or_else(|| Error::failed("not a mode"))?;
         let request = self.request(lock, mode);
         let ask = Ask { who: self.who, lock, mode, asked: nanos() };
+        let mut waits = true;
         let answer = if self.chance(self.work.crew.cancelled) {
             self.given_up(request).await
         } else if self.chance(self.work.crew.impatient) {
+            waits = false;
             request
                 .try_now()
                 .await
@@ -122,7 +127,7 @@ impl Task {
                 let why = match kind {
                     ErrorKind::TimedOut => TIMED_OUT.to_owned(),
                     // It does not ask for a free lock to be granted in time.
-                    ErrorKind::Held => HELD.to_owned(),
+                    ErrorKind::Held if !waits => HELD.to_owned(),
                     ErrorKind::Cancelled => CANCELLED.to_owned(),
                     other => format!("{other:?}"),
                 };
@@ -239,12 +244,21 @@ impl Task {
         let end = tokio::time::Instant::now() + length;
         let mut until = nanos();
         let mut written = hold.from;
+        // One for all looks: a new one would look at the clock by itself, and hide that nobody wakes it.
+        let mut told = pin!(guard.lost());
+        let mut in_vain = 0;
         loop {
             if self.look(guard, hold) {
+                in_vain = 0;
                 until = until.max(deadline(hold.until, guard));
                 if hold.until - written > 15_000_000 {
                     written = hold.until;
                     self.journal.still_held(self.who, hold.until);
+                }
+            } else {
+                in_vain += 1;
+                if in_vain == UNTOLD {
+                    self.journal.untold(self.who, nanos());
                 }
             }
             let pause = end.saturating_duration_since(tokio::time::Instant::now()).min(LOOK);
@@ -252,7 +266,7 @@ impl Task {
                 return None;
             }
             tokio::select! {
-                loss = guard.lost() => {
+                loss = &mut told => {
                     let now = nanos();
                     hold.told_late = now.saturating_sub(until);
                     // What the server says after the end of the lease is no news.

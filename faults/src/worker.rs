@@ -135,7 +135,8 @@ impl Worker {
                 }
                 match answer {
                     Some(line) if line == "done" => Ok(()),
-                    _ if was_killed => Ok(()),
+                    // One that ended by itself before that has said why.
+                    None if was_killed => Ok(()),
                     line => Err(Error::failed(format!("a worker process said {line:?}"))),
                 }
             }
@@ -172,6 +173,10 @@ pub async fn main() -> ExitCode {
 }
 
 async fn serve() -> Result<()> {
+    // Also while this process is stopped, in which it does not notice the end of its input.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|errno| Error::failed(format!("PR_SET_PDEATHSIG: {errno}")))?;
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     let nothing = || Error::failed("no order");
     let order = orders.next_line().await?.ok_or_else(nothing)?;

@@ -100,7 +100,7 @@ class Task:
                 time.sleep(AFTER_ERROR)
             return
         if held is None:
-            self.note("?", lock, mode, asked, now(), "cancelled")
+            self.note("?", lock, mode, asked, now(), "held")
             return
         came = now()
         self.note("+", lock, mode, asked, came, held.token)

@@ -118,9 +118,10 @@ impl DistributedLock for OneServer {
             let renewed = Renewal::Renewed(valid_until(sent, claim.ttl()));
             match self.defect {
                 // Nothing arrives: the lease runs out.
-                Defect::CountsFromAnswer | Defect::OutlivesSession | Defect::ReleaseWithoutCompare => {
-                    Renewal::Unknown(Error::new(ErrorKind::Unreachable, "no answer"))
-                }
+                Defect::CountsFromAnswer
+                | Defect::OutlivesSession
+                | Defect::ReleaseWithoutCompare
+                | Defect::NotRenewed => Renewal::Unknown(Error::new(ErrorKind::Unreachable, "no answer")),
                 Defect::RenewsStolen => {
                     self.server.with(claim.name(), |row| row.until = sent.after(claim.ttl()));
                     renewed

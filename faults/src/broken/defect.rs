@@ -45,6 +45,8 @@ pub(super) enum Defect {
     OutlivesSession,
     /// Two are granted the lock with one token, as after a failover.
     TokenTwice,
+    /// No renewal arrives, though nothing is in its way.
+    NotRenewed,
     /// Nothing is wrong.
     None,
     NoneByQueue,
@@ -60,6 +62,8 @@ pub(super) enum Sign {
     Withheld,
     /// Somebody loses the lock whom nobody has deprived of it.
     Taken,
+    /// A lease runs out though no fault was at work.
+    RanOut,
     GuardedLoss,
 }
 
@@ -82,6 +86,7 @@ pub(super) const ALL: &[(Defect, Sign)] = &[
     (Defect::GrantWithoutLook, Sign::Overlap),
     (Defect::OutlivesSession, Sign::Overlap),
     (Defect::TokenTwice, Sign::Token),
+    (Defect::NotRenewed, Sign::RanOut),
 ];
 
 impl Defect {

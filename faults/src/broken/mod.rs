@@ -23,9 +23,9 @@ use super::schedule::{Fault, PlannedFault};
 use super::soak::shrink::shrink;
 use super::witness::{Guard, Testimony, Witness};
 use super::work::work;
-use crate::checker::rules::{Findings, Rules};
+use crate::checker::rules::{Deprived, Findings, Rules, Span};
 use crate::plan::{Crew, Until, Work};
-use crate::time::{micros, millis, nanos_of};
+use crate::time::{micros, millis, nanos, nanos_of};
 
 /// So many times each is tried.
 const TIMES: u64 = 20;
@@ -56,6 +56,7 @@ impl Shown {
             Sign::Token => self.findings.tokens_twice + self.findings.tokens_fallen,
             Sign::Withheld => self.findings.late_grants + self.findings.left_behind,
             Sign::Taken => self.findings.taken,
+            Sign::RanOut => self.findings.ran_out,
             Sign::GuardedLoss => self.testimony.guarded_lost,
         };
         number > 0
@@ -114,12 +115,14 @@ async fn show(defect: Defect, seed: u64, faults: Vec<PlannedFault>) -> Shown {
     }
     let begun = tokio::time::Instant::now();
     let planned = async {
-        let mut deprived = 0;
+        let mut deprived = Vec::new();
         for planned in faults {
             tokio::time::sleep_until(begun + Duration::from_millis(planned.at)).await;
             if let Fault::ForceRelease { lock } = planned.fault {
                 let name = lockwell::LockName::new(format!("broken/{lock}")).unwrap();
-                deprived += u64::try_from(backend.force_release(&name).await.unwrap()).unwrap();
+                let from = nanos();
+                let holders = u64::try_from(backend.force_release(&name).await.unwrap()).unwrap();
+                deprived.push(Deprived { lock, span: Span { from, until: nanos() }, holders });
             }
         }
         deprived

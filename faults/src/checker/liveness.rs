@@ -46,17 +46,20 @@ const ERRORS: usize = 3;
 pub(super) fn cut_off(history: &History, rules: &Rules, disturbed: &Disturbed, found: &mut Found) {
     for calm in disturbed.gaps().filter(|calm| calm.until - calm.from >= rules.ttl) {
         let meets = |from: u64, until: u64| from < calm.until && until > calm.from;
-        let mut errors: BTreeMap<u32, usize> = BTreeMap::new();
+        // Of each lock: one that always fails must not hide behind others that work.
+        let mut errors: BTreeMap<(u32, u32), usize> = BTreeMap::new();
         let has_failed = |miss: &&Miss| miss.why == Why::Failed && meets(miss.ask.asked, miss.answered);
         for miss in history.misses.iter().filter(has_failed) {
-            *errors.entry(miss.ask.who.worker).or_default() += 1;
+            *errors.entry((miss.ask.who.worker, miss.ask.lock)).or_default() += 1;
         }
         let is_in_use = |hold: &Hold| meets(hold.from, hold.until.max(hold.answered));
         for hold in history.holds.iter().filter(|hold| is_in_use(hold)) {
-            errors.remove(&hold.ask.who.worker);
+            errors.remove(&(hold.ask.who.worker, hold.ask.lock));
         }
-        for (worker, number) in errors.into_iter().filter(|(_, number)| *number >= ERRORS) {
-            found.add(|| format!("worker {worker} got {number} errors and no lock in a time without faults"));
+        for ((worker, lock), number) in errors.into_iter().filter(|(_, number)| *number >= ERRORS) {
+            found.add(|| {
+                format!("worker {worker} got {number} errors and never lock {lock} in a time without faults")
+            });
         }
     }
 }
@@ -79,6 +82,9 @@ fn join(mut spans: Vec<Span>) -> Vec<Span> {
 /// time, within the bound or not.
 pub(super) fn withheld(lock: &OfLock, rules: &Rules, disturbed: &Disturbed, found: &mut Found) -> u64 {
     let mut taken = disturbed.0.clone();
+    // Attempts that were given up. Each may have had the lock, but one after the other must not hide that nobody
+    // gets it: their time is subtracted, and the bound does not begin anew after each.
+    let mut given_up = Vec::new();
     let (mut permits, mut limit) = (Vec::new(), 0);
     for hold in &lock.holds {
         let until = match hold.end {
@@ -103,7 +109,7 @@ pub(super) fn withheld(lock: &OfLock, rules: &Rules, disturbed: &Disturbed, foun
             Why::TimedOut | Why::Held => (),
             Why::Cancelled => {
                 let from = miss.answered.saturating_sub(UNDER_WAY / 10);
-                taken.push(Span { from, until: miss.answered + UNDER_WAY });
+                given_up.push(Span { from, until: miss.answered + UNDER_WAY });
             }
             // Nobody knows what it held.
             Why::Failed => {
@@ -111,14 +117,14 @@ pub(super) fn withheld(lock: &OfLock, rules: &Rules, disturbed: &Disturbed, foun
             }
         }
     }
-    let taken = join(taken);
+    let (taken, given_up) = (join(taken), join(given_up));
     let mut longest = 0;
     let granted = lock.holds.iter().map(|hold| (hold.ask, hold.from));
     let in_vain = lock.misses.iter().filter(|miss| miss.why == Why::TimedOut);
     let attempts: Vec<_> = granted.chain(in_vain.map(|miss| (miss.ask, miss.answered))).collect();
     let waits = attempts.iter().map(|(ask, answered)| Span { from: ask.asked, until: *answered });
     for span in join(waits.collect()) {
-        let free = longest_gap(&taken, span);
+        let free = longest_gap(&taken, &given_up, span);
         longest = longest.max(free);
         if free > rules.bound {
             let (lock, free, until) = (attempts[0].0.lock, free / 1000, span.until / 1000);
@@ -149,16 +155,22 @@ fn full(permits: &[Span], limit: u32) -> Vec<Span> {
     spans
 }
 
-/// The longest part of a span that none of the sorted, joined spans covers.
-fn longest_gap(taken: &[Span], span: Span) -> u64 {
+/// The longest part of a span that none of the sorted, joined spans covers, without what `given_up` covers of it.
+fn longest_gap(taken: &[Span], given_up: &[Span], span: Span) -> u64 {
+    let length = |from: u64, until: u64| {
+        let first = given_up.partition_point(|one| one.until <= from);
+        let within = given_up[first..].iter().take_while(|one| one.from < until);
+        let covered: u64 = within.map(|one| one.until.min(until).saturating_sub(one.from.max(from))).sum();
+        until.saturating_sub(from).saturating_sub(covered)
+    };
     let (mut free_from, mut longest) = (span.from, 0);
     let first = taken.partition_point(|one| one.until <= span.from);
     for one in &taken[first..] {
         if one.from >= span.until {
             break;
         }
-        longest = longest.max(one.from.saturating_sub(free_from));
+        longest = longest.max(length(free_from, one.from));
         free_from = free_from.max(one.until);
     }
-    longest.max(span.until.saturating_sub(free_from))
+    longest.max(length(free_from, span.until))
 }

@@ -27,13 +27,15 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
     }
     let mut findings = Findings { revived: history.revived, ..Findings::default() };
     let calm = liveness::Disturbed::new(rules);
-    let [mut falls, mut twice, mut foreign, mut late, mut order, mut untold]: [Found; 6] = Default::default();
+    let [mut falls, mut twice, mut foreign, mut late, mut order, mut untold, mut ran_out]: [Found; 7] =
+        Default::default();
     let mut overlaps = validity::Overlaps::default();
     for lock in locks.values_mut() {
         lock.holds.sort_by_key(|hold| (hold.from, hold.until));
         validity::overlaps(&lock.holds, rules, &mut overlaps);
         validity::foreign_releases(&lock.holds, &mut foreign);
         validity::outages(&lock.holds, rules, &mut untold);
+        validity::ran_out(&lock.holds, &calm, &mut ran_out);
         tokens::twice(&lock.holds, &mut twice);
         tokens::fallen(&lock.holds, rules, &mut falls);
         let longest = liveness::withheld(lock, rules, &calm, &mut late);
@@ -44,15 +46,17 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
     }
     let mut cut_off = Found::default();
     liveness::cut_off(history, rules, &calm, &mut cut_off);
-    let mut taken = Found::default();
+    let (mut taken, mut deprived) = (Found::default(), 0);
+    let freed: u64 = rules.deprived.iter().map(|one| one.holders).sum();
     for hold in history.holds.iter().filter(|hold| hold.end == End::Taken) {
-        taken.add(|| format!("taken from its holder: {}", words(hold)));
-    }
-    if taken.number <= rules.deprived {
-        taken = Found::default();
+        deprived += u64::from(rules.may_be_deprived(hold));
+        if !rules.may_be_deprived(hold) || deprived > freed {
+            taken.add(|| format!("taken from its holder: {}", words(hold)));
+        }
     }
     let examples = &mut findings.examples;
     findings.overlaps = overlaps.found.into(examples);
+    findings.overlaps_before = overlaps.before;
     findings.overlaps_after_force = overlaps.after_force;
     findings.longest_overlap_us = overlaps.longest / 1000;
     findings.tokens_fallen = falls.into(examples);
@@ -61,8 +65,9 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
     findings.late_grants = late.into(examples);
     findings.cut_off = cut_off.into(examples);
     findings.out_of_order = order.into(examples);
-    findings.not_told = untold.into(examples);
-    findings.taken = taken.into(examples).saturating_sub(rules.deprived);
+    findings.not_told = untold.into(examples) + history.untold;
+    findings.ran_out = ran_out.into(examples);
+    findings.taken = taken.into(examples);
     findings
 }
 

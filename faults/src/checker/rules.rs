@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Hold, Miss};
+use crate::history::{End, Hold, Miss};
 
 /// So many findings of a rule are told in words.
 pub(super) const EXAMPLES: usize = 5;
@@ -38,8 +38,32 @@ pub(crate) struct Rules {
     pub(crate) faults: Vec<Span>,
     /// When a validity must end, a lease after the beginning at the latest.
     pub(crate) outages: Vec<Outage>,
-    /// How many holders were deprived of their locks on purpose.
-    pub(crate) deprived: u64,
+    /// Each time that holders were deprived of a lock on purpose.
+    pub(crate) deprived: Vec<Deprived>,
+}
+
+/// An operator freed a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deprived {
+    pub(crate) lock: u32,
+    /// From before the command to after its answer.
+    pub(crate) span: Span,
+    /// How many holders the lock was taken from.
+    pub(crate) holders: u64,
+}
+
+impl Rules {
+    /// Whether this holder may be one of those that were deprived of the lock on purpose.
+    pub(super) fn may_be_deprived(&self, hold: &Hold) -> bool {
+        let crosses = |span: Span| hold.ask.asked < span.until && hold.called > span.from;
+        let is_this = |one: &Deprived| one.holders > 0 && one.lock == hold.ask.lock && crosses(one.span);
+        hold.end == End::Taken && self.deprived.iter().any(is_this)
+    }
+
+    /// When the first fault began.
+    pub(super) fn first_fault(&self) -> u64 {
+        self.faults.iter().map(|fault| fault.from).min().unwrap_or(u64::MAX)
+    }
 }
 
 /// What was found, by rule.
@@ -47,6 +71,9 @@ pub(crate) struct Rules {
 pub struct Findings {
     /// Validity intervals that began within another that they must not overlap.
     pub overlaps: u64,
+    /// Those of them that began before the first fault, which no fault excuses.
+    #[serde(default)]
+    pub overlaps_before: u64,
     /// The same, where the earlier holder had been deprived of the lock on purpose and had not been told yet.
     pub overlaps_after_force: u64,
     /// The longest overlap of two, in microseconds.
@@ -59,6 +86,9 @@ pub struct Findings {
     pub foreign_releases: u64,
     /// Holders that lost a lock before their lease ended, beyond those who were deprived on purpose.
     pub taken: u64,
+    /// Leases that ran out though no fault was at work.
+    #[serde(default)]
+    pub ran_out: u64,
     /// Attempts in which a free lock was withheld for longer than the bound.
     pub late_grants: u64,
     /// Workers that got errors and no lock, though no fault was at work.

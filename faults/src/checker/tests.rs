@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::super::history::{Ask, End, History, Hold, Miss, Who, Why};
 use super::{check, naive};
-use crate::checker::rules::{Findings, Outage, Rules, Span};
+use crate::checker::rules::{Deprived, Findings, Outage, Rules, Span};
 
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLI;
@@ -132,27 +132,57 @@ fn a_release_of_what_another_holds_is_found() {
     assert_eq!((granted_twice.foreign_releases, granted_twice.overlaps), (0, 1));
 }
 
+/// An operator has freed a lock from one holder, at this time in milliseconds.
+fn deprived(lock: u32, at: u64) -> Rules {
+    let span = Span { from: at * MILLI, until: (at + 1) * MILLI };
+    Rules { deprived: vec![Deprived { lock, span, holders: 1 }], ..rules() }
+}
+
 #[test]
 fn who_is_deprived_on_purpose_may_be_told_a_little_later() {
-    let deprived = Hold { end: End::Taken, ..alone(0, 1, [0, 10, 30, 31]) };
-    let history = [deprived, alone(1, 2, [0, 20, 40, 41])];
+    let was_freed = Hold { end: End::Taken, ..alone(0, 1, [0, 10, 30, 31]) };
+    let history = [was_freed, alone(1, 2, [0, 20, 40, 41])];
     let findings = found(&history, &rules());
     assert_eq!((findings.overlaps, findings.taken), (1, 1));
-    let findings = found(&history, &Rules { deprived: 1, ..rules() });
+    let findings = found(&history, &deprived(0, 15));
     assert_eq!((findings.overlaps, findings.overlaps_after_force, findings.taken), (0, 1, 0));
+    for other in [deprived(1, 15), deprived(0, 50)] {
+        let findings = found(&history, &other);
+        assert_eq!((findings.overlaps, findings.taken), (1, 1), "another lock, or later: {other:?}");
+    }
     // The news of the older grant came after that of the newer one.
     let late = [alone(1, 2, [0, 10, 30, 31]), Hold { end: End::Taken, ..alone(0, 1, [0, 20, 40, 41]) }];
-    let findings = found(&late, &Rules { deprived: 1, ..rules() });
+    let findings = found(&late, &deprived(0, 5));
     assert!(findings.is_clean(), "{findings:?}");
     let after = [alone(1, 2, [0, 10, 30, 31]), Hold { end: End::Taken, ..alone(0, 1, [0, 35, 40, 41]) }];
-    assert!(found(&after, &Rules { deprived: 1, ..rules() }).is_clean());
+    assert!(found(&after, &deprived(0, 5)).is_clean());
     assert_eq!(found(&after, &rules()).tokens_fallen, 1);
     let long =
         [Hold { end: End::Taken, ..alone(0, 1, [0, 10, 1100, 1101]) }, alone(1, 2, [0, 20, 1090, 1091])];
-    assert_eq!(found(&long, &Rules { deprived: 1, ..rules() }).overlaps, 1, "longer than a lease");
+    assert_eq!(found(&long, &deprived(0, 15)).overlaps, 1, "longer than a lease");
     let again = Hold { end: End::Taken, ..alone(2, 3, [0, 50, 60, 61]) };
-    let findings = found(&[history[0], history[1], again], &Rules { deprived: 1, ..rules() });
+    let findings = found(&[history[0], history[1], again], &deprived(0, 15));
     assert_eq!(findings.taken, 1, "one was freed on purpose, and two lost their locks");
+}
+
+#[test]
+fn no_fault_excuses_what_was_before_it() {
+    let history = [alone(0, 1, [0, 10, 30, 31]), alone(1, 2, [0, 20, 40, 41])];
+    let fault = |from: u64| Rules { faults: vec![Span { from: from * MILLI, until: SECOND }], ..rules() };
+    let before = |from| found(&history, &fault(from)).overlaps_before;
+    assert_eq!((before(15), before(25)), (0, 1));
+}
+
+#[test]
+fn a_lease_that_nobody_renews_is_found() {
+    let ran_out = Hold { end: End::Expired, ..alone(0, 1, [0, 10, 30, 31]) };
+    assert_eq!(found(&[ran_out], &rules()).ran_out, 1);
+    let fault = Span { from: 5 * MILLI, until: 20 * MILLI };
+    assert_eq!(
+        found(&[ran_out], &Rules { faults: vec![fault], ..rules() }).ran_out,
+        0,
+        "a fault was at work"
+    );
 }
 
 #[test]

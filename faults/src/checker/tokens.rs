@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use lockwell::Mode;
 
-use super::super::history::{End, Hold};
+use super::super::history::Hold;
 use crate::checker::rules::{Found, Rules, words};
 
 /// Grants with the token of another.
@@ -25,8 +25,7 @@ pub(super) fn twice(sorted: &[Hold], found: &mut Found) {
 /// The news of a grant to somebody who was deprived of the lock at once may come later than that of the next
 /// one's.
 pub(super) fn fallen(sorted: &[Hold], rules: &Rules, found: &mut Found) {
-    let is_deprived = |hold: &Hold| rules.deprived > 0 && hold.end == End::Taken;
-    let was_valid = |hold: &&Hold| hold.until > hold.from && !is_deprived(hold);
+    let was_valid = |hold: &&Hold| hold.until > hold.from && !rules.may_be_deprived(hold);
     let by_begin: Vec<&Hold> = sorted.iter().filter(was_valid).collect();
     let mut by_call = by_begin.clone();
     by_call.sort_by_key(|hold| hold.ask.asked);

@@ -6,12 +6,14 @@ use std::collections::BinaryHeap;
 use lockwell::Mode;
 
 use super::super::history::{End, Hold};
-use crate::checker::rules::{Found, Rules, words};
+use crate::checker::liveness::Disturbed;
+use crate::checker::rules::{Found, Rules, Span, words};
 
 /// Validity intervals that must not overlap and did.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     pub(super) found: Found,
+    pub(super) before: u64,
     pub(super) after_force: u64,
     pub(super) longest: u64,
 }
@@ -75,9 +77,10 @@ pub(super) fn overlaps(sorted: &[Hold], rules: &Rules, overlaps: &mut Overlaps) 
             // Whoever was deprived of the lock is told within a lease, since no renewal succeeds after that.
             // The news of its grant may even have come later than that of the next one's.
             let older = if other.token < next.token { other } else { next };
-            if rules.deprived > 0 && older.end == End::Taken && length <= rules.ttl {
+            if rules.may_be_deprived(older) && length <= rules.ttl {
                 overlaps.after_force += 1;
             } else {
+                overlaps.before += u64::from(next.from < rules.first_fault());
                 overlaps.found.add(|| format!("held at the same time: {}; {}", words(other), words(next)));
             }
         }
@@ -99,6 +102,15 @@ pub(super) fn foreign_releases(sorted: &[Hold], found: &mut Found) {
         if confirmed && was_over && after.token > before.token && after.from < before.called {
             found.add(|| format!("released what another held: {}; {}", words(before), words(after)));
         }
+    }
+}
+
+/// Leases that ran out although no fault was at work: nobody has renewed them.
+pub(super) fn ran_out(sorted: &[Hold], disturbed: &Disturbed, found: &mut Found) {
+    let is_calm = |hold: &&Hold| !disturbed.touches(Span { from: hold.from, until: hold.answered });
+    let has_run_out = |hold: &&Hold| hold.end == End::Expired && hold.until > hold.from;
+    for hold in sorted.iter().filter(has_run_out).filter(is_calm) {
+        found.add(|| format!("not renewed: {}", words(hold)));
     }
 }
 

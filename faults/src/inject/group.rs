@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use testbed::{MariaDb, Proxy, ZooKeeperEnsemble};
+use testbed::{MariaDb, Proxy, Redis, RedisSentinel, ZooKeeperEnsemble};
 use zookeeper_client::{Client, Error as ZooKeeperError};
 
 use super::super::servers::{Node, failed};
@@ -23,6 +23,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// How long a server of an ensemble may take to say that it leads, and a replica to have all that was
 /// written.
 const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// For so long the replica of a Redis without sentinels gets nothing before the server is killed, in milliseconds.
+const AHEAD: u64 = 500;
 
 impl Stage {
     fn ensemble(&self) -> Result<&ZooKeeperEnsemble> {
@@ -78,21 +81,8 @@ impl Stage {
         let Node::Redis(master) = &self.servers.nodes[leader] else {
             return Err(Error::failed("the master is no Redis"));
         };
-        // The replica connects again, and is refused. The process that starts later knows nothing of this.
-        let refuse = ["ACL", "SETUSER", "default", "-psync", "-sync"];
-        for command in [&refuse[..], &["CLIENT", "KILL", "TYPE", "replica"]] {
-            refused(&master.command(command).map_err(failed)?)?;
-        }
-        tokio::time::sleep(Duration::from_millis(ahead)).await;
-        refused(&group.sentinels()[0].command(&["SENTINEL", "FAILOVER", MASTER]).map_err(failed)?)?;
-        let end = tokio::time::Instant::now() + TIMEOUT;
-        // For a moment they do not agree.
-        while !group.present_master().await.is_ok_and(|now| now != addr) {
-            if tokio::time::Instant::now() > end {
-                return Err(Error::failed("the replica does not take over"));
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        get_ahead(master, ahead).await?;
+        change_master(group).await?;
         self.choose(leader);
         master.kill().map_err(failed)
     }
@@ -130,9 +120,7 @@ impl Stage {
     /// The replica takes over, and clients find it at the same address.
     pub(super) async fn promote(&self, planned: bool) -> Result<()> {
         if let Some(group) = &self.servers.sentinels {
-            return refused(
-                &group.sentinels()[0].command(&["SENTINEL", "FAILOVER", MASTER]).map_err(failed)?,
-            );
+            return change_master(group).await;
         }
         if self.servers.cluster.is_some() {
             return self.promote_in_cluster(planned).await;
@@ -142,6 +130,11 @@ impl Stage {
         match (&self.servers.nodes[0], &self.servers.standby) {
             (Node::MariaDb(old), Some(Node::MariaDb(new))) if planned => catch_up(old, new).await?,
             _ if planned => old.stop().await.map_err(failed)?,
+            // Otherwise its replica has everything: it lags by less than a millisecond here.
+            (Node::Redis(old), Some(_)) => {
+                get_ahead(old, AHEAD).await?;
+                old.kill().map_err(failed)?;
+            }
             _ => old.kill().map_err(failed)?,
         }
         let new: SocketAddr = match &self.servers.standby {
@@ -193,6 +186,32 @@ impl Stage {
         }
         if is_deleted { Ok(()) } else { Err(Error::failed("there was no folder of locks")) }
     }
+}
+
+/// The master sends its replica nothing for so long. The replica connects again, and is refused. The process that
+/// starts later knows nothing of this.
+async fn get_ahead(master: &Redis, millis: u64) -> Result<()> {
+    let refuse = ["ACL", "SETUSER", "default", "-psync", "-sync"];
+    for command in [&refuse[..], &["CLIENT", "KILL", "TYPE", "replica"]] {
+        refused(&master.command(command).map_err(failed)?)?;
+    }
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+    Ok(())
+}
+
+/// Tells the sentinels to change the master, and waits until they have done so.
+async fn change_master(group: &RedisSentinel) -> Result<()> {
+    let old = group.present_master().await.map_err(failed)?;
+    refused(&group.sentinels()[0].command(&["SENTINEL", "FAILOVER", MASTER]).map_err(failed)?)?;
+    let end = tokio::time::Instant::now() + TIMEOUT;
+    // For a moment they do not agree.
+    while !group.present_master().await.is_ok_and(|now| now != old) {
+        if tokio::time::Instant::now() > end {
+            return Err(Error::failed("the replica does not take over"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
 }
 
 /// Whether an answer of Redis is an error.

@@ -8,7 +8,6 @@ mod sql;
 mod zookeeper;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockwell::Locks;
@@ -20,6 +19,7 @@ use testbed::{Direction, HungSyncs, Proxy, Server};
 use super::clocks::Clocks;
 use super::schedule::{Fault, PlannedFault, Way};
 use super::servers::{LONGEST_SESSION, Line, TestServers, failed, server_clock, worker_clock};
+use crate::checker::rules::{Deprived, Span};
 use crate::error::{Error, Result};
 use crate::time::nanos;
 
@@ -37,6 +37,10 @@ pub struct Happened {
     pub inner_from: u64,
     /// A time before it was over.
     pub inner_until: u64,
+    /// How much it did, where that can be counted: replies that were dropped, bytes that came late, connections
+    /// that were ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<u64>,
 }
 
 /// What faults work on.
@@ -55,12 +59,14 @@ pub(crate) struct Stage {
     pub(crate) chosen: Mutex<Option<usize>>,
     /// The syncs that hang.
     pub(crate) hung: Mutex<Option<HungSyncs>>,
-    /// How many holders were deprived of their locks by the operator.
-    pub(crate) deprived: AtomicU64,
+    /// What the operator has freed.
+    pub(crate) deprived: Mutex<Vec<Deprived>>,
     pub(crate) happened: Mutex<Vec<Happened>>,
     /// Of each server: it is stopped and started by one fault at a time, also where a start takes longer than
     /// planned.
     pub(crate) turns: Vec<tokio::sync::Mutex<()>>,
+    /// The same of the connections of each worker.
+    pub(crate) line_turns: Vec<tokio::sync::Mutex<()>>,
 }
 
 impl Stage {
@@ -70,15 +76,22 @@ impl Stage {
         for node in self.needs(planned.fault) {
             turns.push(self.turns[node].lock().await);
         }
+        for worker in self.needs_lines(planned.fault) {
+            turns.push(self.line_turns[worker].lock().await);
+        }
+        let dropped = self.dropped(planned.fault);
         let from = nanos();
-        self.begin(planned.fault).await?;
+        let mut effect = self.begin(planned.fault).await?;
         let inner_from = nanos();
         if !planned.fault.lasts_by_itself() {
             tokio::time::sleep(planned.fault.length()).await;
         }
         let inner_until = nanos();
-        self.end(planned.fault).await?;
-        let happened = Happened { planned, from, until: nanos(), inner_from, inner_until };
+        effect = self.end(planned.fault).await?.or(effect);
+        if let (Some(before), Some(now)) = (dropped, self.dropped(planned.fault)) {
+            effect = Some(now - before);
+        }
+        let happened = Happened { planned, from, until: nanos(), inner_from, inner_until, effect };
         self.happened.lock().map_err(|_| Error::failed("a fault panicked"))?.push(happened);
         Ok(())
     }
@@ -100,7 +113,31 @@ impl Stage {
         }
     }
 
-    async fn begin(&self, fault: Fault) -> Result<()> {
+    /// The workers whose connections are healed at the end of this fault, in their order. One that comes before the
+    /// end of another would be healed with it.
+    fn needs_lines(&self, fault: Fault) -> std::ops::Range<usize> {
+        match fault {
+            Fault::Blackhole { worker, .. }
+            | Fault::Cut { worker, .. }
+            | Fault::Delay { worker, .. }
+            | Fault::Hold { worker, .. }
+            | Fault::DropReply { worker, .. }
+            | Fault::HoldBack { worker, .. } => worker as usize..worker as usize + 1,
+            Fault::LoseNode { .. } => 0..self.line_turns.len(),
+            _ => 0..0,
+        }
+    }
+
+    /// How many replies have been dropped so far, if the fault is one that drops them.
+    fn dropped(&self, fault: Fault) -> Option<u64> {
+        match fault {
+            Fault::DropReply { worker, .. } => Some(self.proxies(worker).map(Proxy::dropped_replies).sum()),
+            _ => None,
+        }
+    }
+
+    /// Returns how much it did, where that can be counted.
+    async fn begin(&self, fault: Fault) -> Result<Option<u64>> {
         match fault {
             Fault::KillWorker { worker } => self.signal(worker, Signal::KILL)?,
             Fault::StopWorker { worker, .. } => self.signal(worker, Signal::STOP)?,
@@ -139,8 +176,11 @@ impl Stage {
             Fault::LoseData { node } => self.lose_data(node).await?,
             Fault::ForceRelease { lock } => {
                 let operator = self.operator.as_ref().ok_or_else(|| Error::failed("there is no operator"))?;
+                let from = nanos();
                 let freed = operator.force_release(&*self.names[lock as usize]).await?;
-                self.deprived.fetch_add(u64::try_from(freed).unwrap_or(u64::MAX), Ordering::SeqCst);
+                let (span, holders) = (Span { from, until: nanos() }, count(freed));
+                let mut deprived = self.deprived.lock().map_err(|_| Error::failed("a fault panicked"))?;
+                deprived.push(Deprived { lock, span, holders });
             }
             Fault::FlushAll { node } => self.redis(node, &["FLUSHALL"]).map(drop)?,
             Fault::FlushScripts { node } => self.redis(node, &["SCRIPT", "FLUSH"]).map(drop)?,
@@ -152,8 +192,8 @@ impl Stage {
             Fault::Restore { node, .. } => self.back_up(node).await?,
             Fault::ShortenSessions { node, longest, .. } => self.bound_sessions(node, longest).await?,
             Fault::Renumber => self.renumber().await?,
-            Fault::KillSessions { node } => self.kill_sessions(node).await?,
-            Fault::KillListeners { node } => self.kill_listeners(node).await?,
+            Fault::KillSessions { node } => return self.kill_sessions(node).await.map(Some),
+            Fault::KillListeners { node } => return self.kill_listeners(node).await.map(Some),
             Fault::Rogue { millis } => self.rogue(millis).await?,
             Fault::Deadlocks { millis } => self.deadlocks(millis).await?,
             Fault::StepServerClock { node, by, .. } => self.step_server(node, by)?,
@@ -163,16 +203,15 @@ impl Stage {
             Fault::FillDisk { millis } => self.fill_disk(millis).await?,
             Fault::RemoveFolder => self.remove_folder().await?,
         }
-        Ok(())
+        Ok(None)
     }
 
-    async fn end(&self, fault: Fault) -> Result<()> {
+    /// As [`begin`](Self::begin).
+    async fn end(&self, fault: Fault) -> Result<Option<u64>> {
         match fault {
             Fault::StopWorker { worker, .. } => self.signal(worker, Signal::CONT)?,
             Fault::HoldBack { worker, .. } => {
-                for proxy in self.proxies(worker) {
-                    proxy.deliver();
-                }
+                return Ok(Some(self.proxies(worker).map(Proxy::deliver).sum()));
             }
             Fault::Blackhole { worker, .. }
             | Fault::Cut { worker, .. }
@@ -215,7 +254,7 @@ impl Stage {
             | Fault::Renumber
             | Fault::RemoveFolder => (),
         }
-        Ok(())
+        Ok(None)
     }
 
     fn proxies(&self, worker: u32) -> impl Iterator<Item = &Proxy> {
@@ -246,6 +285,10 @@ impl Stage {
         let id = id.ok_or_else(|| Error::failed("the worker is no process"))?;
         kill_process(id, signal).map_err(|errno| Error::failed(format!("a signal to a worker: {errno}")))
     }
+}
+
+pub(crate) fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 fn direction(way: Way) -> Direction {

@@ -30,19 +30,28 @@ async fn tried(server: &MariaDb, sql: &str) -> std::result::Result<String, testb
     answer
 }
 
+/// The number that a server answers.
+fn number(answer: &str) -> Result<u64> {
+    let digits = answer.trim().trim_start_matches(':');
+    digits.parse().map_err(|_| Error::failed(format!("{answer:?} is no number")))
+}
+
 impl Stage {
-    pub(super) async fn kill_sessions(&self, node: u32) -> Result<()> {
+    /// Returns how many.
+    pub(super) async fn kill_sessions(&self, node: u32) -> Result<u64> {
         match &self.servers.nodes[node as usize] {
             Node::Postgres(server) => {
                 // Not this program's own, nor those of another fault.
                 let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                     WHERE application_name <> 'psql' AND backend_type = 'client backend'";
-                server.admin_sql(sql).await.map_err(failed)?;
+                number(&server.admin_sql(sql).await.map_err(failed)?)
             }
             Node::MariaDb(server) => {
                 let sql = "SELECT id FROM information_schema.processlist
                     WHERE id <> connection_id() AND user = 'root'";
+                let mut ended = 0;
                 for id in tried(server, sql).await.map_err(failed)?.lines() {
+                    ended += 1;
                     // It may have ended by itself.
                     if let Err(error) = tried(server, &format!("KILL {id}")).await
                         && !error.to_string().contains("Unknown thread")
@@ -50,20 +59,20 @@ impl Stage {
                         return Err(failed(error));
                     }
                 }
+                Ok(ended)
             }
-            Node::Redis(_) => self.kill_clients(node, "normal")?,
-            Node::ZooKeeper(_) | Node::Etcd(_) => return Err(Error::failed("it has no such command")),
+            Node::Redis(_) => self.kill_clients(node, "normal"),
+            Node::ZooKeeper(_) | Node::Etcd(_) => Err(Error::failed("it has no such command")),
         }
-        Ok(())
     }
 
-    /// Clients have other connections for that, where the server has such notifications.
-    pub(super) async fn kill_listeners(&self, node: u32) -> Result<()> {
+    /// Clients have other connections for that, where the server has such notifications. Returns how many.
+    pub(super) async fn kill_listeners(&self, node: u32) -> Result<u64> {
         match &self.servers.nodes[node as usize] {
             Node::Postgres(server) => {
                 let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                     WHERE application_name <> 'psql' AND query ILIKE '%listen%'";
-                server.admin_sql(sql).await.map_err(failed).map(drop)
+                number(&server.admin_sql(sql).await.map_err(failed)?)
             }
             Node::Redis(_) => self.kill_clients(node, "pubsub"),
             Node::MariaDb(_) | Node::ZooKeeper(_) | Node::Etcd(_) => {
@@ -75,17 +84,19 @@ impl Stage {
     /// Ends the connections of this type of clients, and not those of sentinels. They ping a master on one
     /// and listen on another, and ping only while they have both: if one of them is ended again and again,
     /// the master is taken for dead, and its replica takes over. That is another scenario.
-    fn kill_clients(&self, node: u32, of_type: &str) -> Result<()> {
+    fn kill_clients(&self, node: u32, of_type: &str) -> Result<u64> {
         if self.servers.sentinels.is_none() {
-            return self.redis(node, &["CLIENT", "KILL", "TYPE", of_type]).map(drop);
+            return number(&self.redis(node, &["CLIENT", "KILL", "TYPE", of_type])?);
         }
+        let mut ended = 0;
         let clients = self.redis(node, &["CLIENT", "LIST", "TYPE", of_type])?;
         let ours = clients.lines().filter(|line| !line.contains(" name=sentinel-"));
         for id in ours.filter_map(|line| line.strip_prefix("id=")?.split(' ').next()) {
             // One that has ended by itself is no error.
             self.redis(node, &["CLIENT", "KILL", "ID", id])?;
+            ended += 1;
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// Somebody else's transaction has the rows for so long.

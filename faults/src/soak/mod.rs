@@ -121,12 +121,14 @@ pub(super) async fn run(args: &SoakArgs) -> Result<ExitCode> {
     let mut results = open(&args.json)?;
     let end = Instant::now() + *args.length;
     let kinds = if args.backend.is_empty() { Kind::ALL.to_vec() } else { args.backend.clone() };
-    let known: Vec<u64> = results.of_scenario(SOAK.name).map(|outcome| outcome.seed).collect();
+    let has_run = |outcome: &&RunOutcome| !matches!(outcome.verdict, Verdict::NotRun { .. });
+    let known: Vec<u64> =
+        results.of_scenario(SOAK.name).filter(has_run).map(|outcome| outcome.seed).collect();
     let left = rounds(args.seed, &kinds).filter(|(_, seed)| !known.contains(seed));
     let rounds = stream::iter(left.take_while(|_| Instant::now() < end));
     let rounds = rounds.map(|(kind, seed)| round(kind, seed, &args.json));
     let mut rounds = std::pin::pin!(rounds.buffer_unordered(usize::from(args.at_once)));
-    let (mut done, mut odd, mut operations) = (0, 0, 0);
+    let (mut done, mut odd, mut failed, mut operations) = (0, 0, 0, 0);
     loop {
         let outcome = tokio::select! {
             outcome = rounds.next() => outcome,
@@ -140,6 +142,7 @@ pub(super) async fn run(args: &SoakArgs) -> Result<ExitCode> {
         let Some(outcome) = outcome.transpose()? else { break };
         done += 1;
         operations += outcome.counts.operations;
+        failed += u64::from(matches!(outcome.verdict, Verdict::NotRun { .. }));
         odd += u64::from(matches!(outcome.verdict, Verdict::Otherwise { .. }));
         println!("{done:>4} seed {} {}", outcome.seed, outcome.line());
         for line in outcome.findings.examples.iter().cloned().chain(found(&outcome)) {
@@ -147,10 +150,13 @@ pub(super) async fn run(args: &SoakArgs) -> Result<ExitCode> {
         }
         results.add(outcome, &args.json)?;
     }
-    println!("soak with seed {}: {done} rounds, {operations} operations, {odd} came otherwise", args.seed);
+    println!(
+        "soak with seed {}: {done} rounds, {operations} operations, {odd} came otherwise, {failed} not run",
+        args.seed
+    );
     println!("{}", results.lateness());
     println!("all figures: {}", args.json.display());
-    Ok(if odd == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if odd + failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// One round, and what is left of it if it came otherwise.

@@ -2,7 +2,7 @@
 
 use crate::kind::{Kind, Setup};
 use crate::plan::{Crew, Misuse};
-use crate::scenario::Expected::{MayOverlap, Safe};
+use crate::scenario::Expected::{MayLose, MayOverlap, Safe};
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
 use crate::table::expected::{HOLDERS, LONG, NO_PROCESS, QUICK, safe_in_processes, safe_on_line};
@@ -62,7 +62,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "pause-before-write",
         about: "workers are stopped for two leases between their look at the lock and their write",
         crew: Crew { misuse: Misuse::PausesBeforeWrite, all_modes: false, least: 9_000, ..Crew::USUAL },
-        expected: |kind| if kind == Kind::Memory { Err(NO_PROCESS) } else { Ok(MayOverlap) },
+        expected: |kind| if kind == Kind::Memory { Err(NO_PROCESS) } else { Ok(MayLose) },
         ..LONG
     },
     Scenario {
