@@ -1,7 +1,7 @@
 //! The end of a client.
 
 use super::runtimes::Undriven;
-use super::stage::{Stage, done, pause, queued, release, secs, ttl_of};
+use super::stage::{Stage, done, free_by, pause, queued, release, secs, ttl_of};
 use crate::ErrorKind;
 
 /// A program that drops its guards, closes its client and ends leaves nothing held.
@@ -90,7 +90,11 @@ pub(super) async fn close_leaves_nothing_of_requests_under_way(stage: Stage) {
         for (name, request) in names.iter().zip(requests) {
             match done("the end of the request", secs(5), request).await.expect("no panic") {
                 // It was granted before the close, which leaves it to its guard.
-                Ok(_) => (),
+                Ok(guard) => {
+                    drop(guard);
+                    let (guard, _) = free_by(&two, name, ttl, "after a guard that outlived its client").await;
+                    release(guard).await;
+                }
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Closed, "{error:#}");
                     let guard = two.lock(name).try_now().await.expect("an answer");

@@ -1,6 +1,6 @@
 //! A writer that becomes a reader.
 
-use super::stage::{KEPT, Stage, done, free_by, millis, pause, queued, release, secs, ttl_of};
+use super::stage::{KEPT, Stage, claim, done, free_by, millis, pause, queued, release, secs, ttl_of, within};
 use super::time::{sleep, timeout};
 use crate::{ErrorKind, Mode, Requirement};
 
@@ -79,6 +79,16 @@ pub(super) async fn a_downgrade_of_what_is_not_held_is_an_error(stage: Stage) {
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
     let (guard, _) = free_by(&two, &name, secs(2), "after a failed downgrade").await;
     release(guard).await;
+    // The same at the backend itself, which may not look at the client's lease first, and with a successor.
+    let late = claim(&name, Mode::Exclusive, ttl_of(&one, 10_000), within(secs(5)));
+    let grant = one.backend().acquire(&late).await.expect("an answer").expect("a free lock");
+    assert_eq!(two.force_release(&name).await.expect("an answer"), 1);
+    let next = two.write(&name).wait(secs(5)).await.expect("a free lock");
+    let error = one.backend().downgrade(&grant).await.expect_err("another has it");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+    let reader = one.read(&name).try_now().await.expect("an answer");
+    assert!(reader.is_none(), "a late downgrade made a reader of the successor");
+    release(next).await;
 }
 
 /// A permit is not a writer. It stays what it is.

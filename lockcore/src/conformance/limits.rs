@@ -11,11 +11,12 @@ pub(super) async fn a_hold_ends_with_its_longest_time(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("long");
     let longest = millis(400);
-    let guard = one.lock(&name).max_hold(longest).await.expect("a free lock");
+    // It counts from the grant, which may be some time before this task goes on.
     let began = now();
+    let guard = one.lock(&name).max_hold(longest).await.expect("a free lock");
     let loss = done("the end of the hold", secs(5), guard.lost()).await;
     assert_eq!(loss, Loss::HeldTooLong);
-    assert!(now().since(began) + millis(100) >= longest, "lost too early");
+    assert!(now().since(began) >= longest, "lost too early");
     assert!(!guard.is_held());
     // The default ttl is far longer than this: the lock was released, its lease did not end.
     let (next, _) = free_by(&two, &name, secs(3), "after the longest hold").await;
@@ -31,10 +32,18 @@ pub(super) async fn a_lock_without_progress_is_released(stage: Stage) {
     let name = stage.name("stuck");
     let progress = millis(1000);
     let guard = one.lock(&name).progress(progress).await.expect("a free lock");
+    let mut reported = now();
     for _ in 0..12 {
         pause(150).await;
+        let reports = now();
         guard.progress();
-        assert!(guard.is_held(), "a worker that reports: {guard:?}");
+        let is_held = guard.is_held();
+        // On a machine that stood still the report came too late.
+        if now().since(reported) >= progress {
+            break;
+        }
+        assert!(is_held, "a worker that reports: {guard:?}");
+        reported = reports;
     }
     let loss = done("the loss of the stuck", progress + secs(5), guard.lost()).await;
     assert_eq!(loss, Loss::NoProgress);

@@ -4,7 +4,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::network::is_honest;
 use super::stage::{
-    Stage, assert_took, assert_within, claim, done, free_by, pause, queued, release, secs, ttl_of, within,
+    EXPIRY, Stage, assert_took, assert_within, claim, done, free_by, millis, pause, queued, release, secs,
+    status, ttl_of, within,
 };
 use super::time::{clock, now};
 use crate::conformance::Way;
@@ -99,6 +100,33 @@ pub(super) async fn readers_move_up_when_a_writer_leaves(stage: Stage) {
     release(held).await;
 }
 
+/// Each reader has a lease of its own: when that of one ends, the others stay, and when they have left, the
+/// lock is free.
+pub(super) async fn a_dead_reader_leaves_the_others(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("book");
+    let alive = one.read(&name).ttl(ttl_of(&one, 30_000)).await.expect("a free lock");
+    let ttl = ttl_of(&one, 300);
+    let dead = claim(&name, Mode::Shared, ttl, within(secs(1)));
+    one.backend().acquire(&dead).await.expect("an answer").expect("readers meet");
+    let began = now();
+    let left = loop {
+        let shown = status(&two, &name).await;
+        if shown.holders.len() < 2 {
+            break shown;
+        }
+        assert_within(began, ttl + millis(50) + EXPIRY, || format!("the dead one is still shown: {shown:?}"));
+        pause(20).await;
+    };
+    assert!(alive.is_held(), "{:?}", alive.lease_state());
+    let tokens: Vec<_> = left.holders.iter().map(|holder| holder.token).collect();
+    assert_eq!(tokens, [alive.token()], "the lease of another reader ended: {left:?}");
+    assert!(two.write(&name).try_now().await.expect("an answer").is_none(), "a writer beside a reader");
+    release(alive).await;
+    let (writer, _) = free_by(&two, &name, secs(2), "after the last reader, and one that died").await;
+    release(writer).await;
+}
+
 /// A semaphore has as many permits as it says, whoever takes them.
 pub(super) async fn permits_are_counted(stage: Stage) {
     let [one, two] = stage.clients().await;
@@ -158,8 +186,21 @@ pub(super) async fn a_clash_of_kinds_is_an_error(stage: Stage) {
         let asked = if text.contains("exclusive") { "exclusive" } else { "1 of 3" };
         assert!(text.contains("1 of 2") && text.contains(asked), "both ways of use are named: {text}");
     }
+    let shared = one.capabilities().promises(Requirement::Shared);
+    if shared {
+        for answer in [two.read(&name).try_now().await, two.read(&name).wait(secs(5)).await.map(Some)] {
+            let error = answer.expect_err("the name is in use as a semaphore");
+            assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
+        }
+    }
     queued(&one, &name, 0, secs(2)).await;
     release(guard).await;
+    if shared {
+        let reader = one.read(&name).await.expect("an idle name is free for all kinds");
+        let error = two.permit(&name, 2).try_now().await.expect_err("the name is in use by readers");
+        assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
+        release(reader).await;
+    }
     let guard =
         one.lock(&name).try_now().await.expect("an answer").expect("an idle name is free for all kinds");
     let error = two.permit(&name, 2).try_now().await.expect_err("the name is in use as a mutex");

@@ -94,17 +94,22 @@ pub(super) async fn calls_into_a_black_hole_end(stage: Stage) {
     assert!(is_honest(&error), "{error:#}");
     let error = done("force_release", limit, one.force_release(&name)).await.expect_err("no answer can come");
     assert!(is_honest(&error), "{error:#}");
+    let error = done("held", limit, one.held()).await.expect_err("no answer can come");
+    assert!(is_honest(&error) || error.kind() == ErrorKind::Unsupported, "{error:#}");
     link.heal();
 }
 
-/// The reply to the k-th request of an acquire is lost.
+/// The reply to the k-th request of an acquire is lost: while the client connects, and afterwards.
 pub(super) async fn an_acquire_whose_reply_is_lost_is_cleaned_up(stage: Stage) {
     let two = stage.client().await;
-    let mut dropped = 0;
-    for k in 1..=6 {
+    let (mut dropped, mut dropped_of_claims) = (0, 0);
+    for (k, is_warm) in (1..=6).map(|k| (k, false)).chain([(1, true), (2, true)]) {
         let link = stage.link().await;
         let one = link.client().await.expect("a client behind the network");
-        let name = stage.name(k);
+        let name = stage.name(format!("{k}/{is_warm}"));
+        if is_warm {
+            release(one.lock(stage.name(format!("{k}/warm"))).await.expect("a free lock")).await;
+        }
         let ttl = ttl_of(&one, 3000);
         link.drop_reply(k);
         let answer = one.lock(&name).ttl(ttl).wait(secs(3)).await;
@@ -118,6 +123,7 @@ pub(super) async fn an_acquire_whose_reply_is_lost_is_cleaned_up(stage: Stage) {
             Err(error) => assert!(is_honest(&error), "k = {k}: {error:#}"),
         }
         dropped += link.dropped_replies();
+        dropped_of_claims += if is_warm { link.dropped_replies() } else { 0 };
         link.heal();
         let what = format!("k = {k}, after a lost reply to an acquire");
         let (guard, _) = free_by(&two, &name, ttl, &what).await;
@@ -125,6 +131,7 @@ pub(super) async fn an_acquire_whose_reply_is_lost_is_cleaned_up(stage: Stage) {
         release(guard).await;
     }
     assert!(dropped > 0, "no reply was lost: nothing was put to the test");
+    assert!(dropped_of_claims > 0, "no reply to a claim was lost: nothing was put to the test");
 }
 
 /// The reply to the k-th request of a release is lost.

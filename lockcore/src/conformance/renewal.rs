@@ -1,5 +1,6 @@
 //! Leases are kept alive while somebody holds them.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -86,6 +87,15 @@ pub(super) async fn many_leases_are_renewed_in_one_call(stage: Stage) {
         let freed = two.force_release(grant.claim().name()).await.expect("an answer");
         assert_eq!(freed, 1, "lock {at}");
     }
+    match done("the list of locks", secs(30), two.backend().names()).await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => (),
+        listed => {
+            let listed: HashSet<_> = listed.expect("a list").into_iter().collect();
+            let held = grants.iter().enumerate().filter(|(at, _)| !is_lost(*at));
+            let missing = held.filter(|(_, grant)| !listed.contains(grant.claim().name())).count();
+            assert_eq!(missing, 0, "held locks that are not among the {} that are listed", listed.len());
+        }
+    }
     let sent = now();
     let answers = done("the renewal", secs(30), one.backend().renew(&grants, soon())).await;
     assert_eq!(answers.len(), MANY, "one answer for each grant");
@@ -139,7 +149,10 @@ pub(super) async fn a_lock_is_kept_over_a_slow_network(stage: Stage) {
     let ttl = ttl_of(&one, 3000);
     // The answer comes after a good third of the lease, when the first renewal is due already.
     link.delay(ttl / 5);
+    let asked = now();
     let guard = one.lock(&name).ttl(ttl).wait(secs(20)).await.expect("a free lock");
+    let took = now().since(asked);
+    assert!(took + millis(20) >= ttl / 5 * 2, "an answer after {took:?}: nothing was put to the test");
     link.delay(millis(5));
     let began = now();
     while now().since(began) < ttl * 3 {

@@ -51,8 +51,8 @@ const ALL: &[Case] = cases! {
         validity_ends_before_the_lease: [];
     }
     fifo {
-        waiters_are_served_in_order_across_clients: [Fifo];
-        a_newcomer_does_not_overtake_a_waiter: [Fifo, Fencing];
+        waiters_are_served_in_order_across_clients: [Fifo, Counted];
+        a_newcomer_does_not_overtake_a_waiter: [Fifo, Fencing, Counted];
     }
     waiting {
         timeouts_are_punctual: [];
@@ -129,9 +129,9 @@ const ALL: &[Case] = cases! {
         tokens_rise_over_a_thousand_holders: [Fencing];
         tokens_rise_however_a_lock_ends: [Fencing];
         tokens_rise_over_modes: [Fencing, Shared];
-        a_claim_reserves_a_block_of_tokens: [TokenBlocks];
+        a_claim_reserves_a_block_of_tokens: [TokenBlocks, Counted];
         tokens_rise_over_a_purge: [Fencing, Purge];
-        a_purge_spares_what_is_in_use: [Purge];
+        a_purge_spares_what_is_in_use: [Purge, Counted];
     }
     names {
         odd_names_are_different_locks: [];
@@ -162,16 +162,17 @@ const ALL: &[Case] = cases! {
         debug_shows_no_owner: [];
     }
     modes {
-        readers_meet_and_writers_are_alone: [Shared];
-        a_writer_is_not_starved_by_readers: [Shared, Fifo];
-        readers_move_up_when_a_writer_leaves: [Shared, Fifo];
-        permits_are_counted: [Permits];
+        readers_meet_and_writers_are_alone: [Shared, Counted];
+        a_writer_is_not_starved_by_readers: [Shared, Counted];
+        readers_move_up_when_a_writer_leaves: [Shared, Fifo, Counted];
+        a_dead_reader_leaves_the_others: [Shared];
+        permits_are_counted: [Permits, Counted];
         a_permit_of_a_dead_holder_comes_back: [Permits];
         a_clash_of_kinds_is_an_error: [Permits];
         kinds_do_not_meet_after_a_lost_answer: [Permits, Link];
     }
     downgrade {
-        a_writer_becomes_a_reader_without_a_gap: [Downgrade];
+        a_writer_becomes_a_reader_without_a_gap: [Downgrade, Counted];
         a_downgraded_lock_is_kept_and_shown: [Downgrade];
         a_downgrade_can_be_dropped_anywhere: [Downgrade];
         a_downgrade_of_what_is_not_held_is_an_error: [Downgrade];

@@ -35,9 +35,12 @@ pub(super) async fn a_short_wait_covers_the_first_answer(stage: Stage) {
     let held = one.lock(&taken).await.expect("a free lock");
     link.delay(millis(40));
     for wait in [millis(0), millis(1), millis(30)] {
+        let asked = now();
         let guard = two.lock(&free).wait(wait).await;
+        let took = now().since(asked);
         release(guard.unwrap_or_else(|error| panic!("the first answer to a wait of {wait:?}: {error:#}")))
             .await;
+        assert!(took + millis(20) >= millis(80), "an answer after {took:?}: nothing was put to the test");
         let all = two.lock_all([&free]).wait(wait).await;
         let all =
             all.unwrap_or_else(|error| panic!("the first answer to a wait of {wait:?} for all: {error:#}"));

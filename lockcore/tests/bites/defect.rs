@@ -64,6 +64,8 @@ pub(crate) enum Defect {
     NeverDowngrades,
     /// Between the writer and the reader there is a gap.
     DowngradesWithAGap,
+    /// A downgrade goes by the name of the lock.
+    DowngradesByName,
     /// It promises to tell of losses, and does not.
     PromisesNews,
     /// It promises notifications, and polls every second.
@@ -96,6 +98,8 @@ pub(crate) enum Defect {
     AllowsAnyTtl,
     /// A reader joins other readers, whoever waits.
     ReadersOvertake,
+    /// All readers of a lock have one lease, which is that of the last who joined.
+    ReadersHaveOneLease,
     /// The lease at the server is a tenth of what was asked for.
     LeasesTooShort,
     /// The lease at the server ends with the validity: the lock delay is left out.

@@ -47,6 +47,8 @@ pub(crate) struct Flawed {
     aliases: Mutex<HashMap<OwnerId, Claim>>,
     seen: Mutex<HashMap<LockName, Holder>>,
     last: Mutex<Option<OwnerId>>,
+    /// The last grant of each lock.
+    granted: Mutex<HashMap<LockName, Grant>>,
     waiting: AtomicUsize,
 }
 
@@ -77,6 +79,7 @@ impl Flawed {
             aliases: Mutex::default(),
             seen: Mutex::default(),
             last: Mutex::default(),
+            granted: Mutex::default(),
             waiting: AtomicUsize::new(0),
         }
     }
@@ -201,6 +204,9 @@ impl DistributedLock for Flawed {
         if answer.is_none() && claim.wait() == Wait::No && self.is(Defect::RefusesLate) {
             self.clock.sleep(LONG).await;
         }
+        if let Some(grant) = &answer {
+            lock(&self.granted).insert(claim.name().clone(), grant.clone());
+        }
         Ok(answer.map(|grant| self.spoil(claim, &grant)))
     }
 
@@ -239,7 +245,12 @@ impl DistributedLock for Flawed {
             drop(self.right().acquire(reader.claim()).await?);
             return Ok(reader);
         }
-        self.right().downgrade(grant).await
+        let answer = self.right().downgrade(grant).await;
+        let present = lock(&self.granted).get(grant.claim().name()).cloned();
+        if let Some(present) = present.filter(|_| answer.is_err() && self.is(Defect::DowngradesByName)) {
+            drop(self.right().downgrade(&present).await);
+        }
+        answer
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {

@@ -90,6 +90,11 @@ pub(crate) const FLAWED: &[(Defect, &str, &str)] = &[
     (Defect::ShowsItsOwners, "debug_shows_no_owner", "shows its owner"),
     (Defect::PromisesNoOrder, "the_harness_offers_what_the_backend_promises", "Fifo: the harness says true"),
     (Defect::NeverDowngrades, "a_downgraded_lock_is_kept_and_shown", "mode: Exclusive"),
+    (
+        Defect::DowngradesByName,
+        "a_downgrade_of_what_is_not_held_is_an_error",
+        "made a reader of the successor",
+    ),
     (Defect::NeverDowngrades, "a_downgrade_of_what_is_not_held_is_an_error", "it was taken away"),
     (
         Defect::DowngradesWithAGap,
@@ -142,6 +147,7 @@ pub(crate) const WEAK: &[(Defect, &str, &str)] = &[
     (Defect::ListsWritersOnly, "what_is_held_is_listed", "is held, and not among"),
     (Defect::AllowsAnyTtl, "bad_input_is_refused_before_anything_is_sent", "reached the backend"),
     (Defect::ReadersOvertake, "a_writer_is_not_starved_by_readers", "a reader overtook a waiting writer"),
+    (Defect::ReadersHaveOneLease, "a_dead_reader_leaves_the_others", "the lease of another reader ended"),
     (Defect::LeasesTooShort, "a_lost_guard_does_not_end_the_lock_delay", "granted again after"),
     (Defect::LeasesTooShort, "validity_ends_before_the_lease", "valid for"),
     (Defect::ForgetsTheLockDelay, "a_lock_delay_follows_a_crash_only", "granted again after"),

@@ -128,6 +128,16 @@ impl Weak {
                     held.await
                 }
             }
+            Defect::ReadersHaveOneLease if claim.mode() == Mode::Shared => {
+                let answer = held.await?;
+                let (server, clock) = (Arc::clone(&right), self.clock.clone());
+                let (name, ttl) = (claim.name().clone(), claim.ttl());
+                drop(tokio::spawn(async move {
+                    clock.sleep(ttl).await;
+                    server.force_release(&name).await
+                }));
+                Ok(answer)
+            }
             Defect::OneAtATime => {
                 let _inside = self.door.lock().await;
                 tokio::task::yield_now().await;

@@ -1,6 +1,7 @@
 //! The program that runs the suite.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -208,8 +209,12 @@ fn play(
         // The case before may have failed while the server was stopped.
         runtime.block_on(server.resume());
     }
-    runtime.block_on(case.run(harness));
+    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(case.run(harness))));
+    // Also after a failure: a task that blocks its thread would keep a runtime that is dropped for ever.
     runtime.shutdown_timeout(AFTER);
+    if let Err(panic) = ended {
+        resume_unwind(panic);
+    }
     let mut record = lock(record);
     record.passed += 1;
     record.took += began.elapsed();
