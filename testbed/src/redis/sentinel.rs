@@ -169,7 +169,8 @@ fn configuration(name: &str, master: SocketAddr, options: &Options) -> String {
 /// seconds, until it is restarted. It waits for some of these rounds before it makes a returning master a
 /// replica.
 fn probe_often(sentinel: &Redis) -> Result<(), Error> {
-    let answer = sentinel.ask(&["SENTINEL", "DEBUG", "info-period", "500", "publish-period", "500"])?;
+    // Not asked again, so it has more time than what is.
+    let answer = sentinel.command(&["SENTINEL", "DEBUG", "info-period", "500", "publish-period", "500"])?;
     // One from before Redis 7 can not, and takes its time.
     tracing::debug!(sentinel = %sentinel.addr(), answer, "probes its nodes often");
     Ok(())
