@@ -38,7 +38,14 @@ impl Selection {
         chosen.retain(|arg| arg != "--doc");
         let names_targets = chosen.iter().any(|arg| TARGETS.contains(&name(arg).as_str()));
         // Beside --workspace, cargo would take no notice of the chosen package.
-        let scope = if packages || servers == Servers::Newer { &[][..] } else { &["--workspace"][..] };
+        let scope = match servers {
+            _ if packages => &[][..],
+            // The suite, and the backends whose own tests run on newer releases.
+            Servers::Newer => {
+                &["-p", "lockwell", "-p", "lockwell-redis", "-p", "lockwell-zk", "-p", "lockwell-etcd"][..]
+            }
+            Servers::Usual | Servers::All => &["--workspace"][..],
+        };
         let scope = scope.iter().chain(&["--all-features"]).map(|word| (*word).to_owned());
         Self { cargo: scope.chain(chosen).collect(), filters, names_targets, documentation_only }
     }

@@ -68,7 +68,7 @@ impl Progress {
 }
 
 pub(super) fn run(installs: bool) -> Result<ExitCode> {
-    let mut progress = Progress::load(repeat::commit()?);
+    let mut progress = Progress::load(format!("{} {}", repeat::commit()?, repeat::servers()));
     let mut failed = Vec::new();
     for (name, stage) in &STAGES {
         if let Some(seconds) = progress.passed.get(*name) {

@@ -56,7 +56,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = Servers::Usual)]
     servers: Servers,
     /// Run what is too long for every run: all servers in all setups, the models with optimisation, and all
-    /// tests three times beside busy loops. A call goes on where the last one was stopped.
+    /// tests twice beside busy loops. A call goes on where the last one was stopped.
     #[arg(long, conflicts_with_all = ["busy", "repeat", "servers"])]
     deep: bool,
     /// Install and download what is missing, without asking.
@@ -86,6 +86,14 @@ struct Whole {
 }
 
 impl Whole {
+    /// Nothing was run, not even a test that was ignored. What failed as a whole is told by itself.
+    fn is_empty(&self) -> bool {
+        let Documentation { passed, ignored, failed, problem, .. } = &self.documentation;
+        self.outcomes.iter().all(|outcome| outcome.tests.is_empty() && outcome.problem.is_none())
+            && *passed + *ignored + failed.len() == 0
+            && problem.is_none()
+    }
+
     /// The names of the tests that failed, and of programs that failed as a whole.
     fn failures(&self) -> Vec<String> {
         let of_programs = self.outcomes.iter().flat_map(|outcome| {
@@ -115,6 +123,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
             ran::take(&ran, &not_run)?;
             Ok(whole.failures())
         };
+        // Runs on other servers are another series.
+        args.extend([format!("--servers={}", servers.name()), repeat::servers()]);
         return repeat::run(times, restart, busy, &args, once);
     }
     let (ran, not_run) = ran::fresh()?;
@@ -189,11 +199,8 @@ fn once(job: &Job, ran: &std::path::Path, not_run: &std::path::Path) -> Result<W
                 let change = |command: &mut Command| {
                     command.env("LOCKWELL_SERVERS", job.servers.name());
                     command.env("LOCKWELL_REPORT", ran).env("LOCKWELL_NOT_RUN", not_run);
-                    if let Some(release) = release {
-                        command.env("LOCKWELL_RELEASES", release.name());
-                    }
                 };
-                note(running::run(program, &args, change, |test| {
+                note(running::run(program, release, &args, change, |test| {
                     if let Ended::Failed(text) = &test.ended {
                         println!("{} {}: {}", program.title, test.name, closing::failed("now", text));
                     }
@@ -202,7 +209,8 @@ fn once(job: &Job, ran: &std::path::Path, not_run: &std::path::Path) -> Result<W
         }
     });
     done.into_iter().collect::<Result<Vec<()>>>()?;
-    whole.into_inner().map_err(|_| "a panic".to_owned())
+    let whole = whole.into_inner().map_err(|_| "a panic".to_owned())?;
+    if whole.is_empty() { Err("no test was run: is there one of this name?".to_owned()) } else { Ok(whole) }
 }
 
 /// Repeats what has failed, and prints the closing lines.
@@ -217,12 +225,10 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
     let may_repeat = tests.len() <= MOST_AGAIN;
     for (outcome, test, text) in tests {
         let name = format!("{} {}", outcome.title, test.name);
-        let program = job.programs.iter().find(|program| program.title == outcome.title);
-        match program.filter(|_| may_repeat) {
-            Some(program) if passes_alone(program, &test.name, job.servers)? => {
-                flakes.push(Flake::new(now(), commit()?, name, text));
-            }
-            _ => failed.push(closing::failed(&name, text)),
+        if may_repeat && passes_alone(outcome, &test.name, job.servers)? {
+            flakes.push(Flake::new(now(), commit()?, name, text));
+        } else {
+            failed.push(closing::failed(&name, text));
         }
     }
     for outcome in &whole.outcomes {
@@ -254,15 +260,15 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
     Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether a test that has failed passes each time, alone.
-fn passes_alone(program: &Program, test: &str, servers: Servers) -> Result<bool> {
+/// Whether a test that has failed passes each time, alone, on the same servers.
+fn passes_alone(outcome: &ProgramOutcome, test: &str, servers: Servers) -> Result<bool> {
     let args = ["--exact", test, "--test-threads=1"].map(str::to_owned);
     for time in 1..=AGAIN {
-        println!("alone, {time} of {AGAIN}: {} {test}", program.title);
+        println!("alone, {time} of {AGAIN}: {} {test}", outcome.title);
         let change = |command: &mut Command| {
             command.env("LOCKWELL_SERVERS", servers.name());
         };
-        let again = running::run(program, &args, change, |_| ())?;
+        let again = running::run(&outcome.program, outcome.release, &args, change, |_| ())?;
         if again.count(|ended| *ended == Ended::Passed) != 1 || again.problem.is_some() {
             return Ok(false);
         }

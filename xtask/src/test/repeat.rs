@@ -4,6 +4,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
 
+use testbed::Release;
+
 use super::series::{Book, Run, Subject};
 use crate::shell::{Result, root, text};
 
@@ -41,12 +43,22 @@ pub(crate) fn run(
 pub(super) fn commit() -> Result<String> {
     let git = |args: &[&str]| text(Command::new("git").current_dir(root()).args(args));
     let head = git(&["rev-parse", "HEAD"])?;
-    let mut changes = git(&["diff", "HEAD"])?;
-    let added = git(&["ls-files", "--others", "--exclude-standard", "-z"])?;
+    // The runs themselves write the ledger.
+    let all = ["--", ".", ":(exclude)tests/flakes.jsonl"];
+    let mut changes = git(&[&["diff", "HEAD"][..], &all].concat())?;
+    let added = git(&[&["ls-files", "--others", "--exclude-standard", "-z"][..], &all].concat())?;
     for file in added.split_terminator('\0') {
         changes += &git(&["hash-object", "--", file])?;
     }
     Ok(state(head.trim(), &changes))
+}
+
+/// What else a run depends on: the servers that are there, and the variables that choose among them.
+pub(super) fn servers() -> String {
+    let there = Release::all().iter().filter(|release| release.version().is_ok());
+    let chosen = ["LOCKWELL_RELEASES", "LOCKWELL_REQUIRE_SERVERS"]
+        .map(|name| format!("{name}={}", std::env::var(name).unwrap_or_default()));
+    there.map(|release| release.name().to_owned()).chain(chosen).collect::<Vec<_>>().join(" ")
 }
 
 fn state(head: &str, changes: &str) -> String {

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testbed::Release;
+
 use super::events::{Ended, Events, Test};
 use super::programs::{Program, command};
 use crate::shell::{Result, root};
@@ -22,6 +24,9 @@ const FAILED: i32 = 101;
 /// How a program went.
 #[derive(Debug)]
 pub(crate) struct ProgramOutcome {
+    pub(crate) program: Program,
+    /// The release of the servers, if it was another than the usual one.
+    pub(crate) release: Option<&'static Release>,
     pub(crate) title: String,
     pub(crate) tests: Vec<Test>,
     pub(crate) took: Duration,
@@ -55,21 +60,31 @@ impl ProgramOutcome {
     }
 }
 
-/// Runs a program with these arguments. `change` sets what else its environment has, and `tell` hears of each
-/// test that ends.
+/// Runs a program with these arguments, on this release of the servers. `change` sets what else its
+/// environment has, and `tell` hears of each test that ends.
 pub(crate) fn run(
     program: &Program,
+    release: Option<&'static Release>,
     args: &[String],
     change: impl FnOnce(&mut Command),
     mut tell: impl FnMut(&Test),
 ) -> Result<ProgramOutcome> {
-    let problem = |error: std::io::Error| format!("{}: {error}", program.title);
-    let log = root().join("target/xtask/logs").join(program.title.replace('/', "-")).with_extension("log");
+    let title = match release {
+        Some(release) => format!("{} on {}", program.title, release.title()),
+        None => program.title.clone(),
+    };
+    let problem = |error: std::io::Error| format!("{title}: {error}");
+    // A version has a dot.
+    let name = title.replace(['/', ' ', '.'], "-");
+    let log = root().join("target/xtask/logs").join(name).with_extension("log");
     std::fs::create_dir_all(log.parent().unwrap_or(root())).map_err(problem)?;
     let mut command = command(program);
     let times = log.with_extension("times");
     command.args(args).stdout(Stdio::piped()).stderr(File::create(&log).map_err(problem)?);
     command.env("LOCKWELL_TIMES", &times);
+    if let Some(release) = release {
+        command.env("LOCKWELL_RELEASES", release.name());
+    }
     change(&mut command);
     let began = Instant::now();
     let mut child = command.spawn().map_err(problem)?;
@@ -86,9 +101,11 @@ pub(crate) fn run(
     // Programs that write their own times do not report when a test begins.
     events.time(&std::fs::read_to_string(times).unwrap_or_default());
     let has_failed = events.count(|ended| matches!(ended, Ended::Failed(_))) > 0;
+    // A test may have ended the program, or have written into the line that tells how another one ended.
+    let all_told = events.complete && events.running().is_empty();
     let problem = if timed_out {
         Some(format!("no end after {LIMIT:?}, while these ran: {}", events.running().join(", ")))
-    } else if status.success() || (has_failed && events.complete && status.code() == Some(FAILED)) {
+    } else if all_told && (status.success() || (has_failed && status.code() == Some(FAILED))) {
         None
     } else {
         let running = events.running().into_iter().map(|name| format!("{name} ran"));
@@ -102,7 +119,9 @@ pub(crate) fn run(
         )
     };
     Ok(ProgramOutcome {
-        title: program.title.clone(),
+        program: program.clone(),
+        release,
+        title,
         tests: events.tests,
         took: began.elapsed(),
         problem,
