@@ -13,13 +13,14 @@ type Fill = fn(&Run) -> String;
 /// A figure of a result, if it has it.
 type Figure = fn(&Value) -> Option<String>;
 
-const BLOCKS: [(&str, Fill); 8] = [
+const BLOCKS: [(&str, Fill); 9] = [
     ("run", about),
     ("summary", summary),
     ("headline", headline),
     ("pairs", pairs),
     ("local", local),
     ("peers", peers),
+    ("contention", contention),
     ("recovery", recovery),
     ("holding", holding),
 ];
@@ -250,6 +251,38 @@ fn peers(run: &Run) -> String {
     table
 }
 
+/// Grants a second on one name, over the number of processes: of each backend, and of the libraries beside it.
+fn contention(run: &Run) -> String {
+    const CASES: [(u64, u64); 5] = [(1, 0), (4, 0), (16, 0), (64, 0), (4, 1000)];
+    let titles = ["", "1 process", "4", "16", "64", "4, each holds for 1 ms"];
+    let mut table = row(&titles.map(str::to_owned)) + &rule(titles.len());
+    let each = |result: &Value| result["per_second"].as_f64().map(rate);
+    for backend in run.backends().into_iter().filter(|backend| *backend != "memory") {
+        let results = CASES.map(|(parties, hold_us)| run.contended(backend, parties, hold_us));
+        let ours = results.map(|result| result.and_then(each).unwrap_or_default());
+        table += &row(&[vec![backend.to_owned()], ours.into()].concat());
+        let all = || results.into_iter().flatten().flat_map(|result| list(&result["peers"]));
+        let mut names: Vec<&str> = Vec::new();
+        // A faulty recipe is no library.
+        for peer in all().filter(|peer| peer["unsafe_because"].is_null()) {
+            let name = peer["name"].as_str().unwrap_or("?");
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        for name in names {
+            let of = |result: Option<&Value>| {
+                let peer = list(&result?["peers"]).find(|peer| peer["name"] == name)?;
+                let failed = peer["error"].as_str().map(|_| "failed".to_owned());
+                failed.or_else(|| each(peer))
+            };
+            let theirs = results.map(|result| of(result).unwrap_or_default());
+            table += &row(&[vec![format!("{name} on {backend}")], theirs.into()].concat());
+        }
+    }
+    table
+}
+
 /// The median of the times from each fault to the next grant, and the longest that it should take.
 fn recovery(run: &Run) -> String {
     let mut faults: Vec<&str> = Vec::new();
@@ -320,6 +353,8 @@ mod tests {
             ("pairs", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | "),
             ("peers", "| lockwell on redis | 45.0 us | 240 us | "),
             ("peers", "| rslock 0.10 | 37.0 us | 63.2 ms | 0.88 | 0 | 1261/s |"),
+            ("contention", "| redis |  | 22.9 k/s | 22.9 k/s |  |  |"),
+            ("contention", "| rslock on redis |  | 1270/s | 1270/s |  |  |"),
             ("recovery", "| redis | 3.00 s (at most 5.30 s) |"),
             ("local", "| redis | 500 | 450/s | 22.7 k/s | not measured |"),
             ("holding", "| redis | 1000 | 2.25/s | 0.09 % of a core, 8.79 MiB | - | 2 |"),

@@ -78,6 +78,10 @@ fn fill(text: &str, runs: &[Run]) -> Result<String> {
         let body = at + begin.len() + what.len() + " -->".len();
         let length = rest.get(body..).and_then(|rest| rest.find(end));
         let length = length.ok_or_else(|| format!("{what:?} has no end"))?;
+        // The end of another one: what stands between would be lost.
+        if [BLOCK, FIGURE].iter().any(|begin| rest[body..body + length].contains(begin)) {
+            return Err(format!("{what:?} has no end before the next one"));
+        }
         filled.push_str(&rest[..body]);
         if begin == BLOCK {
             filled.extend(["\n", &*blocks::block(what, runs)?]);
@@ -114,6 +118,7 @@ mod tests {
         let runs = [runs::tests::run("disk")];
         for bad in [
             "<!-- figures: headline disk -->\nno end",
+            "<!-- figure: disk redis uncontended time -->x <!-- figure: disk redis crowd rate -->y<!-- end -->",
             "<!-- figures: nonsense disk -->\n<!-- end of figures -->",
             "<!-- figure: disk redis uncontended nonsense -->x<!-- end -->",
             "<!-- figure: disk redis -->x<!-- end -->",

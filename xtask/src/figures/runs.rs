@@ -128,6 +128,17 @@ impl Run {
             .max_by_key(|result| result["parties"].as_u64())
     }
 
+    /// So many processes on one name, which each holds for this time.
+    pub(crate) fn contended(&self, backend: &str, parties: u64, hold_us: u64) -> Option<&Value> {
+        self.each("results").find(|result| {
+            result["workload"] == "handoff"
+                && result["backend"] == backend
+                && result["parties"] == parties
+                && result["hold_us"] == hold_us
+                && result["option"].is_null()
+        })
+    }
+
     /// The same work with this option of our client.
     pub(crate) fn variant(&self, plain: &Value, option: Option<&str>) -> Option<&Value> {
         let same = |field: &str, other: &Value| other[field] == plain[field];
