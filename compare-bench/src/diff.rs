@@ -12,6 +12,7 @@ use crate::record::file::read;
 use crate::record::{Measurement, Quantity, Report};
 use crate::terminal::wrap::wrapped;
 use crate::view::rank::overlap;
+use crate::view::trust::doubt;
 
 const HOW: &str = "Ratios to the raw statements of the same run; of recovery and holding, microseconds. Worse and better: the intervals \
      do not overlap. Same: they do, and both are within 5 %. Cannot tell: they do, and one is wider, or there were too few rounds.";
@@ -66,6 +67,11 @@ pub(crate) fn run(args: &DiffArgs) -> Result<bool> {
         return Err(Error::failed("the two runs have no case in common"));
     }
     println!("{}", table(&changes));
+    for (run, file) in [(&before, &args.before), (&after, &args.after)] {
+        if let Some(doubt) = doubt(run) {
+            println!("the figures of {} are not to be used: {doubt}", file.display());
+        }
+    }
     let (gone, new) = (only_in(&before, &after), only_in(&after, &before));
     for (cases, file) in [(&gone, &args.before), (&new, &args.after)] {
         for case in cases {
@@ -79,12 +85,24 @@ pub(crate) fn run(args: &DiffArgs) -> Result<bool> {
         println!("worse by more than {:.1} %: {}", limit * 100.0, named(workload, case, backend));
     }
     // A case that cannot be measured any more is no better than a slow one.
-    let lost: Vec<_> = after.failures.iter().map(|it| named(&it.workload, &it.case, &it.backend)).collect();
-    let lost: Vec<_> = gone.iter().filter(|case| lost.contains(case)).collect();
+    let lost = lost(&before, &after);
     for case in &lost {
         println!("failed: {case}");
     }
-    Ok(failed.is_empty() && lost.is_empty())
+    Ok(failed.is_empty() && lost.is_empty() && after.violation.is_none())
+}
+
+/// The cases of the first run that the second one tried in vain, or whose backend it could not start.
+fn lost(before: &Report, after: &Report) -> Vec<String> {
+    let mut failed: Vec<String> =
+        after.failures.iter().map(|it| named(&it.workload, &it.case, &it.backend)).collect();
+    let is_absent = |backend: &str| {
+        after.missing.iter().any(|it| it.backend == backend)
+            && !after.results.iter().any(|it| it.backend == backend)
+    };
+    let absent = before.results.iter().filter(|it| is_absent(&it.backend));
+    failed.extend(absent.map(|it| named(&it.workload, &it.case, &it.backend)));
+    only_in(before, after).into_iter().filter(|case| failed.contains(case)).collect()
 }
 
 fn named(workload: &str, case: &str, backend: &str) -> String {
@@ -125,7 +143,8 @@ fn changes(before: &Report, after: &Report) -> Vec<Change> {
 
 fn change(old: &Measurement, new: &Measurement) -> Change {
     let (before, after) = (figure(old), figure(new));
-    let both = before.zip(after);
+    // A ratio is not compared with a figure.
+    let both = before.zip(after).filter(|_| is_alone(old) == is_alone(new));
     Change {
         backend: old.backend.clone(),
         workload: old.workload.clone(),
@@ -140,8 +159,12 @@ fn change(old: &Measurement, new: &Measurement) -> Change {
 
 /// The ratio to the raw statements; where nothing raw can be compared, the figure itself.
 fn figure(result: &Measurement) -> Option<Interval> {
-    let is_alone = result.rounds.iter().all(|round| round.floor <= 0.0);
-    if is_alone { Interval::of(result.rounds.iter().map(|round| round.ours)) } else { result.ratio }
+    if is_alone(result) { Interval::of(result.rounds.iter().map(|round| round.ours)) } else { result.ratio }
+}
+
+/// Whether nothing raw was measured beside it.
+fn is_alone(result: &Measurement) -> bool {
+    result.rounds.iter().all(|round| round.floor <= 0.0)
 }
 
 fn worse_by(quantity: Quantity, before: Interval, after: Interval) -> Option<f64> {
@@ -231,6 +254,23 @@ mod tests {
         before.results = vec![measured("redis", 6)];
         assert_eq!(only_in(&before, &after), ["handoff, 2 processes, hold 0 ms, on redis"]);
         assert!(only_in(&after, &before).is_empty() && only_in(&before, &before).is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_measured_any_more_is_lost() {
+        let (mut before, mut after) = (report(), report());
+        before.results = vec![measured("redis", 6), measured("etcd", 6)];
+        after.results = vec![measured("redis", 6)];
+        assert!(lost(&before, &after).is_empty(), "it was left out");
+        after.missing.push(crate::record::Missing { backend: "etcd".into(), reason: "refused".into() });
+        assert_eq!(lost(&before, &after), ["handoff, 2 processes, hold 0 ms, on etcd"]);
+    }
+
+    #[test]
+    fn a_ratio_and_a_figure_are_not_compared() {
+        let (old, mut new) = (measured("redis", 6), measured("redis", 6));
+        new.rounds.iter_mut().for_each(|round| (round.ours, round.floor) = (300.0, 0.0));
+        assert_eq!(change(&old, &new).comparison, Comparison::CannotTell);
     }
 
     #[test]

@@ -202,6 +202,8 @@ pub(super) fn series<'a>(
 /// A series for our lock on a backend without options, and one for each other library there, over the number
 /// of parties.
 pub(super) fn beside(groups: &[&Group], backend: &str, value: impl Fn(&Line) -> Option<f64>) -> Vec<Series> {
+    let is_unfit =
+        |who: &str| groups.iter().flat_map(|group| &group.lines).any(|line| line.who == who && line.is_unfit);
     let mut all: Vec<Series> = Vec::new();
     for group in groups {
         for line in group.lines.iter().filter(|line| line.backend == backend && line.option.is_none()) {
@@ -209,7 +211,8 @@ pub(super) fn beside(groups: &[&Group], backend: &str, value: impl Fn(&Line) -> 
             let color = all.len();
             // Of "rslock 1.2 on redis" the name.
             let name = line.who.split(' ').next().filter(|_| line.is_peer).unwrap_or("lockwell");
-            series_of(&mut all, name, color).points.push((as_size(group.parties), value));
+            let name = if is_unfit(&line.who) { format!("{name} (faulty)") } else { name.to_owned() };
+            series_of(&mut all, &name, color).points.push((as_size(group.parties), value));
         }
     }
     all.truncate(MOST);

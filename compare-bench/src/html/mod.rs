@@ -88,8 +88,8 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
         let figures = draw(question)?;
         Ok(html! {
             p { (question.what) }
-            @if !figures.is_empty() { p.faint { "Where a plot has several families, one server, or group of servers, stands for each; the tables have all. \
-                 Only the data, machines and families are shown that are ticked above." } }
+            @if !figures.is_empty() { p.faint { "Where a plot has several families, one server, or group of servers, stands for each of six at most; the tables have all. \
+                 Only the data and machines are shown that are ticked above, and in the tables only the families." } }
             @for figure in &figures { (figure) }
             (tables::groups(question))
         })

@@ -59,14 +59,16 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
             } }
             tbody { @for family in &overview.families { tr.(filters::of_family(&family.backend)) {
                 th { (family.family) @if in_words(&family.backend) != family.family { " " span.faint { (in_words(&family.backend)) } } }
-                @for column in &overview.columns { td data-asked=(column.title) { (bar(overview, column, family)) } }
+                @for column in &overview.columns { td data-asked={ (column.title) " (" (better(column.unit)) ")" } { (bar(overview, column, family)) } }
                 td data-asked=(promised(faults)) { (survives(family, faults)) }
             } } }
         } }
         p.faint {
-            "Medians. In brackets, and as thin lines, the intervals in which they lie with a probability of 95 %. Bold are the best, \
-             and what cannot be told apart from it, unless that is all. " (overview.measured) ". The servers ran on the same \
-             machine as the clients. One setup of servers stands for each family; all of them are below."
+            "Medians. In brackets, and as thin lines, the intervals in which they lie with a probability of 95 %. Of those \
+             that several hosts can share, the best is bold, and what cannot be told apart from it, unless that is all. "
+            (overview.measured) ". "
+            @if overview.setting.conditions.durability != "unknown" { "The servers ran on the same machine as the clients. " }
+            "One setup of servers stands for each family; all of them are below."
         }
     }
 }
@@ -76,7 +78,7 @@ fn promised(faults: &[Results]) -> &'static str {
     if faults.is_empty() {
         "It promises to survive (no faults were run)"
     } else {
-        "It promises to survive, and did"
+        "It promises to survive; seen under faults"
     }
 }
 
@@ -90,18 +92,20 @@ fn better(unit: Unit) -> &'static str {
 /// The figure of a family, as a share of the largest of its column.
 fn bar(overview: &Overview, column: &Column, family: &Candidate) -> Markup {
     let Some(line) = column.of(&family.backend) else { return html! { "-" } };
-    let everybody: Vec<&Candidate> = overview.families.iter().collect();
-    let best = column.best(&everybody);
+    // One host needs no comparison with what several share.
+    let shared: Vec<&Candidate> = overview.families.iter().filter(|it| it.across_hosts).collect();
+    let best = column.best(&shared);
+    let is_shared = |line: &&Line| line.rank.is_some() && shared.iter().any(|it| it.backend == line.who);
     // Where all are alike, none is marked.
-    let is_told = overview.doubt.is_none() && best.len() < column.lines.len();
+    let is_told = overview.doubt.is_none() && best.len() < column.lines.iter().filter(is_shared).count();
     let is_best = is_told && best.iter().any(|best| best.who == line.who);
-    let largest = column.lines.iter().map(end).fold(0.0, f64::max);
+    let largest = column.lines.iter().filter(|line| line.value.is_some()).map(end).fold(0.0, f64::max);
     let at = |value: f64| if largest > 0.0 { SIZE.0 * value / largest } else { 0.0 };
     let text = figure(column.unit, line.median, line.value);
     html! {
-        svg.bar.best[is_best] viewBox={ "0 0 " (SIZE.0) " " (SIZE.1) } preserveAspectRatio="none" role="img" aria-label=(text) {
-            rect.length x="0" y="1" width=(rounded(at(line.median))) height="8" {}
-            @if let Some(value) = line.value {
+        @if let Some(value) = line.value {
+            svg.bar.best[is_best] viewBox={ "0 0 " (SIZE.0) " " (SIZE.1) } preserveAspectRatio="none" role="img" aria-label=(text) {
+                rect.length x="0" y="1" width=(rounded(at(line.median))) height="8" {}
                 @let width = at(value.high - value.low).max(NARROW);
                 @let from = (at(value.low)).min(SIZE.0 - width);
                 rect.interval x=(rounded(from)) y="4" width=(rounded(width)) height="2" {}
@@ -135,6 +139,7 @@ fn survives(family: &Candidate, faults: &[Results]) -> Markup {
         @if family.across_hosts && !family.failover_safe { b { (failover) } } @else { (failover) }
         @if family.failover_safe && !family.provided.is_empty() { ", " (family.provided) }
         @for seen in &seen { "; seen: " (seen) }
+        @if seen.is_empty() && !faults.is_empty() { "; no faults were run" }
     }
 }
 

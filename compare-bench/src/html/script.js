@@ -85,7 +85,11 @@ function gather() {
   for (const row of document.querySelectorAll('table.figures tbody tr')) {
     const group = row.closest('details'), section = group.closest('section');
     const kinds = ['family', 'data', 'machine'].map(kind => ticked(row, kind));
-    const work = section.querySelector('h2').textContent + ': ' + group.querySelector('summary').textContent.split(';')[0];
+    // Within a section, several workloads have tables of the same title.
+    let part = group;
+    while (part && part.localName !== 'h3') part = part.previousElementSibling;
+    const work = [section.querySelector('h2'), part, group.querySelector('summary')]
+      .filter(it => it).map(it => it.textContent.split(';')[0]).join(': ');
     const cells = [...row.cells].map(cell => cell.textContent);
     const made = body.insertRow();
     made.className = kinds.map(([name]) => name).join(' ');

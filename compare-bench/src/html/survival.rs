@@ -58,7 +58,7 @@ impl Cell {
             (0, _) => "",
             (done, _) if done != self.well => "m4",
             (_, "safe") => "m0",
-            (_, "told") => "m1",
+            (_, "told" | "lost") => "m1",
             _ => "m2",
         }
     }
@@ -89,10 +89,13 @@ pub(super) fn seen(results: &Results, backend: &str) -> Option<String> {
     let mut all = Cell::default();
     let mut unsafe_cells = 0;
     for outcome in results.outcomes.iter().filter(|outcome| outcome.backend == name) {
-        all.add(outcome);
-        unsafe_cells += usize::from(outcome.expected.word() == "guard");
+        // What was not run says nothing about the lock.
+        if !matches!(outcome.verdict, Verdict::NotRun { .. }) {
+            all.add(outcome);
+            unsafe_cells += usize::from(outcome.expected.word() == "guard");
+        }
     }
-    let done = all.runs - all.failed;
+    let done = all.runs;
     (done > 0).then(|| {
         let (well, operations, lost) = (all.well, all.operations, all.guarded_lost);
         format!(
@@ -109,6 +112,7 @@ pub(super) fn section(results: &Results) -> Result<Markup> {
         p { "Workers took locks on real servers while these faults happened, and noted until when they considered themselves the holders. "
             b { "safe" } ": no two held a lock that must not, and it was granted again in time. "
             b { "told" } ": the same, and while the server could not be reached nobody considered itself the holder for more than a lease. "
+            b { "lost" } ": as safe, but a holder may lose the lock before its lease ends, and is told. "
             b { "guard" } ": two may hold it for a moment, and a resource that checks tokens loses nothing. \
              A number says how often it came so, where that was not always." }
         div.wide { table.matrix {

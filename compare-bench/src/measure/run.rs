@@ -319,11 +319,18 @@ fn backend(target: &Target, server: Server, floor: &str, promised: &Capabilities
         ("permits", promised.promises(Requirement::Permits)),
     ];
     let promises: BTreeMap<_, _> = promises.map(|(name, is_so)| (name.to_owned(), is_so)).into();
+    let mut settings: BTreeMap<String, String> =
+        server.settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    // The address is kept without its options, and these decide what a grant costs and what it survives.
+    for option in ["durability", "wait_replicas", "server_order"] {
+        let value = target.parsed.option(option);
+        settings.extend(value.map(|value| (format!("client {option}"), value.to_owned())));
+    }
     Backend {
         name: target.name.clone(),
         address: target.parsed.to_string(),
         version: server.version,
-        settings: server.settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        settings,
         storage: target.storage.clone(),
         floor: floor.to_owned(),
         promises,

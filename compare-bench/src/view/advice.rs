@@ -8,9 +8,9 @@ use crate::view::overview::Overview;
 use crate::view::speed::{Speed, UNKNOWN, names};
 
 /// What the answers mean: below them.
-pub(crate) const TERMS: &str = "verify_in is a statement in the transaction that writes; it fails if the lock was lost. Fencing \
-     tokens rise with each grant, and the resource refuses a lower one. With any lock, a holder that stood still for longer \
-     than its lease may go on late: only these two stop its writes.";
+pub(crate) const TERMS: &str = "verify_in is a statement in the transaction that writes; it fails if the lock was lost. The \
+     resource refuses a lower fencing token, and the same one of another holder: after a failover two can have it. With any lock, a \
+     holder that stood still for longer than its lease may go on late: only such checks stop its writes.";
 
 /// The questions, in the order in which they are asked.
 pub(crate) const QUESTIONS: [&str; 3] = [
@@ -91,7 +91,7 @@ const CASES: [Case; 5] = [
         answers: ["yes", "yes: anything else, such as payments or mail", "any, or none"],
         condition: "a failover must never grant a lock twice, as with payments or mail",
         fits: |it| it.across_hosts && it.failover_safe,
-        reason: "no other one of this report promises that",
+        reason: "no other one of this report promises that between hosts",
         decides: Decides::Promise,
     },
 ];
@@ -127,7 +127,10 @@ fn choice(speed: &Speed, fit: &[&Candidate], decides: Decides) -> String {
         (Decides::Presence(which), _) => format!("{which}: {}", all()),
         (Decides::SpeedAlone, []) if fit.len() > 1 => UNKNOWN.to_owned(),
         (Decides::Promise, _) | (_, []) => all(),
-        (_, [(_, first), rest @ ..]) if rest.iter().all(|(_, other)| other == first) => by_name(first),
+        // It is nowhere known to be slower than another one.
+        (_, [(_, first), ..]) if speed.leaders.iter().all(|leaders| leaders.contains(first)) => {
+            by_name(first)
+        }
         (_, several) => {
             names(several.iter().map(|(work, family)| format!("{} for {work}", by_name(family))), "and")
         }
@@ -196,7 +199,7 @@ mod tests {
             "Redis/Valkey, because only speed is left to decide; for a free lock Redis/Valkey is the fastest, 38 times as fast \
              as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes Redis/Valkey is the fastest, 36 times as \
              fast as PostgreSQL (20.0 us and 720 us)",
-            "Redlock (if no clock steps forward) or ZooKeeper, because no other one of this report promises that; for a free \
+            "Redlock (if no clock steps forward) or ZooKeeper, because no other one of this report promises that between hosts; for a free \
              lock Redlock is twice as fast as ZooKeeper (900 us and 1.80 ms), and for a hand-over between processes ZooKeeper \
              is 1.6 times as fast as Redlock (1.10 ms and 1.80 ms)",
         ];
@@ -235,6 +238,26 @@ mod tests {
             line.noise = 1.4;
         }
         assert_eq!(advice(&noisy)[3].choice, UNKNOWN);
+    }
+
+    #[test]
+    fn who_is_slower_at_something_is_named_for_the_rest_only() {
+        let figures = [("postgres", 380.0, 720.0), ("redis", 10.0, 2000.0), ("zookeeper3", 900.0, 721.0)];
+        assert_eq!(advice(&overview(&figures))[3].choice, "Redis/Valkey for a free lock");
+        let alike = [("postgres", 380.0, 720.0), ("redis", 10.0, 721.0), ("zookeeper3", 900.0, 2000.0)];
+        assert_eq!(advice(&overview(&alike))[3].choice, "Redis/Valkey");
+    }
+
+    #[test]
+    fn a_figure_that_is_missing_is_told() {
+        let mut some = overview(&[("redlock", 900.0, 1800.0), ("zookeeper3", 1800.0, 1100.0)]);
+        some.columns.truncate(1);
+        some.columns[0].lines.retain(|line| line.who == "redlock");
+        let because = &advice(&some)[4].because;
+        assert!(
+            because.ends_with("a free lock takes 900 us on Redlock (no figure of ZooKeeper)"),
+            "{because}"
+        );
     }
 
     #[test]

@@ -131,7 +131,9 @@ pub(super) const ASKED: [Asked; 12] = [
     Asked {
         id: "dies",
         title: "The holder dies",
-        what: "From the fault to the next grant: the median time, and the longest time that the settings allow.",
+        what: "From the fault to the next grant: the median time, and the longest time that the settings allow. Sentinel and Cluster are \
+             measured with durability=server: by default, grace periods add 31 s to each failover there, and then it grants nothing twice \
+             if the old server no longer answers.",
         workloads: &["recovery"],
         unit: None,
         ours,

@@ -17,6 +17,7 @@ struct Family {
 }
 
 const GROUP: &str = "on three servers or more";
+const GROUP_OF_ETCD: &str = "on three servers or more of release 3.4.31, 3.5.13 or newer";
 
 /// `memory` is no member: nobody chooses between it and a server.
 const FAMILIES: [Family; 7] = [
@@ -72,7 +73,7 @@ const FAMILIES: [Family; 7] = [
         members: &["etcd3", "etcd", "etcds"],
         is_database: false,
         verifies: false,
-        provided: GROUP,
+        provided: GROUP_OF_ETCD,
     },
 ];
 
@@ -155,7 +156,8 @@ pub(crate) fn in_words(backend: &str) -> String {
         "zookeeper3" => "ZooKeeper of three, at a follower",
         "zookeeper3-leader" => "ZooKeeper of three, at the leader",
         "zk" => "ZooKeeper",
-        "etcd" | "etcds" => "etcd, one member",
+        "etcd" => "etcd, one member",
+        "etcds" => "etcd",
         "etcd3" => "etcd of three, at a follower",
         other => other,
     };
@@ -165,10 +167,17 @@ pub(crate) fn in_words(backend: &str) -> String {
 fn candidate(backend: &Backend) -> Candidate {
     let known = known(&backend.name);
     let promises = |name: &str| backend.promises.get(name) == Some(&true);
+    // Of servers of others, nobody knows how many they are.
+    let is_ours = backend.storage != "unknown";
+    let provided = match &*backend.name {
+        "zookeeper" if is_ours => "on three servers or more, measured on one",
+        "etcd" if is_ours => "on three servers or more of release 3.4.31, 3.5.13 or newer, measured on one",
+        _ => known.map_or("", |family| family.provided),
+    };
     Candidate {
         family: family(&backend.name).to_owned(),
         backend: backend.name.clone(),
-        provided: known.map_or("", |family| family.provided),
+        provided,
         across_hosts: promises("across_hosts"),
         failover_safe: promises("failover_safe"),
         durable: promises("durable"),

@@ -101,8 +101,13 @@ pub(crate) fn by_setting(runs: &[Report]) -> Vec<Report> {
             merged.push(run.clone());
             continue;
         };
-        let is_known = |backend: &str| before.results.iter().any(|result| result.backend == backend);
-        let more: Vec<_> = run.results.iter().filter(|result| !is_known(&result.backend)).cloned().collect();
+        let is_known = |one: &Measurement| {
+            before
+                .results
+                .iter()
+                .any(|result| (&result.backend, &result.workload) == (&one.backend, &one.workload))
+        };
+        let more: Vec<_> = run.results.iter().filter(|result| !is_known(result)).cloned().collect();
         before.results.extend(more);
     }
     merged

@@ -36,7 +36,8 @@ pub(crate) const MEASURES: [Measure; 5] = [
         work: "a hand-over between processes",
         is_common: true,
         question: "processes",
-        is_it: |group| group.hold_us == 0,
+        // One process hands it over to itself.
+        is_it: |group| group.hold_us == 0 && group.parties > 1,
         most: 4,
     },
     Measure {

@@ -36,6 +36,9 @@ pub(crate) fn plain(unit: Unit, median: f64) -> String {
 
 /// A difference in words: `twice as fast as`.
 pub(crate) fn times(times: f64) -> String {
+    if times < 1.005 {
+        return "less than 1 % faster than".to_owned();
+    }
     if times < 1.095 {
         return format!("{:.0} % faster than", 100.0 * (times - 1.0));
     }

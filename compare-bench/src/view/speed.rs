@@ -13,26 +13,32 @@ pub(crate) const UNKNOWN: &str = "cannot be told on this machine now";
 pub(crate) struct Speed {
     /// The work, and the family that does it fastest, where that is known.
     pub(crate) fastest: Vec<(&'static str, String)>,
+    /// Of each work that was compared, those that cannot be told apart from the fastest, and the fastest itself.
+    pub(crate) leaders: Vec<Vec<String>>,
     pub(crate) words: String,
 }
 
 impl Speed {
     pub(crate) fn of(fit: &[&Candidate], overview: &Overview) -> Self {
         if overview.doubt.is_some() {
-            return Self { fastest: Vec::new(), words: format!("how fast it is {UNKNOWN}") };
+            let words = format!("how fast it is {UNKNOWN}");
+            return Self { fastest: Vec::new(), leaders: Vec::new(), words };
         }
-        let (mut fastest, mut words) = (Vec::new(), Vec::new());
+        let (mut fastest, mut leaders, mut words) = (Vec::new(), Vec::new(), Vec::new());
         for column in overview.columns.iter().filter(|column| column.measure.is_common) {
             let best = column.best(fit);
             if let [one] = best[..] {
                 fastest.push((column.measure.work, family(one, fit)));
+            }
+            if !best.is_empty() {
+                leaders.push(best.iter().map(|line| family(line, fit)).collect());
             }
             words.extend(compared(column, fit, &best));
         }
         if words.is_empty() {
             words.push("how fast it is was not measured".to_owned());
         }
-        Self { fastest, words: words.join(", and ") }
+        Self { fastest, leaders, words: words.join(", and ") }
     }
 }
 
@@ -47,11 +53,15 @@ fn compared(column: &Column, fit: &[&Candidate], best: &[&Line]) -> Option<Strin
     let mut lines =
         column.lines.iter().filter(|line| line.rank.is_some() && fit.iter().any(|it| it.backend == line.who));
     let first = lines.next()?;
+    let has_figure = |it: &Candidate| column.of(&it.backend).is_some_and(|line| line.rank.is_some());
+    let without = names(fit.iter().filter(|it| !has_figure(it)).map(|it| it.family.clone()), "and");
+    let without = if without.is_empty() { String::new() } else { format!(" (no figure of {without})") };
     let Some(second) = lines.next() else {
-        return Some(format!("{work} takes {}", figure(first)));
+        let on = if fit.len() > 1 { format!(" on {}", family(first, fit)) } else { String::new() };
+        return Some(format!("{work} takes {}{on}{without}", figure(first)));
     };
     let is_all = lines.next().is_none();
-    Some(match best {
+    let told = match best {
         [one] => format!(
             "for {work} {} is {}{} {} ({} and {})",
             family(one, fit),
@@ -66,7 +76,8 @@ fn compared(column: &Column, fit: &[&Candidate], best: &[&Line]) -> Option<Strin
             names(several.iter().map(|line| family(line, fit)), "and"),
             names(several.iter().map(|line| figure(line)), "and")
         ),
-    })
+    };
+    Some(told + &without)
 }
 
 fn times(unit: Unit, better: &Line, worse: &Line) -> f64 {
