@@ -64,11 +64,11 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
             } } }
         } }
         p.faint {
-            "Medians. In brackets, and as thin lines, the intervals in which they lie with a probability of 95 %. Of those \
-             that several hosts can share, the best is bold, and what cannot be told apart from it, unless that is all. "
+            "Medians; in brackets, and as thin lines, their intervals of 95 %. Bold: the best of those that several hosts can \
+             share, and what cannot be told apart from it, unless that is all. "
             (overview.measured) ". "
             @if overview.setting.conditions.durability != "unknown" { "The servers ran on the same machine as the clients. " }
-            "One setup of servers stands for each family; all of them are below."
+            "One setup stands for each family; all are below."
         }
     }
 }

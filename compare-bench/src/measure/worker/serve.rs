@@ -45,9 +45,9 @@ async fn work(name: String) -> Result<()> {
         let number =
             |place: usize| words.get(place).and_then(|word| word.parse::<u64>().ok()).ok_or_else(bad);
         let turns = match words[0] {
-            "contend" => contend(&lock, 0, Duration::from_nanos(number(1)?), number(2)?, 0).await?,
+            "contend" => contend(&lock, 0, Duration::from_nanos(number(1)?), &number(2)?.into(), 0).await?,
             // Two turns make a cycle, however short the round is.
-            "alone" => contend(&lock, 0, Duration::ZERO, number(1)?, 2).await?,
+            "alone" => contend(&lock, 0, Duration::ZERO, &number(1)?.into(), 2).await?,
             "hold" => {
                 let count = usize::try_from(number(1)?).map_err(|_| bad())?;
                 let (guards, turns) = hold(&locks, &name, count, Duration::from_millis(number(2)?)).await?;

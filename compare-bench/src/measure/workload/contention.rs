@@ -1,6 +1,7 @@
 //! Several parties on one name: the loop that each of them runs, as a task here or in a process of its own.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -29,13 +30,13 @@ pub(crate) async fn contend(
     lock: &ContendedLock,
     party: usize,
     hold: Duration,
-    until: u64,
+    until: &AtomicU64,
     least: usize,
 ) -> Result<Vec<Turn>> {
     let mut turns = Vec::new();
     loop {
         let asked = nanos();
-        if asked >= until && turns.len() >= least {
+        if asked >= until.load(Ordering::Relaxed) && turns.len() >= least {
             return Ok(turns);
         }
         let (token, acquired, released) = match lock {
@@ -77,21 +78,23 @@ pub(crate) async fn among_tasks(
     hold: Duration,
     length: Duration,
 ) -> Result<History> {
-    let (start, until) = (Arc::new(Barrier::new(tasks)), Arc::new(OnceLock::new()));
+    let (start, until) = (Arc::new(Barrier::new(tasks)), Arc::new(AtomicU64::new(0)));
     let mut set = JoinSet::new();
     for party in 0..tasks {
         let (lock, start, until) = (lock.clone(), Arc::clone(&start), Arc::clone(&until));
         set.spawn(async move {
             start.wait().await;
-            let in_time = || nanos() + u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-            contend(&lock, party, hold, *until.get_or_init(in_time), 0).await
+            // The last one to begin decides, so that all of them ask at once for that long.
+            until
+                .fetch_max(nanos() + u64::try_from(length.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            contend(&lock, party, hold, &until, 0).await
         });
     }
     let mut turns = Vec::new();
     while let Some(done) = set.join_next().await {
         turns.extend(done??);
     }
-    History::check(turns, tasks, until.get().copied().unwrap_or_default())
+    History::check(turns, tasks, until.load(Ordering::Relaxed))
 }
 
 /// The floor of contention: one raw cycle after the other on one connection, since a hand-over takes a
