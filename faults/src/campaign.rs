@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use futures_util::{Stream, StreamExt};
+
 use crate::checker::rules::Findings;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -63,5 +65,26 @@ fn failure(run: &Run<'_>, expected: Expected, error: &Error) -> RunOutcome {
         happened: Vec::new(),
         excerpt: None,
         shrunk: None,
+    }
+}
+
+/// What comes next of runs that are made at once.
+pub(crate) enum Next {
+    Outcome(Box<RunOutcome>),
+    End,
+    /// Ctrl-C. Leaving drops servers, workers and folders, and every run that is finished is in the file.
+    Interrupted,
+}
+
+pub(crate) async fn next(outcomes: &mut (impl Stream<Item = Result<RunOutcome>> + Unpin)) -> Result<Next> {
+    tokio::select! {
+        outcome = outcomes.next() => {
+            Ok(outcome.transpose()?.map_or(Next::End, |outcome| Next::Outcome(Box::new(outcome))))
+        }
+        signal = tokio::signal::ctrl_c() => {
+            signal?;
+            println!("interrupted; the same command goes on where it was");
+            Ok(Next::Interrupted)
+        }
     }
 }

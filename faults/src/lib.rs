@@ -39,7 +39,7 @@ use clap::builder::PossibleValuesParser;
 use futures_util::{StreamExt, stream};
 
 use self::scenario::Scenario;
-use crate::campaign::{open, played};
+use crate::campaign::{Next, next, open, played};
 use crate::error::Result;
 
 pub use self::error::Error;
@@ -130,22 +130,17 @@ pub async fn run(args: &FaultsArgs) -> Result<ExitCode> {
     });
     let mut plays = std::pin::pin!(plays.buffer_unordered(usize::from(args.at_once)));
     loop {
-        let outcome = tokio::select! {
-            outcome = plays.next() => outcome,
-            // Leaving drops servers, workers and folders. Every run that is finished is in the file.
-            signal = tokio::signal::ctrl_c() => {
-                signal?;
-                println!("interrupted; the same command goes on where it was");
-                return Ok(ExitCode::from(130));
-            }
+        let outcome = match next(&mut plays).await? {
+            Next::Outcome(outcome) => outcome,
+            Next::End => break,
+            Next::Interrupted => return Ok(ExitCode::from(130)),
         };
-        let Some(outcome) = outcome.transpose()? else { break };
         done += 1;
         println!("{done:>3} {}", outcome.line());
         for example in &outcome.findings.examples {
             println!("      {example}");
         }
-        results.add(outcome, &args.json)?;
+        results.add(*outcome, &args.json)?;
     }
     println!("{}", results.table());
     println!("{}", results.lateness());

@@ -178,7 +178,8 @@ impl Stage {
                 let operator = self.operator.as_ref().ok_or_else(|| Error::failed("there is no operator"))?;
                 let from = nanos();
                 let freed = operator.force_release(&*self.names[lock as usize]).await?;
-                let (span, holders) = (Span { from, until: nanos() }, count(freed));
+                let (span, holders) =
+                    (Span { from, until: nanos() }, u64::try_from(freed).unwrap_or(u64::MAX));
                 let mut deprived = self.deprived.lock().map_err(|_| Error::failed("a fault panicked"))?;
                 deprived.push(Deprived { lock, span, holders });
             }
@@ -285,10 +286,6 @@ impl Stage {
         let id = id.ok_or_else(|| Error::failed("the worker is no process"))?;
         kill_process(id, signal).map_err(|errno| Error::failed(format!("a signal to a worker: {errno}")))
     }
-}
-
-pub(crate) fn count(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 fn direction(way: Way) -> Direction {

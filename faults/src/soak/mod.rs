@@ -18,7 +18,7 @@ use super::kind::Kind;
 use super::result::{Results, RunOutcome, Shrunk, Verdict};
 use super::scenario::Scenario;
 use super::table;
-use crate::campaign::{open, played};
+use crate::campaign::{Next, next, open, played};
 use crate::error::{Error, Result};
 use crate::time::millis;
 
@@ -129,17 +129,7 @@ pub(super) async fn run(args: &SoakArgs) -> Result<ExitCode> {
     let rounds = rounds.map(|(kind, seed)| round(kind, seed, &args.json));
     let mut rounds = std::pin::pin!(rounds.buffer_unordered(usize::from(args.at_once)));
     let (mut done, mut odd, mut failed, mut operations) = (0, 0, 0, 0);
-    loop {
-        let outcome = tokio::select! {
-            outcome = rounds.next() => outcome,
-            // Leaving drops servers and workers. Every round that is finished is in the file.
-            signal = tokio::signal::ctrl_c() => {
-                signal?;
-                println!("interrupted; the same command goes on where it was");
-                break;
-            }
-        };
-        let Some(outcome) = outcome.transpose()? else { break };
+    while let Next::Outcome(outcome) = next(&mut rounds).await? {
         done += 1;
         operations += outcome.counts.operations;
         failed += u64::from(matches!(outcome.verdict, Verdict::NotRun { .. }));
@@ -148,7 +138,7 @@ pub(super) async fn run(args: &SoakArgs) -> Result<ExitCode> {
         for line in outcome.findings.examples.iter().cloned().chain(found(&outcome)) {
             println!("      {line}");
         }
-        results.add(outcome, &args.json)?;
+        results.add(*outcome, &args.json)?;
     }
     println!(
         "soak with seed {}: {done} rounds, {operations} operations, {odd} came otherwise, {failed} not run",
