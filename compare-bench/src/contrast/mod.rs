@@ -24,8 +24,8 @@ use self::plain_row::PlainRow;
 use crate::contrast::recipe::Recipe;
 use crate::error::{Error, Result};
 use crate::measure::cycles::{cycles, together};
+use crate::measure::hold::held;
 use crate::measure::peer::program::Program;
-use crate::measure::workload::contention::held;
 
 /// The first argument of such a process.
 pub(crate) const ARGUMENT: &str = "__contrast";

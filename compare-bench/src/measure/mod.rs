@@ -5,6 +5,7 @@ pub(crate) mod counter;
 pub(crate) mod cycles;
 pub(crate) mod floor;
 pub(crate) mod history;
+pub(crate) mod hold;
 pub(crate) mod interval;
 pub(crate) mod peer;
 pub(crate) mod progress;
