@@ -125,6 +125,13 @@ impl Service for Scripts {
         item.takes.as_ref().is_none_or(|claim| !claim.is_cancelled())
     }
 
+    /// Where there is a connection, a call waits for the answer to one command. A caller that is left
+    /// meanwhile keeps nothing from others. Where there are grace periods, the server is asked before that
+    /// who it is, and what it says counts for a moment only.
+    fn is_light(&self, key: &Key) -> bool {
+        self.grace.is_none() && self.route.wire(key.slot).is_some_and(|wire| wire.is_connected())
+    }
+
     fn note_in_doubt(&self, item: &Item) {
         if let Some(claim) = &item.takes {
             claim.note_in_doubt();
@@ -132,7 +139,7 @@ impl Service for Scripts {
     }
 
     async fn prepare(&self, key: &Key, attempt: Attempt) -> Result<()> {
-        if self.route.wire(key.slot).is_some_and(|wire| wire.ready().is_some()) {
+        if self.route.wire(key.slot).is_some_and(|wire| wire.is_connected()) {
             return Ok(());
         }
         // Boxed, since it is rare, and would make every call's future large.
@@ -152,6 +159,10 @@ impl Service for Scripts {
         let (mut called, mut sent) = self.call_at(&mut path, batch, end).await;
         for _ in 0..REDIRECTS {
             let SendOutcome::Elsewhere(error) = &called else { break };
+            // An answer that was looked at late does not say who has the slot now.
+            if end.has_passed() {
+                break;
+            }
             let Some(next) = Box::pin(self.follow(key.slot, error, &path, end)).await else { break };
             // Items that are not wanted any more are not sent again: their releases may be on their way.
             if !batch.iter().all(|item| self.is_wanted(item)) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwell_core::backend::{Attempt, Service};
 use lockwell_core::{Moment, Result};
-use redis::{RedisError, RedisResult, Value};
+use redis::{RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::calls::grace::GraceGate;
 use crate::calls::item::Item;
@@ -108,7 +108,7 @@ impl Scripts {
         let generation = path.generation;
         let wire = Arc::clone(&path.wire);
         let mut silence = Silence { route: &self.route, wire: &wire, generation, sent, over: false };
-        let called = tokio::time::timeout(end.remaining(), self.invoke(path, batch)).await;
+        let called = tokio::time::timeout(end.remaining(), self.invoke(path, batch, end)).await;
         silence.over = called.is_ok();
         if silence.over {
             wire.note_answer();
@@ -155,7 +155,7 @@ impl Scripts {
     ) -> Option<CallPath> {
         let Route::Cluster(cluster) = &self.route else { return None };
         let name = redirect(error, &from.wire.host())?;
-        let asking = error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::Ask);
+        let asking = error.kind() == redis::ErrorKind::Server(ServerErrorKind::Ask);
         let wire = if asking {
             cluster.note_moving(slot);
             cluster.asked(&name)
@@ -167,9 +167,13 @@ impl Scripts {
         Some(CallPath { wire, link, generation, asking, closed_for: None, is_sent: false })
     }
 
+    fn are_wanted(&self, items: &[&Item]) -> bool {
+        items.iter().all(|item| self.is_wanted(item))
+    }
+
     /// Calls a script by its hash; with its text if the server does not know it, as after a restart. That is
     /// sent only for those who still want it.
-    async fn invoke(&self, path: &mut CallPath, items: &[&Item]) -> RedisResult<Value> {
+    async fn invoke(&self, path: &mut CallPath, items: &[&Item], end: Moment) -> RedisResult<Value> {
         let script = items[0].script;
         let first = match &self.grace {
             Some(gate) => {
@@ -180,6 +184,11 @@ impl Scripts {
             }
             None => None,
         };
+        // Their releases may have been sent while the server was asked who it is.
+        if self.grace.is_some() && !self.are_wanted(items) {
+            let text = "the claim was cancelled before its request was sent";
+            return Err((ServerErrorKind::NoScript.into(), text).into());
+        }
         let changed: Vec<_>;
         let items = match &first {
             Some(first) => {
@@ -189,7 +198,7 @@ impl Scripts {
             None => items,
         };
         match path.query(&command(script, false, items)).await {
-            Err(error) if is_unknown(&error) && items.iter().all(|item| self.is_wanted(item)) => {
+            Err(error) if is_unknown(&error) && !end.has_passed() && self.are_wanted(items) => {
                 path.query(&command(script, true, items)).await
             }
             answer => answer,

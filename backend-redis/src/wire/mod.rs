@@ -112,6 +112,11 @@ impl Wire {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether there is a connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.slot().link.is_some()
+    }
+
     /// The connection and its number, if there is one.
     pub(crate) fn ready(&self) -> Option<(Link, u64)> {
         let slot = self.slot();

@@ -5,12 +5,12 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
+use std::task::Context;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-use crate::system::{lock, wake_tasks};
+use crate::system::{lock, quiet};
 use crate::{Error, Result};
 
 /// A task whose answer serves all who ask for it while it is under way, such as the opening of a connection.
@@ -85,22 +85,10 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
 pub async fn unless_panics<F: Future>(shared: F) -> F::Output {
     let mut shared = pin!(shared);
     poll_fn(|cx| {
-        let waker = Waker::from(Arc::new(QuietWaker(cx.waker().clone())));
+        let waker = quiet(cx.waker());
         shared.as_mut().poll(&mut Context::from_waker(&waker))
     })
     .await
-}
-
-struct QuietWaker(Waker);
-
-impl Wake for QuietWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        wake_tasks(|| self.0.wake_by_ref());
-    }
 }
 
 impl<T: Clone + Send + Sync + 'static> Default for SharedTask<T> {
@@ -118,6 +106,7 @@ impl<T: Clone> fmt::Debug for SharedTask<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU64;
+    use std::task::{Wake, Waker};
     use std::time::Duration;
 
     use tokio::sync::Notify;

@@ -8,11 +8,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::entry::Entry;
-use super::queues::Queues;
+use super::flight::Flight;
+use super::queues::{Need, Queues};
 use super::sender;
 use super::service::{Reply, Service, no_answer};
 use super::shared::Shared;
 use super::sync::lock;
+use crate::system::quiet;
 use crate::{Error, ErrorKind, Result};
 
 /// A request under way: a future of its answer. See [`Batcher::call`](super::Batcher::call).
@@ -21,6 +23,8 @@ pub struct Call<S: Service> {
     shared: Arc<Shared<S>>,
     entry: Arc<Entry<S>>,
     state: State,
+    /// The sender, if this caller polls it next.
+    flight: Option<Arc<Flight>>,
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -55,16 +59,46 @@ impl<S: Service> Call<S> {
     fn queued(shared: &Arc<Shared<S>>, queues: &mut Queues<S>, entry: Arc<Entry<S>>) -> Self {
         let is_in = queues.push(&entry, &shared.service, shared.bounds.waiting);
         let state = if is_in { State::New } else { State::Refused };
-        Self { shared: Arc::clone(shared), entry, state, timer: None }
+        Self { shared: Arc::clone(shared), entry, state, flight: None, timer: None }
     }
 
     /// Makes sure that somebody sends the request.
-    fn begin(&mut self) {
+    fn begin(&mut self, cx: &Context<'_>) {
         self.state = State::Waits;
-        let needs_sender =
-            lock(&self.shared.queues).needs_sender(&self.entry.key, self.shared.bounds.under_way);
-        if needs_sender {
-            sender::start(&self.shared, &self.entry.key);
+        let (shared, key) = (&self.shared, &self.entry.key);
+        let is_light = shared.service.is_light(key) && shared.is_at_home();
+        let (need, other) = lock(&shared.queues).needs_sender(&self.entry, shared.bounds.under_way, is_light);
+        // The caller of that one may not be polled any more.
+        if let Some(sending) = other.and_then(|other| other.take()) {
+            sender::spawn(shared, sending);
+        }
+        match need {
+            Need::Nothing => (),
+            Need::Task => sender::start(shared, key),
+            Need::Caller(flight) => {
+                let waker = quiet(cx.waker());
+                let cx = &mut Context::from_waker(&waker);
+                if let Some(sending) = flight.begin(sender::sending(shared, key), cx) {
+                    sender::spawn(shared, sending);
+                }
+                self.flight = Some(flight);
+            }
+        }
+    }
+
+    /// Polls the sender once more, if this caller has it.
+    fn drive(&mut self, cx: &Context<'_>) {
+        let Some(flight) = self.flight.take() else { return };
+        // It would wake itself, and so another thread.
+        self.entry.forget_waker();
+        // Elsewhere its timers would not run.
+        let for_task = if self.shared.is_at_home() {
+            flight.finish(&mut Context::from_waker(&quiet(cx.waker())))
+        } else {
+            flight.take()
+        };
+        if let Some(sending) = for_task {
+            sender::spawn(&self.shared, sending);
         }
     }
 
@@ -79,6 +113,10 @@ impl<S: Service> Call<S> {
         if self.entry.is_queued() {
             lock(&self.shared.queues).withdraw(&self.entry);
         }
+        // Its call comes to its end, and others may have come meanwhile.
+        if let Some(sending) = self.flight.take().and_then(|flight| flight.take()) {
+            sender::spawn(&self.shared, sending);
+        }
     }
 }
 
@@ -87,8 +125,8 @@ impl<S: Service> Future for Call<S> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.state {
-            State::New => self.begin(),
-            State::Waits => (),
+            State::New => self.begin(cx),
+            State::Waits => self.drive(cx),
             State::Ended => return Poll::Pending,
             State::Refused => {
                 self.state = State::Ended;

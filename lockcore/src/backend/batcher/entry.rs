@@ -74,6 +74,13 @@ impl<S: Service> Entry<S> {
         Poll::Pending
     }
 
+    /// The caller looks for the answer itself after what it does now, and is not to be woken for it.
+    pub(super) fn forget_waker(&self) {
+        // Not under the mutex: with its last waker a task is dropped.
+        let waker = lock(&self.slot).waker.take();
+        drop(waker);
+    }
+
     pub(super) fn settle(&self, answer: Result<S::Answer>) {
         let in_doubt = self.in_doubt.load(Ordering::Relaxed);
         let mut slot = lock(&self.slot);

@@ -27,6 +27,8 @@ struct Server {
     answers: Arc<Gate>,
     /// Whether the call wakes its caller once more before it looks at the gate.
     yields: bool,
+    /// Whether a caller may drive its call.
+    is_light: bool,
     /// How many calls came to their end.
     ended: AtomicUsize,
 }
@@ -66,6 +68,10 @@ impl Service for Server {
         true
     }
 
+    fn is_light(&self, (): &()) -> bool {
+        self.is_light
+    }
+
     async fn call(&self, (): &(), batch: &[&u32], _: Attempt) -> Vec<CallOutcome<u32>> {
         let mut yields = self.yields;
         std::future::poll_fn(|cx| {
@@ -87,8 +93,8 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-fn batcher(answers: &Arc<Gate>, yields: bool, bounds: Bounds) -> Batcher<Server> {
-    let server = Server { answers: Arc::clone(answers), yields, ended: AtomicUsize::new(0) };
+fn batcher(answers: &Arc<Gate>, yields: bool, is_light: bool, bounds: Bounds) -> Batcher<Server> {
+    let server = Server { answers: Arc::clone(answers), yields, is_light, ended: AtomicUsize::new(0) };
     Batcher::with_clock(server, bounds, TestClock::new().clock())
 }
 
@@ -115,11 +121,33 @@ fn poll_once(call: &mut Call<Server>) {
 #[test]
 fn two_callers_are_both_answered() {
     for bounds in [Bounds::new(), Bounds::new().batch(1)] {
+        for is_light in [false, true] {
+            check(move || {
+                let batcher = batcher(&Gate::new(true), true, is_light, bounds);
+                let other = caller(&batcher, 1);
+                is_answered(batcher.call((), 2, LONG), 2);
+                other.join().unwrap();
+            });
+        }
+    }
+}
+
+/// A caller that drives its call is not polled any more, while another comes.
+///
+/// Caught: its sender is not given to a task (`Call::begin`), or not if it is polled at that moment
+/// (`Flight::begin`), or not if it has both requests (`needs_sender`).
+#[test]
+fn one_that_is_not_polled_any_more_delays_nobody() {
+    for bounds in [Bounds::new(), Bounds::new().batch(1)] {
         check(move || {
-            let batcher = batcher(&Gate::new(true), true, bounds);
-            let other = caller(&batcher, 1);
-            is_answered(batcher.call((), 2, LONG), 2);
+            let batcher = batcher(&Gate::new(true), true, true, bounds);
+            let mut idle = batcher.call((), 1, LONG);
+            // It comes into the queue on its own thread: otherwise the first would not be alone.
+            let others = batcher.clone();
+            let other = spawn(move || is_answered(others.call((), 2, LONG), 2));
+            let polled = Pin::new(&mut idle).poll(&mut Context::from_waker(Waker::noop()));
             other.join().unwrap();
+            drop((polled, idle));
         });
     }
 }
@@ -127,14 +155,16 @@ fn two_callers_are_both_answered() {
 /// Caught: a caller that leaves takes the request of another one out of the count (`withdraw`).
 #[test]
 fn one_that_leaves_takes_nobody_along() {
-    check(|| {
-        let answers = Gate::new(false);
-        let batcher = batcher(&answers, false, Bounds::new().batch(1));
-        let mut leaves = batcher.call((), 1, LONG);
-        poll_once(&mut leaves);
-        let stays = caller(&batcher, 2);
-        answers.open();
-        drop(leaves);
-        stays.join().unwrap();
-    });
+    for is_light in [false, true] {
+        check(move || {
+            let answers = Gate::new(false);
+            let batcher = batcher(&answers, false, is_light, Bounds::new().batch(1));
+            let mut leaves = batcher.call((), 1, LONG);
+            poll_once(&mut leaves);
+            let stays = caller(&batcher, 2);
+            answers.open();
+            drop(leaves);
+            stays.join().unwrap();
+        });
+    }
 }

@@ -3,7 +3,8 @@
 //! A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the
 //! next call. No request waits for others to come.
 //!
-//! A task of the runtime sends the requests of a key, batch after batch, and ends when none waits. So a
+//! A task of the runtime sends the requests of a key, batch after batch, and ends when none waits (if the
+//! service allows it, the only caller of a key does that itself, until there is another one). So a
 //! caller that is dropped, or is not polled any more, delays nobody, and no connection is left with a part of
 //! an answer.
 //!
@@ -11,6 +12,7 @@
 
 mod call;
 mod entry;
+mod flight;
 mod queues;
 mod retry;
 mod sender;
@@ -40,7 +42,8 @@ pub use self::service::{Attempt, Bounds, CallOutcome, Reply, Service};
 /// next call. No request waits for others to come. Requests with different [keys](Service::Key) never wait
 /// for each other.
 ///
-/// A task sends the requests of a key. A caller that is dropped, or is not polled any more, delays nobody.
+/// A task sends the requests of a key, or the only caller itself if the service [allows](Service::is_light)
+/// that. A caller that is dropped, or is not polled any more, delays nobody.
 ///
 /// A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 pub struct Batcher<S: Service>(Arc<Shared<S>>);

@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 use tokio::sync::Notify;
 
 use super::entry::Entry;
+use super::flight::Flight;
 use super::service::{Bounds, Service};
 use crate::Moment;
 
@@ -39,10 +40,12 @@ struct KeyQueue<S: Service> {
     /// The number of requests whose callers were dropped. They are removed together, since each removal needs
     /// a search.
     gone: usize,
-    /// How many tasks send requests of this key.
+    /// How many senders of this key there are.
     senders: usize,
     /// Whether one of them waits for the end of a pause.
     pauses: bool,
+    /// The one that its caller drives.
+    flight: Option<Arc<Flight>>,
     /// Notified when a request comes while a sender pauses.
     came: Arc<Notify>,
     /// When the last request was sent that has its answer.
@@ -51,6 +54,16 @@ struct KeyQueue<S: Service> {
     took: Duration,
     /// Requests come faster than they are answered. Those that are at most this urgent are refused.
     overloaded: Option<u8>,
+}
+
+/// Who sends a request.
+pub(super) enum Need {
+    /// Those that there are.
+    Nothing,
+    /// A new task.
+    Task,
+    /// The caller.
+    Caller(Arc<Flight>),
 }
 
 /// What a sender is to do.
@@ -70,6 +83,7 @@ impl<S: Service> KeyQueue<S> {
             gone: 0,
             senders: 0,
             pauses: false,
+            flight: None,
             came: Arc::default(),
             answered: None,
             took: Duration::ZERO,
@@ -219,19 +233,33 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    /// A caller waits from now on. Whether to start a sender for it; if not, one of those that there are
-    /// sends its request.
-    pub(super) fn needs_sender(&mut self, key: &S::Key, under_way: usize) -> bool {
-        let Some(queue) = self.queues.get_mut(key) else { return false };
-        if queue.is_empty() {
-            return false;
+    /// The caller of this request waits from now on. Who sends it, and the sender of another caller that is
+    /// to become a task.
+    pub(super) fn needs_sender(
+        &mut self,
+        entry: &Entry<S>,
+        under_way: usize,
+        is_light: bool,
+    ) -> (Need, Option<Arc<Flight>>) {
+        let Some(queue) = self.queues.get_mut(&entry.key) else { return (Need::Nothing, None) };
+        if !entry.is_queued() {
+            // A sender has it, or had it: perhaps that of another caller, which came first and found both in
+            // the queue.
+            return (Need::Nothing, queue.flight.take());
         }
+        if is_light && queue.senders == 0 && queue.waiting.len() - queue.gone == 1 {
+            queue.senders = 1;
+            let flight = Flight::new();
+            queue.flight = Some(Arc::clone(&flight));
+            return (Need::Caller(flight), None);
+        }
+        let other = queue.flight.take();
         if queue.senders < under_way {
             queue.senders += 1;
-            return true;
+            return (Need::Task, other);
         }
         queue.came.notify_one();
-        false
+        (Need::Nothing, other)
     }
 
     /// The next step of a sender of this key.
@@ -272,6 +300,9 @@ impl<S: Service> Queues<S> {
     pub(super) fn leave(&mut self, key: &S::Key) {
         let Some(queue) = self.queues.get_mut(key) else { return };
         queue.senders -= 1;
+        if queue.senders == 0 {
+            queue.flight = None;
+        }
         if queue.senders == 0 && queue.is_empty() && self.queues.len() > IDLE_KEPT {
             self.queues.remove(key);
         }

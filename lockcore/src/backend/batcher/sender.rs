@@ -1,4 +1,4 @@
-//! The task that sends the requests of a key.
+//! A sender: what sends the requests of a key, as a task or driven by a caller.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::entry::Entry;
+use super::flight::Sending;
 use super::queues::Step;
 use super::service::Service;
 use super::shared::Shared;
@@ -24,21 +25,38 @@ struct Sender<S: Service> {
     has_ended: bool,
 }
 
-/// Starts a sender that the queues count already.
-pub(super) fn start<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) {
-    let sender = Sender {
+/// The queues count it already.
+fn sender<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) -> Sender<S> {
+    Sender {
         shared: Arc::clone(shared),
         key: key.clone(),
         batch: Vec::new(),
         pauses: false,
         has_ended: false,
-    };
+    }
+}
+
+/// Starts one as a task.
+pub(super) fn start<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) {
+    spawn(shared, sender(shared, key).run());
+}
+
+/// One for a caller that drives it.
+pub(super) fn sending<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) -> Sending {
+    Box::pin(sender(shared, key).run())
+}
+
+/// Gives a sender to a task.
+pub(super) fn spawn<S: Service>(shared: &Shared<S>, sending: impl Future<Output = ()> + Send + 'static) {
     #[cfg(all(test, lockwell_loom))]
-    drop(loom::thread::spawn(move || loom::future::block_on(sender.run())));
+    {
+        let _: &Shared<S> = shared;
+        drop(loom::thread::spawn(move || loom::future::block_on(sending)));
+    }
     #[cfg(not(all(test, lockwell_loom)))]
     match &shared.runtime {
-        Some(runtime) => drop(runtime.spawn(sender.run())),
-        None => drop(tokio::spawn(sender.run())),
+        Some(runtime) => drop(runtime.spawn(sending)),
+        None => drop(tokio::spawn(sending)),
     }
 }
 

@@ -43,6 +43,15 @@ pub trait Service: Send + Sync + Sized + 'static {
         true
     }
 
+    /// Whether a caller may drive its call itself, as long as there is no other caller of its key, and until
+    /// it is woken for the first time: with the answer, as a rule. That is quicker than a task, but a caller
+    /// can be left without being polled at the first await of [`prepare`](Self::prepare) and
+    /// [`call`](Self::call). So it is allowed only if nothing is kept from others meanwhile, no mutex here and
+    /// no lock of a transaction at the server, and if what follows that await may be done late.
+    fn is_light(&self, _key: &Self::Key) -> bool {
+        false
+    }
+
     /// Notes that a request may have been executed although its answer was lost, and will be repeated.
     fn note_in_doubt(&self, _request: &Self::Request) {}
 

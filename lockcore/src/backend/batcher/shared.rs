@@ -16,3 +16,16 @@ pub(super) struct Shared<S: Service> {
     pub(super) runtime: Option<Handle>,
     pub(super) queues: Mutex<Queues<S>>,
 }
+
+impl<S: Service> Shared<S> {
+    /// Whether what is polled here may be what a task of the batcher does.
+    pub(super) fn is_at_home(&self) -> bool {
+        #[cfg(all(test, lockwell_loom))]
+        return true;
+        #[cfg(not(all(test, lockwell_loom)))]
+        match (&self.runtime, Handle::try_current()) {
+            (Some(home), Ok(here)) => home.id() == here.id(),
+            _ => false,
+        }
+    }
+}

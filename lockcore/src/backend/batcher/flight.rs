@@ -1,0 +1,69 @@
+//! A sender that the only caller of a key drives itself, as long as it waits for one thing: the answer.
+//!
+//! A task would be one more step on the way to the server and back. On a runtime with several threads that
+//! costs more than it seems: tokio lets a thread go on with what it has just woken a few times in a row, and
+//! then wakes another thread for it. As soon as there is another caller, a task has the sender: its first
+//! caller may not be polled any more, and must delay nobody. A task has it as well when it has more to do
+//! than to take the answer: what follows must not be done late, when the caller is polled again some day.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Context;
+
+use super::sync::{Mutex, lock};
+
+/// What a sender does.
+pub(super) type Sending = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+pub(super) struct Flight(Mutex<State>);
+
+enum State {
+    /// Its caller polls it for the first time at this moment, and then a task is to have it or not.
+    New { for_task: bool },
+    /// Its caller polls it once more when it is woken.
+    Waits(Sending),
+    /// It has ended, or its caller polls it for the last time, or a task has it.
+    Gone,
+}
+
+impl Flight {
+    /// Its caller is about to poll it.
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State::New { for_task: false })))
+    }
+
+    /// Polls a new sender. Returns it if a task is to have it.
+    pub(super) fn begin(&self, mut sending: Sending, cx: &mut Context<'_>) -> Option<Sending> {
+        // Not under the mutex: it wakes callers.
+        let has_ended = sending.as_mut().poll(cx).is_ready();
+        let mut state = lock(&self.0);
+        if has_ended || matches!(*state, State::New { for_task: true }) {
+            *state = State::Gone;
+            drop(state);
+            return (!has_ended).then_some(sending);
+        }
+        *state = State::Waits(sending);
+        None
+    }
+
+    /// Polls the sender once more, if the caller still has it. Returns it if a task is to have it.
+    pub(super) fn finish(&self, cx: &mut Context<'_>) -> Option<Sending> {
+        // Who comes meanwhile finds it gone: if it has not ended, the caller gives it to a task.
+        let mut sending = self.take()?;
+        sending.as_mut().poll(cx).is_pending().then_some(sending)
+    }
+
+    /// Takes the sender away from its caller, for a task. `None`: it has ended, or is polled at this moment;
+    /// then the caller gives it to a task.
+    pub(super) fn take(&self) -> Option<Sending> {
+        let mut state = lock(&self.0);
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Waits(sending) => Some(sending),
+            State::New { .. } => {
+                *state = State::New { for_task: true };
+                None
+            }
+            State::Gone => None,
+        }
+    }
+}
