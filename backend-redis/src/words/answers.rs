@@ -261,10 +261,14 @@ pub(crate) fn lock_view(value: &Value) -> Result<LockView> {
     Ok(LockView { holders, waiters, longest_wait })
 }
 
-/// The status on which a majority of nodes agrees: the owners that hold the lock at this number of them.
+/// The status on which a majority of nodes agrees: the owners that hold the lock at this number of them, and
+/// how many wait at as many.
 pub(crate) fn majority_status(name: &LockName, views: Vec<LockView>, majority: usize) -> LockStatus {
     let mut owners: Vec<(String, Vec<Holder>)> = Vec::new();
-    let waiters = views.iter().map(|view| view.waiters).max().unwrap_or(0);
+    // Who enters the queue at one node first may be overtaken until a majority knows it.
+    let mut waiters: Vec<_> = views.iter().map(|view| view.waiters).collect();
+    waiters.sort_unstable_by(|one, other| other.cmp(one));
+    let waiters = waiters.get(majority - 1).or(waiters.last()).copied().unwrap_or(0);
     let longest_wait = views.iter().filter_map(|view| view.longest_wait).max();
     for (owner, holder) in views.into_iter().flat_map(|view| view.holders) {
         match owners.iter_mut().find(|(one, _)| *one == owner) {
