@@ -85,15 +85,16 @@ pub(crate) fn run(args: &DiffArgs) -> Result<bool> {
         println!("worse by more than {:.1} %: {}", limit * 100.0, named(workload, case, backend));
     }
     // A case that cannot be measured any more is no better than a slow one.
-    let lost = lost(&before, &after);
+    let lost = lost(&gone, &before, &after);
     for case in &lost {
         println!("failed: {case}");
     }
     Ok(failed.is_empty() && lost.is_empty() && after.violation.is_none())
 }
 
-/// The cases of the first run that the second one tried in vain, or whose backend it could not start.
-fn lost(before: &Report, after: &Report) -> Vec<String> {
+/// Of the cases that are only in the first run: those that the second one tried in vain, or whose backend it
+/// could not start.
+fn lost(gone: &[String], before: &Report, after: &Report) -> Vec<String> {
     let mut failed: Vec<String> =
         after.failures.iter().map(|it| named(&it.workload, &it.case, &it.backend)).collect();
     let is_absent = |backend: &str| {
@@ -102,7 +103,7 @@ fn lost(before: &Report, after: &Report) -> Vec<String> {
     };
     let absent = before.results.iter().filter(|it| is_absent(&it.backend));
     failed.extend(absent.map(|it| named(&it.workload, &it.case, &it.backend)));
-    only_in(before, after).into_iter().filter(|case| failed.contains(case)).collect()
+    gone.iter().filter(|case| failed.contains(case)).cloned().collect()
 }
 
 fn named(workload: &str, case: &str, backend: &str) -> String {
@@ -261,9 +262,10 @@ mod tests {
         let (mut before, mut after) = (report(), report());
         before.results = vec![measured("redis", 6), measured("etcd", 6)];
         after.results = vec![measured("redis", 6)];
-        assert!(lost(&before, &after).is_empty(), "it was left out");
+        let gone = only_in(&before, &after);
+        assert!(lost(&gone, &before, &after).is_empty(), "it was left out");
         after.missing.push(crate::record::Missing { backend: "etcd".into(), reason: "refused".into() });
-        assert_eq!(lost(&before, &after), ["handoff, 2 processes, hold 0 ms, on etcd"]);
+        assert_eq!(lost(&gone, &before, &after), ["handoff, 2 processes, hold 0 ms, on etcd"]);
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl Service for Scripts {
             }
             let Some(next) = Box::pin(self.follow(key.slot, error, &path, end)).await else { break };
             // Items that are not wanted any more are not sent again: their releases may be on their way.
-            if !batch.iter().all(|item| self.is_wanted(item)) {
+            if !self.are_wanted(batch) {
                 break;
             }
             path = next;

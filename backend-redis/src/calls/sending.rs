@@ -167,7 +167,7 @@ impl Scripts {
         Some(CallPath { wire, link, generation, asking, closed_for: None, is_sent: false })
     }
 
-    fn are_wanted(&self, items: &[&Item]) -> bool {
+    pub(super) fn are_wanted(&self, items: &[&Item]) -> bool {
         items.iter().all(|item| self.is_wanted(item))
     }
 

@@ -198,6 +198,16 @@ fn overlaps(result: &Value) -> Option<String> {
     result["handing"]["overlaps"].as_u64().map(|count| count.to_string())
 }
 
+/// The libraries that were measured beside these results. A faulty recipe is no library.
+fn libraries<'a>(results: impl IntoIterator<Item = &'a Value>) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for peer in results.into_iter().flat_map(|result| list(&result["peers"])) {
+        let name = peer["name"].as_str().filter(|_| peer["unsafe_because"].is_null());
+        names.extend(name.filter(|name| !names.contains(name)));
+    }
+    names
+}
+
 /// Other libraries beside ours on the same servers in the same rounds.
 fn peers(run: &Run) -> String {
     const COLUMNS: [(&str, Figure); 5] = [
@@ -221,14 +231,7 @@ fn peers(run: &Run) -> String {
     table += &rule(6);
     for backend in run.backends() {
         let results = COLUMNS.map(|(workload, figure)| (run.last(backend, workload, 0), figure));
-        let names: Vec<&str> = results[0]
-            .0
-            .into_iter()
-            .flat_map(|result| list(&result["peers"]))
-            // A faulty recipe is no library.
-            .filter(|peer| peer["unsafe_because"].is_null())
-            .filter_map(|peer| peer["name"].as_str())
-            .collect();
+        let names = libraries(results[0].0);
         if names.is_empty() {
             continue;
         }
@@ -261,16 +264,7 @@ fn contention(run: &Run) -> String {
         let results = CASES.map(|(parties, hold_us)| run.contended(backend, parties, hold_us));
         let ours = results.map(|result| result.and_then(each).unwrap_or_default());
         table += &row(&[vec![backend.to_owned()], ours.into()].concat());
-        let all = || results.into_iter().flatten().flat_map(|result| list(&result["peers"]));
-        let mut names: Vec<&str> = Vec::new();
-        // A faulty recipe is no library.
-        for peer in all().filter(|peer| peer["unsafe_because"].is_null()) {
-            let name = peer["name"].as_str().unwrap_or("?");
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        for name in names {
+        for name in libraries(results.into_iter().flatten()) {
             let of = |result: Option<&Value>| {
                 let peer = list(&result?["peers"]).find(|peer| peer["name"] == name)?;
                 let failed = peer["error"].as_str().map(|_| "failed".to_owned());

@@ -1,11 +1,11 @@
 mod failures;
+mod flights;
 mod load;
 mod sending;
 
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 
 use tokio::sync::Semaphore;
 
@@ -204,56 +204,6 @@ async fn a_caller_that_goes_does_not_end_its_call() {
     go_on.abort();
     assert_eq!(answer(batcher.call(0, 8, LONG).await), 80);
     assert_eq!(calls(&batcher), [[2], [4], [6], [8]]);
-}
-
-/// A caller that drives its call itself needs no task for it.
-#[tokio::test]
-async fn a_call_without_others_is_driven_by_its_caller() {
-    let go = Arc::new(Semaphore::new(1));
-    let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
-    let mut call = pin!(batcher.call(0, 2, LONG));
-    let Poll::Ready(reply) = poll_once(&mut call).await else { panic!("it needs a task") };
-    assert_eq!(answer(reply), 20);
-    let mut left = Box::pin(batcher.call(0, 4, LONG));
-    assert!(poll_once(&mut left).await.is_pending());
-    drop(left);
-    go.add_permits(1);
-    let_others_run().await;
-    assert_eq!(go.available_permits(), 0, "a task brings it to its end");
-}
-
-/// What follows the first answer is done when it is due, and not when the caller is polled again.
-#[tokio::test]
-async fn a_sender_that_has_more_to_do_becomes_a_task() {
-    let batcher = batcher(Server { failures: AtomicUsize::new(1), ..Server::default() }, Bounds::default());
-    let mut idle = pin!(batcher.call(0, 2, LONG));
-    for _ in 0..2 {
-        assert!(poll_once(&mut idle).await.is_pending(), "its answer was lost");
-    }
-    let again = async {
-        while calls(&batcher).len() < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(LONG, again).await.expect("it is sent again");
-}
-
-/// Its timers would not run there.
-#[test]
-fn a_call_that_is_polled_elsewhere_has_a_task_at_home() {
-    let home = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let go = Arc::new(Semaphore::new(0));
-    let server = Server { go: Some(Arc::clone(&go)), ..Server::default() };
-    let in_home = home.enter();
-    let mut call = Box::pin(batcher(server, Bounds::default()).call(0, 2, LONG));
-    drop(in_home);
-    home.block_on(async { assert!(poll_once(&mut call).await.is_pending()) });
-    let elsewhere = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    elsewhere.block_on(async {
-        assert!(poll_once(&mut call).await.is_pending());
-        go.add_permits(1);
-        assert_eq!(answer(call.await), 20);
-    });
 }
 
 #[tokio::test]
