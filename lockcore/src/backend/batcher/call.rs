@@ -76,9 +76,7 @@ impl<S: Service> Call<S> {
             Need::Nothing => (),
             Need::Task => sender::start(shared, key),
             Need::Caller(flight) => {
-                let waker = quiet(cx.waker());
-                let cx = &mut Context::from_waker(&waker);
-                if let Some(sending) = flight.begin(sender::sending(shared, key), cx) {
+                if let Some(sending) = flight.begin(sender::sending(shared, key), cx.waker()) {
                     sender::spawn(shared, sending);
                 }
                 self.flight = Some(flight);
@@ -86,13 +84,18 @@ impl<S: Service> Call<S> {
         }
     }
 
-    /// Polls the sender once more, if this caller has it.
+    /// Polls the sender once more when it is woken, if this caller has it.
     fn drive(&mut self, cx: &Context<'_>) {
+        // Elsewhere its timers would not run.
+        let is_at_home = self.shared.is_at_home();
+        let is_due = |flight: &Arc<Flight>| !is_at_home || flight.is_woken(cx.waker());
+        if !self.flight.as_ref().is_some_and(is_due) {
+            return;
+        }
         let Some(flight) = self.flight.take() else { return };
         // It would wake itself, and so another thread.
         self.entry.forget_waker();
-        // Elsewhere its timers would not run.
-        let for_task = if self.shared.is_at_home() {
+        let for_task = if is_at_home {
             flight.finish(&mut Context::from_waker(&quiet(cx.waker())))
         } else {
             flight.take()

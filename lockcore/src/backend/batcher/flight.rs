@@ -8,14 +8,54 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Context;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Wake, Waker};
 
-use super::sync::{Mutex, lock};
+use super::sync::{AtomicBool, Mutex, lock};
+use crate::system::wake_tasks;
 
 /// What a sender does.
 pub(super) type Sending = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-pub(super) struct Flight(Mutex<State>);
+pub(super) struct Flight {
+    state: Mutex<State>,
+    waker: Arc<FlightWaker>,
+}
+
+/// Wakes the caller, and notes that its sender has something to do. A caller is polled for other reasons as
+/// well: a release, for one, polls its request twice before it waits.
+struct FlightWaker {
+    is_woken: AtomicBool,
+    caller: Mutex<Option<Waker>>,
+}
+
+impl Wake for FlightWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::SeqCst);
+        let caller = lock(&self.caller).clone();
+        if let Some(caller) = caller {
+            wake_tasks(|| caller.wake());
+        }
+    }
+}
+
+impl FlightWaker {
+    /// From now on this one is woken.
+    fn set(&self, caller: &Waker) {
+        let mut known = lock(&self.caller);
+        if known.as_ref().is_some_and(|known| known.will_wake(caller)) {
+            return;
+        }
+        let old = known.replace(caller.clone());
+        drop(known);
+        // Not under the mutex: with its last waker a task is dropped.
+        drop(old);
+    }
+}
 
 enum State {
     /// Its caller polls it for the first time at this moment, and then a task is to have it or not.
@@ -29,14 +69,17 @@ enum State {
 impl Flight {
     /// Its caller is about to poll it.
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State::New { for_task: false })))
+        let waker = FlightWaker { is_woken: AtomicBool::new(false), caller: Mutex::new(None) };
+        Arc::new(Self { state: Mutex::new(State::New { for_task: false }), waker: Arc::new(waker) })
     }
 
     /// Polls a new sender. Returns it if a task is to have it.
-    pub(super) fn begin(&self, mut sending: Sending, cx: &mut Context<'_>) -> Option<Sending> {
+    pub(super) fn begin(&self, mut sending: Sending, caller: &Waker) -> Option<Sending> {
+        self.waker.set(caller);
+        let waker = Waker::from(Arc::clone(&self.waker));
         // Not under the mutex: it wakes callers.
-        let has_ended = sending.as_mut().poll(cx).is_ready();
-        let mut state = lock(&self.0);
+        let has_ended = sending.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let mut state = lock(&self.state);
         if has_ended || matches!(*state, State::New { for_task: true }) {
             *state = State::Gone;
             drop(state);
@@ -44,6 +87,13 @@ impl Flight {
         }
         *state = State::Waits(sending);
         None
+    }
+
+    /// Whether the sender has been woken. If not, it will wake this caller.
+    pub(super) fn is_woken(&self, caller: &Waker) -> bool {
+        // First the waker: whoever wakes in between wakes this one, or is seen.
+        self.waker.set(caller);
+        self.waker.is_woken.load(Ordering::SeqCst)
     }
 
     /// Polls the sender once more, if the caller still has it. Returns it if a task is to have it.
@@ -56,7 +106,7 @@ impl Flight {
     /// Takes the sender away from its caller, for a task. `None`: it has ended, or is polled at this moment;
     /// then the caller gives it to a task.
     pub(super) fn take(&self) -> Option<Sending> {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Gone) {
             State::Waits(sending) => Some(sending),
             State::New { .. } => {

@@ -20,6 +20,22 @@ async fn a_call_without_others_is_driven_by_its_caller() {
     assert_eq!(go.available_permits(), 0, "a task brings it to its end");
 }
 
+/// A caller that is polled for another reason, as a release is, still needs no task.
+#[tokio::test]
+async fn a_call_that_is_polled_without_being_woken_is_driven_by_its_caller() {
+    let go = Arc::new(Semaphore::new(0));
+    let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
+    let mut call = pin!(batcher.call(0, 2, LONG));
+    for _ in 0..3 {
+        assert!(poll_once(&mut call).await.is_pending());
+    }
+    go.add_permits(1);
+    let_others_run().await;
+    assert_eq!(go.available_permits(), 0, "the permit is given to the call");
+    let Poll::Ready(reply) = poll_once(&mut call).await else { panic!("it has a task") };
+    assert_eq!(answer(reply), 20);
+}
+
 /// What follows the first answer is done when it is due, and not when the caller is polled again.
 #[tokio::test]
 async fn a_sender_that_has_more_to_do_becomes_a_task() {
@@ -27,6 +43,7 @@ async fn a_sender_that_has_more_to_do_becomes_a_task() {
     let mut idle = pin!(batcher.call(0, 2, LONG));
     for _ in 0..2 {
         assert!(poll_once(&mut idle).await.is_pending(), "its answer was lost");
+        let_others_run().await;
     }
     let again = async {
         while calls(&batcher).len() < 2 {
