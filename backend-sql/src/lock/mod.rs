@@ -265,7 +265,9 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
         let client = self.0.client()?;
-        let left = claim.may_be_queued() && client.leave(claim).await?;
+        let is_queued = claim.may_be_queued();
+        // A late copy of a request may have taken a place, too. That one says nothing about the lock.
+        let left = (is_queued || claim.in_doubt_until().is_some()) && client.leave(claim).await?;
         // A transaction that verified the lock holds its row. The lock must not be free before it ends.
         let mut freed = Freed::default();
         if Hold::of(claim) == Hold::Alone {
@@ -277,7 +279,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             freed = until_freed(&client, claim, Request::LeaveGroup).await?;
             in_doubt |= freed.in_doubt;
         }
-        let released = freed.released || left;
+        let released = freed.released || (left && is_queued);
         client.notify_next(freed);
         Ok(Released::from_answer(released, in_doubt))
     }

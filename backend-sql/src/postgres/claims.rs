@@ -1,5 +1,7 @@
 //! Claims with places: they take their locks, or enter the queue.
 
+use std::time::Duration;
+
 use lockwell_core::Claim;
 use lockwell_core::backend::PLACE_TTL;
 use sqlx::postgres::PgConnection;
@@ -8,6 +10,10 @@ use super::driver::{Postgres, labels, names, owners, tokens};
 use crate::dialect::queued::{Entered, Places, TRIES};
 use crate::ids::AsUuid;
 use crate::words::{QueueRow, QueuedClaim, Sign, TryAcquire, block, micros, token};
+
+/// For how long after a heartbeat a claim enters the queue without another one. A place counts for 4 s after
+/// the last heartbeat, and the client gives the next one 1.3 s after the claim has entered.
+const SIGNED_LATELY: Duration = Duration::from_millis(500);
 
 /// The token; the mode of the lock, and the time left; whether it has no row; whether to ask again; the
 /// server's clock; and whether the answer is durable.
@@ -59,7 +65,53 @@ impl Postgres {
                 break;
             }
         }
+        if place.is_some() {
+            self.marked.note(claim.name());
+        }
         Ok((took, clock))
+    }
+
+    /// Takes a place without the lock's row, where that is marked already. It is no heartbeat. `None`: no
+    /// release may see the place, if there is one, so the claim must ask; it then keeps the place.
+    pub(super) async fn enter_marked(
+        &self,
+        conn: &mut PgConnection,
+        QueuedClaim { claim, row }: &QueuedClaim,
+        sign: Sign,
+    ) -> sqlx::Result<Option<TryAcquire>> {
+        if row.is_stored || !self.marked.is_hot(claim.name()) {
+            return Ok(None);
+        }
+        let entered = self
+            .statement(&self.sql.enter_marked)
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(sign.client)
+            .bind(row.number)
+            .bind(claim.label())
+            .bind(block(claim))
+            .bind(row.lease.map(micros))
+            .execute(&mut *conn)
+            .await?;
+        let mut left: Option<i64> = None;
+        if entered.rows_affected() > 0 {
+            // A grant is valid from the heartbeat that it names. Of a short lease too little would be left.
+            let lately = row.lease.map_or(SIGNED_LATELY, |lease| SIGNED_LATELY.min(lease / 6));
+            // Another message, so that the place is committed before this looks.
+            left = self
+                .statement(&self.sql.look)
+                .bind(claim.name().as_str())
+                .bind(claim.owner().as_uuid())
+                .bind(sign.client)
+                .bind(micros(PLACE_TTL.saturating_sub(lately)))
+                .value(conn)
+                .await?;
+        }
+        match left {
+            Some(_) => self.marked.note(claim.name()),
+            None => self.marked.forget(claim.name()),
+        }
+        Ok(left.map(|left| TryAcquire::refused(claim, Some(0), Some(left))))
     }
 
     async fn enter_rows(

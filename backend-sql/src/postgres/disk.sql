@@ -24,6 +24,11 @@ true
 -- part: forced_token
 l.token
 
+-- part: first_noted
+-- See hand_over.rs: the notification is a second transaction.
+set_config('lockwell.notes', concat(current_setting('lockwell.notes', true), 'lockwell_', replace(head.client::text, '-', ''),
+    ' ', {first_message}, chr(10)), false)
+
 -- part: may_give
 -- Whether a release may grant the lock.
 true

@@ -24,6 +24,8 @@ pub struct Postgres {
     pub(super) pooled: bool,
     pub(super) sql: Statements,
     pub(super) hot: Hot,
+    /// The locks whose rows were found to be marked as waited for.
+    pub(super) marked: Hot,
     /// For tables on which grants wait for no disk.
     pub(super) grace: Option<Grace>,
 }

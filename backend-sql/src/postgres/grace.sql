@@ -51,6 +51,11 @@ coalesce((SELECT k.token_floor FROM {mark} k WHERE k.tables = {tables}), (SELECT
 -- A later holder than the one of this record may have lost its own, and must not reclaim the lock.
 CASE WHEN {may_give} THEN l.token ELSE greatest(l.token, {highest}) END
 
+-- part: first_noted
+-- The transaction waits for no disk, so it notifies by itself. If it waits for others that notify for long,
+-- it fails, and nothing is done.
+pg_notify(concat('lockwell_', replace(head.client::text, '-', '')), {first_message})::text
+
 -- part: may_give
 EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables = {tables})
 

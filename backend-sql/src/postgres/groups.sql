@@ -112,11 +112,11 @@ fewer AS (
 
 -- part: shrunk
 -- Subtracts the members that have left from the count. The last one leaves the lock free, unless an owner holds it: rows
--- of members that somebody has restored must not free it.
+-- of members that somebody has restored must not free it, nor clear the mark of its owner.
 shrunk AS (
     UPDATE {locks} l SET members = greatest(l.members - f.many, 0), mode = CASE WHEN l.members > f.many THEN l.mode ELSE 0 END,
         {ends} = CASE WHEN l.members > f.many OR l.owner <> {group} THEN l.{ends} END,
-        waited = l.waited AND (NOT f.same OR EXISTS (
+        waited = l.waited AND (NOT f.same OR l.owner <> {group} OR EXISTS (
             SELECT 1 FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner))
     FROM fewer f WHERE l.name = f.name
     RETURNING l.name, CASE WHEN l.waited THEN coalesce({next}, {unseen}) END AS next

@@ -11,14 +11,14 @@ use super::driver::{Postgres, names, owners, ttls};
 use super::grace::{Closed, LOOKS};
 use super::named::NamedSql;
 use crate::dialect::Dialect;
-use crate::dialect::error::ended;
+use crate::dialect::error::{class_of, ended};
 use crate::dialect::follow_up::FollowUp;
 use crate::dialect::groups::Groups;
 use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, Notification, PORTION, Portion, QueuedClaim, Sign,
+    ErrorClass, Extension, Forced, Freed, Hold, HolderRow, Notification, PORTION, Portion, QueuedClaim, Sign,
     TakeRequest, TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
 };
 
@@ -90,6 +90,9 @@ impl Postgres {
     ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
         match entries {
             [entry] if Hold::of(&entry.claim) == Hold::Alone => {
+                if let Some(refused) = self.enter_marked(&mut *conn, entry, sign).await? {
+                    return Ok((vec![refused], None));
+                }
                 let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.row, sign))).await?;
                 Ok((vec![took], clock))
             }
@@ -124,6 +127,34 @@ impl Postgres {
             handed = self.commit_and_notify(conn, sql, bound()).await;
         }
         Ok(handed?.pop())
+    }
+
+    /// The same for the usual case: a waiter is there, and can be granted the lock. `None`: nothing was done.
+    async fn hand_first(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Option<Handed>> {
+        let named = &self.sql.hand_first;
+        let is_done = |(several, ..): &Handed| several.is_some();
+        if self.grace.is_none() {
+            return Ok(self.hand(conn, named, claim, waiters).await?.filter(is_done));
+        }
+        // It waits for no disk, so it notifies by itself.
+        let call = || {
+            let call = self.statement(&named.sql).bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+            call.bind(waiters.client().as_uuid())
+        };
+        let mut handed: sqlx::Result<Option<Handed>> = call().row(&mut *conn).await;
+        if self.closed(&mut *conn, &handed, std::iter::once(claim)).await?.is_some() {
+            handed = call().row(conn).await;
+        }
+        match handed {
+            // Another that notifies may take long to commit, and the release must not wait for that.
+            Err(error) if class_of(self, &error) == ErrorClass::Blocked => Ok(None),
+            handed => Ok(handed?.filter(is_done)),
+        }
     }
 
     /// The result of a release.
@@ -168,7 +199,17 @@ impl Postgres {
                     return Ok(vec![Freed::new(true, Vec::new())]);
                 }
             }
-            let handed = self.hand(conn, &self.sql.hand_over, claim, waiters).await?;
+            let mut handed = None;
+            if self.marked.is_hot(claim.name()) {
+                handed = self.hand_first(&mut *conn, claim, waiters).await?;
+            }
+            if handed.is_none() {
+                handed = self.hand(&mut *conn, &self.sql.hand_over, claim, waiters).await?;
+                // A claim that held nothing, such as one that has left the queue, tells nothing of the mark.
+                if handed.is_some() {
+                    self.marked.forget(claim.name());
+                }
+            }
             return Ok(vec![match handed {
                 Some(handed) => self.handed(conn, claim, handed, waiters).await?,
                 None => Freed::default(),

@@ -164,6 +164,7 @@ impl Postgres {
             pooled,
             sql: Statements::new(&options.table, &DISK),
             hot: Hot::new(),
+            marked: Hot::new(),
             grace: None,
         })
     }

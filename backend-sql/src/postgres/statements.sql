@@ -4,12 +4,18 @@
 -- {clients} are the tables. Times are in microseconds of the server's clock: by clock_timestamp(), since now() does not
 -- change within a transaction, and a statement that waited for a row would read an old time.
 --
--- A statement that changes the holder of a lock, or enters its queue, locks the lock's row first, so what it reads from that
--- row is current. What it reads from other rows is as old as its snapshot. So `waited` in the row says that somebody may be
--- waiting. A statement that enters the queue sets it in the same update of the row. It is cleared only by a statement that
--- sees no waiter and whose row has the version of its own snapshot ({is_same}): then nobody has entered since, and the
--- statement has seen all places that were taken before. A place of a client that is not alive counts for nothing, so the mark is
--- cleared beside it; if the client gives a heartbeat again, `poll_waiters` says that the claim must take its place anew.
+-- A statement that changes the holder of a lock locks the lock's row first, so what it reads from that row is
+-- current. What it reads from other rows is as old as its snapshot. Hence the mark, `waited` in the row:
+-- * A release that finds no mark looks no further. A claim relies on its place only after it has found, once
+--   the place was committed, that another holds the lock alone and that it is marked. `claim` and `enter` set
+--   the mark and the place in one transaction. Where it is set, `enter_marked` and `look` do without the row.
+-- * The mark is cleared only by a statement that sees no waiter, if the row has the version of its snapshot
+--   ({is_same}) and was free ({was_free}) or a group's. A place that the snapshot lacks was committed later,
+--   and its look came later still: it has found no mark, or no other that holds the lock alone.
+-- * A release of a marked lock that sees no waiter keeps the mark. `hand_on` follows, and its snapshot is
+--   later than the release: it has each place whose look has found the lock held.
+-- * A place counts while its client is alive, by any of the client's heartbeats. Beside others the mark is
+--   cleared; if their client gives a heartbeat again, `poll_waiters` says that they must be taken anew.
 --
 -- Each statement is a transaction. A statement that grants or extends a lease is durable, or as disk.sql or grace.sql say
 -- ({granting}). Any other is not ({lazy}): if a crash loses a release, the lock stays held until its lease ends. A
@@ -37,6 +43,11 @@ set_config('synchronous_commit', 'off', true) IS NOT NULL
 
 -- part: is_same
 l.ctid = (SELECT s.ctid FROM {locks} s WHERE s.name = l.name)
+
+-- part: was_free
+-- Whether the row has the version of the snapshot, and its lease had ended by then. A lease that ends only
+-- afterwards does not count: a look in between may have found the lock held.
+{is_same} AND (l.{ends} IS NULL OR l.{ends} <= statement_timestamp())
 
 -- part: live_waiters
 -- The waiters whose clients are alive. One heartbeat of a client counts for all its places.
@@ -133,15 +144,15 @@ ON CONFLICT (client) DO UPDATE SET alive_until = excluded.alive_until, sign = gr
 -- a release grants the lock at this moment gets no second place. $1 to $5 as above, $6 client, $7 number (null: no
 -- place), $8 how long a heartbeat lasts, $9 its number, $10 provisional lease (null: a release only notifies).
 WITH mine AS (
-    SELECT l.name, {is_same} AS same FROM {locks} l
+    SELECT l.name, {was_free} AS same FROM {locks} l
     WHERE l.name = $1 AND (l.owner = $2 OR {is_free} AND NOT EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}))
     FOR NO KEY UPDATE OF l
 ), gone AS (
     DELETE FROM {waiters} q USING mine WHERE q.owner = $2
 ), taken AS (
-    UPDATE {locks} l SET {taking},
-        waited = NOT m.same OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2)
+    UPDATE {locks} l SET {taking}, waited = CASE WHEN l.owner = $2 THEN l.waited
+        ELSE NOT m.same OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2) END
     FROM mine m WHERE l.name = m.name
     RETURNING {granted_token} AS token
 ), mark AS (
@@ -159,6 +170,24 @@ SELECT taken.token, CASE WHEN NOT {is_free} THEN l.mode
     {left}, l.name IS NULL, coalesce(mark.is_mine OR mark.is_free, false), {clock},
     CASE WHEN taken.token IS NULL THEN {lazy} ELSE {granting} END
 FROM (VALUES (1)) AS one LEFT JOIN taken ON true LEFT JOIN mark ON true LEFT JOIN {locks} l ON l.name = $1
+
+-- part: held_marked
+-- Whether another than $2 holds the lock $1 alone, and its row is marked.
+l.name = $1 AND l.owner <> $2 AND l.waited AND l.mode = 0 AND l.members = 0 AND l.{ends} > clock_timestamp()
+
+-- name: enter_marked
+-- Takes a place in the queue of a lock that is held and marked, without locking its row. Otherwise nothing:
+-- a late copy of it must leave no place for a claim that holds the lock, or that may find it free. $1 name,
+-- $2 owner, $3 client, $4 number, $5 label, $6 how many tokens, $7 provisional lease.
+{placing} SELECT $1, $2, $3, $4, $5, 0, $6, $7 WHERE {lazy} AND EXISTS (SELECT 1 FROM {locks} l WHERE {held_marked})
+{placed_already}
+
+-- name: look
+-- The time left of the lease, if the lock is so now, and the last heartbeat of the client lasts for $4 more.
+-- It is sent when the place of `enter_marked` is committed. $1 name, $2 owner, $3 client.
+SELECT (extract(epoch from l.{ends} - clock_timestamp()) * 1000000)::bigint FROM {locks} l
+WHERE {held_marked} AND EXISTS (SELECT 1 FROM {clients} c WHERE c.client = $3
+    AND c.alive_until > clock_timestamp() + $4 * interval '1 microsecond')
 
 -- name: enter
 -- Takes places, for claims in any mode. A claim that is a member already, and asks again after a lost answer, gets none:
@@ -192,7 +221,7 @@ WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
         WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {granting}
 ), mine AS (
-    SELECT w.*, {is_same} AS same FROM {locks} l JOIN want w ON w.name = l.name
+    SELECT w.*, {was_free} AS same FROM {locks} l JOIN want w ON w.name = l.name
     WHERE l.owner = w.owner OR {is_free} AND NOT EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = w.name AND q.owner <> w.owner
             AND q.ticket < coalesce((SELECT o.ticket FROM {waiters} o WHERE o.owner = w.owner), 9223372036854775807))
@@ -200,8 +229,8 @@ WITH want AS (
 ), gone AS (
     DELETE FROM {waiters} q USING mine m WHERE q.owner = m.owner
 ), taken AS (
-    UPDATE {locks} l SET {taking_row},
-        waited = NOT w.same OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = w.name AND q.owner <> w.owner)
+    UPDATE {locks} l SET {taking_row}, waited = CASE WHEN l.owner = w.owner THEN l.waited
+        ELSE NOT w.same OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = w.name AND q.owner <> w.owner) END
     FROM mine w WHERE l.name = w.name
     RETURNING w.n, {granted_token} AS token
 )
@@ -280,16 +309,43 @@ SELECT {notified}, done.waited AND head.owner IS NULL,
 FROM done LEFT JOIN head ON true
 
 -- name: hand_over
--- Frees a lock, and grants it to the first waiter. The second last column says that it may have missed a waiter, so `hand_on`
--- must look again. $1 name, $2 owner, $3 client.
+-- Frees a lock, and grants it to the first waiter. A mark stays. The second last column says that it may have missed a waiter, so
+-- `hand_on` must look again. $1 name, $2 owner, $3 client.
 WITH mine AS (
-    SELECT l.name, {is_same} AS same FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
+    SELECT l.name, NOT l.waited AS same FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
 ), {handing_over}
+
+-- name: hand_first
+-- The usual case of `hand_over`: a marked lock whose first waiter can be granted it. The mark stays, so it is
+-- all the same who else waits. The columns are those of `hand_over`; if the first is null, nothing was done.
+-- `front` is carried out once. A subquery in its place might be carried out once for each row of the table,
+-- and find the next waiter each time, since it passes over what the statement has deleted.
+WITH mine AS (
+    SELECT l.name FROM {locks} l WHERE l.name = $1 AND l.owner = $2 AND l.waited FOR NO KEY UPDATE OF l
+), front AS (
+    {head} WHERE q.name = $1 AND q.owner <> $2 AND EXISTS (SELECT 1 FROM mine)
+    ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED
+), head AS (
+    DELETE FROM {waiters} d USING front h
+    WHERE d.name = h.name AND d.ticket = h.ticket AND h.mode = 0 AND h.lease IS NOT NULL AND {may_give}
+    RETURNING h.owner, h.client, h.number, h.label, h.tokens, h.lease, h.sign
+), given AS (
+    UPDATE {locks} l SET owner = head.owner, label = head.label, token = {next_token} + head.tokens,
+        acquired_at = clock_timestamp(), {ends} = clock_timestamp() + head.lease * interval '1 microsecond', mode = 0, members = 0
+    FROM head WHERE l.name = $1
+    RETURNING CASE WHEN head.client = $3 THEN {first_message} WHEN {first_noted} IS NULL THEN NULL END AS message,
+        {granting} AS is_granted
+)
+SELECT CASE WHEN given.is_granted THEN false END, given.message, false, coalesce(given.is_granted, {lazy})
+FROM (VALUES (1)) AS one LEFT JOIN given ON true
+
+-- part: first_message
+concat_ws(':', head.number, {granted_token}, (extract(epoch from l.{ends}) * 1000000)::bigint, head.lease, head.sign)
 
 -- name: hand_on
 -- Grants a free lock to its first waiter.
 WITH mine AS (
-    SELECT l.name, {is_same} AS same FROM {locks} l WHERE l.name = $1 AND {is_free} AND l.waited
+    SELECT l.name, {was_free} AS same FROM {locks} l WHERE l.name = $1 AND {is_free} AND l.waited
     FOR NO KEY UPDATE OF l
 ), {handing_over}
 
@@ -298,7 +354,7 @@ WITH mine AS (
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
 ), mine AS (
-    SELECT l.name, w.owner, w.n, {is_same} AS same FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
+    SELECT l.name, w.owner, w.n, NOT l.waited AS same FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
     ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
 ), head AS (
     SELECT m.n, h.* FROM mine m CROSS JOIN LATERAL (

@@ -19,6 +19,7 @@ mod killed;
 mod large;
 mod locked_tables;
 mod many;
+mod marked;
 mod mysql;
 mod nodelay;
 mod notify;
