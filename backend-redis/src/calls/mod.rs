@@ -128,7 +128,7 @@ impl Service for Scripts {
     /// Where there is a connection, a call waits for the answer to one command. A caller that is left
     /// meanwhile keeps nothing from others. Where there are grace periods, the server is asked before that
     /// who it is, and what it says counts for a moment only.
-    fn is_light(&self, key: &Key) -> bool {
+    fn is_light(&self, key: &Key, _: &Item) -> bool {
         self.grace.is_none() && self.route.wire(key.slot).is_some_and(|wire| wire.is_connected())
     }
 

@@ -14,7 +14,6 @@ use super::sender;
 use super::service::{Reply, Service, no_answer};
 use super::shared::Shared;
 use super::sync::lock;
-use crate::system::quiet;
 use crate::{Error, ErrorKind, Result};
 
 /// A request under way: a future of its answer. See [`Batcher::call`](super::Batcher::call).
@@ -25,6 +24,8 @@ pub struct Call<S: Service> {
     state: State,
     /// The sender, if this caller polls it next.
     flight: Option<Arc<Flight>>,
+    /// How often it has polled the sender after it was woken.
+    polls: u8,
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -59,14 +60,14 @@ impl<S: Service> Call<S> {
     fn queued(shared: &Arc<Shared<S>>, queues: &mut Queues<S>, entry: Arc<Entry<S>>) -> Self {
         let is_in = queues.push(&entry, &shared.service, shared.bounds.waiting);
         let state = if is_in { State::New } else { State::Refused };
-        Self { shared: Arc::clone(shared), entry, state, flight: None, timer: None }
+        Self { shared: Arc::clone(shared), entry, state, flight: None, polls: 0, timer: None }
     }
 
     /// Makes sure that somebody sends the request.
     fn begin(&mut self, cx: &Context<'_>) {
         self.state = State::Waits;
         let (shared, key) = (&self.shared, &self.entry.key);
-        let is_light = shared.service.is_light(key) && shared.is_at_home();
+        let is_light = shared.service.is_light(key, &self.entry.request) && shared.is_at_home();
         let (need, other) = lock(&shared.queues).needs_sender(&self.entry, shared.bounds.under_way, is_light);
         // The caller of that one may not be polled any more.
         if let Some(sending) = other.and_then(|other| other.take()) {
@@ -84,7 +85,7 @@ impl<S: Service> Call<S> {
         }
     }
 
-    /// Polls the sender once more when it is woken, if this caller has it.
+    /// Polls the sender again when it has been woken, if this caller has it.
     fn drive(&mut self, cx: &Context<'_>) {
         // Elsewhere its timers would not run.
         let is_at_home = self.shared.is_at_home();
@@ -95,13 +96,13 @@ impl<S: Service> Call<S> {
         let Some(flight) = self.flight.take() else { return };
         // It would wake itself, and so another thread.
         self.entry.forget_waker();
-        let for_task = if is_at_home {
-            flight.finish(&mut Context::from_waker(&quiet(cx.waker())))
-        } else {
-            flight.take()
-        };
+        self.polls += 1;
+        let is_last = self.polls >= S::PARTS;
+        let for_task = if is_at_home { flight.go_on(is_last) } else { flight.take() };
         if let Some(sending) = for_task {
             sender::spawn(&self.shared, sending);
+        } else if is_at_home && !is_last {
+            self.flight = Some(flight);
         }
     }
 

@@ -1,4 +1,5 @@
-//! A sender that the only caller of a key drives itself, as long as it waits for one thing: the answer.
+//! A sender that the only caller of a key drives itself, as long as it waits for one thing: the answer, which
+//! may come in parts.
 //!
 //! A task would be one more step on the way to the server and back. On a runtime with several threads that
 //! costs more than it seems: tokio lets a thread go on with what it has just woken a few times in a row, and
@@ -58,11 +59,11 @@ impl FlightWaker {
 }
 
 enum State {
-    /// Its caller polls it for the first time at this moment, and then a task is to have it or not.
-    New { for_task: bool },
-    /// Its caller polls it once more when it is woken.
+    /// Its caller polls it at this moment, and then a task is to have it or not.
+    Polled { for_task: bool },
+    /// Its caller polls it again when it is woken.
     Waits(Sending),
-    /// It has ended, or its caller polls it for the last time, or a task has it.
+    /// It has ended, or a task has it.
     Gone,
 }
 
@@ -70,23 +71,13 @@ impl Flight {
     /// Its caller is about to poll it.
     pub(super) fn new() -> Arc<Self> {
         let waker = FlightWaker { is_woken: AtomicBool::new(false), caller: Mutex::new(None) };
-        Arc::new(Self { state: Mutex::new(State::New { for_task: false }), waker: Arc::new(waker) })
+        Arc::new(Self { state: Mutex::new(State::Polled { for_task: false }), waker: Arc::new(waker) })
     }
 
     /// Polls a new sender. Returns it if a task is to have it.
-    pub(super) fn begin(&self, mut sending: Sending, caller: &Waker) -> Option<Sending> {
+    pub(super) fn begin(&self, sending: Sending, caller: &Waker) -> Option<Sending> {
         self.waker.set(caller);
-        let waker = Waker::from(Arc::clone(&self.waker));
-        // Not under the mutex: it wakes callers.
-        let has_ended = sending.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        let mut state = lock(&self.state);
-        if has_ended || matches!(*state, State::New { for_task: true }) {
-            *state = State::Gone;
-            drop(state);
-            return (!has_ended).then_some(sending);
-        }
-        *state = State::Waits(sending);
-        None
+        self.poll(sending, false)
     }
 
     /// Whether the sender has been woken. If not, it will wake this caller.
@@ -96,11 +87,36 @@ impl Flight {
         self.waker.is_woken.load(Ordering::SeqCst)
     }
 
-    /// Polls the sender once more, if the caller still has it. Returns it if a task is to have it.
-    pub(super) fn finish(&self, cx: &mut Context<'_>) -> Option<Sending> {
-        // Who comes meanwhile finds it gone: if it has not ended, the caller gives it to a task.
-        let mut sending = self.take()?;
-        sending.as_mut().poll(cx).is_pending().then_some(sending)
+    /// Polls the sender again, if its caller still has it. Returns it if a task is to have it: after the last
+    /// poll, or since somebody else has come meanwhile.
+    pub(super) fn go_on(&self, is_last: bool) -> Option<Sending> {
+        let sending = {
+            let mut state = lock(&self.state);
+            match std::mem::replace(&mut *state, State::Polled { for_task: false }) {
+                State::Waits(sending) => sending,
+                other => {
+                    *state = other;
+                    return None;
+                }
+            }
+        };
+        self.poll(sending, is_last)
+    }
+
+    fn poll(&self, mut sending: Sending, is_last: bool) -> Option<Sending> {
+        // Before the poll: who wakes it afterwards is seen.
+        self.waker.is_woken.store(false, Ordering::SeqCst);
+        let waker = Waker::from(Arc::clone(&self.waker));
+        // Not under the mutex: it wakes callers.
+        let has_ended = sending.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let mut state = lock(&self.state);
+        if has_ended || is_last || matches!(*state, State::Polled { for_task: true }) {
+            *state = State::Gone;
+            drop(state);
+            return (!has_ended).then_some(sending);
+        }
+        *state = State::Waits(sending);
+        None
     }
 
     /// Takes the sender away from its caller, for a task. `None`: it has ended, or is polled at this moment;
@@ -109,8 +125,8 @@ impl Flight {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Gone) {
             State::Waits(sending) => Some(sending),
-            State::New { .. } => {
-                *state = State::New { for_task: true };
+            State::Polled { .. } => {
+                *state = State::Polled { for_task: true };
                 None
             }
             State::Gone => None,

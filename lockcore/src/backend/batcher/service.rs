@@ -17,6 +17,10 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// Its answer.
     type Answer: Send + 'static;
 
+    /// In how many parts an answer may come, each of which wakes who waits for it. A caller that drives its
+    /// call itself is polled so often.
+    const PARTS: u8 = 1;
+
     /// Whether a request can share a call with the first of a batch. Both have the same key.
     fn shares(&self, first: &Self::Request, other: &Self::Request) -> bool;
 
@@ -43,12 +47,13 @@ pub trait Service: Send + Sync + Sized + 'static {
         true
     }
 
-    /// Whether a caller may drive its call itself, as long as there is no other caller of its key, and until
-    /// it is woken for the first time: with the answer, as a rule. That is quicker than a task, but a caller
-    /// can be left without being polled at the first await of [`prepare`](Self::prepare) and
-    /// [`call`](Self::call). So it is allowed only if nothing is kept from others meanwhile, no mutex here and
-    /// no lock of a transaction at the server, and if what follows that await may be done late.
-    fn is_light(&self, _key: &Self::Key) -> bool {
+    /// Whether the caller of this request may drive its call itself, as long as there is no other caller of
+    /// its key, and until it has been woken so [many](Self::PARTS) times: with the answer, as a rule. That is
+    /// quicker than a task, but a caller can be left without being polled at the first awaits of
+    /// [`prepare`](Self::prepare) and [`call`](Self::call). So it is allowed only if nothing is kept from
+    /// others meanwhile, no mutex here and no lock of a transaction at the server, and if what follows those
+    /// awaits may be done late.
+    fn is_light(&self, _key: &Self::Key, _request: &Self::Request) -> bool {
         false
     }
 

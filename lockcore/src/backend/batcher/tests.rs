@@ -60,7 +60,7 @@ impl Service for Server {
         u8::from(*request < 1000)
     }
 
-    fn is_light(&self, _: &u8) -> bool {
+    fn is_light(&self, _: &u8, _: &u32) -> bool {
         !self.tasks_only
     }
 
