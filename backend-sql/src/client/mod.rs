@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockwell_core::backend::{Batcher, Call, Reply, Waiters};
+use lockwell_core::backend::{Batcher, Call, PushedGrant, Reply, Waiters};
 use lockwell_core::{Claim, Grant, Moment, Result};
 
 use crate::client::notifier::Notifier;
@@ -130,6 +130,12 @@ impl<D: Dialect> Client<D> {
             (RequestReply::Entered(entered), sent) => Ok((entered, sent)),
             _ => Err(unexpected()),
         }
+    }
+
+    /// From when until when a grant is valid that a release is said to have made for this claim. `None`: it must be
+    /// read.
+    pub(crate) fn accept(&self, claim: &Claim, pushed: &PushedGrant) -> Option<(Moment, Moment)> {
+        self.batcher.service().look(Route::Main, |conn| self.dialect.accept(conn, claim, pushed))?
     }
 
     /// Leaves the queue. Returns whether there was a place.

@@ -53,6 +53,11 @@ impl<D: Dialect> Statements<D> {
         Self { idle: Idle::new(Arc::clone(&dialect)), dialect, waiters }
     }
 
+    /// Looks at the connection for this route, if it is idle.
+    pub(crate) fn look<T>(&self, route: Route, look: impl FnOnce(&D::Conn) -> T) -> Option<T> {
+        self.idle.on(route).as_ref().map(|idle| look(&idle.conn))
+    }
+
     /// Closes the connection for this route, if it is idle.
     pub(crate) fn close(&self, route: Route) {
         drop(self.idle.on(route).take());

@@ -13,8 +13,8 @@ pub(crate) mod verify;
 use std::future::Future;
 use std::time::Duration;
 
-use lockwell_core::backend::{Hot, Waiters};
-use lockwell_core::{Claim, Grant, LockName, LockStatus};
+use lockwell_core::backend::{Hot, PushedGrant, Waiters};
+use lockwell_core::{Claim, Grant, LockName, LockStatus, Moment};
 use uuid::Uuid;
 
 use crate::dialect::examine::Examine;
@@ -94,6 +94,12 @@ pub trait Dialect: Groups + Examine {
         _receives: bool,
     ) -> impl Future<Output = sqlx::Result<Entered>> + Send {
         std::future::ready(Err(other_queue()))
+    }
+
+    /// From when until when a grant is valid that a release is said to have made for this claim, with a place from
+    /// `enqueue`. `None`: the claim sends a request, which may read the grant.
+    fn accept(&self, _: &Self::Conn, _: &Claim, _: &PushedGrant) -> Option<(Moment, Moment)> {
+        None
     }
 
     /// Gives a heartbeat for the waiters with these tickets and owners. Returns for each whether it still has

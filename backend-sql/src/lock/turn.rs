@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockwell_core::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter, closed_for, valid_until};
-use lockwell_core::{Claim, Error, ErrorKind, Grant, Mode, Moment, Result, Wait};
+use lockwell_core::{Claim, Error, ErrorKind, FencingToken, Grant, Mode, Moment, Result, Wait};
 
 use crate::client::Client;
 use crate::client::places::{HandOverPlace, WaiterStatus};
@@ -39,6 +39,8 @@ pub(crate) struct NotifiedPlace {
     waiter: Waiter,
     /// The refusal when the claim entered the queue. It is the answer to the first request with the place.
     refused: Mutex<Option<(TryAcquire, Moment)>>,
+    /// The token of a grant that was announced, and could not be relied on without a request.
+    announced: Mutex<Option<FencingToken>>,
     /// Whether the place must be deleted when the lock is granted.
     forget_place: AtomicBool,
 }
@@ -157,12 +159,13 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
             Some(whole @ QueuePlace::HandOver(entry)) => {
                 return self.ask_for_hand_over(claim, whole, entry).await;
             }
-            Some(QueuePlace::Notified(NotifiedPlace { waiter, refused, .. })) => {
+            Some(QueuePlace::Notified(NotifiedPlace { waiter, refused, announced, .. })) => {
                 let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(refused) = refused {
                     return self.answer(claim, refused, place);
                 }
-                let announced = waiter.announced().map(|granted| granted.token());
+                let before = announced.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let announced = waiter.announced().map(|granted| granted.token()).or(before);
                 TakeRequest { announced, ..TakeRequest::new(claim, waiter.ticket()) }
             }
             None => TakeRequest::new(claim, NO_TICKET),
@@ -180,6 +183,7 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
         Ok(QueuePlace::Notified(NotifiedPlace {
             waiter: self.client.waiters.register(claim.name(), ticket),
             refused: Mutex::new(refused.map(|refused| (refused, sent))),
+            announced: Mutex::default(),
             forget_place: AtomicBool::new(Hold::of(claim) == Hold::Alone),
         }))
     }
@@ -192,8 +196,19 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
     }
 
     fn taken(&self, claim: &Claim, place: &QueuePlace) -> Option<Grant> {
-        let QueuePlace::HandOver(place) = place else { return None };
-        let (granted, sent, deadline) = place.waiter.granted(Moment::now())?;
+        let (granted, sent, deadline) = match place {
+            QueuePlace::HandOver(place) => place.waiter.granted(Moment::now())?,
+            QueuePlace::Notified(place) => {
+                let granted = place.waiter.announced()?;
+                let Some((sent, deadline)) = self.client.accept(claim, &granted) else {
+                    *place.announced.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted.token());
+                    return None;
+                };
+                // The release has deleted it.
+                place.forget_place.store(false, Ordering::Relaxed);
+                (granted, sent, deadline)
+            }
+        };
         claim.note_left_queue();
         let grant = Grant::new(claim, granted.token(), sent).with_record(Arc::clone(self.record));
         Some(grant.provisional(deadline))

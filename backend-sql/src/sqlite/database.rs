@@ -4,17 +4,16 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockwell_core::backend::PushedGrant;
 use lockwell_core::{Capabilities, Requirement};
 use uuid::Uuid;
 
 use super::connection::Connection;
 use super::driver::Sqlite;
 use super::sockets::{Inbox, Message, Received, Sent, Sockets};
-use super::wake::warn_once;
+use super::wake::{pushed, warn_once};
 use crate::dialect::database::Database;
 use crate::sql::table::Sql;
-use crate::words::{EVERYBODY, ErrorClass, Notification, token};
+use crate::words::{EVERYBODY, ErrorClass, Notification};
 
 impl Database for Sqlite {
     const IS_REMOTE: bool = false;
@@ -116,7 +115,7 @@ impl Database for Sqlite {
 
     /// A socket that somebody has removed is made anew.
     async fn probe(&self, conn: &mut Connection, client: Uuid, number: i64) -> sqlx::Result<bool> {
-        match conn.sockets().send(client, Message { ticket: number, token: 0 }) {
+        match conn.sockets().send(client, Message { ticket: number, ..Message::default() }) {
             Sent::Delivered => Ok(true),
             Sent::Gone | Sent::Refused => {
                 Err(sqlx::Error::Protocol("the socket of this client was removed or replaced".into()))
@@ -128,10 +127,9 @@ impl Database for Sqlite {
     async fn notification(inbox: &mut Inbox) -> sqlx::Result<Option<Notification>> {
         let received = inbox.receive().await?;
         Ok(Some(match received {
-            Received::One(Message { ticket, token: 0 }) => Notification::to_recheck(ticket),
-            Received::One(Message { ticket, token: number }) => {
-                let pushed = PushedGrant::new(token(number), Duration::ZERO, 0, 0);
-                Notification { ticket, granted: Some(pushed) }
+            Received::One(Message { ticket, token: 0, .. }) => Notification::to_recheck(ticket),
+            Received::One(message) => {
+                Notification { ticket: message.ticket, granted: Some(pushed(message)) }
             }
             Received::Many => Notification::to_recheck(EVERYBODY),
         }))

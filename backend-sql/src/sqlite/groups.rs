@@ -146,7 +146,7 @@ impl Sqlite {
             if client == waiters.client().as_uuid() {
                 own.push(ticket);
             } else {
-                self.send(conn, client, Message { ticket, token: 0 });
+                self.send(conn, client, Message { ticket, ..Message::default() });
             }
         }
         own

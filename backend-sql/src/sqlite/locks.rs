@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
-use lockwell_core::{Claim, Grant, LockName, LockStatus};
+use lockwell_core::backend::{PLACE_TTL, PushedGrant, Waiters, unique_bits};
+use lockwell_core::{Claim, Grant, LockName, LockStatus, Moment};
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
@@ -238,6 +238,10 @@ impl Dialect for Sqlite {
         // A release does not sync what it grants.
         let may_be_granted = receives && !self.opening.durability.syncs_grants;
         let lease = may_be_granted.then(|| provisional(claim)).flatten();
+        if lease.is_some() {
+            // A claim that is granted the lock by a message sends no other request before its release.
+            conn.look_at_disk().await?;
+        }
         let enqueued = conn
             .write_several(&self.sql.enqueue, 2, |query| {
                 query
@@ -260,6 +264,10 @@ impl Dialect for Sqlite {
         // Members whose leases have ended are removed by a request for the lock.
         let refused = state.refused(&request).filter(|refused| *refused != TryAcquire::Stale);
         Ok(Entered { ticket: request.ticket, refused })
+    }
+
+    fn accept(&self, conn: &Connection, claim: &Claim, pushed: &PushedGrant) -> Option<(Moment, Moment)> {
+        self.accepted(conn, claim, pushed)
     }
 
     async fn keep(&self, conn: &mut Connection, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {

@@ -5,10 +5,13 @@ use std::path::Path;
 
 use uuid::Uuid;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Message {
     pub(super) ticket: i64,
     pub(super) token: i64,
+    pub(super) ends: i64,
+    pub(super) proof: u64,
+    pub(super) sent: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! The sockets by which a release wakes the next waiter, and nobody else.
 //!
 //! Each client that waits has a datagram socket in a folder beside the database, `FILE-wake`. The socket's name
-//! is the id of the client, which is stored with each place in the queue. A message is a hint: whoever gets one
-//! reads the lock's row, which says whether it has the lock. So a lost message costs time, and one from
-//! somebody else costs a statement.
+//! is the id of the client, which is stored with each place in the queue. A message that has a half of the owner's
+//! id is a grant. Any other is a hint: whoever gets one reads the lock's row, which says whether it has the lock.
+//! So a lost message costs time, and one from somebody else costs a statement.
 //!
 //! Whoever may write the database may write to the sockets, and nobody else.
 
@@ -29,28 +29,42 @@ const MANY: u32 = 8;
 const ATTEMPTS: u32 = 10;
 
 /// What a message says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Message {
     /// The waiter's place.
     pub(super) ticket: i64,
     /// The token of the grant that a release has made for the waiter; 0 if it has made none.
     pub(super) token: i64,
+    /// The end of the provisional lease, by the clock of the database.
+    pub(super) ends: i64,
+    /// A half of the owner's id: only who can read the database knows it, and nobody can release the lock with it.
+    pub(super) proof: u64,
+    /// When the release was sent, by the boot clock, which all processes of a host share.
+    pub(super) sent: u64,
 }
 
 impl Message {
-    const LENGTH: usize = 16;
+    /// That of a hint.
+    const SHORT: usize = 16;
+    const LONG: usize = 40;
 
-    fn bytes(self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
-        bytes[..8].copy_from_slice(&self.ticket.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.token.to_le_bytes());
+    fn bytes(self) -> Vec<u8> {
+        let Self { ticket, token, ends, proof, sent } = self;
+        let numbers = [ticket.cast_unsigned(), token.cast_unsigned(), ends.cast_unsigned(), proof, sent];
+        let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
+        bytes.truncate(if proof == 0 { Self::SHORT } else { Self::LONG });
         bytes
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let (ticket, token) = bytes.split_first_chunk::<8>()?;
-        let token: &[u8; 8] = token.try_into().ok()?;
-        Some(Self { ticket: i64::from_le_bytes(*ticket), token: i64::from_le_bytes(*token) })
+        if !matches!(bytes.len(), Self::SHORT | Self::LONG) {
+            return None;
+        }
+        let (numbers, _) = bytes.as_chunks::<8>();
+        let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
+        let mut next = || numbers.next().unwrap_or_default();
+        let (ticket, token, ends) = (next().cast_signed(), next().cast_signed(), next().cast_signed());
+        Some(Self { ticket, token, ends, proof: next(), sent: next() })
     }
 }
 
@@ -178,7 +192,7 @@ impl Inbox {
     /// The next message.
     pub(super) async fn receive(&mut self) -> io::Result<Received> {
         loop {
-            let mut bytes = [0; Message::LENGTH + 1];
+            let mut bytes = [0; Message::LONG + 1];
             match self.socket.try_recv(&mut bytes) {
                 Ok(length) => {
                     self.row += 1;
@@ -228,7 +242,7 @@ mod tests {
     use super::*;
 
     const CLIENT: Uuid = Uuid::from_u128(1);
-    const MESSAGE: Message = Message { ticket: 7, token: -9 };
+    const MESSAGE: Message = Message { ticket: 7, token: -9, ends: -3, proof: u64::MAX, sent: 5 };
 
     /// A database in a folder of its own, and its sockets.
     fn sockets(below: &str) -> (tempfile::TempDir, Sockets) {
@@ -284,7 +298,7 @@ mod tests {
         let (_outer, sockets) = sockets("a");
         let mut inbox = sockets.bind(CLIENT).unwrap();
         let stranger = UnixDatagram::unbound().unwrap();
-        for bytes in [&[][..], &[1; 15], &[1; 17], &[1; 4000]] {
+        for bytes in [&[][..], &[1; 15], &[1; 17], &[1; 39], &[1; 41], &[1; 4000]] {
             stranger.send_to(bytes, sockets.folder.join(&inbox.name)).unwrap();
         }
         assert_eq!(sockets.send(CLIENT, MESSAGE), Sent::Delivered);

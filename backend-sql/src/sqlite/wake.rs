@@ -2,16 +2,22 @@
 //!
 //! A release frees the lock and grants it to the first waiter in one transaction, under a *provisional* lease.
 //! Then it sends a message to the client of that waiter ([`sockets`](super::sockets)), and to nobody else. The
-//! waiter reads the lock's row. If that has the waiter as its owner, and the token of the message, the waiter
-//! has the lock, for as long as the row says. The lease counts from the reading, and all processes read one
-//! clock. A waiter that finds its grant without a message, since it asks now and then, asks for the lock as
-//! usual, with a statement that writes: it gets a whole lease.
+//! message is the answer to the claim: with a half of the claim's owner id, which only the database and the
+//! waiter know, and the moment of the boot clock at which the release was sent. All processes on one file share
+//! one host, and so that clock. The lease began later than that moment, as with any grant, so the waiter holds the
+//! lock from there on ([`accept`](Sqlite::accept)), without a request. It looks, as after each statement, whether
+//! the file still has its name. If the containers of a host have boot clocks of their own (time namespaces), the
+//! moment may be wrong: so one that is still to come counts for nothing, and the lease must also last by the clock
+//! of the database. A waiter that does not accept the message reads the lock's row. If that has the waiter as its
+//! owner, and the token of the message, the waiter has the lock, for as long as the row says. A waiter that finds
+//! its grant without a message, since it asks now and then, asks for the lock as usual, with a statement that
+//! writes: it gets a whole lease.
 //!
 //! If nobody has the socket any more, the release takes its grant back and grants the lock to the next waiter.
 //! The client may live all the same, if somebody has removed its socket. But without the message it cannot have
-//! accepted the grant by reading, and by writing it has set another end of the lease, which the statement that
-//! takes the grant back compares. A provisional lease is a microsecond shorter than a lease could be that
-//! begins at the same time. The place of that waiter is deleted; if it lives, it takes another one.
+//! accepted the grant, and by writing it has set another end of the lease, which the statement that takes the
+//! grant back compares. A provisional lease is a microsecond shorter than a lease could be that begins at the same
+//! time. The place of that waiter is deleted; if it lives, it takes another one.
 //!
 //! If the process is killed before it sends the message, or if the message is lost, the waiter finds its grant
 //! when it asks by itself. If it is gone as well, others wait until the provisional lease has ended.
@@ -19,10 +25,10 @@
 //! No grant is synced in this way: only waiters that need no sync say that a release may grant them the lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwell_core::backend::{PushedGrant, Waiters};
-use lockwell_core::{Claim, LockName};
+use lockwell_core::backend::{PushedGrant, Waiters, valid_until};
+use lockwell_core::{Claim, LockName, Moment};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
@@ -34,7 +40,7 @@ use super::write::Commits;
 use crate::client::places::PROVISIONAL;
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::words::{Freed, Notification, micros, token};
+use crate::words::{Freed, Notification, micros, span, token};
 
 /// How many clients that are gone a release passes over. Afterwards a provisional lease has to end.
 const PASSED_OVER: usize = 200;
@@ -59,6 +65,39 @@ struct Handed {
     ends: i64,
     /// Where the waiter is. `None`: its place was gone already.
     place: Option<(Uuid, i64)>,
+    /// When the request that made it was sent.
+    sent: Moment,
+}
+
+impl Handed {
+    fn message(&self, ticket: i64) -> Message {
+        let Self { owner, token, ends, sent, .. } = *self;
+        let hint = Message { ticket, token, ..Message::default() };
+        // Elsewhere each process has a clock of its own.
+        let is_shared = cfg!(any(target_os = "linux", target_os = "android", target_vendor = "apple"));
+        if is_shared { Message { ends, proof: half(owner), sent: nanos(sent), ..hint } } else { hint }
+    }
+}
+
+/// A half of an owner's id, and never zero.
+fn half(owner: Uuid) -> u64 {
+    owner.as_u64_pair().1.max(1)
+}
+
+/// The zero of the boot clock.
+fn boot() -> Moment {
+    Moment::NEVER.before(Duration::MAX)
+}
+
+fn nanos(moment: Moment) -> u64 {
+    u64::try_from(moment.since(boot()).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What a message says about a grant. It has the proof in the place of a heartbeat's number, and the moment at which
+/// the release was sent in that of a connection's number.
+pub(super) fn pushed(message: Message) -> PushedGrant {
+    let Message { token: number, ends, proof, sent, .. } = message;
+    PushedGrant::new(token(number), Duration::ZERO, ends.cast_unsigned(), proof).over(sent)
 }
 
 /// The lease under which a release may grant a lock to this claim. `None`: it only notifies the claim.
@@ -75,6 +114,28 @@ pub(super) fn left_of(claim: &Claim, left: i64) -> Option<Duration> {
 }
 
 impl Sqlite {
+    /// Until when the grant of this message is valid, and since when, if the claim can rely on it without a request.
+    /// This is called after the message has come, and before the claim has its answer.
+    pub(super) fn accepted(
+        &self,
+        conn: &Connection,
+        claim: &Claim,
+        pushed: &PushedGrant,
+    ) -> Option<(Moment, Moment)> {
+        let lease = span(provisional(claim)?);
+        let sent = boot().after(Duration::from_nanos(pushed.generation()));
+        let now = Moment::now();
+        let is_ours = pushed.seen() == half(claim.owner().as_uuid());
+        let may_be_lost = self.opening.durability.failed().is_some();
+        if !is_ours || sent > now || may_be_lost || conn.check().is_err() {
+            return None;
+        }
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let left = left_of(claim, pushed.ends().cast_signed().saturating_sub(micros(clock)))?;
+        let deadline = valid_until(sent, lease).min(valid_until(now, left));
+        (deadline.since(now) >= lease / 3).then_some((sent, deadline))
+    }
+
     /// Frees locks, or grants them to their first waiters, and wakes these when all of it is committed.
     pub(super) async fn release_each(
         &self,
@@ -187,6 +248,7 @@ impl Sqlite {
                 .bind(instead.map(|grant| grant.token))
                 .bind(instead.map(|grant| grant.ends))
         };
+        let sent = Moment::now();
         let rows = if conn.is_begun() {
             let mut rows = conn.write(&self.sql.grant_next, bound).await?.rows;
             let forget = |query: Bound<'static>| query.bind(name.as_str().to_owned());
@@ -195,7 +257,7 @@ impl Sqlite {
         } else {
             conn.write_several(&self.sql.hand_over, STATEMENTS, bound).await?.rows
         };
-        released(&rows, owner)
+        released(&rows, owner, sent)
     }
 
     /// Tells the waiter that it has the lock. Passes over clients that are gone. Returns the notification, if
@@ -210,11 +272,11 @@ impl Sqlite {
         let mut granted = granted;
         for _ in 0..PASSED_OVER {
             let (client, ticket) = granted.place?;
+            let message = granted.message(ticket);
             if client == waiters.client().as_uuid() {
-                let pushed = PushedGrant::new(token(granted.token), Duration::ZERO, 0, 0);
-                return Some(Notification { ticket, granted: Some(pushed) });
+                return Some(Notification { ticket, granted: Some(pushed(message)) });
             }
-            if self.send(conn, client, Message { ticket, token: granted.token }) != Sent::Gone {
+            if self.send(conn, client, message) != Sent::Gone {
                 return None;
             }
             // The release is done. If this fails, the provisional lease ends.
@@ -249,14 +311,14 @@ impl Sqlite {
 }
 
 /// What the statements have answered.
-fn released(rows: &[SqliteRow], owner: Uuid) -> sqlx::Result<Option<Released>> {
+fn released(rows: &[SqliteRow], owner: Uuid, sent: Moment) -> sqlx::Result<Option<Released>> {
     let Some(row) = rows.iter().find(|row| row.len() == 4) else { return Ok(None) };
     let now: Uuid = row.try_get(0)?;
     let mut granted = None;
     if now != owner {
         let place = rows.iter().find(|row| row.len() == 2);
         let place = place.map(|row| Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?))).transpose()?;
-        granted = Some(Handed { owner: now, token: row.try_get(1)?, ends: row.try_get(2)?, place });
+        granted = Some(Handed { owner: now, token: row.try_get(1)?, ends: row.try_get(2)?, place, sent });
     }
     Ok(Some(Released { granted, is_waited_for: row.try_get(3)? }))
 }
