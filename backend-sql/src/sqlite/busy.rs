@@ -3,15 +3,17 @@
 //! SQLite itself waits by sleeping: for 1 ms, 2 ms, 5 ms and so on up to 100 ms. That is long beside a
 //! transaction, which takes some tens of microseconds. So a connection that writes switches this off, and tries
 //! again by itself: without a pause first, since each try takes as long as a transaction, and then after pauses
-//! that grow from some tens of microseconds to some milliseconds.
+//! that grow from some tens of microseconds to some milliseconds. A pause costs several switches between threads,
+//! and so more than a few tries.
 
 use std::time::{Duration, Instant};
 
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-/// For how long a statement is tried again without a pause.
-const SPIN: Duration = Duration::from_micros(50);
+/// For how long a statement is tried again without a pause, from the end of its first try on. That is long enough
+/// for the transactions of a few others.
+const SPIN: Duration = Duration::from_micros(250);
 const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 /// The timers of a runtime go in steps of a millisecond.
@@ -29,13 +31,14 @@ pub(super) struct Busy {
 /// The pauses of one statement.
 #[derive(Debug)]
 pub(super) struct Pauses {
-    began: Instant,
+    /// When the first try has failed. A try alone may take longer than [`SPIN`].
+    since: Option<Instant>,
     next: Duration,
 }
 
 impl Pauses {
     pub(super) fn new() -> Self {
-        Self { began: Instant::now(), next: SHORTEST_PAUSE }
+        Self { since: None, next: SHORTEST_PAUSE }
     }
 }
 
@@ -66,13 +69,17 @@ impl Busy {
 
     /// Waits before the next try of a statement that has failed like this. False: another try is of no use.
     pub(super) async fn waits(&self, error: &sqlx::Error, pauses: &mut Pauses) -> bool {
-        let waited = pauses.began.elapsed();
-        if !is_busy(error) || waited >= self.patience {
+        if !is_busy(error) {
             return false;
         }
-        if waited < SPIN {
-            tokio::task::yield_now().await;
-        } else {
+        let now = Instant::now();
+        let waited = now.duration_since(*pauses.since.get_or_insert(now));
+        if waited >= self.patience {
+            return false;
+        }
+        // The next try waits for the thread of the connection, so others run meanwhile. To yield here would wake
+        // another thread of the runtime.
+        if waited >= SPIN {
             // Jitter, so that those who wait for one writer do not come together.
             let pause = pauses.next.mul_f64(0.5 + rand::random::<f64>());
             if pause >= TIMER {
