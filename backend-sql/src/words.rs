@@ -46,6 +46,18 @@ pub struct QueuedClaim {
     pub row: QueueRow,
 }
 
+/// A request about one lock that is, or is to be, held alone.
+#[derive(Clone, Copy, Debug)]
+pub enum LoneRequest<'a> {
+    /// Takes the lock if it is free.
+    Take(&'a Claim),
+    /// The same for a claim with a place in the queue, on databases where a release grants the lock to a waiter.
+    Claim(&'a QueuedClaim),
+    /// Takes a place in the queue.
+    Enter(&'a Claim),
+    Release(&'a Claim),
+}
+
 /// A heartbeat of a client. It counts for all its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sign {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::client::places::{HandOverPlaces, PolledQueue};
 use crate::dialect::Dialect;
-use crate::words::{Entered, Extension, Freed, Hold, QueuedClaim, TakeRequest, TryAcquire};
+use crate::words::{Entered, Extension, Freed, Hold, LoneRequest, QueuedClaim, TakeRequest, TryAcquire};
 
 /// One request.
 pub(crate) enum Request<D: Dialect> {
@@ -105,6 +105,18 @@ impl<D: Dialect> Request<D> {
             Self::Release(_) | Self::Enter(..) => true,
             _ => false,
         }
+    }
+
+    /// The request, if it is about one lock that is held alone.
+    pub(crate) fn lone(&self) -> Option<LoneRequest<'_>> {
+        let (request, claim) = match self {
+            Self::Take(TakeRequest { claim, .. }) => (LoneRequest::Take(claim), claim),
+            Self::Claim(entry) => (LoneRequest::Claim(entry), &entry.claim),
+            Self::Enter(claim, _) => (LoneRequest::Enter(claim), claim),
+            Self::Release(claim) => (LoneRequest::Release(claim), claim),
+            _ => return None,
+        };
+        (Hold::of(claim) == Hold::Alone).then_some(request)
     }
 
     /// Whether several requests of this kind share a statement.

@@ -212,6 +212,8 @@ impl<D: Dialect> Service for Statements<D> {
     /// With the time at which the statement was sent.
     type Answer = (RequestReply, Moment);
 
+    const PARTS: u8 = D::PARTS;
+
     fn shares(&self, first: &Request<D>, other: &Request<D>) -> bool {
         first.is_shared() && std::mem::discriminant(first) == std::mem::discriminant(other)
     }
@@ -245,6 +247,12 @@ impl<D: Dialect> Service for Statements<D> {
             Request::Enter(claim, _) => !claim.is_cancelled(),
             other => other.taker().is_none_or(|claim| !claim.is_cancelled()),
         }
+    }
+
+    /// A connection is opened by a task.
+    fn is_light(&self, route: &Route, request: &Request<D>) -> bool {
+        let Some(request) = request.lone() else { return false };
+        self.idle.on(*route).as_ref().is_some_and(|idle| self.dialect.is_light(&idle.conn, request))
     }
 
     fn note_in_doubt(&self, request: &Request<D>) {

@@ -14,6 +14,10 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// Whether the database is reached over a network, which can fail without an error.
     const IS_REMOTE: bool = true;
 
+    /// In how many parts an answer may come to a request that its caller [sends](crate::dialect::Dialect::is_light)
+    /// itself.
+    const PARTS: u8 = 1;
+
     /// How often a client that receives notifications asks whose turn it is all the same, in one request for
     /// all its waiters. `None`: each waiter asks by itself.
     const ASKS_EVERY: Option<Duration> = None;

@@ -21,7 +21,8 @@ use crate::dialect::examine::Examine;
 use crate::dialect::groups::Groups;
 use crate::dialect::sweep::Swept;
 use crate::words::{
-    Entered, Extension, Forced, Freed, Hold, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll,
+    Entered, Extension, Forced, Freed, Hold, LoneRequest, Portion, QueuedClaim, Sign, TakeRequest,
+    TryAcquire, WaiterPoll,
 };
 
 /// The requests about exclusive locks, about the queue, and about all kinds of locks. All of them are
@@ -41,6 +42,13 @@ pub trait Dialect: Groups + Examine {
     /// grant.
     fn hot(&self) -> Option<&Hot> {
         None
+    }
+
+    /// Whether a caller without others may send this request itself
+    /// ([`Service::is_light`](lockwell_core::backend::Service::is_light)): once one of its messages was sent,
+    /// the server carries it out and keeps nothing locked, also if nobody reads the answer.
+    fn is_light(&self, _: &Self::Conn, _: LoneRequest<'_>) -> bool {
+        false
     }
 
     /// Takes each lock that is free for its claim, or a place in its queue. A claim that has a place keeps

@@ -34,6 +34,9 @@ fn channel(client: Uuid) -> String {
 }
 
 impl Database for Postgres {
+    // A claim that enters a queue sends two messages.
+    const PARTS: u8 = 2;
+
     type Conn = PgConnection;
     type Subscription = PgListener;
 

@@ -18,8 +18,8 @@ use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    ErrorClass, Extension, Forced, Freed, Hold, HolderRow, Notification, PORTION, Portion, QueuedClaim, Sign,
-    TakeRequest, TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
+    ErrorClass, Extension, Forced, Freed, Hold, HolderRow, LoneRequest, Notification, PORTION, Portion,
+    QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
 };
 
 /// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
@@ -266,6 +266,11 @@ impl Postgres {
 impl Dialect for Postgres {
     fn hot(&self) -> Option<&Hot> {
         Some(&self.hot)
+    }
+
+    // Each message is a transaction, or several.
+    fn is_light(&self, _: &PgConnection, _: LoneRequest<'_>) -> bool {
+        true
     }
 
     async fn take(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {

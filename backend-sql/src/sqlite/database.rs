@@ -17,6 +17,8 @@ use crate::words::{EVERYBODY, ErrorClass, Notification};
 
 impl Database for Sqlite {
     const IS_REMOTE: bool = false;
+    // The thread of the connection answers with each row, and at the end of each statement.
+    const PARTS: u8 = 8;
 
     /// A lost message is rare, and so is the end of a lease of which a waiter does not know.
     const ASKS_EVERY: Option<Duration> = Some(Duration::from_millis(150));
@@ -128,9 +130,7 @@ impl Database for Sqlite {
         let received = inbox.receive().await?;
         Ok(Some(match received {
             Received::One(Message { ticket, token: 0, .. }) => Notification::to_recheck(ticket),
-            Received::One(message) => {
-                Notification { ticket: message.ticket, granted: Some(pushed(message)) }
-            }
+            Received::One(message) => Notification { ticket: message.ticket, granted: Some(pushed(message)) },
             Received::Many => Notification::to_recheck(EVERYBODY),
         }))
     }

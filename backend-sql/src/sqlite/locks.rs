@@ -18,8 +18,8 @@ use crate::dialect::Dialect;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Entered, Extension, Forced, Freed, Hold, HolderRow, NO_TICKET, PORTION, Portion, SEVERAL, TakeRequest,
-    TryAcquire, WaitersRow, block, micros, span, status, token,
+    Entered, Extension, Forced, Freed, Hold, HolderRow, LoneRequest, NO_TICKET, PORTION, Portion, SEVERAL,
+    TakeRequest, TryAcquire, WaitersRow, block, micros, span, status, token,
 };
 
 /// The state of a lock, as one claim sees it.
@@ -177,6 +177,11 @@ impl Sqlite {
 }
 
 impl Dialect for Sqlite {
+    // Each message is a transaction, which the thread of the connection carries out to its end.
+    fn is_light(&self, _: &Connection, _: LoneRequest<'_>) -> bool {
+        true
+    }
+
     async fn take(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
         self.check_disk(conn).await?;
         for _ in 0..=RAISES {

@@ -148,9 +148,8 @@ fn one_that_is_not_polled_any_more_delays_nobody() {
             let others = batcher.clone();
             let other = spawn(move || is_answered(others.call((), 2, LONG), 2));
             // The second time is between two parts of the answer.
-            let polled = [(); 2].map(|()| {
-                Pin::new(&mut idle).poll(&mut Context::from_waker(Waker::noop())).is_ready()
-            });
+            let polled = [(); 2]
+                .map(|()| Pin::new(&mut idle).poll(&mut Context::from_waker(Waker::noop())).is_ready());
             other.join().unwrap();
             drop((polled, idle));
         });
