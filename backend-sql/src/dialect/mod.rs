@@ -51,6 +51,12 @@ pub trait Dialect: Groups + Examine {
         false
     }
 
+    /// The locks that releases of this process have just granted to waiters, where the database numbers the
+    /// places: a claim takes a place with its first request, since it would be refused without one.
+    fn handed_on(&self) -> Option<&Hot> {
+        None
+    }
+
     /// Takes each lock that is free for its claim, or a place in its queue. A claim that has a place keeps
     /// it. If the request was a heartbeat of the client, it returns the server's clock as well, in
     /// microseconds.

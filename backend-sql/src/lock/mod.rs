@@ -199,7 +199,10 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         let turn = self.turn()?;
-        let place = turn.place_at_once(claim);
+        let place = match turn.place_at_once(claim) {
+            None => turn.enter_at_once(claim).await?,
+            place => place,
+        };
         wait_for_turn(&turn, claim, place).await
     }
 

@@ -101,6 +101,18 @@ impl<D: Dialect> LockQueue<'_, D> {
         })
     }
 
+    /// The same where the database numbers the places. The answer to the request for the place is that to the
+    /// first request for the lock, too.
+    pub(crate) async fn enter_at_once(&self, claim: &Claim) -> Result<Option<QueuePlace>> {
+        let is_held = self.client.dialect.handed_on().is_some_and(|locks| locks.is_hot(claim.name()));
+        let may_wait = claim.wait() != Wait::No && !claim.is_wait_over();
+        if !is_held || !may_wait || !self.client.notifier.receives() {
+            return Ok(None);
+        }
+        claim.note_queued();
+        claim.within_wait(self.enter(claim)).await.map(Some)
+    }
+
     fn place(&self, claim: &Claim) -> QueuePlace {
         QueuePlace::HandOver(self.client.places.take(claim, &self.client.waiters))
     }

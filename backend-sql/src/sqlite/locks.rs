@@ -193,6 +193,10 @@ impl Dialect for Sqlite {
         Err(not_raised())
     }
 
+    fn handed_on(&self) -> Option<&lockwell_core::backend::Hot> {
+        Some(&self.handed_on)
+    }
+
     // What a release grants to a waiter need not be synced, and each of these commits is `Written`.
     async fn release(
         &self,
@@ -268,6 +272,9 @@ impl Dialect for Sqlite {
         self.hot.note(claim.name());
         // Members whose leases have ended are removed by a request for the lock.
         let refused = state.refused(&request).filter(|refused| *refused != TryAcquire::Stale);
+        if refused.is_none() {
+            self.handed_on.forget(claim.name());
+        }
         Ok(Entered { ticket: request.ticket, refused })
     }
 

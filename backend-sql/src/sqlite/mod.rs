@@ -115,6 +115,7 @@ impl SqliteLock {
             create: options.create,
             sql,
             hot: Hot::new(),
+            handed_on: Hot::new(),
             sends_in_vain: AtomicBool::new(false),
         };
         Self::open(dialect, options, record).await

@@ -155,10 +155,14 @@ impl Sqlite {
             answers.push(match released {
                 None => Freed::default(),
                 Some(Released { granted: Some(granted), .. }) => {
+                    self.handed_on.note(claim.name());
                     let notification = self.announce(conn, claim.name(), granted, waiters).await;
                     Freed { notification, ..Freed::new(true, Vec::new()) }
                 }
-                Some(Released { is_waited_for: false, .. }) => Freed::new(true, Vec::new()),
+                Some(Released { is_waited_for: false, .. }) => {
+                    self.handed_on.forget(claim.name());
+                    Freed::new(true, Vec::new())
+                }
                 Some(Released { is_waited_for: true, .. }) => {
                     let freed = self.freed(conn, std::slice::from_ref(claim), &[true], waiters).await?;
                     freed.into_iter().next().unwrap_or_default()
