@@ -266,8 +266,10 @@ impl Dialect for Sqlite {
                     .bind(lease)
             })
             .await?;
-        let [place, state] = enqueued.rows.as_slice() else { return Err(sqlx::Error::RowNotFound) };
-        let request = TakeRequest::new(claim, place.try_get(0)?);
+        let [state] = enqueued.rows.as_slice() else { return Err(sqlx::Error::RowNotFound) };
+        // Without a place it has the lock, and asks for it next.
+        let ticket: Option<i64> = state.try_get(5)?;
+        let request = TakeRequest::new(claim, ticket.unwrap_or(NO_TICKET));
         let state = LockState::from_row(state)?;
         self.hot.note(claim.name());
         // Members whose leases have ended are removed by a request for the lock.

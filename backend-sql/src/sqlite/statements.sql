@@ -33,8 +33,8 @@ RETURNING token
 -- part: state_of_lock
 -- The mode of the lock's holder or, if the lock is free, of the first waiter before this claim; the time until the first lease
 -- of its holders ends (none is left, if a group holds it whose members have no rows); whether this claim was the last to take
--- the lock exclusively, and the token that it has then; whether the state of the tables allows a grant; and for how long it
--- forbids all grants.
+-- the lock exclusively, and the token that it has then; whether the state of the tables allows a grant; for how long it
+-- forbids all grants; and the place of this claim.
 SELECT
     CASE WHEN l.expires_at > {now} THEN l.mode ELSE (SELECT q.mode FROM {queue} AS q WHERE q.name = w.name
         AND q.ticket < {place} AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1) END,
@@ -42,7 +42,8 @@ SELECT
         WHEN l.expires_at > {now} THEN l.expires_at - {now} END,
     CASE WHEN l.owner = ?2 THEN l.token END,
     EXISTS (SELECT 1 FROM {state} AS s WHERE {may_grant}),
-    (SELECT s.opens_at - {now} FROM {state} AS s WHERE s.one = 1 AND s.boot = ?5 AND s.opens_at > {now})
+    (SELECT s.opens_at - {now} FROM {state} AS s WHERE s.one = 1 AND s.boot = ?5 AND s.opens_at > {now}),
+    {place}
 FROM (SELECT ?1 AS name) AS w LEFT JOIN {locks} AS l ON l.name = w.name
 
 -- name: lock_state
@@ -119,11 +120,12 @@ SELECT l.owner FROM json_each(?1) AS w CROSS JOIN {held} AS l
 WHERE l.name = json_extract(w.value, '$[0]') AND l.owner = substr(?2, w.key * 16 + 1, 16) AND l.expires_at IS NOT NULL
 
 -- name: enqueue
--- Then the state of the lock is read, so that no release comes in between unnoticed. {place} is the new ticket.
+-- Then the state of the lock is read, so that no release comes in between unnoticed. {place} is the new ticket; none is
+-- left if a release has granted the lock to the claim already. The first statement returns no row: a row would come before
+-- its commit, and wake a thread while the file is locked.
 INSERT INTO {queue} (name, owner, client, alive_until, label, mode, tokens, lease, entered_at)
 VALUES (?1, ?2, ?6, {now} + ?7, ?8, ?9, ?4, ?10, {now})
-ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until, lease = excluded.lease
-RETURNING ticket;
+ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until, lease = excluded.lease;
 {state_of_lock}
 
 -- name: keep_place
