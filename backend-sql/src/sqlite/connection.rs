@@ -147,11 +147,6 @@ impl Connection {
         &self.sockets
     }
 
-    /// Whether a transaction has begun.
-    pub(super) fn is_begun(&self) -> bool {
-        self.is_begun
-    }
-
     /// Runs a statement that writes, alone or in a transaction.
     pub(super) async fn write<'q, const COMMITS: u8>(
         &mut self,

@@ -54,6 +54,9 @@ impl Database for Sqlite {
         if self.create && !is_first && self.check(&mut conn).await.is_err_and(|error| is_empty(&error)) {
             self.create(&mut conn).await?;
         }
+        for made in self.sql.temporary() {
+            sqlx::query(made.get()).execute(conn.get()).await?;
+        }
         Ok(conn)
     }
 

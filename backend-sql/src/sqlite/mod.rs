@@ -98,6 +98,8 @@ impl SqliteLock {
             .synchronous(SqliteSynchronous::Full)
             // A checkpoint syncs three times, and a commit without a sync must not wait for one often.
             .pragma("wal_autocheckpoint", "16000")
+            // What a hand-over answers is in a temporary table.
+            .pragma("temp_store", "MEMORY")
             .busy_timeout(busy_timeout)
             // Whoever knows an owner can release its lock.
             .disable_statement_logging();

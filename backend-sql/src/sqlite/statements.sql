@@ -65,39 +65,49 @@ FROM (SELECT value AS name, substr(?2, key * 16 + 1, 16) AS owner FROM json_each
 WHERE l.name = w.name AND l.owner = w.owner
     AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = l.name AND q.owner <> l.owner)
 
--- part: granting
--- Frees the lock ?1 of the owner ?2 and, in the boot ?3, grants it to the first waiter, if that wants it exclusively and has
--- said for how long a release may do so. With ?4 and ?5 it happens only if the lock still has this token and this end of its
--- lease. The last column: whether others have places.
-UPDATE {locks} AS l SET (owner, token, expires_at, acquired_at, label) = (
-    SELECT coalesce(w.owner, l.owner), coalesce(w.token, l.token), w.lease + {now}, coalesce(w.since, l.acquired_at),
-        coalesce(w.label, l.label)
+-- name: handed
+-- What the last hand-over of the connection has done: none, or the lock's row, whether others had places, and the place of the
+-- new owner. This and the next two are temporary: each connection has its own, and the file has none.
+CREATE TEMP TABLE IF NOT EXISTS {base}_handed (
+    owner BLOB, token INTEGER, ends INTEGER, others INTEGER, client BLOB, ticket INTEGER
+)
+
+-- name: handing
+CREATE TEMP VIEW IF NOT EXISTS {base}_handing AS
+SELECT NULL AS name, NULL AS owner, NULL AS boot, NULL AS token, NULL AS ends
+
+-- name: hand
+-- Frees the lock `name` of the owner `owner` and, in the boot `boot`, grants it to the first waiter, if that wants it exclusively
+-- and has said for how long a release may do so. With `token` and `ends` it happens only if the lock still has this token and
+-- this end of its lease. Then it deletes the place of the lock's holder.
+--
+-- As a trigger it is one statement, which locks the file from its start to its commit, and returns nothing in between: each
+-- answer of a connection's thread wakes another thread, and several would do so while the file is locked.
+CREATE TEMP TRIGGER IF NOT EXISTS {base}_hand INSTEAD OF INSERT ON {base}_handing BEGIN
+DELETE FROM {base}_handed;
+UPDATE {locks} SET (owner, token, expires_at, acquired_at, label) = (
+    SELECT coalesce(w.owner, {locks}.owner), coalesce(w.token, {locks}.token), w.lease + {now},
+        coalesce(w.since, {locks}.acquired_at), coalesce(w.label, {locks}.label)
     FROM (SELECT 1) LEFT JOIN (
-        SELECT q.owner, max({first_token}, l.token + 1) + q.tokens - 1 AS token, q.lease, q.label, {now} AS since, s.token_bound
-        FROM (SELECT * FROM {queue} WHERE name = ?1 AND alive_until > {now} AND owner <> ?2 ORDER BY ticket LIMIT 1) AS q,
+        SELECT q.owner, max({first_token}, {locks}.token + 1) + q.tokens - 1 AS token, q.lease, q.label, {now} AS since,
+            s.token_bound
+        FROM (SELECT * FROM {queue} WHERE name = NEW.name AND alive_until > {now} AND owner <> NEW.owner
+                ORDER BY ticket LIMIT 1) AS q,
             {state} AS s
-        WHERE q.mode = 0 AND q.lease IS NOT NULL AND s.one = 1 AND s.boot = ?3 AND s.opens_at <= {now}
+        WHERE q.mode = 0 AND q.lease IS NOT NULL AND s.one = 1 AND s.boot = NEW.boot AND s.opens_at <= {now}
             AND s.longest_ttl >= q.lease
     ) AS w ON w.token <= w.token_bound)
-WHERE name = ?1 AND owner = ?2 AND (?4 IS NULL OR (token = ?4 AND expires_at = ?5))
-RETURNING owner, token, expires_at, EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.owner <> ?2)
-
--- part: forgetting
--- Deletes the place of the lock's holder.
-DELETE FROM {queue} WHERE owner = (SELECT owner FROM {locks} WHERE name = ?1) RETURNING client, ticket
+WHERE name = NEW.name AND owner = NEW.owner AND (NEW.token IS NULL OR (token = NEW.token AND expires_at = NEW.ends));
+INSERT INTO {base}_handed
+SELECT l.owner, l.token, l.expires_at, EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = NEW.name AND q.owner <> NEW.owner),
+    p.client, p.ticket
+FROM {locks} AS l LEFT JOIN {queue} AS p ON p.owner = l.owner WHERE l.name = NEW.name AND changes() > 0;
+DELETE FROM {queue} WHERE owner = (SELECT owner FROM {locks} WHERE name = NEW.name);
+END
 
 -- name: hand_over
-BEGIN IMMEDIATE;
-{granting};
-{forgetting};
-COMMIT
-
--- name: grant_next
--- The same within a transaction.
-{granting}
-
--- name: forget_holder
-{forgetting}
+INSERT INTO {base}_handing (name, owner, boot, token, ends) VALUES (?1, ?2, ?3, ?4, ?5);
+SELECT owner, token, ends, others, client, ticket FROM {base}_handed
 
 -- name: next
 -- The first waiter: its mode, its client and its ticket. If it is a reader or asks for a permit, others may have their turn

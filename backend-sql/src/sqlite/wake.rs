@@ -45,8 +45,8 @@ use crate::words::{Freed, Notification, micros, span, token};
 /// How many clients that are gone a release passes over. Afterwards a provisional lease has to end.
 const PASSED_OVER: usize = 200;
 
-/// How many statements hand a lock over: they begin and end a transaction.
-const STATEMENTS: usize = 4;
+/// How many statements hand a lock over: the second one says what the first has done.
+const STATEMENTS: usize = 2;
 
 /// What a release has made of a lock's row.
 struct Released {
@@ -253,14 +253,7 @@ impl Sqlite {
                 .bind(instead.map(|grant| grant.ends))
         };
         let sent = Moment::now();
-        let rows = if conn.is_begun() {
-            let mut rows = conn.write(&self.sql.grant_next, bound).await?.rows;
-            let forget = |query: Bound<'static>| query.bind(name.as_str().to_owned());
-            rows.extend(conn.write(&self.sql.forget_holder, forget).await?.rows);
-            rows
-        } else {
-            conn.write_several(&self.sql.hand_over, STATEMENTS, bound).await?.rows
-        };
+        let rows = conn.write_several(&self.sql.hand_over, STATEMENTS, bound).await?.rows;
         released(&rows, owner, sent)
     }
 
@@ -316,12 +309,12 @@ impl Sqlite {
 
 /// What the statements have answered.
 fn released(rows: &[SqliteRow], owner: Uuid, sent: Moment) -> sqlx::Result<Option<Released>> {
-    let Some(row) = rows.iter().find(|row| row.len() == 4) else { return Ok(None) };
+    let [row] = rows else { return Ok(None) };
     let now: Uuid = row.try_get(0)?;
     let mut granted = None;
     if now != owner {
-        let place = rows.iter().find(|row| row.len() == 2);
-        let place = place.map(|row| Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?))).transpose()?;
+        let (client, ticket): (Option<Uuid>, Option<i64>) = (row.try_get(4)?, row.try_get(5)?);
+        let place = client.zip(ticket);
         granted = Some(Handed { owner: now, token: row.try_get(1)?, ends: row.try_get(2)?, place, sent });
     }
     Ok(Some(Released { granted, is_waited_for: row.try_get(3)? }))
