@@ -7,6 +7,7 @@
 //!
 //! Whoever may write the database may write to the sockets, and nobody else.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -102,11 +103,39 @@ pub(super) enum Received {
 }
 
 /// The sockets of the clients of one database.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Sockets {
     /// The database. Not a symbolic link to it.
     database: PathBuf,
     folder: PathBuf,
+    /// What was used to send the last message.
+    outlet: RefCell<Option<Outlet>>,
+}
+
+/// What messages are sent with. To open both for each message costs more than to send it.
+#[derive(Debug)]
+struct Outlet {
+    folder: Folder,
+    socket: UnixDatagram,
+}
+
+impl Outlet {
+    fn open(folder: &Path) -> io::Result<Self> {
+        let folder = Folder::open(folder)?;
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { folder, socket })
+    }
+
+    fn send(&self, client: Uuid, message: Message) -> io::Result<()> {
+        self.socket.send_to(&message.bytes(), self.folder.path_of(&name(client))?).map(drop)
+    }
+}
+
+impl Clone for Sockets {
+    fn clone(&self) -> Self {
+        Self { database: self.database.clone(), folder: self.folder.clone(), outlet: RefCell::new(None) }
+    }
 }
 
 impl Sockets {
@@ -114,17 +143,19 @@ impl Sockets {
         let database = database.canonicalize()?;
         let mut folder = database.clone().into_os_string();
         folder.push("-wake");
-        Ok(Self { database, folder: folder.into() })
+        Ok(Self { database, folder: folder.into(), outlet: RefCell::new(None) })
     }
 
     /// Sends a message to a client. It never waits.
     pub(super) fn send(&self, client: Uuid, message: Message) -> Sent {
-        Sent::of((|| {
-            let folder = Folder::open(&self.folder)?;
-            let socket = UnixDatagram::unbound()?;
-            socket.set_nonblocking(true)?;
-            socket.send_to(&message.bytes(), folder.path_of(&name(client))?).map(drop)
-        })())
+        let mut outlet = self.outlet.borrow_mut();
+        let sent = outlet.as_ref().map(|outlet| Sent::of(outlet.send(client, message)));
+        if sent == Some(Sent::Delivered) {
+            return Sent::Delivered;
+        }
+        // The folder may have been removed, and made anew, since it was opened.
+        *outlet = None;
+        Sent::of(Outlet::open(&self.folder).and_then(|open| outlet.insert(open).send(client, message)))
     }
 
     /// Makes the socket of a client. Removes those of clients that are gone.
