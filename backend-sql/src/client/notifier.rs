@@ -169,8 +169,7 @@ impl<D: Dialect> NotifierTask<D> {
         let mut backoff = new_backoff();
         let mut warned = false;
         loop {
-            let end = match within(self.limit, self.dialect.subscribe(self.waiters.client().as_uuid())).await
-            {
+            let end = match within(self.limit, self.dialect.subscribe(&self.waiters)).await {
                 Ok(Some(mut subscription)) => self.listen(&mut subscription, delivery, ready).await,
                 Ok(None) => {
                     delivery.send_replace(Delivery::Broken);

@@ -2,11 +2,12 @@
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::words::{ErrorClass, Notification};
 use lockwell_core::Capabilities;
-use lockwell_core::backend::Bounds;
+use lockwell_core::backend::{Bounds, Waiters};
 use uuid::Uuid;
 
 /// One database: how to get a connection, how to make the tables, what its errors mean.
@@ -70,11 +71,12 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
         }
     }
 
-    /// Subscribes to the notifications for this client. `None`: this database cannot push, and
-    /// [`turns`](crate::dialect::Dialect::turns) is polled instead.
+    /// Subscribes to the notifications for the client of these waiters. A subscription may tell them by itself
+    /// what it hears. `None`: this database cannot push, and [`turns`](crate::dialect::Dialect::turns) is
+    /// polled instead.
     fn subscribe(
         &self,
-        client: Uuid,
+        waiters: &Arc<Waiters>,
     ) -> impl Future<Output = sqlx::Result<Option<Self::Subscription>>> + Send;
 
     /// An open subscription.

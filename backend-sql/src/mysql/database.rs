@@ -1,12 +1,11 @@
 //! The connections and tables of MySQL and MariaDB.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::StreamExt;
-use lockwell_core::backend::{Bounds, can_set_nodelay};
+use lockwell_core::backend::{Bounds, Waiters, can_set_nodelay};
 use lockwell_core::{Capabilities, Requirement};
 use sqlx::{Either, Row};
-use uuid::Uuid;
 
 use super::driver::{Conn, MySql};
 use super::error::class_of;
@@ -92,11 +91,13 @@ impl Database for MySql {
         Ok(None)
     }
 
-    async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<Parked>> {
-        self.park(client).await
+    async fn subscribe(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Option<Parked>> {
+        self.park(waiters).await
     }
 
+    /// A parked connection tells the waiters itself: that it must not wait for another task counts with each
+    /// hand-over.
     async fn notification(parked: &mut Parked) -> sqlx::Result<Option<Notification>> {
-        parked.next().await.map(Some)
+        Err(parked.end().await)
     }
 }

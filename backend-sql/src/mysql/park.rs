@@ -1,12 +1,14 @@
 //! The parked connection of a client that waits, and what it hears; see `push.rs`.
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use lockwell_core::FencingToken;
+use lockwell_core::backend::Waiters;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Either, Row};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -22,6 +24,9 @@ use crate::words::Notification;
 const LONG: Duration = Duration::from_secs(1);
 /// How long it sleeps when they may not arrive, or when a waiter that was told may not have asked yet.
 const SHORT: Duration = Duration::from_millis(20);
+/// For how long it sends no message once all its waiters have been granted their locks, unless another one
+/// comes. They may be about to release them, and the server is to have no more to do at that moment.
+const REST: Duration = Duration::from_millis(20);
 /// How much later than it should a statement of a message may be answered. A kill that comes just between two
 /// of them makes the server leave the rest out without a word.
 const MAX_LATENESS: Duration = Duration::from_millis(500);
@@ -134,6 +139,7 @@ pub(super) struct ParkedSession {
     pub(super) connect: Login<MySqlConnectOptions>,
     pub(super) conn: MySqlConnection,
     pub(super) client: Uuid,
+    pub(super) waiters: Arc<Waiters>,
     /// It finds out whose turn it is, and what was granted.
     pub(super) whole: ParkMessage,
     /// It finds out what was granted, and whether it must be asked whose turn it is.
@@ -143,12 +149,8 @@ pub(super) struct ParkedSession {
 }
 
 impl ParkedSession {
-    /// Stays parked until a connection fails, or nobody listens any more.
-    pub(super) async fn stay(
-        mut self,
-        push: &Push,
-        tell: &mpsc::Sender<sqlx::Result<Notification>>,
-    ) -> sqlx::Result<()> {
+    /// Stays parked until a connection fails, and tells the waiters what it hears.
+    pub(super) async fn stay(mut self, push: &Push) -> sqlx::Result<Infallible> {
         let (mut trust, mut notified, mut slept_long) = (HeardKills::default(), Notified::default(), false);
         let (mut holder, mut has_blocked): (Option<Holder>, bool) = (None, false);
         let mut is_whole = true;
@@ -214,16 +216,18 @@ impl ParkedSession {
                 trust.missed();
             }
             slept_long = slept_through && sleep == LONG && !found;
+            let granted: Vec<i64> = answer.grants.iter().map(|grant| grant.ticket).collect();
             for told in answer.turns.into_iter().map(Notification::to_recheck).chain(answer.grants) {
-                if tell.send(Ok(told)).await.is_err() {
-                    return Ok(());
-                }
+                told.deliver(&self.waiters);
             }
             if let Some(opening) = &mut self.opening
                 && let Ok(opened) = tokio::time::timeout(SHORT, opening).await
             {
                 self.opening = None;
                 holder = opened.ok().and_then(Result::ok).flatten();
+            }
+            if !granted.is_empty() && notified.turns.is_empty() {
+                rest(&self.waiters, &granted).await;
             }
         }
     }
@@ -278,6 +282,18 @@ impl ParkedSession {
             Ok(Ok(false)) | Err(_) => Err(protocol("it cannot be parked again")),
         }
     }
+}
+
+/// Waits until there is another waiter than these, which have been granted their locks. What is released
+/// meanwhile, the next message sees. One of these that cannot use its grant asks by itself.
+async fn rest(waiters: &Waiters, granted: &[i64]) {
+    let another = async {
+        while !waiters.any_beside(granted) {
+            waiters.arrival().await;
+        }
+    };
+    // In vain: they keep their locks for longer, or wait again.
+    drop(tokio::time::timeout(REST, another).await);
 }
 
 fn protocol(text: &str) -> sqlx::Error {

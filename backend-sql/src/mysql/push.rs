@@ -24,7 +24,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lockwell_core::backend::unique_bits;
+use lockwell_core::backend::{Waiters, unique_bits};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -35,32 +35,31 @@ use super::hold::{Holder, ask_number, takes_name};
 use super::kill::{Killer, name};
 use super::park::{ParkMessage, ParkedSession, take_name};
 use super::session;
-use crate::words::{ErrorClass, Notification};
+use crate::ids::AsUuid;
+use crate::words::ErrorClass;
 
-/// A parked connection. What it hears goes through a channel, since a statement of sqlx must not be dropped
-/// half-way.
+/// A parked connection: the task that tells the waiters what it hears, since a statement of sqlx must not be
+/// dropped half-way.
 #[derive(Debug)]
-pub struct Parked {
-    heard: mpsc::Receiver<sqlx::Result<Notification>>,
-    task: JoinHandle<()>,
-}
+pub struct Parked(JoinHandle<sqlx::Error>);
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 
 impl Parked {
-    /// The next waiter whose turn it is, or to whom a release has granted the lock.
-    pub(super) async fn next(&mut self) -> sqlx::Result<Notification> {
-        self.heard.recv().await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+    /// Why it has ended.
+    pub(super) async fn end(&mut self) -> sqlx::Error {
+        (&mut self.0).await.unwrap_or(sqlx::Error::WorkerCrashed)
     }
 }
 
 impl MySql {
     /// Parks a connection. `None`: kills would not arrive, or hit others.
-    pub(super) async fn park(&self, client: Uuid) -> sqlx::Result<Option<Parked>> {
+    pub(super) async fn park(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Option<Parked>> {
+        let client = waiters.client().as_uuid();
         if self.push.refused.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -88,11 +87,11 @@ impl MySql {
                 opening.await.unwrap_or_else(late)
             })
         });
-        let (tell, heard) = mpsc::channel(64);
         let spot = ParkedSession {
             connect: self.connect.clone(),
             conn,
             client,
+            waiters: Arc::clone(waiters),
             whole: ParkMessage {
                 asleep: self.sql.park_asleep.clone(),
                 blocked: self.sql.park_blocked.clone(),
@@ -105,12 +104,10 @@ impl MySql {
         };
         let push = Arc::clone(&self.push);
         let task = tokio::spawn(async move {
-            if let Err(error) = spot.stay(&push, &tell).await {
-                // Nobody listens any more: then nobody need know.
-                tell.send(Err(error)).await.unwrap_or_default();
-            }
+            let Err(error) = spot.stay(&push).await;
+            error
         });
-        Ok(Some(Parked { heard, task }))
+        Ok(Some(Parked(task)))
     }
 
     /// Whether a release on this connection may send its kill itself.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lockwell_core::backend::Waiters;
 use lockwell_core::{Capabilities, Requirement};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
@@ -12,6 +13,7 @@ use super::durability::Grace;
 use super::session::FOR_ONE;
 use crate::dialect::database::Database;
 use crate::dialect::error::{misconfigured, tables_locked};
+use crate::ids::AsUuid;
 use crate::sql::table::Sql;
 use crate::words::{ErrorClass, Notification};
 
@@ -144,7 +146,7 @@ impl Database for Postgres {
         Ok(None)
     }
 
-    async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<PgListener>> {
+    async fn subscribe(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Option<PgListener>> {
         // A connection that a pooler shares would stay subscribed, and deliver notifications to its next
         // user.
         if self.pooled || self.session.is_shared() {
@@ -158,7 +160,7 @@ impl Database for Postgres {
         let pool = pool.connect_lazy_with(self.session.options().await?);
         let mut subscription = PgListener::connect_with(&pool).await?;
         subscription.eager_reconnect(false);
-        subscription.listen(&channel(client)).await?;
+        subscription.listen(&channel(waiters.client().as_uuid())).await?;
         Ok(Some(subscription))
     }
 

@@ -1,9 +1,11 @@
 //! The connections and tables of SQLite.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use lockwell_core::backend::Waiters;
 use lockwell_core::{Capabilities, Requirement};
 use uuid::Uuid;
 
@@ -12,6 +14,7 @@ use super::driver::Sqlite;
 use super::sockets::{Inbox, Message, Received, Sent, Sockets};
 use super::wake::{pushed, warn_once};
 use crate::dialect::database::Database;
+use crate::ids::AsUuid;
 use crate::sql::table::Sql;
 use crate::words::{EVERYBODY, ErrorClass, Notification};
 
@@ -106,7 +109,8 @@ impl Database for Sqlite {
     }
 
     /// `None`: there can be no socket, and the log is watched.
-    async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<Inbox>> {
+    async fn subscribe(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Option<Inbox>> {
+        let client = waiters.client().as_uuid();
         let bound = Sockets::of(self.opening.connect.get_filename()).and_then(|sockets| sockets.bind(client));
         match bound {
             Ok(inbox) => Ok(Some(inbox)),

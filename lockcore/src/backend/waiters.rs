@@ -156,6 +156,11 @@ impl Waiters {
         self.rows().by_name.contains_key(name)
     }
 
+    /// Whether there is a waiter beside those with these tickets.
+    pub fn any_beside(&self, tickets: &[i64]) -> bool {
+        self.rows().by_ticket.keys().any(|ticket| !tickets.contains(ticket))
+    }
+
     /// The locks that waiters of this client wait for.
     pub fn names(&self) -> Vec<LockName> {
         self.rows().by_name.keys().cloned().collect()
@@ -289,6 +294,7 @@ mod tests {
         first.notified().await;
         drop(first);
         assert!(waiters.waits_for(&name));
+        assert!(waiters.any_beside(&[1]) && !waiters.any_beside(&[1, 2]));
         waiters.notify_all();
         second.notified().await;
         drop(second);
