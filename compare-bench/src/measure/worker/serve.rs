@@ -20,7 +20,8 @@ const TOGETHER: usize = 500;
 
 /// The process.
 pub(crate) async fn main(name: String) -> ExitCode {
-    match work(name).await {
+    // On a thread of the runtime, where an application's tasks are: the main thread is woken in another way.
+    match tokio::spawn(work(name)).await.map_err(Error::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("error {error}");
