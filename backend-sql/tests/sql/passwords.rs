@@ -42,6 +42,9 @@ impl Site<'_> {
     }
 
     async fn make(self, user: &str) {
+        // Two that grant rights on the schema at once collide in PostgreSQL's catalog.
+        static ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+        let _one = ONE.lock().await;
         match self {
             Self::Postgres(server) => {
                 let rules = server.folder().join("data/pg_hba.conf");
