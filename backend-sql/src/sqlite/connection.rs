@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lockwell_core::{Error, ErrorKind};
+use lockwell_core::{Error, ErrorKind, Moment};
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _, Row};
@@ -54,6 +54,8 @@ pub struct Connection {
     durability: Arc<Durability>,
     sockets: Sockets,
     busy: Busy,
+    /// When its files had just been opened by their names.
+    opened: Moment,
     /// When it was opened, or has looked at the disk.
     looked: Instant,
     /// Whether the file system writes to a disk.
@@ -110,6 +112,7 @@ impl Connection {
                     durability: Arc::clone(&opening.durability),
                     sockets: Sockets::of(&path).map_err(sqlx::Error::Io)?,
                     busy: Busy::new(opening.patience),
+                    opened: Moment::now(),
                     looked: Instant::now(),
                     is_flushed,
                     _counted: counted,
@@ -250,12 +253,22 @@ impl Connection {
         outcome.inspect_err(|error| self.durability.note(error))
     }
 
+    /// Whether it was open at this moment already.
+    pub(super) fn was_open(&self, at: Moment) -> bool {
+        self.opened <= at
+    }
+
+    /// Whether it is time to [look at the disk](Self::look_at_disk).
+    pub(super) fn is_look_due(&self) -> bool {
+        let is_due = self.looked.elapsed() >= LOOK_EVERY || self.durability.failed().is_some();
+        !self.durability.syncs_grants && self.is_flushed && is_due
+    }
+
     /// Now and then moves the log into the database file, and so notices whether the disk takes what is
     /// written. After a failure each call does, until it succeeds: the volume may have been moved to another
     /// host, where nobody sees what is written here.
     pub(super) async fn look_at_disk(&mut self) -> sqlx::Result<()> {
-        let is_due = self.looked.elapsed() >= LOOK_EVERY || self.durability.failed().is_some();
-        if self.durability.syncs_grants || !self.is_flushed || !is_due {
+        if !self.is_look_due() {
             return Ok(());
         }
         self.looked = Instant::now();

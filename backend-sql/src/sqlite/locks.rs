@@ -247,10 +247,6 @@ impl Dialect for Sqlite {
         // A release does not sync what it grants.
         let may_be_granted = receives && !self.opening.durability.syncs_grants;
         let lease = may_be_granted.then(|| provisional(claim)).flatten();
-        if lease.is_some() {
-            // A claim that is granted the lock by a message sends no other request before its release.
-            conn.look_at_disk().await?;
-        }
         let enqueued = conn
             .write_several(&self.sql.enqueue, 2, |query| {
                 query

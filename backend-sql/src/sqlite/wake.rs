@@ -5,13 +5,13 @@
 //! message is the answer to the claim: with a half of the claim's owner id, which only the database and the
 //! waiter know, and the moment of the boot clock at which the release was sent. All processes on one file share
 //! one host, and so that clock. The lease began later than that moment, as with any grant, so the waiter holds the
-//! lock from there on ([`accept`](Sqlite::accept)), without a request. It looks, as after each statement, whether
-//! the file still has its name. If the containers of a host have boot clocks of their own (time namespaces), the
-//! moment may be wrong: so one that is still to come counts for nothing, and the lease must also last by the clock
-//! of the database. A waiter that does not accept the message reads the lock's row. If that has the waiter as its
-//! owner, and the token of the message, the waiter has the lock, for as long as the row says. A waiter that finds
-//! its grant without a message, since it asks now and then, asks for the lock as usual, with a statement that
-//! writes: it gets a whole lease.
+//! lock from there on ([`accepted`](Sqlite::accepted)), without a request. It looks, as after each statement,
+//! whether the file still has its name, and so does the release before it sends the message. If the containers
+//! of a host have boot clocks of their own (time namespaces), the moment may be wrong: so one that is still to
+//! come counts for nothing, and the lease must also last by the clock of the database. A waiter that does not
+//! accept the message reads the lock's row. If that has the waiter as its owner, and the token of the message,
+//! the waiter has the lock, for as long as the row says. A waiter that finds its grant without a message, since
+//! it asks now and then, asks for the lock as usual, with a statement that writes: it gets a whole lease.
 //!
 //! If nobody has the socket any more, the release takes its grant back and grants the lock to the next waiter.
 //! The client may live all the same, if somebody has removed its socket. But without the message it cannot have
@@ -109,7 +109,7 @@ pub(super) fn provisional(claim: &Claim) -> Option<i64> {
 /// What is left of a provisional lease, if that is enough for a claim that reads its grant. The clock of the
 /// database goes in steps of a millisecond.
 pub(super) fn left_of(claim: &Claim, left: i64) -> Option<Duration> {
-    let left = left - 1000;
+    let left = left.saturating_sub(1000);
     (left >= micros(claim.ttl().min(PROVISIONAL)) / 2).then(|| crate::words::span(left))
 }
 
@@ -126,8 +126,11 @@ impl Sqlite {
         let sent = boot().after(Duration::from_nanos(pushed.generation()));
         let now = Moment::now();
         let is_ours = pushed.seen() == half(claim.owner().as_uuid());
-        let may_be_lost = self.opening.durability.failed().is_some();
-        if !is_ours || sent > now || may_be_lost || conn.check().is_err() {
+        // A claim that asks for the lock looks at the disk: this one may have waited for long since the last look.
+        let may_be_lost = self.opening.durability.failed().is_some() || conn.is_look_due();
+        // The release was in the file that had the name then, and this connection is if it has had it since before.
+        let is_one_file = conn.was_open(sent) && conn.check().is_ok();
+        if !is_ours || sent > now || may_be_lost || !is_one_file {
             return None;
         }
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
@@ -272,6 +275,11 @@ impl Sqlite {
             let message = granted.message(ticket);
             if client == waiters.client().as_uuid() {
                 return Some(Notification { ticket, granted: Some(pushed(message)) });
+            }
+            // The message is an answer, and must not come from a file that has lost its name. The release is then
+            // repeated in the other one.
+            if conn.check().is_err() {
+                return None;
             }
             if self.send(conn, client, message) != Sent::Gone {
                 return None;
