@@ -50,11 +50,11 @@ pub struct QueuedClaim {
 #[derive(Clone, Copy, Debug)]
 pub enum LoneRequest<'a> {
     /// Takes the lock if it is free.
-    Take(&'a Claim),
+    Take,
     /// The same for a claim with a place in the queue, on databases where a release grants the lock to a waiter.
     Claim(&'a QueuedClaim),
     /// Takes a place in the queue.
-    Enter(&'a Claim),
+    Enter,
     Release(&'a Claim),
 }
 

@@ -110,9 +110,9 @@ impl<D: Dialect> Request<D> {
     /// The request, if it is about one lock that is held alone.
     pub(crate) fn lone(&self) -> Option<LoneRequest<'_>> {
         let (request, claim) = match self {
-            Self::Take(TakeRequest { claim, .. }) => (LoneRequest::Take(claim), claim),
+            Self::Take(TakeRequest { claim, .. }) => (LoneRequest::Take, claim),
             Self::Claim(entry) => (LoneRequest::Claim(entry), &entry.claim),
-            Self::Enter(claim, _) => (LoneRequest::Enter(claim), claim),
+            Self::Enter(claim, _) => (LoneRequest::Enter, claim),
             Self::Release(claim) => (LoneRequest::Release(claim), claim),
             _ => return None,
         };

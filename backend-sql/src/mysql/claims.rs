@@ -35,6 +35,13 @@ fn signing<'a>(statement: &'a Statement, rows: &Rows, sign: Sign) -> Call<'a> {
 }
 
 impl MySql {
+    /// Whether claims enter the queue with a heartbeat. Where claims wait all the time, the locks are marked,
+    /// and another heartbeat would say nothing new.
+    pub(super) fn signs(&self, conn: &Conn, entries: &[&QueuedClaim]) -> bool {
+        conn.signed.is_none_or(|signed| signed.after(SIGNED_LATELY).has_passed())
+            || !entries.iter().all(|entry| self.marked.is_hot(entry.claim.name()))
+    }
+
     /// Takes places. `sign`: the heartbeat that it is. Without one, no lock is marked as waited for.
     async fn enter_rows(
         &self,
@@ -110,9 +117,7 @@ impl Places for MySql {
         sign: Sign,
     ) -> sqlx::Result<Vec<Entered>> {
         let mut tries = 0;
-        // Where claims wait all the time, the locks are marked, and another heartbeat would say nothing new.
-        let mut signs = conn.signed.is_none_or(|signed| signed.after(SIGNED_LATELY).has_passed())
-            || !entries.iter().all(|entry| self.marked.is_hot(entry.claim.name()));
+        let mut signs = self.signs(conn, entries);
         if let [one] = entries
             && !signs
             && Hold::of(&one.claim) == Hold::Alone

@@ -19,8 +19,8 @@ use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, PORTION, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire,
-    WaiterPoll, WaitersRow, micros, status,
+    Extension, Forced, Freed, Hold, HolderRow, LoneRequest, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
+    TryAcquire, WaiterPoll, WaitersRow, micros, status,
 };
 
 impl MySql {
@@ -76,6 +76,16 @@ impl MySql {
 impl Dialect for MySql {
     fn hot(&self) -> Option<&Hot> {
         Some(&self.hot)
+    }
+
+    /// The transactions of several statements, and a release that is to wake a waiter, are for tasks.
+    fn is_light(&self, conn: &Conn, request: LoneRequest<'_>) -> bool {
+        match request {
+            LoneRequest::Take => true,
+            LoneRequest::Claim(entry) => !self.signs(conn, &[entry]),
+            LoneRequest::Release(claim) => !self.hot.is_hot(claim.name()),
+            LoneRequest::Enter => false,
+        }
     }
 
     async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {

@@ -268,9 +268,10 @@ impl Dialect for Postgres {
         Some(&self.hot)
     }
 
-    // Each message is a transaction, or several.
+    /// Each message is a transaction, or several. Behind a pooler, one that has failed would occupy a
+    /// connection of the server until somebody reads that.
     fn is_light(&self, _: &PgConnection, _: LoneRequest<'_>) -> bool {
-        true
+        !self.pooled && !self.session.is_shared()
     }
 
     async fn take(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {

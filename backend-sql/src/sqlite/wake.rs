@@ -75,7 +75,7 @@ impl Handed {
         let hint = Message { ticket, token, ..Message::default() };
         // Elsewhere each process has a clock of its own.
         let is_shared = cfg!(any(target_os = "linux", target_os = "android", target_vendor = "apple"));
-        if is_shared { Message { ends, proof: half(owner), sent: nanos(sent), ..hint } } else { hint }
+        if is_shared { Message { ends, proof: half(owner), sent: sent.as_nanos(), ..hint } } else { hint }
     }
 }
 
@@ -84,20 +84,10 @@ fn half(owner: Uuid) -> u64 {
     owner.as_u64_pair().1.max(1)
 }
 
-/// The zero of the boot clock.
-fn boot() -> Moment {
-    Moment::NEVER.before(Duration::MAX)
-}
-
-fn nanos(moment: Moment) -> u64 {
-    u64::try_from(moment.since(boot()).as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// What a message says about a grant. It has the proof in the place of a heartbeat's number, and the moment at which
-/// the release was sent in that of a connection's number.
+/// What a message says about a grant.
 pub(super) fn pushed(message: Message) -> PushedGrant {
     let Message { token: number, ends, proof, sent, .. } = message;
-    PushedGrant::new(token(number), Duration::ZERO, ends.cast_unsigned(), proof).over(sent)
+    PushedGrant::proven(token(number), ends.cast_unsigned(), proof, Moment::from_nanos(sent))
 }
 
 /// The lease under which a release may grant a lock to this claim. `None`: it only notifies the claim.
@@ -123,9 +113,9 @@ impl Sqlite {
         pushed: &PushedGrant,
     ) -> Option<(Moment, Moment)> {
         let lease = span(provisional(claim)?);
-        let sent = boot().after(Duration::from_nanos(pushed.generation()));
+        let (proof, sent) = pushed.proof()?;
         let now = Moment::now();
-        let is_ours = pushed.seen() == half(claim.owner().as_uuid());
+        let is_ours = proof == half(claim.owner().as_uuid());
         // A claim that asks for the lock looks at the disk: this one may have waited for long since the last look.
         let may_be_lost = self.opening.durability.failed().is_some() || conn.is_look_due();
         // The release was in the file that had the name then, and this connection is if it has had it since before.

@@ -79,6 +79,7 @@ pub struct PushedGrant {
     lease: Duration,
     seen: u64,
     generation: u64,
+    proof: Option<(u64, Moment)>,
 }
 
 impl PushedGrant {
@@ -86,7 +87,13 @@ impl PushedGrant {
     /// length, which ends at `ends` by the server's clock, in microseconds. `seen` is the number of the last
     /// heartbeat that the server had received.
     pub fn new(token: FencingToken, lease: Duration, ends: u64, seen: u64) -> Self {
-        Self { token, ends, lease, seen, generation: 0 }
+        Self { token, ends, lease, seen, generation: 0, proof: None }
+    }
+
+    /// The same where no heartbeat counts, on one host: the message proves by a number that it is from somebody
+    /// who knows the claim, and says when the release was sent.
+    pub fn proven(token: FencingToken, ends: u64, proof: u64, sent: Moment) -> Self {
+        Self { proof: Some((proof, sent)), ..Self::new(token, Duration::ZERO, ends, 0) }
     }
 
     /// Adds the number of the connection of the message, as in [`Heartbeat::over`].
@@ -121,12 +128,18 @@ impl PushedGrant {
         self.generation
     }
 
+    /// The number that [proves](Self::proven) the message, and when the release was sent.
+    pub fn proof(&self) -> Option<(u64, Moment)> {
+        self.proof
+    }
+
     /// The end of the grant's validity, given the waiter's answered heartbeat. `None`: the heartbeat proves
     /// too little, or little time is left; the waiter then sends a request to the server, which takes as long
     /// as a renewal.
     pub fn deadline(&self, heartbeat: Option<&Heartbeat>, now: Moment) -> Option<Moment> {
         let heartbeat = heartbeat
-            .filter(|heartbeat| heartbeat.number == self.seen && heartbeat.generation == self.generation)?;
+            .filter(|heartbeat| heartbeat.number == self.seen && heartbeat.generation == self.generation)
+            .filter(|_| self.proof.is_none())?;
         let left = Duration::from_micros(self.ends.checked_sub(heartbeat.clock)?);
         let deadline = valid_until(heartbeat.sent, self.lease.min(left));
         (now.after(self.lease / 8) < deadline).then_some(deadline)

@@ -49,11 +49,14 @@ impl Moment {
         Self::now() >= self
     }
 
-    pub(crate) fn from_nanos(nanos: u64) -> Self {
+    /// The moment that is so many nanoseconds after the clock's zero, which the
+    /// processes of a host share on Linux and macOS.
+    pub fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    pub(crate) fn as_nanos(self) -> u64 {
+    /// How many nanoseconds this moment is after the clock's zero.
+    pub fn as_nanos(self) -> u64 {
         self.0
     }
 }

@@ -25,8 +25,8 @@ const PREEMPTIONS: usize = 2;
 /// A server that answers when it is told to.
 struct Server {
     answers: Arc<Gate>,
-    /// Whether the call wakes its caller once more before it looks at the gate.
-    yields: bool,
+    /// How often the call wakes its caller before it looks at the gate.
+    yields: usize,
     /// Whether a caller may drive its call.
     is_light: bool,
     /// How many calls came to their end.
@@ -77,7 +77,8 @@ impl Service for Server {
     async fn call(&self, (): &(), batch: &[&u32], _: Attempt) -> Vec<CallOutcome<u32>> {
         let mut yields = self.yields;
         std::future::poll_fn(|cx| {
-            if std::mem::take(&mut yields) {
+            if yields > 0 {
+                yields -= 1;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -95,7 +96,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-fn batcher(answers: &Arc<Gate>, yields: bool, is_light: bool, bounds: Bounds) -> Batcher<Server> {
+fn batcher(answers: &Arc<Gate>, yields: usize, is_light: bool, bounds: Bounds) -> Batcher<Server> {
     let server = Server { answers: Arc::clone(answers), yields, is_light, ended: AtomicUsize::new(0) };
     Batcher::with_clock(server, bounds, TestClock::new().clock())
 }
@@ -125,7 +126,7 @@ fn two_callers_are_both_answered() {
     for bounds in [Bounds::new(), Bounds::new().batch(1)] {
         for is_light in [false, true] {
             check(move || {
-                let batcher = batcher(&Gate::new(true), true, is_light, bounds);
+                let batcher = batcher(&Gate::new(true), 1, is_light, bounds);
                 let other = caller(&batcher, 1);
                 is_answered(batcher.call((), 2, LONG), 2);
                 other.join().unwrap();
@@ -142,7 +143,7 @@ fn two_callers_are_both_answered() {
 fn one_that_is_not_polled_any_more_delays_nobody() {
     for bounds in [Bounds::new(), Bounds::new().batch(1)] {
         check(move || {
-            let batcher = batcher(&Gate::new(true), true, true, bounds);
+            let batcher = batcher(&Gate::new(true), 2, true, bounds);
             let mut idle = batcher.call((), 1, LONG);
             // It comes into the queue on its own thread: otherwise the first would not be alone.
             let others = batcher.clone();
@@ -162,7 +163,7 @@ fn one_that_leaves_takes_nobody_along() {
     for is_light in [false, true] {
         check(move || {
             let answers = Gate::new(false);
-            let batcher = batcher(&answers, false, is_light, Bounds::new().batch(1));
+            let batcher = batcher(&answers, 0, is_light, Bounds::new().batch(1));
             let mut leaves = batcher.call((), 1, LONG);
             poll_once(&mut leaves);
             let stays = caller(&batcher, 2);
