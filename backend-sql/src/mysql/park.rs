@@ -287,13 +287,8 @@ impl ParkedSession {
 /// Waits until there is another waiter than these, which have been granted their locks. What is released
 /// meanwhile, the next message sees. One of these that cannot use its grant asks by itself.
 async fn rest(waiters: &Waiters, granted: &[i64]) {
-    let another = async {
-        while !waiters.any_beside(granted) {
-            waiters.arrival().await;
-        }
-    };
     // In vain: they keep their locks for longer, or wait again.
-    drop(tokio::time::timeout(REST, another).await);
+    drop(tokio::time::timeout(REST, waiters.another(granted)).await);
 }
 
 fn protocol(text: &str) -> sqlx::Error {

@@ -31,6 +31,8 @@ pub struct Waiters {
     rows: Mutex<Rows>,
     heartbeats: Mutex<Heartbeats>,
     arrived: Notify,
+    /// Notified of the same, for all who wait at that moment.
+    others: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +73,7 @@ impl Waiters {
             rows: Mutex::default(),
             heartbeats: Mutex::default(),
             arrived: Notify::new(),
+            others: Notify::new(),
         })
     }
 
@@ -106,6 +109,7 @@ impl Waiters {
             old.notify();
         }
         self.arrived.notify_one();
+        self.others.notify_waiters();
         Waiter { waiters: Arc::clone(self), ticket, inbox, heartbeats: Mutex::default() }
     }
 
@@ -156,9 +160,17 @@ impl Waiters {
         self.rows().by_name.contains_key(name)
     }
 
-    /// Whether there is a waiter beside those with these tickets.
-    pub fn any_beside(&self, tickets: &[i64]) -> bool {
-        self.rows().by_ticket.keys().any(|ticket| !tickets.contains(ticket))
+    /// Resolves when there is a waiter beside those with these tickets. It takes nothing from those who wait
+    /// for an [`arrival`](Self::arrival).
+    pub async fn another(&self, tickets: &[i64]) {
+        loop {
+            let mut arrival = std::pin::pin!(self.others.notified());
+            arrival.as_mut().enable();
+            if self.rows().by_ticket.keys().any(|ticket| !tickets.contains(ticket)) {
+                return;
+            }
+            arrival.await;
+        }
     }
 
     /// The locks that waiters of this client wait for.
@@ -255,6 +267,8 @@ mod tests {
     use std::sync::mpsc;
     use std::task::{Context, Wake, Waker};
 
+    use futures_util::FutureExt;
+
     use super::*;
     use crate::FencingToken;
 
@@ -294,7 +308,8 @@ mod tests {
         first.notified().await;
         drop(first);
         assert!(waiters.waits_for(&name));
-        assert!(waiters.any_beside(&[1]) && !waiters.any_beside(&[1, 2]));
+        waiters.another(&[1]).await;
+        assert!(waiters.another(&[1, 2]).now_or_never().is_none());
         waiters.notify_all();
         second.notified().await;
         drop(second);
