@@ -51,7 +51,8 @@ pub struct QueuedClaim {
 pub enum LoneRequest<'a> {
     /// Takes the lock if it is free.
     Take,
-    /// The same for a claim with a place in the queue, on databases where a release grants the lock to a waiter.
+    /// The same for a claim with a place in the queue, on databases where a release grants the lock to a
+    /// waiter.
     Claim(&'a QueuedClaim),
     /// Takes a place in the queue.
     Enter,
@@ -193,8 +194,8 @@ pub enum Extension {
     Lost,
 }
 
-/// What the tries of one forced release have seen: the highest token of the holders, and how many these were. A
-/// try whose answer was lost may have freed them, and the next one must not free whoever came after them.
+/// What the tries of one forced release have seen: the highest token of the holders, and how many these were.
+/// A try whose answer was lost may have freed them, and the next one must not free whoever came after them.
 #[derive(Debug, Default)]
 pub struct Forced(Mutex<Option<(i64, usize)>>);
 

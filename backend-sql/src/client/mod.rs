@@ -132,8 +132,8 @@ impl<D: Dialect> Client<D> {
         }
     }
 
-    /// From when until when a grant is valid that a release is said to have made for this claim. `None`: it must be
-    /// read.
+    /// From when until when a grant is valid that a release is said to have made for this claim. `None`: it
+    /// must be read.
     pub(crate) fn accept(&self, claim: &Claim, pushed: &PushedGrant) -> Option<(Moment, Moment)> {
         self.batcher.service().look(Route::Main, |conn| self.dialect.accept(conn, claim, pushed))?
     }

@@ -88,8 +88,8 @@ impl<D: Dialect> Notifier<D> {
     }
 
     /// Makes sure that the task runs, and waits until notifications are known to arrive. A waiter calls this
-    /// before it enters the queue: so no notification is sent before the subscription, and its place says from
-    /// the beginning that a release may grant the lock to it.
+    /// before it enters the queue: so no notification is sent before the subscription, and its place says
+    /// from the beginning that a release may grant the lock to it.
     pub(crate) async fn ready(&self) {
         let (began, mut subscribed) = {
             let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);

@@ -300,8 +300,8 @@ impl<D: Dialect> Service for Statements<D> {
                 answers.into_iter().map(|answer| CallOutcome::Answered((answer, sent))).collect()
             }
             Err(error) => {
-                // It may have been carried out in part. A claim that is cancelled before the next try is to be
-                // released then.
+                // It may have been carried out in part. A claim that is cancelled before the next try is to
+                // be released then.
                 if batch.len() > 1 {
                     batch.iter().filter_map(|one| one.taker()).for_each(Claim::note_queued);
                 }

@@ -15,8 +15,8 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// Whether the database is reached over a network, which can fail without an error.
     const IS_REMOTE: bool = true;
 
-    /// In how many parts an answer may come to a request that its caller [sends](crate::dialect::Dialect::is_light)
-    /// itself.
+    /// In how many parts an answer may come to a request that its caller
+    /// [sends](crate::dialect::Dialect::is_light) itself.
     const PARTS: u8 = 1;
 
     /// How often a client that receives notifications asks whose turn it is all the same, in one request for
@@ -71,9 +71,9 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
         }
     }
 
-    /// Subscribes to the notifications for the client of these waiters. A subscription may tell them by itself
-    /// what it hears. `None`: this database cannot push, and [`turns`](crate::dialect::Dialect::turns) is
-    /// polled instead.
+    /// Subscribes to the notifications for the client of these waiters. A subscription may tell them by
+    /// itself what it hears. `None`: this database cannot push, and [`turns`](crate::dialect::Dialect::turns)
+    /// is polled instead.
     fn subscribe(
         &self,
         waiters: &Arc<Waiters>,

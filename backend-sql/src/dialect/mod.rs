@@ -110,8 +110,8 @@ pub trait Dialect: Groups + Examine {
         std::future::ready(Err(other_queue()))
     }
 
-    /// From when until when a grant is valid that a release is said to have made for this claim, with a place from
-    /// `enqueue`. `None`: the claim sends a request, which may read the grant.
+    /// From when until when a grant is valid that a release is said to have made for this claim, with a place
+    /// from `enqueue`. `None`: the claim sends a request, which may read the grant.
     fn accept(&self, _: &Self::Conn, _: &Claim, _: &PushedGrant) -> Option<(Moment, Moment)> {
         None
     }

@@ -28,8 +28,8 @@ pub(crate) struct LockQueue<'a, D: Dialect> {
 
 /// A place in the queue.
 pub(crate) enum QueuePlace {
-    /// A release notifies the waiter, which asks again, or reads what the release has granted to it. The waiter
-    /// gives its own heartbeats.
+    /// A release notifies the waiter, which asks again, or reads what the release has granted to it. The
+    /// waiter gives its own heartbeats.
     Notified(NotifiedPlace),
     /// A release grants the lock to the waiter. Its client gives heartbeats for all its waiters.
     HandOver(HandOverPlace),
@@ -248,8 +248,8 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
     }
 }
 
-/// A request on another connection than that of the release. If nobody waits for its answer any more, it may go
-/// on after the release: it then takes a place again that the release has deleted, or the lock.
+/// A request on another connection than that of the release. If nobody waits for its answer any more, it may
+/// go on after the release: it then takes a place again that the release has deleted, or the lock.
 struct Unanswered<'a>(Option<&'a Claim>);
 
 impl Drop for Unanswered<'_> {

@@ -61,8 +61,9 @@ impl PostgresLock {
     /// Converts the tables of this address to the `durability` and the `longest_ttl` that it names. False:
     /// they have them already.
     ///
-    /// It waits until nobody holds a lock, for this time at most. Afterwards all clients have to connect again:
-    /// those that had connected before fail with [`Misconfigured`](lockwell_core::ErrorKind::Misconfigured).
+    /// It waits until nobody holds a lock, for this time at most. Afterwards all clients have to connect
+    /// again: those that had connected before fail with
+    /// [`Misconfigured`](lockwell_core::ErrorKind::Misconfigured).
     ///
     /// # Errors
     /// [`Held`](lockwell_core::ErrorKind::Held) if locks are held, or transactions use the tables;
@@ -104,9 +105,8 @@ impl PostgresLock {
     /// # Ok(()) }
     /// ```
     ///
-    /// # Errors
-    /// As [`connect`](Self::connect), and [`InvalidInput`](lockwell_core::ErrorKind::InvalidInput) if the address
-    /// names a server, a user or a database.
+    /// # Errors As [`connect`](Self::connect), and [`InvalidInput`](lockwell_core::ErrorKind::InvalidInput)
+    /// if the address names a server, a user or a database.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.

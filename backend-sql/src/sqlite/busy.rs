@@ -1,18 +1,18 @@
 //! How a statement waits for another writer of the file.
 //!
 //! SQLite itself waits by sleeping: for 1 ms, 2 ms, 5 ms and so on up to 100 ms. That is long beside a
-//! transaction, which takes some tens of microseconds. So a connection that writes switches this off, and tries
-//! again by itself: without a pause first, since each try takes as long as a transaction, and then after pauses
-//! that grow from some tens of microseconds to some milliseconds. A pause costs several switches between threads,
-//! and so more than a few tries.
+//! transaction, which takes some tens of microseconds. So a connection that writes switches this off, and
+//! tries again by itself: without a pause first, since each try takes as long as a transaction, and then
+//! after pauses that grow from some tens of microseconds to some milliseconds. A pause costs several switches
+//! between threads, and so more than a few tries.
 
 use std::time::{Duration, Instant};
 
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-/// For how long a statement is tried again without a pause, from the end of its first try on. That is long enough
-/// for the transactions of a few others.
+/// For how long a statement is tried again without a pause, from the end of its first try on. That is long
+/// enough for the transactions of a few others.
 const SPIN: Duration = Duration::from_micros(250);
 const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
@@ -77,8 +77,8 @@ impl Busy {
         if waited >= self.patience {
             return false;
         }
-        // The next try waits for the thread of the connection, so others run meanwhile. To yield here would wake
-        // another thread of the runtime.
+        // The next try waits for the thread of the connection, so others run meanwhile. To yield here would
+        // wake another thread of the runtime.
         if waited >= SPIN {
             // Jitter, so that those who wait for one writer do not come together.
             let pause = pauses.next.mul_f64(0.5 + rand::random::<f64>());
@@ -93,8 +93,8 @@ impl Busy {
     }
 }
 
-/// Sleeps for less than the timers of a runtime can. The application may have taken all threads for that, with
-/// calls that wait for a lock in this file: then it sleeps a little longer.
+/// Sleeps for less than the timers of a runtime can. The application may have taken all threads for that,
+/// with calls that wait for a lock in this file: then it sleeps a little longer.
 async fn sleep_short(pause: Duration) {
     let mut asleep = tokio::task::spawn_blocking(move || std::thread::sleep(pause));
     match tokio::time::timeout(TIMER, &mut asleep).await {

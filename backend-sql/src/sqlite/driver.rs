@@ -17,8 +17,8 @@ pub struct Sqlite {
     pub(super) sql: Statements,
     /// The locks that were found held lately. This only decides which statement is tried first.
     pub(super) hot: Hot,
-    /// The locks that a release of this process has granted to a waiter, which probably has the lock still. This only
-    /// decides whether a claim takes a place with its first request.
+    /// The locks that a release of this process has granted to a waiter, which probably has the lock still.
+    /// This only decides whether a claim takes a place with its first request.
     pub(super) handed_on: Hot,
     /// Whether this user may not send to the sockets of others.
     pub(super) sends_in_vain: AtomicBool,

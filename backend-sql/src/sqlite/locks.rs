@@ -177,8 +177,8 @@ impl Sqlite {
 }
 
 impl Dialect for Sqlite {
-    /// Each message is a transaction, which the thread of the connection carries out to its end. What a release
-    /// sends to the next waiter after that must not be late.
+    /// Each message is a transaction, which the thread of the connection carries out to its end. What a
+    /// release sends to the next waiter after that must not be late.
     fn is_light(&self, _: &Connection, request: LoneRequest<'_>) -> bool {
         let is_waited_for = |name| self.hot.is_hot(name) || self.handed_on.is_hot(name);
         !matches!(request, LoneRequest::Release(claim) if is_waited_for(claim.name()))

@@ -1,9 +1,9 @@
 //! The sockets by which a release wakes the next waiter, and nobody else.
 //!
-//! Each client that waits has a datagram socket in a folder beside the database, `FILE-wake`. The socket's name
-//! is the id of the client, which is stored with each place in the queue. A message that has a half of the owner's
-//! id is a grant. Any other is a hint: whoever gets one reads the lock's row, which says whether it has the lock.
-//! So a lost message costs time, and one from somebody else costs a statement.
+//! Each client that waits has a datagram socket in a folder beside the database, `FILE-wake`. The socket's
+//! name is the id of the client, which is stored with each place in the queue. A message that has a half of
+//! the owner's id is a grant. Any other is a hint: whoever gets one reads the lock's row, which says whether
+//! it has the lock. So a lost message costs time, and one from somebody else costs a statement.
 //!
 //! Whoever may write the database may write to the sockets, and nobody else.
 
@@ -23,8 +23,8 @@ use super::wake_folder::Folder;
 /// A socket that nobody has bound is removed if it is at least that old. A socket's file is there a moment
 /// before the socket is bound to it.
 const STALE: Duration = Duration::from_secs(10);
-/// So many messages that come without a pause may have filled the socket's buffer, so others may be missing. A
-/// socket of Linux takes eleven.
+/// So many messages that come without a pause may have filled the socket's buffer, so others may be missing.
+/// A socket of Linux takes eleven.
 const MANY: u32 = 8;
 /// How often the folder is made anew if the last client that used it removes it at the same time.
 const ATTEMPTS: u32 = 10;
@@ -38,7 +38,8 @@ pub(super) struct Message {
     pub(super) token: i64,
     /// The end of the provisional lease, by the clock of the database.
     pub(super) ends: i64,
-    /// A half of the owner's id: only who can read the database knows it, and nobody can release the lock with it.
+    /// A half of the owner's id: only who can read the database knows it, and nobody can release the lock
+    /// with it.
     pub(super) proof: u64,
     /// When the release was sent, by the boot clock, which all processes of a host share.
     pub(super) sent: u64,

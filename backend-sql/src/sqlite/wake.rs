@@ -1,26 +1,27 @@
 //! Releases that grant the lock to the first waiter, and how the next waiters are woken.
 //!
-//! A release frees the lock and grants it to the first waiter in one transaction, under a *provisional* lease.
-//! Then it sends a message to the client of that waiter ([`sockets`](super::sockets)), and to nobody else. The
-//! message is the answer to the claim: with a half of the claim's owner id, which only the database and the
-//! waiter know, and the moment of the boot clock at which the release was sent. All processes on one file share
-//! one host, and so that clock. The lease began later than that moment, as with any grant, so the waiter holds the
-//! lock from there on ([`accepted`](Sqlite::accepted)), without a request. It looks, as after each statement,
-//! whether the file still has its name, and so does the release before it sends the message. If the containers
-//! of a host have boot clocks of their own (time namespaces), the moment may be wrong: so one that is still to
-//! come counts for nothing, and the lease must also last by the clock of the database. A waiter that does not
-//! accept the message reads the lock's row. If that has the waiter as its owner, and the token of the message,
-//! the waiter has the lock, for as long as the row says. A waiter that finds its grant without a message, since
-//! it asks now and then, asks for the lock as usual, with a statement that writes: it gets a whole lease.
+//! A release frees the lock and grants it to the first waiter in one transaction, under a *provisional*
+//! lease. Then it sends a message to the client of that waiter ([`sockets`](super::sockets)), and to nobody
+//! else. The message is the answer to the claim: with a half of the claim's owner id, which only the database
+//! and the waiter know, and the moment of the boot clock at which the release was sent. All processes on one
+//! file share one host, and so that clock. The lease began later than that moment, as with any grant, so the
+//! waiter holds the lock from there on ([`accepted`](Sqlite::accepted)), without a request. It looks, as
+//! after each statement, whether the file still has its name, and so does the release before it sends the
+//! message. If the containers of a host have boot clocks of their own (time namespaces), the moment may be
+//! wrong: so one that is still to come counts for nothing, and the lease must also last by the clock of the
+//! database. A waiter that does not accept the message reads the lock's row. If that has the waiter as its
+//! owner, and the token of the message, the waiter has the lock, for as long as the row says. A waiter that
+//! finds its grant without a message, since it asks now and then, asks for the lock as usual, with a
+//! statement that writes: it gets a whole lease.
 //!
-//! If nobody has the socket any more, the release takes its grant back and grants the lock to the next waiter.
-//! The client may live all the same, if somebody has removed its socket. But without the message it cannot have
-//! accepted the grant, and by writing it has set another end of the lease, which the statement that takes the
-//! grant back compares. A provisional lease is a microsecond shorter than a lease could be that begins at the same
-//! time. The place of that waiter is deleted; if it lives, it takes another one.
+//! If nobody has the socket any more, the release takes its grant back and grants the lock to the next
+//! waiter. The client may live all the same, if somebody has removed its socket. But without the message it
+//! cannot have accepted the grant, and by writing it has set another end of the lease, which the statement
+//! that takes the grant back compares. A provisional lease is a microsecond shorter than a lease could be
+//! that begins at the same time. The place of that waiter is deleted; if it lives, it takes another one.
 //!
-//! If the process is killed before it sends the message, or if the message is lost, the waiter finds its grant
-//! when it asks by itself. If it is gone as well, others wait until the provisional lease has ended.
+//! If the process is killed before it sends the message, or if the message is lost, the waiter finds its
+//! grant when it asks by itself. If it is gone as well, others wait until the provisional lease has ended.
 //!
 //! No grant is synced in this way: only waiters that need no sync say that a release may grant them the lock.
 
@@ -104,8 +105,8 @@ pub(super) fn left_of(claim: &Claim, left: i64) -> Option<Duration> {
 }
 
 impl Sqlite {
-    /// Until when the grant of this message is valid, and since when, if the claim can rely on it without a request.
-    /// This is called after the message has come, and before the claim has its answer.
+    /// Until when the grant of this message is valid, and since when, if the claim can rely on it without a
+    /// request. This is called after the message has come, and before the claim has its answer.
     pub(super) fn accepted(
         &self,
         conn: &Connection,
@@ -116,9 +117,11 @@ impl Sqlite {
         let (proof, sent) = pushed.proof()?;
         let now = Moment::now();
         let is_ours = proof == half(claim.owner().as_uuid());
-        // A claim that asks for the lock looks at the disk: this one may have waited for long since the last look.
+        // A claim that asks for the lock looks at the disk: this one may have waited for long since the last
+        // look.
         let may_be_lost = self.opening.durability.failed().is_some() || conn.is_look_due();
-        // The release was in the file that had the name then, and this connection is if it has had it since before.
+        // The release was in the file that had the name then, and this connection is if it has had it since
+        // before.
         let is_one_file = conn.was_open(sent) && conn.check().is_ok();
         if !is_ours || sent > now || may_be_lost || !is_one_file {
             return None;
@@ -182,9 +185,9 @@ impl Sqlite {
         Ok(released)
     }
 
-    /// Frees locks that nobody waits for with one statement: the file is locked for a short time only, and the
-    /// renewals of other locks wait for that. False: some of them are waited for, or not held, and each is to be
-    /// released by itself. This may repeat a release that is done.
+    /// Frees locks that nobody waits for with one statement: the file is locked for a short time only, and
+    /// the renewals of other locks wait for that. False: some of them are waited for, or not held, and each
+    /// is to be released by itself. This may repeat a release that is done.
     async fn release_many(
         &self,
         conn: &mut Connection,
@@ -266,8 +269,8 @@ impl Sqlite {
             if client == waiters.client().as_uuid() {
                 return Some(Notification { ticket, granted: Some(pushed(message)) });
             }
-            // The message is an answer, and must not come from a file that has lost its name. The release is then
-            // repeated in the other one.
+            // The message is an answer, and must not come from a file that has lost its name. The release is
+            // then repeated in the other one.
             if conn.check().is_err() {
                 return None;
             }

@@ -210,7 +210,8 @@ impl Waiting {
         self.0.as_ref().expect("it was started")
     }
 
-    /// A process that is killed has ended when this returns, and all threads of one that is stopped stand still.
+    /// A process that is killed has ended when this returns, and all threads of one that is stopped stand
+    /// still.
     fn signal(&mut self, signal: Signal) {
         let pid = Pid::from_child(self.child());
         kill_process(pid, signal).expect("it runs");

@@ -5,8 +5,8 @@
 //!
 //! A task of the runtime sends the requests of a key, batch after batch, and ends when none waits (if the
 //! service allows it, the only caller of a key does that itself, until there is another one). So a
-//! caller that is dropped, or is not polled any more, delays nobody, and no connection is left with a part of
-//! an answer.
+//! caller that is dropped, or is not polled any more, delays no other request, and no connection is left with
+//! a part of an answer.
 //!
 //! A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 
