@@ -35,6 +35,8 @@ mod servers;
 mod sockets;
 mod sqlite_child;
 mod sqlite_files;
+#[cfg(unix)]
+mod sqlite_messages;
 mod sqlite_power;
 mod sqlite_push;
 mod sqlite_sync;
