@@ -75,7 +75,7 @@ impl<S: Service> Call<S> {
         }
         match need {
             Need::Nothing => (),
-            Need::Task => sender::start(shared, key),
+            Need::Task { beside } => sender::start(shared, key, beside),
             Need::Caller(flight) => {
                 if let Some(sending) = flight.begin(sender::sending(shared, key), cx.waker()) {
                     sender::spawn(shared, sending);

@@ -1,7 +1,8 @@
 //! Batching: requests that arrive at about the same time share a call.
 //!
 //! A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the
-//! next call. No request waits for others to come.
+//! next call. No request waits for others to come; but a second call beside one that is under way has all
+//! requests of the callers that are ready to run.
 //!
 //! A task of the runtime sends the requests of a key, batch after batch, and ends when none waits (if the
 //! service allows it, the only caller of a key does that itself, until there is another one). So a

@@ -60,8 +60,8 @@ struct KeyQueue<S: Service> {
 pub(super) enum Need {
     /// Those that there are.
     Nothing,
-    /// A new task.
-    Task,
+    /// A new task, perhaps beside another sender.
+    Task { beside: bool },
     /// The caller.
     Caller(Arc<Flight>),
 }
@@ -255,8 +255,9 @@ impl<S: Service> Queues<S> {
         }
         let other = queue.flight.take();
         if queue.senders < under_way {
+            let beside = queue.senders > 0;
             queue.senders += 1;
-            return (Need::Task, other);
+            return (Need::Task { beside }, other);
         }
         queue.came.notify_one();
         (Need::Nothing, other)

@@ -36,9 +36,17 @@ fn sender<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) -> Sender<S> {
     }
 }
 
-/// Starts one as a task.
-pub(super) fn start<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) {
-    spawn(shared, sender(shared, key).run());
+/// Starts one as a task. Beside another sender it first lets the callers run that are ready: they share its
+/// call. A runtime with several threads would run the new task before them, and each of them would then wait
+/// for the end of a call.
+pub(super) fn start<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key, beside: bool) {
+    let sender = sender(shared, key);
+    spawn(shared, async move {
+        if beside {
+            tokio::task::yield_now().await;
+        }
+        sender.run().await;
+    });
 }
 
 /// One for a caller that drives it.

@@ -42,6 +42,28 @@ async fn callers_that_wait_begin_as_many_calls_as_have_ended() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn callers_that_are_ready_share_the_call_of_a_second_sender() {
+    let (go, batcher) = gated(Bounds::new().under_way(2));
+    let others = batcher.clone();
+    // On the one thread of the runtime: it runs a task that was just spawned before those that are ready.
+    let begun = tokio::spawn(async move {
+        [2, 4, 6, 8].map(|one| {
+            let batcher = others.clone();
+            tokio::spawn(async move { answer(batcher.call(0, one, LONG).await) })
+        })
+    });
+    let asked = begun.await.unwrap();
+    while calls(&batcher).len() < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(calls(&batcher).iter().map(Vec::len).collect::<Vec<_>>(), [1, 3]);
+    go.add_permits(2);
+    for task in asked {
+        task.await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_of_one_step_share_a_call_beside_a_sender() {
     let (go, batcher) = gated(Bounds::default());
