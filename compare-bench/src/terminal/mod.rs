@@ -20,7 +20,7 @@ pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean
 const COLUMNS: &str = "Each median has its interval of 95 % (bootstrap over the rounds) behind it. Before the name stands the rank, by \
      the median; those whose intervals overlap that of the best of a rank share it. p99: of the same latency, or of the wait. To raw: the ratio to \
      raw statements on the same server, whose rounds alternate with ours; for a latency, 1.10 is 10 % slower, for a rate, 2.00 is twice \
-     that of one raw connection (Redis, ZooKeeper, etcd: as many tasks on it).";
+     that of one raw connection (Redis, ZooKeeper, etcd: as many tasks on it, or processes with one each).";
 
 /// Words of remarks, and what they mean.
 const WORDS: [(&str, &str); 4] = [

@@ -89,7 +89,7 @@ impl Floor {
     }
 
     /// One batch of cycles on the name with this number.
-    async fn cycles(&mut self, name: usize) -> Result<()> {
+    pub(crate) async fn cycles(&mut self, name: usize) -> Result<()> {
         match self {
             Self::Memory(floor) => {
                 floor.cycles(name, 100).await;
@@ -111,6 +111,11 @@ impl Floor {
             self.cycles(name).await?;
         }
         Ok(())
+    }
+
+    /// Whether cycles on several names share the connection.
+    pub(crate) fn shares(&self) -> bool {
+        matches!(self, Self::Redis(_) | Self::ZooKeeper(_) | Self::Etcd(_))
     }
 
     /// Cycles on `names` names for as long as `length`: in turn, one at a time, where a connection serves one

@@ -10,6 +10,7 @@ use lockwell::{LockConfig, LockGuard, Locks};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::error::{Error, Result};
+use crate::measure::floor::Floor;
 use crate::measure::history::Turn;
 use crate::measure::workload::bench::TIMEOUT;
 use crate::measure::workload::contention::{ContendedLock, contend};
@@ -38,7 +39,7 @@ async fn work(name: String) -> Result<()> {
     locks.lock(own.as_str()).wait(TIMEOUT).await?.release().await?;
     answer(&[])?;
     let lock = ContendedLock::Lock(locks.clone(), name.clone());
-    let mut held: Vec<LockGuard> = Vec::new();
+    let (mut held, mut floor): (Vec<LockGuard>, Option<Floor>) = (Vec::new(), None);
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     while let Some(order) = orders.next_line().await? {
         let bad = || Error::failed(format!("a worker process got the order {order:?}"));
@@ -49,6 +50,13 @@ async fn work(name: String) -> Result<()> {
             "contend" => contend(&lock, 0, Duration::from_nanos(number(1)?), &number(2)?.into(), 0).await?,
             // Two turns make a cycle, however short the round is.
             "alone" => contend(&lock, 0, Duration::ZERO, &number(1)?.into(), 2).await?,
+            "raw" => {
+                let floor = match &mut floor {
+                    Some(floor) => floor,
+                    floor => floor.insert(Floor::connect(&url.parse()?).await?),
+                };
+                raw(floor, number(1)?).await?
+            }
             "hold" => {
                 let count = usize::try_from(number(1)?).map_err(|_| bad())?;
                 let (guards, turns) = hold(&locks, &name, count, Duration::from_millis(number(2)?)).await?;
@@ -68,7 +76,26 @@ async fn work(name: String) -> Result<()> {
         guard.release().await?;
     }
     locks.close().await?;
-    Ok(())
+    match floor {
+        Some(floor) => floor.finish().await,
+        None => Ok(()),
+    }
+}
+
+/// The raw cycle again and again, until this moment.
+async fn raw(floor: &mut Floor, until: u64) -> Result<Vec<Turn>> {
+    let name = usize::try_from(std::process::id()).unwrap_or_default();
+    let mut turns = Vec::new();
+    loop {
+        let asked = nanos();
+        if asked >= until && turns.len() >= 2 {
+            return Ok(turns);
+        }
+        floor.cycles(name).await?;
+        let now = nanos();
+        turns.push(Turn { party: 0, token: 0, asked, acquired: now, released: now });
+        tokio::task::consume_budget().await;
+    }
 }
 
 /// Takes these locks, many at a time.

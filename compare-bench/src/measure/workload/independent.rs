@@ -29,7 +29,7 @@ impl Workload for Independent {
     }
 
     fn about(&self) -> &'static str {
-        "cycles per second of tasks, or of processes, on names of their own, against one raw connection"
+        "cycles per second of tasks, or of processes, on names of their own, against raw connections"
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
@@ -56,12 +56,26 @@ impl Workload for Independent {
         } else {
             Clients::Processes(Workers::start_each(&bench.target.url, &names).await?)
         };
+        // Processes have a connection each. So has their floor, where that of tasks has one for all at once.
+        let mut raw = match &clients {
+            Clients::Processes(_) if bench.floor.shares() => {
+                let mut raw = Workers::start_each(&bench.target.url, &names).await?;
+                raw.raw(Duration::ZERO).await?;
+                Some(raw)
+            }
+            _ => None,
+        };
         let mut peers = MeasuredPeers::start(bench, case, &names[0], 1, Quantity::PerSecond).await;
         let mut found = Found::new(Quantity::PerSecond, "acquire and release");
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {
             let ours = clients.round(&names, lengths.ours);
-            let floor = bench.floor.round(lengths.floor, tasks);
+            let floor = async {
+                match &mut raw {
+                    Some(raw) => raw.raw(lengths.floor).await,
+                    None => bench.floor.round(lengths.floor, tasks).await,
+                }
+            };
             let theirs = peers.cycles(tasks, lengths.ours);
             let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
             let (ours, floor) = (ours?, floor?);
@@ -73,6 +87,9 @@ impl Workload for Independent {
         }
         if let Clients::Processes(workers) = clients {
             workers.finish().await?;
+        }
+        if let Some(raw) = raw {
+            raw.finish().await?;
         }
         Ok(found.measurement(self.name(), case, bench, None, peers.finish()))
     }
