@@ -120,6 +120,7 @@ impl TryAcquire {
 /// A place in a queue whose tickets the database gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entered {
+    /// `NO_TICKET` if a release has granted the lock to the claim already.
     pub ticket: i64,
     /// The answer to a request for the lock with this place, if that is refused.
     pub refused: Option<TryAcquire>,

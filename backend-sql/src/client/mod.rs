@@ -133,7 +133,7 @@ impl<D: Dialect> Client<D> {
     }
 
     /// From when until when a grant is valid that a release is said to have made for this claim. `None`: it
-    /// must be read.
+    /// must be read, for instance since the connection is in use.
     pub(crate) fn accept(&self, claim: &Claim, pushed: &PushedGrant) -> Option<(Moment, Moment)> {
         self.batcher.service().look(Route::Main, |conn| self.dialect.accept(conn, claim, pushed))?
     }

@@ -38,8 +38,8 @@ pub trait Dialect: Groups + Examine {
     /// The locks that somebody has waited for lately, on databases where a release grants the lock to the
     /// first waiter. There, claims with places use [`claim`](Self::claim), one heartbeat counts for all
     /// waiters of a client ([`poll_waiters`](Self::poll_waiters)), and `enqueue`, `keep` and `forget_places`
-    /// are not used. `None`: a release notifies the first waiter, which asks again or, on SQLite, reads its
-    /// grant.
+    /// are not used. `None`: a release notifies the first waiter, which asks again or, on SQLite, may have
+    /// been granted the lock.
     fn hot(&self) -> Option<&Hot> {
         None
     }

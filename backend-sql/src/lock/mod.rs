@@ -269,7 +269,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     async fn release(&self, claim: &Claim) -> Result<Released> {
         let client = self.0.client()?;
         let is_queued = claim.may_be_queued();
-        // A late copy of a request may have taken a place, too. That one says nothing about the lock.
+        // A late copy of a request may have taken a place as well. To have left that one is no release.
         let left = (is_queued || claim.in_doubt_until().is_some()) && client.leave(claim).await?;
         // A transaction that verified the lock holds its row. The lock must not be free before it ends.
         let mut freed = Freed::default();

@@ -28,8 +28,8 @@ pub(crate) struct LockQueue<'a, D: Dialect> {
 
 /// A place in the queue.
 pub(crate) enum QueuePlace {
-    /// A release notifies the waiter, which asks again, or reads what the release has granted to it. The
-    /// waiter gives its own heartbeats.
+    /// A release notifies the waiter, which asks again, or relies on what the release has granted to it, or
+    /// reads that. The waiter gives its own heartbeats.
     Notified(NotifiedPlace),
     /// A release grants the lock to the waiter. Its client gives heartbeats for all its waiters.
     HandOver(HandOverPlace),

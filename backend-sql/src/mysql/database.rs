@@ -95,8 +95,8 @@ impl Database for MySql {
         self.park(waiters).await
     }
 
-    /// A parked connection tells the waiters itself: that it must not wait for another task counts with each
-    /// hand-over.
+    /// A parked connection tells the waiters itself: otherwise each hand-over would wait for one more task.
+    /// This only says why it has ended.
     async fn notification(parked: &mut Parked) -> sqlx::Result<Option<Notification>> {
         Err(parked.end().await)
     }

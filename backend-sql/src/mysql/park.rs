@@ -287,7 +287,7 @@ impl ParkedSession {
 /// Waits until there is another waiter than these, which have been granted their locks. What is released
 /// meanwhile, the next message sees. One of these that cannot use its grant asks by itself.
 async fn rest(waiters: &Waiters, granted: &[i64]) {
-    // In vain: they keep their locks for longer, or wait again.
+    // After that time they keep their locks for longer, or none of them could use its grant.
     drop(tokio::time::timeout(REST, waiters.another(granted)).await);
 }
 

@@ -38,8 +38,8 @@ use super::session;
 use crate::ids::AsUuid;
 use crate::words::ErrorClass;
 
-/// A parked connection: the task that tells the waiters what it hears, since a statement of sqlx must not be
-/// dropped half-way.
+/// A parked connection: the task that has it, and tells the waiters what it hears. It is a task, since a
+/// statement of sqlx must not be dropped half-way.
 #[derive(Debug)]
 pub struct Parked(JoinHandle<sqlx::Error>);
 

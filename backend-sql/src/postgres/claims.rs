@@ -71,8 +71,9 @@ impl Postgres {
         Ok((took, clock))
     }
 
-    /// Takes a place without the lock's row, where that is marked already. It is no heartbeat. `None`: no
-    /// release may see the place, if there is one, so the claim must ask; it then keeps the place.
+    /// Takes a place without locking the lock's row, where that is marked already. It is no heartbeat.
+    /// `None`: perhaps no release sees the place, if there is one, so the claim must ask; it keeps the place
+    /// then.
     pub(super) async fn enter_marked(
         &self,
         conn: &mut PgConnection,

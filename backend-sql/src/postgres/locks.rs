@@ -268,8 +268,8 @@ impl Dialect for Postgres {
         Some(&self.hot)
     }
 
-    /// Each message is a transaction, or several. Behind a pooler, one that has failed would occupy a
-    /// connection of the server until somebody reads that.
+    /// Each message is a transaction, or several. One that fails stays open, without locks, until its answer
+    /// is read: behind a pooler it would occupy a connection of the server for so long.
     fn is_light(&self, _: &PgConnection, _: LoneRequest<'_>) -> bool {
         !self.pooled && !self.session.is_shared()
     }

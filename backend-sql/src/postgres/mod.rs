@@ -86,9 +86,8 @@ impl PostgresLock {
     /// `(*pool.connect_options()).clone()` of an `sqlx::PgPool`: server, user, database, TLS.
     ///
     /// The address has the other options: `postgres://?table=app.locks`. The password is that of the options,
-    /// unless the address came with a
-    /// [file or a function](lockwell_core::LockConfig::password_from) for it. A later change of the pool's options
-    /// changes nothing here.
+    /// unless the address came with a [file or a function](lockwell_core::LockConfig::password_from) for it.
+    /// A later change of the pool's options changes nothing here.
     ///
     /// The connections are made for lockwell alone, since they have settings that would surprise the
     /// application, and are in use for as long as the locks are: they cannot come from a pool.
@@ -105,8 +104,9 @@ impl PostgresLock {
     /// # Ok(()) }
     /// ```
     ///
-    /// # Errors As [`connect`](Self::connect), and [`InvalidInput`](lockwell_core::ErrorKind::InvalidInput)
-    /// if the address names a server, a user or a database.
+    /// # Errors
+    /// As [`connect`](Self::connect), and [`InvalidInput`](lockwell_core::ErrorKind::InvalidInput) if the
+    /// address names a server, a user or a database.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.

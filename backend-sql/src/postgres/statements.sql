@@ -14,8 +14,8 @@
 --   and its look came later still: it has found no mark, or no other that holds the lock alone.
 -- * A release of a marked lock that sees no waiter keeps the mark. `hand_on` follows, and its snapshot is
 --   later than the release: it has each place whose look has found the lock held.
--- * A place counts while its client is alive, by any of the client's heartbeats. Beside others the mark is
---   cleared; if their client gives a heartbeat again, `poll_waiters` says that they must be taken anew.
+-- * A place counts while its client is alive, by any of the client's heartbeats. One that does not count does
+--   not keep the mark; if its client gives a heartbeat again, `poll_waiters` says that it must be taken anew.
 --
 -- Each statement is a transaction. A statement that grants or extends a lease is durable, or as disk.sql or grace.sql say
 -- ({granting}). Any other is not ({lazy}): if a crash loses a release, the lock stays held until its lease ends. A
@@ -126,7 +126,7 @@ FROM want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.owner = w.owner LEF
 ORDER BY w.n
 
 -- part: placing
--- A place, and the heartbeat that it needs.
+-- A place. It counts only with a heartbeat of its client (`signing`).
 INSERT INTO {waiters} AS q (name, owner, client, number, label, mode, tokens, lease)
 
 -- part: placed_already
@@ -309,8 +309,8 @@ SELECT {notified}, done.waited AND head.owner IS NULL,
 FROM done LEFT JOIN head ON true
 
 -- name: hand_over
--- Frees a lock, and grants it to the first waiter. A mark stays. The second last column says that it may have missed a waiter, so
--- `hand_on` must look again. $1 name, $2 owner, $3 client.
+-- Frees a lock, and grants it to the first waiter. A mark stays. The second last column says that it may have missed a
+-- waiter, so `hand_on` must look again. $1 name, $2 owner, $3 client.
 WITH mine AS (
     SELECT l.name, NOT l.waited AS same FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
 ), {handing_over}

@@ -66,8 +66,8 @@ WHERE l.name = w.name AND l.owner = w.owner
     AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = l.name AND q.owner <> l.owner)
 
 -- name: handed
--- What the last hand-over of the connection has done: none, or the lock's row, whether others had places, and the place of the
--- new owner. This and the next two are temporary: each connection has its own, and the file has none.
+-- What the last hand-over of the connection has made of the lock's row, whether others had places, and the place of the new
+-- owner. No row: it has done nothing. This and the next two are temporary: each connection has its own, and the file has none.
 CREATE TEMP TABLE IF NOT EXISTS {base}_handed (
     owner BLOB, token INTEGER, ends INTEGER, others INTEGER, client BLOB, ticket INTEGER
 )

@@ -2,17 +2,18 @@
 //!
 //! A release frees the lock and grants it to the first waiter in one transaction, under a *provisional*
 //! lease. Then it sends a message to the client of that waiter ([`sockets`](super::sockets)), and to nobody
-//! else. The message is the answer to the claim: with a half of the claim's owner id, which only the database
-//! and the waiter know, and the moment of the boot clock at which the release was sent. All processes on one
-//! file share one host, and so that clock. The lease began later than that moment, as with any grant, so the
-//! waiter holds the lock from there on ([`accepted`](Sqlite::accepted)), without a request. It looks, as
-//! after each statement, whether the file still has its name, and so does the release before it sends the
-//! message. If the containers of a host have boot clocks of their own (time namespaces), the moment may be
-//! wrong: so one that is still to come counts for nothing, and the lease must also last by the clock of the
-//! database. A waiter that does not accept the message reads the lock's row. If that has the waiter as its
-//! owner, and the token of the message, the waiter has the lock, for as long as the row says. A waiter that
-//! finds its grant without a message, since it asks now and then, asks for the lock as usual, with a
-//! statement that writes: it gets a whole lease.
+//! else. The message is the answer to the claim: it has a half of the claim's owner id, which only those know
+//! who can read the file, and the moment of the boot clock at which the release was sent. All processes on
+//! one file share one host, and so that clock. The lease began later than that moment, so the waiter holds
+//! the lock from there on ([`accepted`](Sqlite::accepted)), without a request. The waiter looks, as after
+//! each statement, whether the file still has its name, and so does the release before it sends the message.
+//! If the containers of a host have boot clocks of their own (time namespaces), the moment may be wrong: so
+//! one that is still to come counts for nothing, and the lease must also last by the clock of the database.
+//!
+//! A waiter that does not accept the message reads the lock's row. If that has the waiter as its owner, and
+//! the token of the message, the waiter has the lock, for as long as the row says. A waiter that finds its
+//! grant without a message, since it asks now and then, asks for the lock as usual, with a statement that
+//! writes: it gets a whole lease.
 //!
 //! If nobody has the socket any more, the release takes its grant back and grants the lock to the next
 //! waiter. The client may live all the same, if somebody has removed its socket. But without the message it

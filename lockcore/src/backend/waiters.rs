@@ -30,8 +30,9 @@ pub struct Waiters {
     client: u128,
     rows: Mutex<Rows>,
     heartbeats: Mutex<Heartbeats>,
+    /// Notified when a waiter registers, for [`arrival`](Self::arrival).
     arrived: Notify,
-    /// Notified of the same, for all who wait at that moment.
+    /// Notified then as well, for [`another`](Self::another): all who wait at that moment.
     others: Notify,
 }
 
@@ -208,7 +209,8 @@ impl Waiter {
     }
 
     /// A grant that a release is said to have made for this waiter, without a check of its validity: for
-    /// waiters that read the grant at the server before they rely on it. Each grant is returned once.
+    /// waiters that check it in another way, or read it at the server, before they rely on it. Each grant is
+    /// returned once.
     pub fn announced(&self) -> Option<PushedGrant> {
         lock(&self.inbox.granted).take()
     }

@@ -49,8 +49,8 @@ impl Moment {
         Self::now() >= self
     }
 
-    /// The moment that is so many nanoseconds after the clock's zero, which the
-    /// processes of a host share on Linux and macOS.
+    /// The moment that is so many nanoseconds after the clock's zero, which the processes of a host share on
+    /// Linux and macOS.
     pub fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }

@@ -2,8 +2,8 @@
 //!
 //! A cycle is what any lock on that server has to do at least: one statement that takes a row with owner,
 //! token and expiry, one that clears it; on Redis, one command that sets a key and one that deletes it; on
-//! ZooKeeper, the same with an ephemeral node; on etcd, two transactions. No lease is renewed, nobody waits, nothing is cleaned up. What
-//! lockwell adds to that is the ratio that the comparison shows.
+//! ZooKeeper, the same with an ephemeral node; on etcd, two transactions. No lease is renewed, nobody waits,
+//! nothing is cleaned up. What lockwell adds to that is the ratio that the comparison shows.
 
 mod etcd;
 mod memory;

@@ -74,8 +74,8 @@ impl Workers {
         Ok(of_each(&self.turns("alone", length).await?.0))
     }
 
-    /// Lets each of them do the raw cycle again and again for this time, on a connection of its own. The first
-    /// time they connect, which is not to be measured.
+    /// Lets each of them do the raw cycle again and again for this time, on a connection of its own. The
+    /// first time they connect, which is not to be measured.
     pub(crate) async fn raw(&mut self, length: Duration) -> Result<Sample> {
         Ok(of_each(&self.turns("raw", length).await?.0))
     }

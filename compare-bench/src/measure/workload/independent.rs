@@ -56,7 +56,8 @@ impl Workload for Independent {
         } else {
             Clients::Processes(Workers::start_each(&bench.target.url, &names).await?)
         };
-        // Processes have a connection each. So has their floor, where that of tasks has one for all at once.
+        // Each process has a connection of its own. So as many processes do the raw cycles, on the servers
+        // where tasks do them over one connection at once.
         let mut raw = match &clients {
             Clients::Processes(_) if bench.floor.shares() => {
                 let mut raw = Workers::start_each(&bench.target.url, &names).await?;

@@ -1,13 +1,13 @@
 //! Batching: requests that arrive at about the same time share a call.
 //!
 //! A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the
-//! next call. No request waits for others to come; but a second call beside one that is under way has all
-//! requests of the callers that are ready to run.
+//! next call. No request waits for others to come; but before a second call beside one that is under way, the
+//! callers that are ready to run do so, and share it.
 //!
 //! A task of the runtime sends the requests of a key, batch after batch, and ends when none waits (if the
-//! service allows it, the only caller of a key does that itself, until there is another one). So a
-//! caller that is dropped, or is not polled any more, delays no other request, and no connection is left with
-//! a part of an answer.
+//! service allows it, the only caller of a key does that itself, until there is another one). So a caller
+//! that is dropped, or is not polled any more, delays no other request, and no connection is left with a part
+//! of an answer.
 //!
 //! A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 
@@ -44,7 +44,7 @@ pub use self::service::{Attempt, Bounds, CallOutcome, Reply, Service};
 /// for each other.
 ///
 /// A task sends the requests of a key, or the only caller itself if the service [allows](Service::is_light)
-/// that. A caller that is dropped, or is not polled any more, delays nobody.
+/// that. A caller that is dropped, or is not polled any more, delays no other request.
 ///
 /// A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 pub struct Batcher<S: Service>(Arc<Shared<S>>);
@@ -72,8 +72,8 @@ impl<S: Service> Batcher<S> {
     ///
     /// # Errors of the call
     /// [`Overloaded`](crate::ErrorKind::Overloaded) if too many requests are waiting, or if requests come
-    /// faster than they are answered: then one has waited for all of its time, which was a second at least, and
-    /// the next ones are refused at once until the queue is shorter;
+    /// faster than they are answered: then one has waited for all of its time, which was a second at least,
+    /// and the next ones are refused at once until the queue is shorter;
     /// [`Unreachable`](crate::ErrorKind::Unreachable) if there is no answer in time, and all errors of the
     /// service.
     ///

@@ -124,7 +124,8 @@ impl<S: Service> KeyQueue<S> {
             if now.since(entry.since) > LONG { 0 } else { service.urgency(&entry.request) }
         };
         let is_due = |entry: &Arc<Entry<S>>| entry.retry().is_none_or(|retry| now >= retry.not_before);
-        // It has waited, and its answer may come too late: the server would work for nothing, while others wait.
+        // It has waited, and its answer may come too late: the server would work for nothing, while others
+        // wait.
         let by = now.after(self.took * 2);
         let is_late =
             |entry: &Arc<Entry<S>>| entry.deadline < by && now.since(entry.since) > entry.limit() / 2;

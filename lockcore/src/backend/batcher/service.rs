@@ -17,8 +17,8 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// Its answer.
     type Answer: Send + 'static;
 
-    /// In how many parts an answer may come, each of which wakes who waits for it. A caller that drives its
-    /// call itself is polled so often.
+    /// In how many parts an answer may come, each of which wakes whoever polls the call. A caller that
+    /// [drives](Self::is_light) its call polls it again so often; then a task has it.
     const PARTS: u8 = 1;
 
     /// Whether a request can share a call with the first of a batch. Both have the same key.
