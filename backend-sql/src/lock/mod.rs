@@ -269,8 +269,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     async fn release(&self, claim: &Claim) -> Result<Released> {
         let client = self.0.client()?;
         let is_queued = claim.may_be_queued();
-        // A late copy of a request may have taken a place as well. To have left that one is no release.
-        let left = (is_queued || claim.in_doubt_until().is_some()) && client.leave(claim).await?;
+        let left = is_queued && client.leave(claim).await?;
         // A transaction that verified the lock holds its row. The lock must not be free before it ends.
         let mut freed = Freed::default();
         if Hold::of(claim) == Hold::Alone {
@@ -282,8 +281,14 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             freed = until_freed(&client, claim, Request::LeaveGroup).await?;
             in_doubt |= freed.in_doubt;
         }
-        let released = freed.released || (left && is_queued);
+        let released = freed.released || left;
         client.notify_next(freed);
+        if !is_queued && claim.in_doubt_until().is_some() {
+            // A late copy of a request may have taken a place. To leave it is no part of the release.
+            if let Err(error) = client.leave(claim).await {
+                tracing::debug!(%error, "a place may be left until its client has ended");
+            }
+        }
         Ok(Released::from_answer(released, in_doubt))
     }
 

@@ -12,7 +12,7 @@ use crate::ids::AsUuid;
 use crate::words::{QueueRow, QueuedClaim, Sign, TryAcquire, block, micros, token};
 
 /// For how long after a heartbeat a claim enters the queue without another one. A place counts for 4 s after
-/// the last heartbeat, and the client gives the next one 1.3 s after the claim has entered.
+/// the last heartbeat, and the client gives the next one at most 1.3 s after the claim has entered.
 const SIGNED_LATELY: Duration = Duration::from_millis(500);
 
 /// The token; the mode of the lock, and the time left; whether it has no row; whether to ask again; the
@@ -83,6 +83,9 @@ impl Postgres {
         if row.is_stored || !self.marked.is_hot(claim.name()) {
             return Ok(None);
         }
+        // A grant is valid from the heartbeat that it names. Of a short lease too little would be left.
+        let lately = row.lease.map_or(SIGNED_LATELY, |lease| SIGNED_LATELY.min(lease / 6));
+        let alive_for = micros(PLACE_TTL.saturating_sub(lately));
         let entered = self
             .statement(&self.sql.enter_marked)
             .bind(claim.name().as_str())
@@ -92,19 +95,18 @@ impl Postgres {
             .bind(claim.label())
             .bind(block(claim))
             .bind(row.lease.map(micros))
+            .bind(alive_for)
             .execute(&mut *conn)
             .await?;
         let mut left: Option<i64> = None;
         if entered.rows_affected() > 0 {
-            // A grant is valid from the heartbeat that it names. Of a short lease too little would be left.
-            let lately = row.lease.map_or(SIGNED_LATELY, |lease| SIGNED_LATELY.min(lease / 6));
             // Another message, so that the place is committed before this looks.
             left = self
                 .statement(&self.sql.look)
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
                 .bind(sign.client)
-                .bind(micros(PLACE_TTL.saturating_sub(lately)))
+                .bind(alive_for)
                 .value(conn)
                 .await?;
         }

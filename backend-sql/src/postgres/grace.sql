@@ -52,8 +52,8 @@ coalesce((SELECT k.token_floor FROM {mark} k WHERE k.tables = {tables}), (SELECT
 CASE WHEN {may_give} THEN l.token ELSE greatest(l.token, {highest}) END
 
 -- part: first_noted
--- The transaction waits for no disk, so it notifies by itself. If it waits for others that notify for long,
--- it fails, and nothing is done.
+-- The transaction waits for no disk, so it notifies by itself. If another transaction that notifies does not
+-- commit within the lock timeout, this one fails and has done nothing.
 pg_notify(concat('lockwell_', replace(head.client::text, '-', '')), {first_message})::text
 
 -- part: may_give

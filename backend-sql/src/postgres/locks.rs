@@ -151,8 +151,13 @@ impl Postgres {
             handed = call().row(conn).await;
         }
         match handed {
-            // Another that notifies may take long to commit, and the release must not wait for that.
-            Err(error) if class_of(self, &error) == ErrorClass::Blocked => Ok(None),
+            // Another transaction that notifies may take long to commit, and the queue of notifications may be
+            // full. The release does not depend on that.
+            Err(error @ sqlx::Error::Database(_))
+                if matches!(class_of(self, &error), ErrorClass::Blocked | ErrorClass::Fatal) =>
+            {
+                Ok(None)
+            }
             handed => Ok(handed?.filter(is_done)),
         }
     }

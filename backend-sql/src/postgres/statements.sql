@@ -6,10 +6,11 @@
 --
 -- A statement that changes the holder of a lock locks the lock's row first, so what it reads from that row is
 -- current. What it reads from other rows is as old as its snapshot. Hence the mark, `waited` in the row:
--- * A release that finds no mark looks no further. A claim relies on its place only after it has found, once
---   the place was committed, that another holds the lock alone and that it is marked. `claim` and `enter` set
---   the mark and the place in one transaction. Where it is set, `enter_marked` and `look` do without the row.
--- * The mark is cleared only by a statement that sees no waiter, if the row has the version of its snapshot
+-- * A release that finds no mark looks no further. So `claim` and `enter` set the mark and store the place in
+--   one transaction. If the mark is set, `enter_marked` stores the place alone. The claim relies on it only if
+--   `look`, a later statement, finds that another claim holds the lock alone and the mark is still set. Neither
+--   of the two locks the row.
+-- * The mark is cleared only by a statement that sees no other waiter that is alive, if the row has the version of its snapshot
 --   ({is_same}) and was free ({was_free}) or a group's. A place that the snapshot lacks was committed later,
 --   and its look came later still: it has found no mark, or no other that holds the lock alone.
 -- * A release of a marked lock that sees no waiter keeps the mark. `hand_on` follows, and its snapshot is
@@ -177,15 +178,18 @@ l.name = $1 AND l.owner <> $2 AND l.waited AND l.mode = 0 AND l.members = 0 AND 
 
 -- name: enter_marked
 -- Takes a place in the queue of a lock that is held and marked, without locking its row. Otherwise nothing:
--- a late copy of it must leave no place for a claim that holds the lock, or that may find it free. $1 name,
--- $2 owner, $3 client, $4 number, $5 label, $6 how many tokens, $7 provisional lease.
+-- a late copy of it must leave no place for a claim that holds the lock, or that may find it free. (A copy
+-- that the grant overtakes can; `claim` or the release deletes that place.) Nothing either if the last
+-- heartbeat of the client does not last for $8 more: the claim is a heartbeat then. $1 name, $2 owner,
+-- $3 client, $4 number, $5 label, $6 how many tokens, $7 provisional lease.
 {placing} SELECT $1, $2, $3, $4, $5, 0, $6, $7 WHERE {lazy} AND EXISTS (SELECT 1 FROM {locks} l WHERE {held_marked})
+    AND EXISTS (SELECT 1 FROM {clients} c WHERE c.client = $3 AND c.alive_until > clock_timestamp() + $8 * interval '1 microsecond')
 {placed_already}
 
 -- name: look
 -- The time left of the lease, if the lock is so now, and the last heartbeat of the client lasts for $4 more.
 -- It is sent when the place of `enter_marked` is committed. $1 name, $2 owner, $3 client.
-SELECT (extract(epoch from l.{ends} - clock_timestamp()) * 1000000)::bigint FROM {locks} l
+SELECT greatest(1, (extract(epoch from l.{ends} - clock_timestamp()) * 1000000)::bigint) FROM {locks} l
 WHERE {held_marked} AND EXISTS (SELECT 1 FROM {clients} c WHERE c.client = $3
     AND c.alive_until > clock_timestamp() + $4 * interval '1 microsecond')
 
