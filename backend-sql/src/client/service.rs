@@ -252,7 +252,7 @@ impl<D: Dialect> Service for Statements<D> {
     /// A connection is opened by a task.
     fn is_light(&self, route: &Route, request: &Request<D>) -> bool {
         let Some(request) = request.lone() else { return false };
-        self.idle.on(*route).as_ref().is_some_and(|idle| self.dialect.is_light(&idle.conn, request))
+        self.look(*route, |conn| self.dialect.is_light(conn, request)).unwrap_or(false)
     }
 
     fn note_in_doubt(&self, request: &Request<D>) {

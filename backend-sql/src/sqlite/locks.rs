@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockwell_core::backend::{PLACE_TTL, PushedGrant, Waiters, unique_bits};
+use lockwell_core::backend::{Hot, PLACE_TTL, PushedGrant, Waiters, unique_bits};
 use lockwell_core::{Claim, Grant, LockName, LockStatus, Moment};
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -195,7 +195,7 @@ impl Dialect for Sqlite {
         Err(not_raised())
     }
 
-    fn handed_on(&self) -> Option<&lockwell_core::backend::Hot> {
+    fn handed_on(&self) -> Option<&Hot> {
         Some(&self.handed_on)
     }
 

@@ -102,7 +102,7 @@ pub(super) fn provisional(claim: &Claim) -> Option<i64> {
 /// database goes in steps of a millisecond.
 pub(super) fn left_of(claim: &Claim, left: i64) -> Option<Duration> {
     let left = left.saturating_sub(1000);
-    (left >= micros(claim.ttl().min(PROVISIONAL)) / 2).then(|| crate::words::span(left))
+    (left >= micros(claim.ttl().min(PROVISIONAL)) / 2).then(|| span(left))
 }
 
 impl Sqlite {

@@ -390,7 +390,7 @@ async fn a_release_that_grants_nothing_waits_for_no_disk() {
     }
 }
 
-/// The server chooses its plans by what it believes of the tables, and here has little choice.
+/// The server chooses its plans by its statistics of the tables, and here has little choice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_takes_one_place_whatever_the_plan() {
     const PLACES: usize = 5;
@@ -413,7 +413,7 @@ async fn a_hand_over_takes_one_place_whatever_the_plan() {
             lock.acquire(&held).await.expect("an answer").expect("a free lock");
             mark(&locks, &name).await;
             run(&mut session, place(&table, &name, next, 0)).await;
-            // Or it believes that this is the only one.
+            // The statistics of every second round know this place alone.
             if round % 2 == 0 {
                 run(&mut session, format!("ANALYZE {table}_waiters")).await;
             }

@@ -95,17 +95,17 @@ async fn a_message_with_the_right_proof_and_a_wrong_time_grants_nothing() {
         guard.release().await.expect("held");
         waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
     }
-    // With the right times it is believed, so the others were refused for theirs. Whoever can send it can
+    // With the right times it is accepted, so the others were refused for theirs. Whoever can send it can
     // write to the lock's row as well.
     let guard = holder.lock("right").await.expect("a free lock");
     let (waiting, place) = (wait(&waiter, "right"), Place::of(&url, "right").await);
     let end = Instant::now() + LONG / 2;
     while !waiting.is_finished() {
-        assert!(Instant::now() < end, "no message is believed");
+        assert!(Instant::now() < end, "no message is accepted");
         place.send(ends_in(3), Moment::now());
         sleep(PAUSE).await;
     }
-    drop(waiting.await.expect("no panic").expect("it believes the message"));
+    drop(waiting.await.expect("no panic").expect("it accepts the message"));
     guard.release().await.expect("held");
 }
 

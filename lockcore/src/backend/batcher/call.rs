@@ -89,11 +89,8 @@ impl<S: Service> Call<S> {
     fn drive(&mut self, cx: &Context<'_>) {
         // Elsewhere its timers would not run.
         let is_at_home = self.shared.is_at_home();
-        let is_due = |flight: &Arc<Flight>| !is_at_home || flight.is_woken(cx.waker());
-        if !self.flight.as_ref().is_some_and(is_due) {
-            return;
-        }
-        let Some(flight) = self.flight.take() else { return };
+        let is_due = |flight: &mut Arc<Flight>| !is_at_home || flight.is_woken(cx.waker());
+        let Some(flight) = self.flight.take_if(is_due) else { return };
         // It would wake itself, and so another thread.
         self.entry.forget_waker();
         self.polls += 1;
