@@ -38,6 +38,8 @@ impl Library for Flock {
     }
 
     async fn acquire(&self, name: &str) -> Result<File> {
+        // Nothing else here lets the other tasks of the thread run.
+        tokio::task::consume_budget().await;
         let path = self.0.join(name.replace('/', "-"));
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         match FileExt::try_lock(&file) {
