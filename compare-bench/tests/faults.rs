@@ -31,6 +31,7 @@ fn a_scenario_has_a_verdict_and_is_not_repeated() {
         assert_eq!(outcome["verdict"], "as_expected", "{outcome}");
         assert_eq!(outcome["counts"]["guarded_lost"], 0, "{outcome}");
         assert!(outcome["counts"]["guarded_writes"].as_u64().unwrap() > 0, "{outcome}");
+        assert!(outcome["commit"].as_str().is_some_and(|commit| commit.len() >= 40), "{outcome}");
     }
     let killed = outcomes.iter().find(|one| one["scenario"] == "holder-killed").unwrap();
     let faults: Vec<_> = killed["happened"].as_array().unwrap().iter().map(|one| &one["fault"]).collect();

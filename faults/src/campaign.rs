@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use futures_util::{Stream, StreamExt};
+use testbed::Checkout;
 
 use crate::checker::rules::Findings;
 use crate::error::{Error, Result};
@@ -32,10 +33,11 @@ pub(super) async fn played(
     let expected = (scenario.expected)(kind).map_err(Error::failed)?;
     let folder = tempfile::Builder::new().prefix("lockwell-faults-histories-").tempdir()?;
     let run = Run { scenario, kind, seed, only, folder: folder.path() };
-    let outcome = match run.play(expected).await {
+    let mut outcome = match run.play(expected).await {
         Ok(outcome) => outcome,
         Err(error) => failure(&run, expected, &error),
     };
+    outcome.commit = commit();
     let is_odd = matches!(outcome.verdict, Verdict::Otherwise { .. });
     let beside = is_odd.then(|| json.with_extension("histories"));
     if let Some(keep) = keep.map(Path::to_owned).or(beside) {
@@ -50,12 +52,18 @@ pub(super) async fn played(
     Ok(outcome)
 }
 
+fn commit() -> Option<String> {
+    let Checkout { commit, has_changes } = Checkout::look();
+    Some(commit? + if has_changes? { "+" } else { "" })
+}
+
 /// A failure of the machinery itself, which says nothing about the lock.
 fn failure(run: &Run<'_>, expected: Expected, error: &Error) -> RunOutcome {
     RunOutcome {
         scenario: run.scenario.name.to_owned(),
         backend: run.kind.name().to_owned(),
         seed: run.seed,
+        commit: None,
         expected,
         verdict: Verdict::NotRun { why: error.to_string() },
         seconds: 0.0,

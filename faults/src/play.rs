@@ -66,6 +66,7 @@ impl Run<'_> {
             scenario: self.scenario.name.to_owned(),
             backend: self.kind.name().to_owned(),
             seed: self.seed,
+            commit: None,
             expected,
             verdict,
             seconds: Duration::from_nanos(nanos() - began).as_secs_f64(),

@@ -82,6 +82,9 @@ pub struct RunOutcome {
     pub backend: String,
     /// The seed of the schedule.
     pub seed: u64,
+    /// What git said about the program's checkout: the commit, with a `+` if there were changes.
+    #[serde(default)]
+    pub commit: Option<String>,
     /// What the table of scenarios says.
     pub expected: Expected,
     #[serde(flatten)]
@@ -208,7 +211,7 @@ impl Results {
         };
         let (half, most) = (share(500), share(999));
         format!(
-            "{all} holders told of the end of their lease: p50 {half} us, p99.9 {most} us, at most {longest} us late"
+            "{all} holders told of the end of their lease: half of them at most {half} us late, 99.9 % {most} us, and all {longest} us"
         )
     }
 
@@ -257,6 +260,7 @@ mod tests {
             scenario: "calm".to_owned(),
             backend: "redis".to_owned(),
             seed,
+            commit: None,
             expected: Expected::Safe,
             verdict: Verdict::AsExpected,
             seconds: 5.0,
@@ -276,7 +280,7 @@ mod tests {
         let results = Results { schema: SCHEMA.to_owned(), outcomes };
         let said = results.lateness();
         assert!(said.starts_with("1000 holders"), "{said}");
-        assert!(said.contains("p50 100 us, p99.9 2000 us, at most 50000 us"), "{said}");
+        assert!(said.contains("at most 100 us late, 99.9 % 2000 us, and all 50000 us"), "{said}");
         assert_eq!(Results::default().lateness(), "no lease has run out");
     }
 
@@ -292,6 +296,7 @@ mod tests {
         let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let one = json["outcomes"][0].as_object_mut().unwrap();
         assert!(one.remove("excerpt").is_some() && one.remove("shrunk").is_some());
+        assert!(one.remove("commit").is_some());
         assert!(one["counts"].as_object_mut().unwrap().remove("lateness").is_some());
         text = json.to_string();
         std::fs::write(&path, text).unwrap();

@@ -29,6 +29,7 @@
 //! ```
 
 mod certificates;
+mod checkout;
 mod client;
 mod error;
 mod etcd;
@@ -56,6 +57,7 @@ pub use lockwell_proxy::{Direction, Proxy};
 
 pub use self::{
     certificates::Certificates,
+    checkout::Checkout,
     error::Error,
     etcd::{Etcd, cluster::EtcdCluster},
     hang::HungSyncs,

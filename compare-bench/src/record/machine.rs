@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use testbed::Checkout;
 
 use crate::measure::stats::{as_float, round3};
 
@@ -55,12 +55,12 @@ impl Machine {
 
 impl Build {
     pub(crate) fn look() -> Self {
-        let status = git(&["status", "--porcelain", "--untracked-files=no"]);
+        let checkout = Checkout::look();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             profile: PROFILE.to_owned(),
-            git_commit: git(&["rev-parse", "HEAD"]),
-            git_dirty: status.map(|changes| !changes.is_empty()),
+            git_commit: checkout.commit,
+            git_dirty: checkout.has_changes,
         }
     }
 }
@@ -118,13 +118,6 @@ pub(crate) fn arguments(words: impl Iterator<Item = String>) -> Vec<String> {
 fn field(text: &str, name: &str) -> Option<String> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     lines.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
-}
-
-/// What git says about the checkout that this program was built from, if it is still there.
-fn git(args: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR")]).args(args).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| text.trim().to_owned())
 }
 
 /// The kind of file system that a folder is on.

@@ -4,6 +4,8 @@ use crate::figures::markdown::{row, rule};
 use serde_json::Value;
 
 use super::delays::delays;
+use super::evidence::Evidence;
+use super::faults::faults;
 use super::runs::{Run, digits, list, median, named, rate, ratio, time};
 use crate::shell::Result;
 
@@ -26,18 +28,20 @@ const BLOCKS: [(&str, Fill); 9] = [
 ];
 
 /// A block `NAME RUN`, or `delays WORKLOAD`.
-pub(super) fn block(what: &str, runs: &[Run]) -> Result<String> {
+pub(super) fn block(what: &str, evidence: &Evidence) -> Result<String> {
     let (name, run) = what.split_once(' ').ok_or_else(|| format!("{what:?} is not NAME RUN"))?;
-    if name == "delays" {
-        return delays(run, runs);
+    match name {
+        "delays" => return delays(run, &evidence.runs),
+        "faults" => return faults(run, &evidence.faults),
+        _ => (),
     }
     let Some((_, write)) = BLOCKS.iter().find(|(known, _)| *known == name) else {
         return Err(format!(
-            "there is no block {name:?}, but delays, {}",
+            "there is no block {name:?}, but delays, faults, {}",
             BLOCKS.map(|(name, _)| name).join(", ")
         ));
     };
-    Ok(write(named(runs, run)?))
+    Ok(write(named(&evidence.runs, run)?))
 }
 
 fn about(run: &Run) -> String {
@@ -99,13 +103,14 @@ fn headline(run: &Run) -> String {
 
 /// One backend of each kind, for a reader who has a minute.
 fn summary(run: &Run) -> String {
-    const ROWS: [(&str, &str); 6] = [
+    const ROWS: [(&str, &str); 7] = [
         ("sqlite", "SQLite"),
         ("postgres", "PostgreSQL"),
         ("mariadb", "MariaDB"),
         ("redis", "Redis"),
         ("redlock", "Redlock of 5"),
-        ("zookeeper3", "ZooKeeper, 3 servers"),
+        ("zookeeper3", "ZooKeeper of 3"),
+        ("etcd3", "etcd of 3"),
     ];
     let mut table = row(&[
         String::new(),
@@ -339,8 +344,8 @@ mod tests {
 
     #[test]
     fn each_table_has_what_was_measured() {
-        let runs = [run("disk")];
-        let block = |what: &str| block(what, &runs).unwrap();
+        let evidence = Evidence { runs: vec![run("disk")], ..Evidence::default() };
+        let block = |what: &str| block(what, &evidence).unwrap();
         for (name, line) in [
             ("headline", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | 220 us | 22.7 k/s |"),
             ("summary", "| Redis | 45.0 us | 220 us | 3.00 s |"),

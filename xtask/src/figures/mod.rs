@@ -6,6 +6,8 @@
 
 mod blocks;
 mod delays;
+mod evidence;
+mod faults;
 mod markdown;
 mod one;
 mod runs;
@@ -14,7 +16,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use self::runs::{Run, runs};
+use self::evidence::Evidence;
 use crate::shell::{Result, root};
 
 const BLOCK: &str = "<!-- figures: ";
@@ -30,12 +32,12 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let runs = runs(&root().join("compare-bench/runs"))?;
+    let evidence = Evidence::read(&root().join("compare-bench/runs"))?;
     let mut differing = Vec::new();
     for path in documents()? {
         let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
         let text = fs::read_to_string(&path).map_err(|error| format!("{name}: {error}"))?;
-        let filled = fill(&text, &runs).map_err(|problem| format!("{name}: {problem}"))?;
+        let filled = fill(&text, &evidence).map_err(|problem| format!("{name}: {problem}"))?;
         if filled != text {
             if !options.check {
                 fs::write(&path, &filled).map_err(|error| format!("{name}: {error}"))?;
@@ -66,7 +68,7 @@ fn documents() -> Result<Vec<PathBuf>> {
 }
 
 /// The text with the figures of these runs.
-fn fill(text: &str, runs: &[Run]) -> Result<String> {
+fn fill(text: &str, evidence: &Evidence) -> Result<String> {
     let mut filled = String::new();
     let mut rest = text;
     loop {
@@ -84,9 +86,9 @@ fn fill(text: &str, runs: &[Run]) -> Result<String> {
         }
         filled.push_str(&rest[..body]);
         if begin == BLOCK {
-            filled.extend(["\n", &*blocks::block(what, runs)?]);
+            filled.extend(["\n", &*blocks::block(what, evidence)?]);
         } else {
-            filled.push_str(&one::figure(what, runs)?);
+            filled.push_str(&one::figure(what, &evidence.runs)?);
         }
         filled.push_str(end);
         rest = &rest[body + length + end.len()..];
@@ -100,22 +102,22 @@ mod tests {
 
     #[test]
     fn what_is_between_the_marks_is_replaced() {
-        let runs = [runs::tests::run("disk")];
+        let evidence = Evidence { runs: vec![runs::tests::run("disk")], faults: Vec::new() };
         let text = "a <!-- figure: disk redis uncontended time -->?<!-- end --> b\n\
                     <!-- figures: headline disk -->\noutdated\n<!-- end of figures -->\nc\n";
-        let filled = fill(text, &runs).unwrap();
+        let filled = fill(text, &evidence).unwrap();
         assert!(
             filled.starts_with("a <!-- figure: disk redis uncontended time -->45.0 us<!-- end --> b\n"),
             "{filled}"
         );
         assert!(filled.contains("| redis | 45.0 us | 1.25 [1.20 .. 1.30] |"), "{filled}");
         assert!(!filled.contains("outdated") && filled.ends_with("<!-- end of figures -->\nc\n"), "{filled}");
-        assert_eq!(fill(&filled, &runs).unwrap(), filled, "once more changes nothing");
+        assert_eq!(fill(&filled, &evidence).unwrap(), filled, "once more changes nothing");
     }
 
     #[test]
     fn mistakes_are_told() {
-        let runs = [runs::tests::run("disk")];
+        let evidence = Evidence { runs: vec![runs::tests::run("disk")], faults: Vec::new() };
         for bad in [
             "<!-- figures: headline disk -->\nno end",
             "<!-- figure: disk redis uncontended time -->x <!-- figure: disk redis crowd rate -->y<!-- end -->",
@@ -124,8 +126,9 @@ mod tests {
             "<!-- figure: disk redis -->x<!-- end -->",
             "<!-- figure: disk postgres uncontended time -->x<!-- end -->",
             "<!-- figures: headline tmpfs -->\n<!-- end of figures -->",
+            "<!-- figures: faults disk -->\n<!-- end of figures -->",
         ] {
-            assert!(fill(bad, &runs).is_err(), "{bad}");
+            assert!(fill(bad, &evidence).is_err(), "{bad}");
         }
     }
 }

@@ -1,10 +1,5 @@
 //! The runs that are committed, and figures of them in the form that people read.
 
-use std::fs;
-use std::io::BufReader;
-use std::path::Path;
-
-use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use crate::shell::Result;
@@ -20,31 +15,6 @@ pub(crate) struct Run {
     name: String,
     /// Each has other backends.
     reports: Vec<Value>,
-}
-
-/// All runs of a folder, by their delay, then by their name. There may be none.
-pub(crate) fn runs(folder: &Path) -> Result<Vec<Run>> {
-    let mut all: Vec<Run> = Vec::new();
-    let mut paths: Vec<_> =
-        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    for path in paths {
-        if path.to_string_lossy().ends_with(".json.gz") {
-            let problem = |error: String| format!("{}: {error}", path.display());
-            let file = fs::File::open(&path).map_err(|error| problem(error.to_string()))?;
-            let report: Value = serde_json::from_reader(BufReader::new(GzDecoder::new(file)))
-                .map_err(|error| problem(error.to_string()))?;
-            let name = path.file_stem().unwrap_or_default().to_string_lossy();
-            let name = name.split('.').next().unwrap_or_default().to_owned();
-            fit(&name, &report).map_err(|reason| problem(reason.to_owned()))?;
-            match all.iter_mut().find(|run| run.name == name) {
-                Some(run) => run.add(report).map_err(problem)?,
-                None => all.push(Run { name, reports: vec![report] }),
-            }
-        }
-    }
-    all.sort_by(|one, other| (one.delay_us(), &one.name).cmp(&(other.delay_us(), &other.name)));
-    Ok(all)
 }
 
 /// The run of this name.
@@ -75,8 +45,18 @@ fn fit(name: &str, report: &Value) -> std::result::Result<(), &'static str> {
 }
 
 impl Run {
+    pub(super) fn new(name: String, report: Value) -> Result<Self> {
+        fit(&name, &report)?;
+        Ok(Self { name, reports: vec![report] })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Adds what other backends did, on a machine like that of the others.
-    fn add(&mut self, report: Value) -> Result<()> {
+    pub(super) fn add(&mut self, report: Value) -> Result<()> {
+        fit(&self.name, &report)?;
         let machine =
             |report: &Value| ["cpu", "cores", "memory_mib"].map(|field| report["machine"][field].clone());
         let first = &self.reports[0];
