@@ -32,9 +32,10 @@ pub(crate) fn run(mut args: Vec<String>) -> Result<ExitCode> {
     foreground(cargo.args(&args))
 }
 
-/// How it is built: see Cargo.toml.
+/// How it is built: see Cargo.toml. What only shows results is not worth the minutes of link-time optimisation.
 fn profile(args: &[String]) -> &'static str {
-    if args.iter().any(|arg| arg == "--quick") { "quick" } else { "release" }
+    let shows = args.first().is_some_and(|word| MEASURE_NOTHING.contains(&&**word));
+    if shows || args.iter().any(|arg| arg == "--quick") { "quick" } else { "release" }
 }
 
 /// The commands of the comparison that look at what was measured.
@@ -98,6 +99,7 @@ mod tests {
     fn the_quick_run_is_built_quickly() {
         let built = |line: &str| profile(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!((built("--quick --tmpfs"), built("--full"), built("")), ("quick", "release", "release"));
+        assert_eq!((built("render a.json"), built("diff a.json b.json")), ("quick", "quick"));
         let manifest = std::fs::read_to_string(crate::shell::root().join("Cargo.toml")).unwrap();
         let manifest: toml::Table = manifest.parse().unwrap();
         let quick = &manifest["profile"]["quick"];
