@@ -4,11 +4,11 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::error::Result;
 use crate::html::boxes::{self, BoxGroup};
-use crate::html::figures::{MOST, as_size, color_of, figure};
+use crate::html::figures::{as_size, color_of, drawn, figure};
 use crate::html::filters;
 use crate::html::plot::{Axis, Scale, Series};
 use crate::record::{Holding, Report};
-use crate::view::family::{family, standing};
+use crate::view::family::family;
 use crate::view::{Group, Question, Setting, by_setting, show};
 
 /// A plot for each fault: a box for each lock, and the longest that it should take.
@@ -64,8 +64,7 @@ pub(crate) fn holding(runs: &[Report]) -> Result<Vec<Markup>> {
 }
 
 fn over_locks(run: &Report, value: fn(&Holding) -> Option<f64>) -> Vec<Series> {
-    let mut shown = standing(run.results.iter().map(|result| &*result.backend));
-    shown.truncate(MOST);
+    let shown = drawn(run.results.iter().map(|result| &*result.backend));
     let mut all: Vec<Series> = Vec::new();
     for result in run.results.iter().filter(|result| shown.contains(&&*result.backend)) {
         let Some((holding, value)) = result.holding.as_ref().and_then(|it| Some((it, value(it)?))) else {

@@ -95,7 +95,7 @@ pub(crate) fn percentiles(runs: &[Report]) -> Result<Vec<Markup>> {
         let backends = || distinct(results.iter().map(|result| &*result.backend)).into_iter();
         let each = standing(backends());
         if each.len() > 1 {
-            draw("", &each[..each.len().min(MOST)], &[])?;
+            draw("", &drawn(backends()), &[])?;
         }
         for one in each.iter().copied().chain(backends().filter(|backend| *backend == ONE_PROCESS)) {
             let members: Vec<&str> = backends().filter(|other| family(other) == family(one)).collect();
@@ -183,8 +183,7 @@ pub(super) fn series<'a>(
     let groups: Vec<&Group> = groups.collect();
     let plain =
         |group: &'a Group| group.lines.iter().filter(|line| !line.is_peer && line.who == line.backend);
-    let mut shown = standing(groups.iter().flat_map(|&group| plain(group)).map(|line| &*line.who));
-    shown.truncate(MOST);
+    let shown = drawn(groups.iter().flat_map(|&group| plain(group)).map(|line| &*line.who));
     let mut all: Vec<Series> = Vec::new();
     for &group in &groups {
         for line in plain(group).filter(|line| shown.contains(&&*line.who)) {
@@ -230,6 +229,17 @@ fn series_of<'a>(all: &'a mut Vec<Series>, name: &str, color: usize) -> &'a mut 
 
 /// The most lines of a plot.
 pub(super) const MOST: usize = 6;
+
+/// Of each family the backend that stands for it in a plot. Where there are too many, what one host alone can
+/// use is left out: nobody chooses between it and the others, and the tables have it.
+pub(super) fn drawn<'a>(backends: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut drawn = standing(backends);
+    if drawn.len() > MOST {
+        drawn.retain(|backend| family(backend) != "SQLite");
+    }
+    drawn.truncate(MOST);
+    drawn
+}
 
 /// Requests that the server received for each grant, over the number of waiters: tasks of one process, and
 /// processes. Of each family, then of each server beside other libraries and recipes.
@@ -284,9 +294,10 @@ mod tests {
         run.results = Kind::ALL.iter().map(|kind| measured(kind.name(), 6)).collect();
         let questions = questions(&[run.clone()]);
         let processes = questions.iter().find(|question| question.id == "processes").unwrap();
-        let drawn = series(processes.groups.iter(), |_| 1.0, median);
-        let names: Vec<&str> = drawn.iter().map(|series| &*series.name).collect();
-        assert_eq!(names, ["MySQL/MariaDB", "PostgreSQL", "Redis/Valkey", "Redlock", "SQLite", "ZooKeeper"]);
+        let lines = series(processes.groups.iter(), |_| 1.0, median);
+        let names: Vec<&str> = lines.iter().map(|series| &*series.name).collect();
+        assert_eq!(names, ["MySQL/MariaDB", "PostgreSQL", "Redis/Valkey", "Redlock", "ZooKeeper", "etcd"]);
+        assert_eq!(drawn(["sqlite", "redis"].into_iter()), ["sqlite", "redis"], "there is a place for it");
 
         for result in &mut run.results {
             result.workload = "uncontended".to_owned();

@@ -88,8 +88,9 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
         let figures = draw(question)?;
         Ok(html! {
             p { (question.what) }
-            @if !figures.is_empty() { p.faint { "Where a plot has several families, one server, or group of servers, stands for each of six at most; the tables have all. \
-                 Only the data and machines are shown that are ticked above, and in the tables only the families." } }
+            @if !figures.is_empty() { p.faint { "A plot of several families has one server, or group of servers, of each, and six at most (SQLite is left out \
+                 first, since one host alone can use it); the tables have all. The boxes at the top of the page choose the data and machines \
+                 that are shown, and in the tables the families." } }
             @for figure in &figures { (figure) }
             (tables::groups(question))
         })
