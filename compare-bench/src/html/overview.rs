@@ -64,8 +64,9 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
             } } }
         } }
         p.faint {
-            "Medians; in brackets, and as thin lines, their intervals of 95 %. Bold: the best of those that several hosts can \
-             share, and what cannot be told apart from it, unless that is all. "
+            "Medians; in brackets, and as thin lines, their intervals of 95 % (us: microseconds, /s: in a second). Bold: the best of its \
+             kind, and what cannot be told apart from it, unless that is all. A kind is what several hosts can share and a failover may \
+             grant twice, or what no failover grants twice. "
             (overview.measured) ". "
             @if overview.setting.conditions.durability != "unknown" { "The servers ran on the same machine as the clients. " }
             "One setup stands for each family; all are below."
@@ -92,12 +93,12 @@ fn better(unit: Unit) -> &'static str {
 /// The figure of a family, as a share of the largest of its column.
 fn bar(overview: &Overview, column: &Column, family: &Candidate) -> Markup {
     let Some(line) = column.of(&family.backend) else { return html! { "-" } };
-    // One host needs no comparison with what several share.
-    let shared: Vec<&Candidate> = overview.families.iter().filter(|it| it.across_hosts).collect();
-    let best = column.best(&shared);
-    let is_shared = |line: &&Line| line.rank.is_some() && shared.iter().any(|it| it.backend == line.who);
+    // What promises less is no reason against what promises more.
+    let kind: Vec<&Candidate> = overview.families.iter().filter(|it| it.kind() == family.kind()).collect();
+    let best = column.best(&kind);
+    let is_of_kind = |line: &&Line| line.rank.is_some() && kind.iter().any(|it| it.backend == line.who);
     // Where all are alike, none is marked.
-    let is_told = overview.doubt.is_none() && best.len() < column.lines.iter().filter(is_shared).count();
+    let is_told = overview.doubt.is_none() && best.len() < column.lines.iter().filter(is_of_kind).count();
     let is_best = is_told && best.iter().any(|best| best.who == line.who);
     let largest = column.lines.iter().filter(|line| line.value.is_some()).map(end).fold(0.0, f64::max);
     let at = |value: f64| if largest > 0.0 { SIZE.0 * value / largest } else { 0.0 };
@@ -156,13 +157,22 @@ mod tests {
         let zookeeper =
             Candidate { across_hosts: true, failover_safe: true, durable: true, ..candidate("zookeeper3") };
         let redis = Candidate { across_hosts: true, ..candidate("redis") };
+        let postgres = Candidate { across_hosts: true, ..candidate("postgres") };
+        let between = 50.0 + 25.0 * (times - 1.0) / 3.0;
         let overview = Overview {
             setting: Setting { machine: "A CPU".to_owned(), conditions: conditions() },
             holds: "data on ext4".to_owned(),
             measured: "A CPU".to_owned(),
             doubt: doubt.map(str::to_owned),
-            families: vec![redis, zookeeper],
-            columns: vec![column(0, vec![line("redis", 50.0, 5.0), line("zookeeper3", 50.0 * times, 50.0)])],
+            families: vec![redis, postgres, zookeeper],
+            columns: vec![column(
+                0,
+                vec![
+                    line("redis", 50.0, 5.0),
+                    line("postgres", between, 5.0),
+                    line("zookeeper3", 50.0 * times, 50.0),
+                ],
+            )],
         };
         first(&overview, &[]).into_string()
     }

@@ -98,6 +98,12 @@ impl Candidate {
         known(&self.backend).is_some_and(|family| family.verifies)
     }
 
+    /// What it is compared with: what one host alone can use; what several share, and a failover may grant
+    /// twice; and what no failover grants twice.
+    pub(crate) fn kind(&self) -> (bool, bool) {
+        (self.across_hosts, self.across_hosts && self.failover_safe)
+    }
+
     /// Whether people run it for something else.
     pub(crate) fn is_database(&self) -> bool {
         known(&self.backend).is_some_and(|family| family.is_database)
