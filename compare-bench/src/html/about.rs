@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::html::survival;
 use crate::record::{HOW_TO_READ, Report};
 use crate::terminal::DEBUG;
-use crate::view::family::in_words;
+use crate::view::family::{in_words, survives_restart};
 use crate::view::{show, trust};
 use faults::Results;
 
@@ -55,7 +55,8 @@ pub(crate) fn guarantees(runs: &[Report], faults: &[Results]) -> Markup {
             tbody { @for backend in &backends { tr {
                 td { (in_words(&backend.name)) }
                 @for (name, _) in PROMISES {
-                    td { @if backend.promises.get(name) == Some(&true) { "yes" } @else { "no" } }
+                    @let is_so = if name == "durable" { survives_restart(backend) } else { backend.promises.get(name) == Some(&true) };
+                    td { @if is_so { "yes" } @else { "no" } }
                 }
                 td.n { (show::time(crate::measure::stats::as_float(backend.shortest_lease_us))) }
                 td { @let seen: Vec<String> = faults.iter().filter_map(|one| survival::seen(one, &backend.name)).collect();

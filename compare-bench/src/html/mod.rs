@@ -300,6 +300,7 @@ mod tests {
         let page = page(&[near()], &[results]).unwrap();
         for expected in [
             "runs as expected",
+            " kinds of faults</a>",
             "holder-killed",
             "<figcaption>holder-killed on",
             "told of the end of their lease",

@@ -66,7 +66,7 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
         p.faint {
             "Medians; in brackets, and as thin lines, their intervals of 95 % (us: microseconds, /s: in a second). Bold: the best of its \
              kind, and what cannot be told apart from it, unless that is all. A kind is what several hosts can share and a failover may \
-             grant twice, or what no failover grants twice. "
+             grant twice, or what no failover grants twice, under the conditions that stand behind its name above. "
             (overview.measured) ". "
             @if overview.setting.conditions.durability != "unknown" { "The servers ran on the same machine as the clients. " }
             "One setup stands for each family; all are below."
@@ -77,9 +77,9 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
 /// What stands in the last column.
 fn promised(faults: &[Results]) -> &'static str {
     if faults.is_empty() {
-        "It promises to survive (no faults were run)"
+        "What it survives, as documented (no faults were run)"
     } else {
-        "It promises to survive; seen under faults"
+        "What it survives: as documented, and seen under faults"
     }
 }
 
@@ -127,20 +127,16 @@ fn rounded(value: f64) -> String {
 
 /// By its promises, and by what was seen under faults.
 fn survives(family: &Candidate, faults: &[Results]) -> Markup {
-    let restart = if family.durable { "a restart" } else { "no restart" };
     let failover = match (family.across_hosts, family.failover_safe) {
-        (false, _) => "no other machine takes part",
+        (false, _) => "one machine, so no failover",
         (true, true) => "no failover grants a lock twice",
         (true, false) => "a failover may grant a lock twice",
     };
-    let seen: Vec<String> =
-        faults.iter().filter_map(|results| survival::seen(results, &family.backend)).collect();
     html! {
-        (restart) "; "
+        @if family.durable { "a restart keeps its locks; " } @else { b { "a restart forgets its locks" } "; " }
         @if family.across_hosts && !family.failover_safe { b { (failover) } } @else { (failover) }
-        @if family.failover_safe && !family.provided.is_empty() { ", " (family.provided) }
-        @for seen in &seen { "; seen: " (seen) }
-        @if seen.is_empty() && !faults.is_empty() { "; no faults were run" }
+        @if let Some(seen) = survival::told(faults, &family.backend) { "; " a href="#faults" { (seen) } }
+        @else if !faults.is_empty() { "; no faults were run on it" }
     }
 }
 
@@ -188,7 +184,8 @@ mod tests {
             "<b>50.0 us [45.0 .. 55.0]</b>",
             "shorter is better",
             "<b>a failover may grant a lock twice</b>",
-            "a restart; no failover grants a lock twice",
+            "a restart keeps its locks; no failover grants a lock twice",
+            "<b>a restart forgets its locks</b>",
             "data on ext4",
         ] {
             assert!(page.contains(expected), "{expected} in {page}");

@@ -1,6 +1,6 @@
 //! What each backend survives: the runs of `compare-bench faults`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, PreEscaped, html};
 
@@ -101,6 +101,29 @@ pub(super) fn seen(results: &Results, backend: &str) -> Option<String> {
         format!(
             "{well} of {done} runs as expected ({unsafe_cells} of them may overlap); {operations} operations, {lost} guarded writes lost"
         )
+    })
+}
+
+/// What was seen of the setups that stand for a family, for a reader who knows no scenario.
+pub(super) fn told(results: &[Results], backend: &str) -> Option<String> {
+    let names = match backend {
+        "redlock" => vec!["redlock3"],
+        // One server alone has no failover.
+        "redis" | "valkey" => vec!["redis", "sentinel"],
+        other => vec![other],
+    };
+    let runs = || {
+        let all = results.iter().flat_map(|one| &one.outcomes);
+        all.filter(|it| names.contains(&&*it.backend) && !matches!(it.verdict, Verdict::NotRun { .. }))
+    };
+    let faults: BTreeSet<&str> = runs().map(|it| &*it.scenario).collect();
+    let twice: BTreeSet<&str> =
+        runs().filter(|it| it.findings.overlaps > 0).map(|it| &*it.scenario).collect();
+    let lost: u64 = runs().map(|it| it.counts.guarded_lost).sum();
+    let lost = if lost == 0 { String::new() } else { format!(", {lost} checked writes lost") };
+    (!faults.is_empty()).then(|| match twice.len() {
+        0 => format!("never two holders in {} kinds of faults{lost}", faults.len()),
+        some => format!("two holders seen in {some} of {} kinds of faults{lost}", faults.len()),
     })
 }
 

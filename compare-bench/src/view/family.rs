@@ -186,8 +186,14 @@ fn candidate(backend: &Backend) -> Candidate {
         provided,
         across_hosts: promises("across_hosts"),
         failover_safe: promises("failover_safe"),
-        durable: promises("durable"),
+        durable: survives_restart(backend),
     }
+}
+
+/// By its promise, and by the setting that the promise of Redis depends on.
+pub(crate) fn survives_restart(backend: &Backend) -> bool {
+    let keeps_no_log = backend.settings.get("appendonly").is_some_and(|value| value == "no");
+    backend.promises.get("durable") == Some(&true) && !keeps_no_log
 }
 
 fn known(backend: &str) -> Option<&'static Family> {
@@ -237,6 +243,14 @@ pub(crate) mod tests {
         assert_eq!(family("zookeeper3-leader"), "ZooKeeper");
         assert_eq!(family("redlock3"), "Redlock");
         assert_eq!(family("etcd"), "etcd");
+    }
+
+    #[test]
+    fn redis_without_its_log_survives_no_restart() {
+        let mut redis = backend("redis", &["durable"]);
+        assert!(candidate(&redis).durable);
+        redis.settings.insert("appendonly".to_owned(), "no".to_owned());
+        assert!(!candidate(&redis).durable);
     }
 
     #[test]
