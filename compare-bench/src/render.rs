@@ -35,16 +35,27 @@ pub(crate) fn run(args: &RenderArgs) -> Result<()> {
     }
 }
 
-/// Comparisons, and runs of faults: a file says what it is. What was measured on a disk and without a delay
-/// comes first.
+/// Comparisons, and runs of faults: a file says what it is, and several of faults are one. What was measured
+/// without a delay comes first, on the disk as it is, with the safest durability.
 fn files(paths: &[PathBuf]) -> Result<(Vec<Report>, Vec<Results>)> {
-    let (mut runs, mut faults) = (Vec::new(), Vec::new());
+    let (mut runs, mut faults) = (Vec::new(), Vec::<Results>::new());
     for path in paths {
         let text = text(path).unwrap_or_default();
         let is_of_faults = serde_json::from_str::<Schema>(&text).is_ok_and(|schema| schema.schema == SCHEMA);
-        if is_of_faults { faults.push(of_faults(path, &text)?) } else { runs.push(read(path)?) }
+        if !is_of_faults {
+            runs.push(read(path)?);
+            continue;
+        }
+        let more = of_faults(path, &text)?;
+        match faults.first_mut() {
+            Some(first) => first.outcomes.extend(more.outcomes),
+            None => faults.push(more),
+        }
     }
-    runs.sort_by_key(|run: &Report| (run.conditions.delay_us, run.conditions.storage == TMPFS));
+    runs.sort_by_key(|run: &Report| {
+        let it = &run.conditions;
+        (it.delay_us, it.storage == TMPFS, it.durability != "disk", it.storage.contains(", syncs "))
+    });
     Ok((runs, faults))
 }
 

@@ -111,7 +111,13 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
     } else {
         absent("--delay puts a slow network before each server")
     };
+    let beside = overview::beside(&overviews(runs, questions));
     Ok(vec![
+        Section {
+            id: "conditions",
+            title: "By default, with the safest durability, on a slow disk",
+            body: beside.unwrap_or_else(|| absent("this needs runs under several conditions, such as --durability default")),
+        },
         Section {
             id: "guarantees",
             title: "What each backend guarantees",

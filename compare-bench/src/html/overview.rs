@@ -7,8 +7,9 @@ use crate::view::advice::{QUESTIONS, TERMS, advice};
 use crate::view::export::figure;
 use crate::view::family::{Candidate, in_words};
 use crate::view::line::Line;
-use crate::view::overview::{Column, Overview};
+use crate::view::overview::{Column, MEASURES, Measure, Overview};
 use crate::view::unit::Unit;
+use crate::view::{capital, distinct};
 use faults::Results;
 
 /// How wide and high the drawing of a bar is, in units of its own: the page stretches it.
@@ -26,6 +27,38 @@ pub(super) fn first(overview: &Overview, faults: &[Results]) -> Markup {
             (families(overview, faults))
         }
     }
+}
+
+/// The same work under all conditions without a delay, side by side: what a slower disk changes, and what a
+/// server is by default. Nothing where there is one.
+pub(super) fn beside(overviews: &[Overview]) -> Option<Markup> {
+    let near: Vec<&Overview> = overviews.iter().filter(|it| it.setting.conditions.delay_us == 0).collect();
+    if near.len() < 2 {
+        return None;
+    }
+    let families = distinct(near.iter().flat_map(|it| &it.families).map(|it| &*it.family));
+    let cell = |overview: &Overview, measure: &Measure, family: &str| {
+        let column = overview.columns.iter().find(|it| it.measure.work == measure.work)?;
+        let backend = &overview.families.iter().find(|it| it.family == family)?.backend;
+        let line = column.of(backend)?;
+        Some(figure(column.unit, line.median, line.value))
+    };
+    Some(html! {
+        p { "Medians and their intervals of 95 %, of one server, or group of servers, for each family. SQLite has a durability of its own, \
+             which these conditions do not change." }
+        @for measure in MEASURES.iter().filter(|it| it.is_common) {
+            h3 { (capital(measure.work)) }
+            div.wide { table.sorts {
+                thead { tr { th { "lock server" } @for overview in &near {
+                    th.n { (overview.holds) @if overview.doubt.is_some() { " (not to be used)" } }
+                } } }
+                tbody { @for family in &families { tr {
+                    th { (family) }
+                    @for overview in &near { td.n { (cell(overview, measure, family).unwrap_or_else(|| "-".to_owned())) } }
+                } } }
+            } }
+        }
+    })
 }
 
 /// A row for each set of answers.

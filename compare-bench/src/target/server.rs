@@ -63,6 +63,9 @@ pub(crate) enum Durability {
     Os,
     /// Nothing. Redis writes no file at all.
     None,
+    /// What each server does if nothing is configured: databases, `ZooKeeper` and etcd wait for the disk, and Redis
+    /// for nothing. Its snapshots, which lag by minutes, are left out, and so is the binary log of MySQL.
+    Default,
 }
 
 impl Durability {
@@ -72,18 +75,26 @@ impl Durability {
             Self::Disk => "disk",
             Self::Os => "os",
             Self::None => "none",
+            Self::Default => "default",
         }
     }
 }
 
-impl From<Durability> for testbed::Durability {
-    fn from(durability: Durability) -> Self {
-        match durability {
-            Durability::Disk => Self::Disk,
-            Durability::Os => Self::OsCache,
-            Durability::None => Self::Fast,
+impl Durability {
+    /// Of such a server.
+    fn of(self, kind: Kind) -> testbed::Durability {
+        match self {
+            Self::Default if is_redis(kind) => testbed::Durability::Fast,
+            Self::Disk | Self::Default => testbed::Durability::Disk,
+            Self::Os => testbed::Durability::OsCache,
+            Self::None => testbed::Durability::Fast,
         }
     }
+}
+
+fn is_redis(kind: Kind) -> bool {
+    use Kind::{Cluster, Redis, Redlock, Redlock3, Sentinel, Valkey};
+    matches!(kind, Redis | Valkey | Sentinel | Cluster | Redlock | Redlock3)
 }
 
 /// Which members of an ensemble the address names.
@@ -116,7 +127,7 @@ pub(crate) struct Running {
 impl Site {
     /// Starts a backend, and returns its address.
     pub(crate) async fn start(&self, kind: Kind, reach: Reach) -> Result<(String, Running)> {
-        let options = testbed::Options::new().parent(&self.folder).durability(self.durability.into());
+        let options = testbed::Options::new().parent(&self.folder).durability(self.durability.of(kind));
         let environment = slow_disk::environment().into_iter();
         let options = environment.fold(options, |options, (name, value)| options.environment(name, value));
         let mut running = Running::default();
@@ -228,15 +239,12 @@ impl Site {
     /// Where the data of such a backend is.
     pub(crate) fn storage(&self, kind: Kind) -> String {
         let mut storage = match (kind, self.durability) {
-            (Kind::Memory, _)
-            | (
-                Kind::Redis | Kind::Valkey | Kind::Sentinel | Kind::Cluster | Kind::Redlock | Kind::Redlock3,
-                Durability::None,
-            ) => "memory".to_owned(),
+            (Kind::Memory, _) => "memory".to_owned(),
+            (kind, Durability::None | Durability::Default) if is_redis(kind) => "memory".to_owned(),
             _ => self.file_system(),
         };
         let is_zookeeper = matches!(kind, Kind::ZooKeeper | Kind::ZooKeeper3 | Kind::ZooKeeper3Leader);
-        if is_zookeeper && self.durability != Durability::Disk {
+        if is_zookeeper && !matches!(self.durability, Durability::Disk | Durability::Default) {
             // The others tell by themselves.
             storage.push_str(", forceSync=no");
         }

@@ -219,7 +219,7 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
     }
 }
 
-fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
