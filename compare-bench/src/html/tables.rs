@@ -9,12 +9,14 @@ use crate::view::asked::BESIDE;
 use crate::view::export::{figure, percentile};
 use crate::view::line::Line;
 use crate::view::unit::Unit;
-use crate::view::{Group, Question, Setting, settings, show};
+use crate::view::{Group, Question, Setting, settings, show, words};
 
 /// A table for each group of a question. Those behind the first are folded; on paper all are shown. A link to
 /// a folded table opens it, since the browser does that for what is within.
 pub(crate) fn groups(question: &Question) -> Markup {
+    let words: Vec<&str> = words::told(question).collect();
     html! {
+        @if !words.is_empty() { p.faint { (words.join(" ")) } }
         @for (number, group) in question.groups.iter().enumerate() {
             details.(filters::of_setting(&group.setting)) open[number == 0] {
                 summary { (group.title) }

@@ -11,7 +11,7 @@ use crate::record::Report;
 use crate::terminal::wrap::{WIDTH, wrapped, wrapped_to};
 use crate::view::advice::{TERMS, advice};
 use crate::view::overview::overviews;
-use crate::view::{Question, missing, questions, show, trust};
+use crate::view::{Question, missing, questions, show, trust, words};
 
 /// The loud warning.
 pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean nothing. Build with --release, or use `cargo xtask compare`.";
@@ -21,21 +21,6 @@ const COLUMNS: &str = "Each median has its interval of 95 % (bootstrap over the 
      the median; those whose intervals overlap that of the best of a rank share it. p99: of the same latency, or of the wait. To raw: the ratio to \
      raw statements on the same server, whose rounds alternate with ours; for a latency, 1.10 is 10 % slower, for a rate, 2.00 is twice \
      that of one raw connection (Redis, ZooKeeper, etcd: as many tasks on it, or processes with one each).";
-
-/// Words of remarks, and what they mean.
-const WORDS: [(&str, &str); 4] = [
-    ("Jain", "Jain: 1 if all got the lock equally often, 1/n if one of n got it every time."),
-    ("wake-ups", "Wake-ups: notifications that the server sent for each acquisition."),
-    (
-        "noisy",
-        "Noisy: the interval of the ratio was still wider than 5 % to either side when the time of the case was up.",
-    ),
-    (
-        "unsteady",
-        "Unsteady: the raw statements themselves changed by half or more between the rounds (the disk, or other work on this \
-         machine).",
-    ),
-];
 
 /// Of what stands below the line that it belongs to.
 const INDENT: usize = 4;
@@ -68,7 +53,7 @@ fn render(report: &Report, is_bold: bool) -> String {
     for question in &questions {
         lines.push(format!("\n{}", question.title.to_uppercase()));
         lines.extend(wrapped(question.what));
-        lines.extend(words(question));
+        lines.extend(words::told(question).flat_map(wrapped));
         for group in &question.groups {
             lines.push(format!("\n  {}", group.title));
             lines.extend(table(group, is_bold));
@@ -112,14 +97,6 @@ fn verdict(report: &Report, questions: &[Question]) -> Vec<String> {
         lines.push(String::new());
     }
     lines
-}
-
-/// The words of its remarks.
-fn words(question: &Question) -> Vec<String> {
-    let remarks = || question.groups.iter().flat_map(|group| &group.lines).flat_map(|line| &line.remarks);
-    let occurs = |word: &str| remarks().any(|remark| remark.contains(word));
-    let told = WORDS.iter().filter(|(word, _)| occurs(word));
-    told.flat_map(|(_, meaning)| wrapped(meaning)).collect()
 }
 
 fn machine(report: &Report) -> String {

@@ -13,6 +13,7 @@ pub(crate) mod show;
 pub(crate) mod speed;
 pub(crate) mod trust;
 pub(crate) mod unit;
+pub(crate) mod words;
 
 use crate::measure::stats::as_float;
 use crate::plan::case::counted;

@@ -1,0 +1,33 @@
+//! Words that stand beside figures, and what they mean: shown where they stand.
+
+use crate::view::Question;
+
+/// Words of remarks, and what they mean.
+const WORDS: [(&str, &str); 9] = [
+    ("Jain", "Jain: 1 if all got the lock equally often, 1/n if one of n got it every time."),
+    ("wake-ups", "Wake-ups: notifications that the server sent for each acquisition."),
+    (
+        "noisy",
+        "Noisy: the interval of the ratio was still wider than 5 % to either side when the time of the case was up.",
+    ),
+    (
+        "unsteady",
+        "Unsteady: the raw statements themselves changed by half or more between the rounds (the disk, or other work on this \
+         machine).",
+    ),
+    ("OVERLAPS", "OVERLAPS: so often two held the lock at once. Such a lock has no rank."),
+    ("LATER", "LATER: so many times took longer than the settings of the servers and the lease allow."),
+    ("falls behind", "Falls behind: fewer requests were answered than arrived, so that the latency grows with the length of the test."),
+    ("server_order=", "server_order=true: requests are served in the order in which they reach the server, not process by process."),
+    ("hand_over=", "hand_over=1000/20ms: up to 1000 tasks of a process, or all within 20 ms, have the lock before another process does."),
+];
+
+/// Those of its lines.
+pub(crate) fn told(question: &Question) -> impl Iterator<Item = &'static str> {
+    let lines = || question.groups.iter().flat_map(|group| &group.lines);
+    let occurs = |word: &str| {
+        lines().any(|line| line.who.contains(word) || line.remarks.iter().any(|remark| remark.contains(word)))
+    };
+    let told: Vec<_> = WORDS.iter().filter(|(word, _)| occurs(word)).map(|(_, meaning)| *meaning).collect();
+    told.into_iter()
+}
