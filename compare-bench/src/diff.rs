@@ -128,7 +128,7 @@ fn differs(before: &Report, after: &Report) -> Option<&'static str> {
     } else if before.conditions != after.conditions {
         Some("the two were taken under different conditions (disk, durability, delay)")
     } else if before.build.profile != after.build.profile {
-        Some("one of the two is a debug build")
+        Some("the two were built with different profiles (debug, quick or release)")
     } else {
         None
     }
