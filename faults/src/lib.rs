@@ -175,6 +175,12 @@ impl FaultsArgs {
     }
 }
 
+/// What happens in a scenario, in one sentence.
+pub fn about(scenario: &str) -> Option<&'static str> {
+    let all = std::iter::once(&soak::SOAK).chain(table::all());
+    all.into_iter().find(|it| it.name == scenario).map(|it| it.about)
+}
+
 fn list() {
     for scenario in table::all() {
         let quick = if scenario.is_quick { " (quick)" } else { "" };

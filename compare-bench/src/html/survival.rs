@@ -146,6 +146,10 @@ pub(super) fn section(results: &Results) -> Result<Markup> {
                 @for kind in &kinds { (word(cells.get(&(*scenario, kind.name())))) }
             } } }
         } }
+        details {
+            summary { "What happens in each scenario" }
+            ul { @for scenario in &scenarios { @if let Some(about) = faults::about(scenario) { li { b { (scenario) } ": " (about) } } } }
+        }
         p.faint { (results.lateness()) "." }
         h3 { "Step by step" }
         @if pictures.is_empty() { p.faint { "These runs kept no histories." } }
