@@ -106,8 +106,11 @@ async fn compare(args: &RunArgs) -> Result<ExitCode> {
     terminal::print(&report);
     let path = file.path().display();
     println!("all figures: {path}");
-    let command =
-        if option_env!("LOCKWELL_COMPARE_PROFILE").is_some() { "cargo xtask compare" } else { "compare-bench" };
+    let command = if option_env!("LOCKWELL_COMPARE_PROFILE").is_some() {
+        "cargo xtask compare"
+    } else {
+        "compare-bench"
+    };
     println!("`{command} render {path}` makes a report of them");
     Ok(match (&report.violation, report.failures.is_empty() && !report.results.is_empty()) {
         (Some(_), _) => ExitCode::from(VIOLATION),

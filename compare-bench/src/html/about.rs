@@ -44,7 +44,7 @@ pub(crate) fn guarantees(runs: &[Report], faults: &[Results]) -> Markup {
         return html! { p.absent { "Not measured: no backend could be reached." } };
     }
     html! {
-        p { "As each backend promises to its clients. The last column shows what it did under faults: "
+        p { "What each backend promises to its clients. The last column shows what it did under faults: "
             a href="#faults" { "step by step" } "." }
         div.wide { table {
             thead { tr {
@@ -98,10 +98,10 @@ pub(crate) fn libraries(runs: &[Report]) -> Markup {
         p { "They do the same work, in turns with lockwell. Their figures are in the same tables." }
         div.wide { table {
             thead { tr {
-                th { "library" } th { "on" } th { "version" } th { "set up" } th { "lacks" } th { "case" } th.n { "two at once" } th { "what is wrong" }
+                th { "library" } th { "on" } th { "version" } th { "set up" } th { "lacks" } th { "case" } th.n { "times two held it at once" } th { "what is wrong" }
             } }
             tbody { @for (name, backend, version, setup, lacks, case, overlaps, error) in &rows { tr {
-                td { (name) } td { (backend) } td { (version) } td { (setup) } td { (lacks) } td { (case) } td.n { (overlaps) } td { (error.as_deref().unwrap_or("")) }
+                td { (name) } td { (in_words(backend)) } td { (version) } td { (setup) } td { (lacks) } td { (case) } td.n { (overlaps) } td { (error.as_deref().unwrap_or("")) }
             } } }
         } }
     }
@@ -115,7 +115,7 @@ pub(crate) fn method(runs: &[Report]) -> Markup {
              then it is called noisy. Ours, the raw statements and other libraries take turns. Tokens and turns are checked: two that \
              hold the lock at once, or a token that does not rise, end the run. Except where requests \
              arrive at a rate, the loop is closed: a task asks again when it has its answer, so that latencies under load do not count \
-             requests that would have come in the meantime. Of runs under the same conditions, the first that has a lock shows it." }
+             requests that would have come in the meantime. If several runs had the same conditions, each lock is shown from the first of them that has it." }
         @for run in runs {
             h3 { "Run of " (run.date) }
             @if let Some(doubt) = trust::doubt(run) { p.warning { "These figures are not to be used: " (doubt) "." } }
@@ -131,23 +131,23 @@ fn one(run: &Report) -> Markup {
         div.wide { table { tbody {
             tr { th { "machine" } td { (machine.host) ", " (machine.cpu) ", " (machine.cores) " cores, " (machine.memory_mib) " MiB" } }
             tr { th { "kernel" } td { (machine.kernel) } }
-            tr { th { "load before" } td { (format!("{:.2}", run.load_before)) } }
+            tr { th { "load in the minute before" } td { (format!("{:.2}", run.load_before)) } }
             tr { th { "conditions" } td { (show::conditions(&run.conditions)) } }
             @if let Some(disk) = &run.disk {
-                tr { th { "a sync of the disk" } td { (disk.file_system) ": p50 " (show::time(disk.sync_us.p50)) ", p99 " (show::time(disk.sync_us.p99)) } }
+                tr { th { "a sync of the disk" } td { (disk.file_system) ": half take at most " (show::time(disk.sync_us.p50)) ", 99 % at most " (show::time(disk.sync_us.p99)) } }
             }
             tr { th { "length" } td { "a " (run.mode) " run of " (run.seconds.round()) " s" } }
             tr { th { "build" } td {
                 (run.build.version) ", " (run.build.profile) ", commit " (run.build.git_commit.as_deref().unwrap_or("?"))
                 @if run.build.git_dirty == Some(true) { " with changes" }
             } }
-            @for again in &run.resumed { tr { th { "went on" } td { (again) } } }
+            @for again in &run.resumed { tr { th { "gone on with" } td { (again) } } }
             @for failure in &run.failures { tr { th { "failed" } td { (failure.workload) ", " (failure.case) " on " (failure.backend) ": " (failure.reason) } } }
         } } }
         div.wide { table {
             thead { tr { th { "backend" } th { "server" } th { "data" } th { "settings" } th { "raw statements" } } }
             tbody { @for backend in &run.backends { tr {
-                td { (backend.name) } td { (backend.version) } td { (backend.storage) }
+                td { (in_words(&backend.name)) } td { (backend.version) } td { (backend.storage) }
                 td { @for (name, value) in &backend.settings { (name) "=" (value) " " } }
                 td { (backend.floor) }
             } } }

@@ -116,7 +116,9 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
         Section {
             id: "conditions",
             title: "By default, with the safest durability, on a slow disk",
-            body: beside.unwrap_or_else(|| absent("this needs runs under several conditions, such as --durability default")),
+            body: beside.unwrap_or_else(|| {
+                absent("this needs runs under several conditions, such as --durability default")
+            }),
         },
         Section {
             id: "guarantees",

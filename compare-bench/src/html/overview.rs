@@ -23,7 +23,7 @@ pub(super) fn first(overview: &Overview, faults: &[Results]) -> Markup {
     html! {
         div.(filters::of_setting(&overview.setting)) {
             (questions(overview))
-            h2 { "How fast each is, and what it survives" small { " " (overview.holds) } }
+            h2 { "How fast each is, and what it survives" small { ": " (overview.holds) } }
             (families(overview, faults))
         }
     }
@@ -84,7 +84,7 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
     html! {
         div.wide { table.families.sorts {
             thead { tr {
-                th { "Measured" }
+                th { "Lock on" }
                 @for column in &overview.columns {
                     th { a href={ "#" (column.figures) } { (column.title) } " (" (better(column.unit)) ")" }
                 }
@@ -118,8 +118,8 @@ fn promised(faults: &[Results]) -> &'static str {
 
 fn better(unit: Unit) -> &'static str {
     match unit {
-        Unit::Time | Unit::Count => "shorter is better",
-        Unit::Rate => "longer is better",
+        Unit::Time | Unit::Count => "less is better",
+        Unit::Rate => "more is better",
     }
 }
 
@@ -215,7 +215,7 @@ mod tests {
             "<rect class=\"length\" x=\"0\" y=\"1\" width=\"80.00\"",
             "<rect class=\"interval\" x=\"60.00\" y=\"4\" width=\"40.00\"",
             "<b>50.0 us [45.0 .. 55.0]</b>",
-            "shorter is better",
+            "less is better",
             "<b>a failover may grant a lock twice</b>",
             "a restart keeps its locks; no failover grants a lock twice",
             "<b>a restart forgets its locks</b>",

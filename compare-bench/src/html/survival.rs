@@ -137,7 +137,7 @@ pub(super) fn section(results: &Results) -> Result<Markup> {
             b { "told" } ": the same, and while the server could not be reached nobody considered itself the holder for more than a lease. "
             b { "lost" } ": as safe, but a holder may lose the lock before its lease ends, and is told. "
             b { "guard" } ": two may hold it for a moment, and a resource that checks tokens loses nothing. \
-             A number says how often it came so, where that was not always." }
+             In brackets: in how many of the runs it was so, where it was not so in all." }
         div.wide { table.matrix {
             caption { "What each backend survives. The details are below." }
             thead { tr { th { "scenario" } @for kind in &kinds { th.n { (full(kind.name())) } } } }
@@ -158,8 +158,8 @@ pub(super) fn section(results: &Results) -> Result<Markup> {
         div.wide { table {
             thead { tr {
                 th { "scenario" } th { "backend" } th { "verdict" } th.n { "operations" } th.n { "overlaps" }
-                th.n { "unguarded writes lost" } th.n { "guarded writes lost" } th.n { "stale ones refused" }
-                th.n { "after a holder's death" } th.n { "without a grant" }
+                th.n { "writes lost without a check of tokens" } th.n { "with one" } th.n { "stale ones refused" }
+                th.n { "longest time from a holder's death to the next grant" } th.n { "longest time in which nobody got a lock" }
             } }
             tbody { @for scenario in &scenarios { @for kind in &kinds {
                 @if let Some(cell) = cells.get(&(*scenario, kind.name())) { tr {

@@ -71,8 +71,8 @@ pub(crate) struct Report {
 /// What holds for a whole run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Conditions {
-    /// What a commit waits for: "disk", "os", "none", or "default", what each server does by itself; "unknown" of
-    /// servers that we did not start.
+    /// What a commit waits for: "disk", "os", "none", or "default", what each server does by itself;
+    /// "unknown" of servers that we did not start.
     pub(crate) durability: String,
     /// The file system of the data: "tmpfs", "ext4"; "unknown" of servers that we did not start.
     pub(crate) storage: String,

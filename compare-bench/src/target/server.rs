@@ -63,8 +63,9 @@ pub(crate) enum Durability {
     Os,
     /// Nothing. Redis writes no file at all.
     None,
-    /// What each server does if nothing is configured: databases, `ZooKeeper` and etcd wait for the disk, and Redis
-    /// for nothing. Its snapshots, which lag by minutes, are left out, and so is the binary log of MySQL.
+    /// What each server does if nothing is configured: databases, `ZooKeeper` and etcd wait for the disk, and
+    /// Redis for nothing. Its snapshots, which lag by minutes, are left out, and so is the binary log of
+    /// MySQL.
     Default,
 }
 

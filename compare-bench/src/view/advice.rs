@@ -8,9 +8,10 @@ use crate::view::overview::Overview;
 use crate::view::speed::{Speed, UNKNOWN, names};
 
 /// What the answers mean: below them.
-pub(crate) const TERMS: &str = "verify_in is a statement in the transaction that writes; it fails if the lock was lost. The \
-     resource refuses a lower fencing token, and the same one of another holder: after a failover two can have it. With any lock, a \
-     holder that stood still for longer than its lease may go on late: only such checks stop its writes.";
+pub(crate) const TERMS: &str = "verify_in: a statement of lockwell in the transaction that writes, which fails if the lock was lost. \
+     Fencing token: a number that rises with each grant; what is written to must refuse a lower one, and the same one from another \
+     holder, since after a failover two can have it. Lease: how long a lock is held without being renewed. With any lock, a process \
+     that was paused for longer than its lease may still write: only these two checks stop it.";
 
 /// The questions, in the order in which they are asked.
 pub(crate) const QUESTIONS: [&str; 3] = [
@@ -65,33 +66,34 @@ const CASES: [Case; 5] = [
         answers: ["yes", "no: the work writes only to the database that has the lock", "an SQL database"],
         condition: "there are several hosts and the work writes only to an SQL database",
         fits: |it| it.across_hosts && it.verifies(),
-        reason: "each write can check the lock in its own transaction (verify_in), so that after a failover, too, only one \
-                 holder writes",
+        reason: "each write can check the lock in its own transaction (verify_in), so that only one holder's writes are \
+                 kept, after a failover as well",
         decides: Decides::Presence("that database"),
     },
     Case {
         answers: [
             "yes",
-            "no: the resource compares fencing tokens, or the work may be done twice",
+            "no: the work may be done twice (as with an idempotency key), or what is written to compares fencing tokens",
             "a database, Redis or Valkey",
         ],
-        condition: "a second grant does no harm, since the resource compares fencing tokens or the work may be done twice",
+        condition: "a second grant does no harm, since the work may be done twice (as with an idempotency key) or what is written \
+                    to compares fencing tokens",
         fits: |it| it.across_hosts && it.is_database(),
-        reason: "nothing more has to be run; how fast it is decides only where a lock is taken hundreds of times a second",
+        reason: "you need no further server; which one is faster matters only where a lock is taken hundreds of times a second",
         decides: Decides::Presence("the one that you run"),
     },
     Case {
-        answers: ["yes", "no: the same", "none of them"],
+        answers: ["yes", "no: as in the row above", "none of these"],
         condition: "a second grant does no harm and you run no database",
         fits: |it| it.across_hosts,
-        reason: "only speed is left to decide",
+        reason: "only their speed tells them apart here",
         decides: Decides::SpeedAlone,
     },
     Case {
         answers: ["yes", "yes: anything else, such as payments or mail", "any, or none"],
         condition: "a failover must never grant a lock twice, as with payments or mail",
         fits: |it| it.across_hosts && it.failover_safe,
-        reason: "no other one of this report promises that between hosts",
+        reason: "nothing else in this report promises that between hosts",
         decides: Decides::Promise,
     },
 ];
@@ -124,7 +126,7 @@ fn choice(speed: &Speed, fit: &[&Candidate], decides: Decides) -> String {
         fit.iter().find(|it| it.family == family).map_or_else(|| family.to_owned(), |it| named(it))
     };
     match (decides, &speed.fastest[..]) {
-        (Decides::Presence(which), _) => format!("{which}: {}", all()),
+        (Decides::Presence(which), _) => format!("{which} ({})", all()),
         (Decides::SpeedAlone, []) if fit.len() > 1 => UNKNOWN.to_owned(),
         (Decides::Promise, _) | (_, []) => all(),
         // It is nowhere known to be slower than another one.
@@ -192,14 +194,14 @@ mod tests {
         let expected = [
             "SQLite, because it needs no server, so nothing fails over; a free lock takes 250 us, and a hand-over between \
              processes takes 1.40 ms",
-            "that database: PostgreSQL, because each write can check the lock in its own transaction (verify_in), so that after \
-             a failover, too, only one holder writes",
-            "the one that you run: PostgreSQL or Redis/Valkey, because nothing more has to be run; how fast it is decides only \
-             where a lock is taken hundreds of times a second",
-            "Redis/Valkey, because only speed is left to decide; for a free lock Redis/Valkey is the fastest, 38 times as fast \
+            "that database (PostgreSQL), because each write can check the lock in its own transaction (verify_in), so that only \
+             one holder's writes are kept, after a failover as well",
+            "the one that you run (PostgreSQL or Redis/Valkey), because you need no further server; which one is faster matters \
+             only where a lock is taken hundreds of times a second",
+            "Redis/Valkey, because only their speed tells them apart here; for a free lock Redis/Valkey is the fastest, 38 times as fast \
              as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes Redis/Valkey is the fastest, 36 times as \
              fast as PostgreSQL (20.0 us and 720 us)",
-            "Redlock (if no clock steps forward) or ZooKeeper, because no other one of this report promises that between hosts; for a free \
+            "Redlock (if no clock steps forward) or ZooKeeper, because nothing else in this report promises that between hosts; for a free \
              lock Redlock is twice as fast as ZooKeeper (900 us and 1.80 ms), and for a hand-over between processes ZooKeeper \
              is 1.6 times as fast as Redlock (1.10 ms and 1.80 ms)",
         ];
@@ -255,7 +257,7 @@ mod tests {
         some.columns[0].lines.retain(|line| line.who == "redlock");
         let because = &advice(&some)[4].because;
         assert!(
-            because.ends_with("a free lock takes 900 us on Redlock (no figure of ZooKeeper)"),
+            because.ends_with("a free lock takes 900 us on Redlock (not measured: ZooKeeper)"),
             "{because}"
         );
     }
@@ -268,8 +270,8 @@ mod tests {
             choices,
             [
                 "SQLite",
-                "that database: PostgreSQL",
-                "the one that you run: PostgreSQL or Redis/Valkey",
+                "that database (PostgreSQL)",
+                "the one that you run (PostgreSQL or Redis/Valkey)",
                 UNKNOWN,
                 "Redlock (if no clock steps forward) or ZooKeeper",
             ]

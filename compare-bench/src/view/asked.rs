@@ -47,7 +47,7 @@ pub(super) const ASKED: [Asked; 12] = [
         id: "load",
         title: "Requests arrive at a rate",
         what: "From the arrival of a request to the end of its release, each on a free lock: the median time, and p99 beside it. \
-               They contain what it costs to start a request, which is nearly all of the time of memory.",
+               They contain what it costs to start a request, which is nearly all of the time of a lock within one process.",
         workloads: &["arrivals"],
         unit: None,
         ours,
@@ -58,7 +58,7 @@ pub(super) const ASKED: [Asked; 12] = [
     Asked {
         id: "processes",
         title: "Everybody wants one lock: several processes",
-        what: "From the release by one process to the grant to the next, or of one process alone to its own next: the median time.",
+        what: "From the release by one process to the grant to the next (with one process: to its own next grant): the median time.",
         workloads: &["handoff"],
         unit: None,
         ours,
@@ -132,8 +132,8 @@ pub(super) const ASKED: [Asked; 12] = [
         id: "dies",
         title: "The holder dies",
         what: "From the fault to the next grant: the median time, and the longest time that the settings allow. Sentinel and Cluster are \
-             measured with durability=server: by default, grace periods add 31 s to each failover there, and then it grants nothing twice \
-             if the old server no longer answers.",
+             measured without grace periods (durability=server). By default nothing is granted there for 31 s after each failover, so that \
+             it grants nothing twice if the old server no longer answers.",
         workloads: &["recovery"],
         unit: None,
         ours,
@@ -143,7 +143,8 @@ pub(super) const ASKED: [Asked; 12] = [
     Asked {
         id: "holding",
         title: "What holding costs",
-        what: "A process holds locks and does nothing else. Time of processors in a second, of client and servers together: the median.",
+        what: "A process holds locks and does nothing else. Processor time in each second, of client and servers together (10 ms are 1 % of \
+             a core): the median.",
         workloads: &["holding"],
         unit: None,
         ours,

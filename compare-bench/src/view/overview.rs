@@ -41,7 +41,7 @@ pub(crate) const MEASURES: [Measure; 5] = [
         most: 4,
     },
     Measure {
-        title: "PARTIES names at once: locks a second",
+        title: "PARTIES tasks, a lock each: locks a second",
         work: "many names at once",
         is_common: false,
         question: "many",
@@ -49,7 +49,7 @@ pub(crate) const MEASURES: [Measure; 5] = [
         most: 64,
     },
     Measure {
-        title: "Free again after its holder was killed: mostly the rest of its lease",
+        title: "Free again after its holder was killed (mostly what is left of a lease of 4 s)",
         work: "recovery after a crash",
         is_common: false,
         question: "dies",
@@ -125,7 +125,12 @@ fn overview(setting: Setting, runs: &[Report], questions: &[Question]) -> Option
         MEASURES.iter().filter_map(|measure| column(measure, &setting, questions, &families)).collect();
     Some(Overview {
         holds: show::setting(&first.conditions, first.sync_us()),
-        measured: format!("{}; {}", setting.machine, first.date.split('T').next().unwrap_or_default()),
+        measured: format!(
+            "{}; a {} run of {}",
+            setting.machine,
+            first.mode,
+            first.date.split('T').next().unwrap_or_default()
+        ),
         setting,
         doubt: alike.into_iter().find_map(doubt),
         families,

@@ -152,7 +152,9 @@ pub(crate) fn conditions(conditions: &Conditions) -> String {
         "disk" => "synced at each commit",
         "os" => "kept by the operating system",
         "none" => "kept in memory only",
-        "default" => "servers as they are by default: Redis keeps locks in memory, the others sync each commit",
+        "default" => {
+            "servers as they are by default: Redis keeps locks in memory, the others sync each commit"
+        }
         _ => return "servers of others".to_owned(),
     };
     #[expect(clippy::cast_precision_loss, reason = "delays are far below 2^53 us")]
@@ -164,7 +166,9 @@ pub(crate) fn conditions(conditions: &Conditions) -> String {
 pub(crate) fn setting(of: &Conditions, sync_us: Option<f64>) -> String {
     let told = conditions(of);
     match sync_us {
-        Some(sync) if ["disk", "default"].contains(&&*of.durability) => format!("{told}, where a sync takes {}", time(sync)),
+        Some(sync) if ["disk", "default"].contains(&&*of.durability) => {
+            format!("{told}, where a sync takes {}", time(sync))
+        }
         _ => told,
     }
 }

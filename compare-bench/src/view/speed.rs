@@ -55,7 +55,7 @@ fn compared(column: &Column, fit: &[&Candidate], best: &[&Line]) -> Option<Strin
     let first = lines.next()?;
     let has_figure = |it: &Candidate| column.of(&it.backend).is_some_and(|line| line.rank.is_some());
     let without = names(fit.iter().filter(|it| !has_figure(it)).map(|it| it.family.clone()), "and");
-    let without = if without.is_empty() { String::new() } else { format!(" (no figure of {without})") };
+    let without = if without.is_empty() { String::new() } else { format!(" (not measured: {without})") };
     let Some(second) = lines.next() else {
         let on = if fit.len() > 1 { format!(" on {}", family(first, fit)) } else { String::new() };
         return Some(format!("{work} takes {}{on}{without}", figure(first)));

@@ -17,9 +17,18 @@ const WORDS: [(&str, &str); 9] = [
     ),
     ("OVERLAPS", "OVERLAPS: so often two held the lock at once. Such a lock has no rank."),
     ("LATER", "LATER: so many times took longer than the settings of the servers and the lease allow."),
-    ("falls behind", "Falls behind: fewer requests were answered than arrived, so that the latency grows with the length of the test."),
-    ("server_order=", "server_order=true: requests are served in the order in which they reach the server, not process by process."),
-    ("hand_over=", "hand_over=1000/20ms: up to 1000 tasks of a process, or all within 20 ms, have the lock before another process does."),
+    (
+        "falls behind",
+        "Falls behind: fewer requests were answered than arrived, so that the latency grows with the length of the test.",
+    ),
+    (
+        "server_order=",
+        "server_order=true: requests are served in the order in which they reach the server, not process by process.",
+    ),
+    (
+        "hand_over=",
+        "hand_over=1000/20ms: up to 1000 tasks of a process, or all within 20 ms, have the lock before another process does.",
+    ),
 ];
 
 /// Those of its lines.

@@ -7,7 +7,7 @@ use crate::plan::Crew;
 use crate::time::millis;
 
 /// A round.
-pub(super) const SOAK: Scenario = Scenario {
+pub(crate) const SOAK: Scenario = Scenario {
     name: "soak",
     about: "faults are drawn at random",
     crew: Crew { workers: 4, long: (60, 130), ..Crew::USUAL },

@@ -13,7 +13,7 @@ use clap::builder::PossibleValuesParser;
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 
-use self::draw::SOAK;
+pub(crate) use self::draw::SOAK;
 use super::kind::Kind;
 use super::result::{Results, RunOutcome, Shrunk, Verdict};
 use super::scenario::Scenario;
