@@ -1,8 +1,8 @@
-//! Statements that grant a freed lock to its first waiter: how they are sent.
+//! A release grants the lock to its first waiter.
 //!
-//! Such a statement waits for the disk, and while a transaction that notifies does so, no other one of the
-//! whole server can commit. So the notifications are a second transaction, which waits for nothing, in the
-//! same message: the way to the waiter is as short as before. Only the simple protocol carries two
+//! A statement that grants waits for the disk, and while a transaction that notifies does so, no other one of
+//! the whole server can commit. So the notifications are a second transaction, which waits for nothing, in
+//! the same message: the way to the waiter is as short as before. Only the simple protocol carries two
 //! transactions in one message. A session of our own has the statement prepared under a name, so that it is
 //! not planned anew each time.
 //!
@@ -10,15 +10,27 @@
 //! fails, the server carries out the whole message all the same, since it has read it.
 
 use futures_util::StreamExt;
+use lockwell_core::Claim;
+use lockwell_core::backend::Waiters;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Either, FromRow};
 
 use super::bound::BoundStatement;
-use super::driver::Postgres;
+use super::driver::{Postgres, names, owners};
 use super::named::NamedSql;
 use super::session::FOR_ONE;
-use crate::dialect::error::ended;
+use crate::dialect::error::{class_of, ended};
 use crate::dialect::follow_up::FollowUp;
+use crate::dialect::groups::Groups;
+use crate::ids::AsUuid;
+use crate::words::{ErrorClass, Freed, Notification};
+
+/// Whether the claim held the lock, whether a transaction has locked its row, then [`Handed`].
+type HandedOne = (bool, bool, Option<bool>, Option<String>, bool, bool);
+
+/// Whether all waiters must be notified, the notification for a waiter of this client, and whether to look
+/// again.
+type Handed = (Option<bool>, Option<String>, bool, bool);
 
 /// What the server has answered to a message.
 #[derive(Default)]
@@ -53,6 +65,137 @@ fn settings() -> usize {
 }
 
 impl Postgres {
+    /// Frees each lock, or grants it to its first waiter.
+    pub(super) async fn release_each(
+        &self,
+        conn: &mut PgConnection,
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<Freed>> {
+        if let [claim] = claims {
+            if !self.hot.is_hot(claim.name()) {
+                let short = self.statement(&self.sql.release);
+                let short = short.bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+                if short.value::<i64>(&mut *conn).await?.is_some() {
+                    return Ok(vec![Freed::new(true, Vec::new())]);
+                }
+            }
+            let mut handed = None;
+            if self.marked.is_hot(claim.name()) {
+                handed = self.hand_first(&mut *conn, claim, waiters).await?;
+            }
+            if handed.is_none() {
+                handed = self.hand(&mut *conn, &self.sql.hand_over, claim, waiters).await?;
+                // A claim that held nothing, such as one that has left the queue, tells nothing of the mark.
+                if handed.is_some() {
+                    self.marked.forget(claim.name());
+                }
+            }
+            return Ok(vec![match handed {
+                Some(handed) => self.handed(conn, claim, handed, waiters).await?,
+                None => Freed::default(),
+            }]);
+        }
+        let many = &self.sql.hand_over_many;
+        let bound = || {
+            let bound = many.call().bind(names(claims.iter())).bind(owners(claims.iter()));
+            bound.bind(waiters.client().as_uuid())
+        };
+        let mut rows: sqlx::Result<Vec<HandedOne>> = self.commit_and_notify(&mut *conn, many, bound()).await;
+        if self.closed(&mut *conn, &rows, claims.iter()).await?.is_some() {
+            rows = self.commit_and_notify(&mut *conn, many, bound()).await;
+        }
+        let mut answers = Vec::with_capacity(claims.len());
+        for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows?) {
+            answers.push(if released {
+                self.handed(conn, claim, (several, notification, again, durable), waiters).await?
+            } else {
+                Freed { blocked: held, ..Freed::default() }
+            });
+        }
+        Ok(answers)
+    }
+
+    /// Grants the lock to its first waiter by this statement. `None`: the claim did not hold the lock.
+    async fn hand(
+        &self,
+        conn: &mut PgConnection,
+        sql: &NamedSql,
+        claim: &Claim,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Option<Handed>> {
+        let bound = || {
+            let bound = sql.call().bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+            bound.bind(waiters.client().as_uuid())
+        };
+        let mut handed = self.commit_and_notify(&mut *conn, sql, bound()).await;
+        if self.closed(&mut *conn, &handed, std::iter::once(claim)).await?.is_some() {
+            handed = self.commit_and_notify(conn, sql, bound()).await;
+        }
+        Ok(handed?.pop())
+    }
+
+    /// The same for the usual case: a waiter is there, and can be granted the lock. `None`: nothing was done.
+    async fn hand_first(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Option<Handed>> {
+        let named = &self.sql.hand_first;
+        let is_done = |(several, ..): &Handed| several.is_some();
+        if self.grace.is_none() {
+            return Ok(self.hand(conn, named, claim, waiters).await?.filter(is_done));
+        }
+        // It waits for no disk, so it notifies by itself.
+        let call = || {
+            let call = self.statement(&named.sql).bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+            call.bind(waiters.client().as_uuid())
+        };
+        let mut handed: sqlx::Result<Option<Handed>> = call().row(&mut *conn).await;
+        if self.closed(&mut *conn, &handed, std::iter::once(claim)).await?.is_some() {
+            handed = call().row(conn).await;
+        }
+        match handed {
+            // Another transaction that notifies may take long to commit, and the queue of notifications may be
+            // full. The release does not depend on that.
+            Err(error @ sqlx::Error::Database(_))
+                if matches!(class_of(self, &error), ErrorClass::Blocked | ErrorClass::Fatal) =>
+            {
+                Ok(None)
+            }
+            handed => Ok(handed?.filter(is_done)),
+        }
+    }
+
+    /// The result of a release.
+    async fn handed(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim,
+        mut handed: Handed,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Freed> {
+        if let (.., true, _) = handed {
+            let mut follow_up = FollowUp::default();
+            // This statement sees each waiter that entered before the lock was free. One that entered later
+            // has seen that.
+            handed = loop {
+                let looked = self.hand(conn, &self.sql.hand_on, claim, waiters).await;
+                if let Some(looked) = follow_up.settle(self, looked) {
+                    break looked?.unwrap_or_default();
+                }
+            };
+        }
+        let mut freed = Freed::new(true, Vec::new());
+        match handed {
+            (Some(true), ..) => freed.next = self.due_waiters(conn, claim.name(), waiters).await?,
+            (_, Some(text), ..) => freed.notification = Notification::parse(&text),
+            _ => (),
+        }
+        Ok(freed)
+    }
+
     /// The notifications that hand-overs have left, as a text for the simple protocol.
     fn notes(&self, named: &NamedSql) -> String {
         if self.session.is_shared() {
@@ -63,7 +206,7 @@ impl Postgres {
 
     /// Carries the statement out and commits it, and then sends the notifications that it has left. `bound`
     /// are its arguments.
-    pub(super) async fn commit_and_notify<T>(
+    async fn commit_and_notify<T>(
         &self,
         conn: &mut PgConnection,
         named: &NamedSql,

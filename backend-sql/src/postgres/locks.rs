@@ -9,28 +9,18 @@ use uuid::Uuid;
 
 use super::driver::{Postgres, names, owners, ttls};
 use super::grace::{Closed, LOOKS};
-use super::named::NamedSql;
 use crate::dialect::Dialect;
-use crate::dialect::error::{class_of, ended};
-use crate::dialect::follow_up::FollowUp;
-use crate::dialect::groups::Groups;
+use crate::dialect::error::ended;
 use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    ErrorClass, Extension, Forced, Freed, Hold, HolderRow, LoneRequest, Notification, PORTION, Portion,
-    QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
+    Extension, Forced, Freed, Hold, HolderRow, LoneRequest, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
+    TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
 };
 
 /// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
 type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);
-
-/// Whether the claim held the lock, whether a transaction has locked its row, then [`Handed`].
-type HandedOne = (bool, bool, Option<bool>, Option<String>, bool, bool);
-
-/// Whether all waiters must be notified, the notification for a waiter of this client, and whether to look
-/// again.
-type Handed = (Option<bool>, Option<String>, bool, bool);
 
 impl Postgres {
     /// Takes a lock that has a row. `None`: it has none.
@@ -108,136 +98,6 @@ impl Postgres {
             (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
             (_, in_use, left, _) => TryAcquire::refused(claim, in_use, left),
         })
-    }
-
-    /// Grants the lock to its first waiter by this statement. `None`: the claim did not hold the lock.
-    async fn hand(
-        &self,
-        conn: &mut PgConnection,
-        sql: &NamedSql,
-        claim: &Claim,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Option<Handed>> {
-        let bound = || {
-            let bound = sql.call().bind(claim.name().as_str()).bind(claim.owner().as_uuid());
-            bound.bind(waiters.client().as_uuid())
-        };
-        let mut handed = self.commit_and_notify(&mut *conn, sql, bound()).await;
-        if self.closed(&mut *conn, &handed, std::iter::once(claim)).await?.is_some() {
-            handed = self.commit_and_notify(conn, sql, bound()).await;
-        }
-        Ok(handed?.pop())
-    }
-
-    /// The same for the usual case: a waiter is there, and can be granted the lock. `None`: nothing was done.
-    async fn hand_first(
-        &self,
-        conn: &mut PgConnection,
-        claim: &Claim,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Option<Handed>> {
-        let named = &self.sql.hand_first;
-        let is_done = |(several, ..): &Handed| several.is_some();
-        if self.grace.is_none() {
-            return Ok(self.hand(conn, named, claim, waiters).await?.filter(is_done));
-        }
-        // It waits for no disk, so it notifies by itself.
-        let call = || {
-            let call = self.statement(&named.sql).bind(claim.name().as_str()).bind(claim.owner().as_uuid());
-            call.bind(waiters.client().as_uuid())
-        };
-        let mut handed: sqlx::Result<Option<Handed>> = call().row(&mut *conn).await;
-        if self.closed(&mut *conn, &handed, std::iter::once(claim)).await?.is_some() {
-            handed = call().row(conn).await;
-        }
-        match handed {
-            // Another transaction that notifies may take long to commit, and the queue of notifications may be
-            // full. The release does not depend on that.
-            Err(error @ sqlx::Error::Database(_))
-                if matches!(class_of(self, &error), ErrorClass::Blocked | ErrorClass::Fatal) =>
-            {
-                Ok(None)
-            }
-            handed => Ok(handed?.filter(is_done)),
-        }
-    }
-
-    /// The result of a release.
-    async fn handed(
-        &self,
-        conn: &mut PgConnection,
-        claim: &Claim,
-        mut handed: Handed,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Freed> {
-        if let (.., true, _) = handed {
-            let mut follow_up = FollowUp::default();
-            // This statement sees each waiter that entered before the lock was free. One that entered later
-            // has seen that.
-            handed = loop {
-                let looked = self.hand(conn, &self.sql.hand_on, claim, waiters).await;
-                if let Some(looked) = follow_up.settle(self, looked) {
-                    break looked?.unwrap_or_default();
-                }
-            };
-        }
-        let mut freed = Freed::new(true, Vec::new());
-        match handed {
-            (Some(true), ..) => freed.next = self.due_waiters(conn, claim.name(), waiters).await?,
-            (_, Some(text), ..) => freed.notification = Notification::parse(&text),
-            _ => (),
-        }
-        Ok(freed)
-    }
-
-    async fn release_each(
-        &self,
-        conn: &mut PgConnection,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
-        if let [claim] = claims {
-            if !self.hot.is_hot(claim.name()) {
-                let short = self.statement(&self.sql.release);
-                let short = short.bind(claim.name().as_str()).bind(claim.owner().as_uuid());
-                if short.value::<i64>(&mut *conn).await?.is_some() {
-                    return Ok(vec![Freed::new(true, Vec::new())]);
-                }
-            }
-            let mut handed = None;
-            if self.marked.is_hot(claim.name()) {
-                handed = self.hand_first(&mut *conn, claim, waiters).await?;
-            }
-            if handed.is_none() {
-                handed = self.hand(&mut *conn, &self.sql.hand_over, claim, waiters).await?;
-                // A claim that held nothing, such as one that has left the queue, tells nothing of the mark.
-                if handed.is_some() {
-                    self.marked.forget(claim.name());
-                }
-            }
-            return Ok(vec![match handed {
-                Some(handed) => self.handed(conn, claim, handed, waiters).await?,
-                None => Freed::default(),
-            }]);
-        }
-        let many = &self.sql.hand_over_many;
-        let bound = || {
-            let bound = many.call().bind(names(claims.iter())).bind(owners(claims.iter()));
-            bound.bind(waiters.client().as_uuid())
-        };
-        let mut rows: sqlx::Result<Vec<HandedOne>> = self.commit_and_notify(&mut *conn, many, bound()).await;
-        if self.closed(&mut *conn, &rows, claims.iter()).await?.is_some() {
-            rows = self.commit_and_notify(&mut *conn, many, bound()).await;
-        }
-        let mut answers = Vec::with_capacity(claims.len());
-        for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows?) {
-            answers.push(if released {
-                self.handed(conn, claim, (several, notification, again, durable), waiters).await?
-            } else {
-                Freed { blocked: held, ..Freed::default() }
-            });
-        }
-        Ok(answers)
     }
 
     /// Frees a lock. Returns the number of holders.
