@@ -9,6 +9,8 @@
 //! If the server fails between the two, nobody is notified, and its queue is lost anyway. If the connection
 //! fails, the server carries out the whole message all the same, since it has read it.
 
+use std::slice::from_ref;
+
 use futures_util::StreamExt;
 use lockwell_core::Claim;
 use lockwell_core::backend::Waiters;
@@ -97,16 +99,9 @@ impl Postgres {
             }]);
         }
         let many = &self.sql.hand_over_many;
-        let bound = || {
-            let bound = many.call().bind(names(claims.iter())).bind(owners(claims.iter()));
-            bound.bind(waiters.client().as_uuid())
-        };
-        let mut rows: sqlx::Result<Vec<HandedOne>> = self.commit_and_notify(&mut *conn, many, bound()).await;
-        if self.closed(&mut *conn, &rows, claims.iter()).await?.is_some() {
-            rows = self.commit_and_notify(&mut *conn, many, bound()).await;
-        }
+        let rows: Vec<HandedOne> = self.carry_out(&mut *conn, many, false, claims, waiters).await?;
         let mut answers = Vec::with_capacity(claims.len());
-        for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows?) {
+        for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows) {
             answers.push(if released {
                 self.handed(conn, claim, (several, notification, again, durable), waiters).await?
             } else {
@@ -124,15 +119,7 @@ impl Postgres {
         claim: &Claim,
         waiters: &Waiters,
     ) -> sqlx::Result<Option<Handed>> {
-        let bound = || {
-            let bound = sql.call().bind(claim.name().as_str()).bind(claim.owner().as_uuid());
-            bound.bind(waiters.client().as_uuid())
-        };
-        let mut handed = self.commit_and_notify(&mut *conn, sql, bound()).await;
-        if self.closed(&mut *conn, &handed, std::iter::once(claim)).await?.is_some() {
-            handed = self.commit_and_notify(conn, sql, bound()).await;
-        }
-        Ok(handed?.pop())
+        Ok(self.carry_out(conn, sql, false, from_ref(claim), waiters).await?.pop())
     }
 
     /// The same for the usual case: a waiter is there, and can be granted the lock. `None`: nothing was done.
@@ -142,29 +129,19 @@ impl Postgres {
         claim: &Claim,
         waiters: &Waiters,
     ) -> sqlx::Result<Option<Handed>> {
-        let named = &self.sql.hand_first;
-        let is_done = |(several, ..): &Handed| several.is_some();
-        if self.grace.is_none() {
-            return Ok(self.hand(conn, named, claim, waiters).await?.filter(is_done));
-        }
-        // It waits for no disk, so it notifies by itself.
-        let call = || {
-            let call = self.statement(&named.sql).bind(claim.name().as_str()).bind(claim.owner().as_uuid());
-            call.bind(waiters.client().as_uuid())
-        };
-        let mut handed: sqlx::Result<Option<Handed>> = call().row(&mut *conn).await;
-        if self.closed(&mut *conn, &handed, std::iter::once(claim)).await?.is_some() {
-            handed = call().row(conn).await;
-        }
+        // With a grace period it waits for no disk, so it notifies by itself.
+        let (sql, notifies) = (&self.sql.hand_first, self.grace.is_some());
+        let handed: sqlx::Result<Vec<Handed>> =
+            self.carry_out(conn, sql, notifies, from_ref(claim), waiters).await;
         match handed {
             // Another transaction that notifies may take long to commit, and the queue of notifications may be
             // full. The release does not depend on that.
             Err(error @ sqlx::Error::Database(_))
-                if matches!(class_of(self, &error), ErrorClass::Blocked | ErrorClass::Fatal) =>
+                if notifies && matches!(class_of(self, &error), ErrorClass::Blocked | ErrorClass::Fatal) =>
             {
                 Ok(None)
             }
-            handed => Ok(handed?.filter(is_done)),
+            handed => Ok(handed?.pop().filter(|(several, ..)| several.is_some())),
         }
     }
 
@@ -194,6 +171,33 @@ impl Postgres {
             _ => (),
         }
         Ok(freed)
+    }
+
+    /// Carries out a statement that hands the locks of these claims over. If the server grants nothing now,
+    /// it is sent again: then it grants, or only notifies. `notifies`: it notifies by itself.
+    async fn carry_out<T>(
+        &self,
+        conn: &mut PgConnection,
+        named: &NamedSql,
+        notifies: bool,
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<T>>
+    where
+        T: for<'r> FromRow<'r, PgRow>,
+    {
+        let mut is_last = false;
+        loop {
+            let sent: sqlx::Result<Vec<T>> = if notifies {
+                bound(self.statement(&named.sql), claims, waiters).rows(&mut *conn).await
+            } else {
+                self.commit_and_notify(&mut *conn, named, bound(named.call(), claims, waiters)).await
+            };
+            if is_last || self.closed(&mut *conn, &sent, claims.iter()).await?.is_none() {
+                return sent;
+            }
+            is_last = true;
+        }
     }
 
     /// The notifications that hand-overs have left, as a text for the simple protocol.
@@ -261,6 +265,15 @@ impl Postgres {
             outcome = sqlx::raw_sql(notes).execute(&mut *conn).await.map(drop);
         }
     }
+}
+
+/// The arguments: those of one claim, or arrays.
+fn bound<'a>(statement: BoundStatement<'a>, claims: &[Claim], waiters: &Waiters) -> BoundStatement<'a> {
+    let bound = match claims {
+        [claim] => statement.bind(claim.name().as_str()).bind(claim.owner().as_uuid()),
+        many => statement.bind(names(many.iter())).bind(owners(many.iter())),
+    };
+    bound.bind(waiters.client().as_uuid())
 }
 
 /// Whether the session does not have the statement yet: "invalid SQL statement name".
