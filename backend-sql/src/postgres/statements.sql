@@ -13,6 +13,7 @@
 -- * The mark is cleared only by a statement that sees no other waiter that is alive, if the row has the version of its snapshot
 --   ({is_same}) and was free ({was_free}) or a group's. A place that the snapshot lacks was committed later,
 --   and its look came later still: it has found no mark, or no other that holds the lock alone.
+--   `may_clear` is that condition, or that there is no mark: then the row has one only for a waiter that is seen.
 -- * A release of a marked lock that sees no waiter keeps the mark. `hand_on` follows, and its snapshot is
 --   later than the release: it has each place whose look has found the lock held.
 -- * A place counts while its client is alive, by any of the client's heartbeats. One that does not count does
@@ -145,7 +146,7 @@ ON CONFLICT (client) DO UPDATE SET alive_until = excluded.alive_until, sign = gr
 -- a release grants the lock at this moment gets no second place. $1 to $5 as above, $6 client, $7 number (null: no
 -- place), $8 how long a heartbeat lasts, $9 its number, $10 provisional lease (null: a release only notifies).
 WITH mine AS (
-    SELECT l.name, {was_free} AS same FROM {locks} l
+    SELECT l.name, {was_free} AS may_clear FROM {locks} l
     WHERE l.name = $1 AND (l.owner = $2 OR {is_free} AND NOT EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}))
     FOR NO KEY UPDATE OF l
@@ -153,7 +154,7 @@ WITH mine AS (
     DELETE FROM {waiters} q USING mine WHERE q.owner = $2
 ), taken AS (
     UPDATE {locks} l SET {taking}, waited = CASE WHEN l.owner = $2 THEN l.waited
-        ELSE NOT m.same OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2) END
+        ELSE NOT m.may_clear OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2) END
     FROM mine m WHERE l.name = m.name
     RETURNING {granted_token} AS token
 ), mark AS (
@@ -225,7 +226,7 @@ WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
         WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {granting}
 ), mine AS (
-    SELECT w.*, {was_free} AS same FROM {locks} l JOIN want w ON w.name = l.name
+    SELECT w.*, {was_free} AS may_clear FROM {locks} l JOIN want w ON w.name = l.name
     WHERE l.owner = w.owner OR {is_free} AND NOT EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = w.name AND q.owner <> w.owner
             AND q.ticket < coalesce((SELECT o.ticket FROM {waiters} o WHERE o.owner = w.owner), 9223372036854775807))
@@ -234,7 +235,7 @@ WITH want AS (
     DELETE FROM {waiters} q USING mine m WHERE q.owner = m.owner
 ), taken AS (
     UPDATE {locks} l SET {taking_row}, waited = CASE WHEN l.owner = w.owner THEN l.waited
-        ELSE NOT w.same OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = w.name AND q.owner <> w.owner) END
+        ELSE NOT w.may_clear OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = w.name AND q.owner <> w.owner) END
     FROM mine w WHERE l.name = w.name
     RETURNING w.n, {granted_token} AS token
 )
@@ -303,7 +304,7 @@ head AS (
     {head} WHERE q.name = $1 AND q.owner <> $2 AND EXISTS (SELECT 1 FROM mine)
     ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED
 ), {choosing_holder}, done AS (
-    UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
+    UPDATE {locks} l SET {giving}, waited = NOT m.may_clear OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN next_holder h ON true WHERE l.name = m.name
     RETURNING CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.{ends}, l.waited
@@ -316,7 +317,7 @@ FROM done LEFT JOIN head ON true
 -- Frees a lock, and grants it to the first waiter. A mark stays. The second last column says that it may have missed a
 -- waiter, so `hand_on` must look again. $1 name, $2 owner, $3 client.
 WITH mine AS (
-    SELECT l.name, NOT l.waited AS same FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
+    SELECT l.name, NOT l.waited AS may_clear FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
 ), {handing_over}
 
 -- name: hand_first
@@ -349,7 +350,7 @@ concat_ws(':', head.number, {granted_token}, (extract(epoch from l.{ends}) * 100
 -- name: hand_on
 -- Grants a free lock to its first waiter.
 WITH mine AS (
-    SELECT l.name, {was_free} AS same FROM {locks} l WHERE l.name = $1 AND {is_free} AND l.waited
+    SELECT l.name, {was_free} AS may_clear FROM {locks} l WHERE l.name = $1 AND {is_free} AND l.waited
     FOR NO KEY UPDATE OF l
 ), {handing_over}
 
@@ -358,13 +359,13 @@ WITH mine AS (
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
 ), mine AS (
-    SELECT l.name, w.owner, w.n, NOT l.waited AS same FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
+    SELECT l.name, w.owner, w.n, NOT l.waited AS may_clear FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
     ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
 ), head AS (
     SELECT m.n, h.* FROM mine m CROSS JOIN LATERAL (
         {head} WHERE q.name = m.name AND q.owner <> m.owner ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED) h
 ), {choosing_holder}, done AS (
-    UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
+    UPDATE {locks} l SET {giving}, waited = NOT m.may_clear OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = m.name AND q.owner <> m.owner AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN next_holder h USING (n) WHERE l.name = m.name
     RETURNING m.n, CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.{ends}, l.waited
