@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockwell_core::Locks;
 use testbed::Proxy;
 
-use crate::servers::{Kind, client, postgres};
+use crate::servers::{Kind, client, postgres, wait_for};
 
 /// How long a message is under way.
 const WAY: Duration = Duration::from_millis(40);
@@ -17,12 +17,6 @@ async fn far(table: &str) -> Option<(Proxy, Locks)> {
     let proxy = Proxy::start(server.addr()).await.expect("a proxy");
     let locks = client(Kind::Postgres, &(server.url_via(proxy.addr()) + "?table=" + table)).await;
     Some((proxy, locks))
-}
-
-async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
-    while locks.inspect(name).await.expect("an answer").waiters != waiters {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// From the beginning of the release until the other has the lock: there with the release, and back with the

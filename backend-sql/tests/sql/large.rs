@@ -1,12 +1,12 @@
 //! What a request costs where the tables are large: scans, and on PostgreSQL versions of rows.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lockwell_core::{DistributedLock, Locks, Mode};
 use lockwell_sql::{MySqlLock, PostgresLock};
 use testbed::{MariaDb, Postgres};
 
-use crate::servers::{Kind, backend, claim, client, missing, options, permit};
+use crate::servers::{Kind, backend, claim, client, missing, options, permit, wait_for};
 
 /// How many locks nobody uses, and how many members and waiters other locks have.
 const IDLE: u32 = 200_000;
@@ -46,14 +46,6 @@ async fn counted(server: &Postgres, table: &str, counter: &str) -> u64 {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let sql = format!("SELECT {counter} FROM pg_stat_user_tables WHERE relname = '{table}'");
     server.admin_sql(&sql).await.expect("an answer").trim().parse().expect("a number")
-}
-
-async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
-    let end = Instant::now() + LONG;
-    while locks.inspect(name).await.expect("an answer").waiters != waiters {
-        assert!(Instant::now() < end, "never {waiters} waiters");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// A lock goes from one client to the other.

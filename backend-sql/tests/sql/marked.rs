@@ -15,20 +15,13 @@ use uuid::Uuid;
 use crate::crash::{counting, syncs};
 use crate::servers::{
     Kind, admin, backend, claim, client, count, missing, options, postgres, proxy, session, through, url,
+    wait_for,
 };
 
 /// How long anything may take on a busy machine.
 const LONG: Duration = Duration::from_secs(30);
 /// Less than the time after which a waiter looks by itself.
 const SOON: Duration = Duration::from_secs(1);
-
-async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
-    let end = Instant::now() + LONG;
-    while locks.inspect(name).await.expect("an answer").waiters != waiters {
-        assert!(Instant::now() < end, "never {waiters} waiters");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
 
 fn waiting(locks: &Locks, name: &str) -> JoinHandle<Result<LockGuard>> {
     tokio::spawn(locks.lock(name).ttl(LONG).wait(LONG * 2).into_future())

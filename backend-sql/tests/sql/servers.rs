@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwell_core::{Claim, DistributedLock, LockName, Locks, Mode, Result, Wait};
 use lockwell_sql::{MySqlLock, PostgresLock, SqliteLock};
@@ -135,6 +135,15 @@ pub(crate) async fn session(url: &str) -> PgConnection {
 pub(crate) async fn client(kind: Kind, url: &str) -> Locks {
     // These tests are about the queue of the server.
     Locks::new(backend(kind, url).await.expect("a connection")).expect("a keeper").server_order()
+}
+
+/// Waits until so many wait for a lock.
+pub(crate) async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while locks.inspect(name).await.expect("an answer").waiters != waiters {
+        assert!(Instant::now() < end, "never {waiters} waiters");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// A claim that nobody looks after: its holder is as good as dead.

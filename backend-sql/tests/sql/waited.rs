@@ -2,23 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use lockwell_core::{Locks, Mode};
+use lockwell_core::Mode;
 use sqlx::postgres::PgListener;
 use testbed::Proxy;
 use uuid::Uuid;
 
-use crate::servers::{Kind, admin, backend, claim, client, count, postgres, session, url};
+use crate::servers::{Kind, admin, backend, claim, client, count, postgres, session, url, wait_for};
 
 /// How long anything may take on a busy machine.
 const LONG: Duration = Duration::from_secs(30);
-
-async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
-    let end = Instant::now() + LONG;
-    while locks.inspect(name).await.expect("an answer").waiters != waiters {
-        assert!(Instant::now() < end, "never {waiters} waiters");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
 
 /// A process that was stopped for longer than its heartbeat lasts goes on waiting: releases hand the lock to
 /// it, and newcomers do not get it first for ever. Here its heartbeat is made old between two of them, and

@@ -7,8 +7,8 @@ use lockwell_sql::MySqlVerify;
 use sqlx::{Connection, MySqlConnection};
 use testbed::{MariaDb, Proxy};
 
-use super::{RELEASES, connect, counted, options, start, wait_for};
-use crate::servers::{Kind, claim, client, permit};
+use super::{RELEASES, connect, counted, options, start};
+use crate::servers::{Kind, claim, client, permit, wait_for};
 
 /// Asks for a lock in every way.
 async fn ask(locks: &Locks, name: &str, others: &[&str]) {

@@ -3,7 +3,8 @@
 use lockwell_core::Locks;
 use testbed::MariaDb;
 
-use super::{RELEASES, connect, counted, options, start, wait_for};
+use super::{RELEASES, connect, counted, options, start};
+use crate::servers::wait_for;
 
 /// How many rows of others each table has, but that of clients.
 const OTHERS: u64 = 3000;

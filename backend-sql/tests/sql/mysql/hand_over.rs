@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use lockwell_core::Locks;
 use testbed::{MariaDb, Proxy};
 
-use super::{RELEASES, can_be_granted, connect, options, servers, start, wait_for};
-use crate::servers::{Kind, client};
+use super::{RELEASES, can_be_granted, connect, options, servers, start};
+use crate::servers::{Kind, client, wait_for};
 
 /// How long a message is under way.
 const WAY: Duration = Duration::from_millis(40);

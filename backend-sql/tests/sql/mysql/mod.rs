@@ -67,15 +67,6 @@ pub(super) async fn counted(server: &MariaDb, variable: &str) -> u64 {
     status.split_whitespace().last().and_then(|number| number.parse().ok()).expect("a number")
 }
 
-/// Waits until so many wait for a lock.
-pub(super) async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while locks.inspect(name).await.expect("an answer").waiters != waiters {
-        assert!(Instant::now() < end, "never {waiters} waiters");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 /// Waits until a release could grant locks to so many waiters: their clients have found out that they receive
 /// what it tells them.
 pub(super) async fn can_be_granted(server: &MariaDb, table: &str, waiters: u64) {
