@@ -265,7 +265,9 @@ impl Dialect for Sqlite {
             })
             .await?;
         let [state] = enqueued.rows.as_slice() else { return Err(sqlx::Error::RowNotFound) };
-        // Without a place it has the lock, and asks for it next.
+        // Without a place it has the lock, and asks for it next. All such claims of a client register under
+        // one number, and only the last one would be notified; but nobody sends a message to that number. One
+        // that is refused, since its provisional lease has ended, has no place to keep, and enters again.
         let ticket: Option<i64> = state.try_get(5)?;
         let request = TakeRequest::new(claim, ticket.unwrap_or(NO_TICKET));
         let state = LockState::from_row(state)?;
