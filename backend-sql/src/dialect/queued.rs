@@ -2,6 +2,7 @@
 //! first take their places, then those that can get their locks ask for them.
 
 use std::future::Future;
+use std::time::Duration;
 
 use lockwell_core::{Claim, Mode};
 
@@ -10,6 +11,10 @@ use crate::words::{Hold, JOINS, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcq
 
 /// How often a claim asks if it finds the lock free or its own meanwhile. Afterwards it is refused.
 pub(crate) const TRIES: usize = 3;
+
+/// For how long after a heartbeat a claim enters the queue without another one. A place counts for 4 s after
+/// the last heartbeat, and the client gives the next one at most 1.3 s after the claim has entered.
+pub(crate) const SIGNED_LATELY: Duration = Duration::from_millis(500);
 
 /// The state of a lock when a claim had taken its place.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,5 @@
 //! Claims with places: they take their locks, or enter the queue.
 
-use std::time::Duration;
-
 use lockwell_core::Moment;
 use lockwell_core::backend::PLACE_TTL;
 use sqlx::FromRow;
@@ -12,17 +10,13 @@ use super::batches::{LockState, granted, taking};
 use super::call::{Call, Statement, numbers, send_whole};
 use super::driver::{Conn, MySql};
 use super::rows::Rows;
-use crate::dialect::queued::{Entered, Places, TRIES};
+use crate::dialect::queued::{Entered, Places, SIGNED_LATELY, TRIES};
 use crate::ids::AsUuid;
 use crate::words::{Hold, QueuedClaim, Sign, TryAcquire, WaiterPoll, block, micros, span};
 
 /// How many statements `take_with_place` has, and which of them takes the lock.
 const STATEMENTS: usize = 5;
 const TAKES: usize = 1;
-
-/// For how long after a heartbeat a claim enters the queue without another one. A place counts for 4 s after
-/// the last heartbeat, and the client gives the next one 1.3 s after the claim has entered.
-const SIGNED_LATELY: Duration = Duration::from_millis(500);
 
 /// A statement about rows that is a heartbeat.
 fn signing<'a>(statement: &'a Statement, rows: &Rows, sign: Sign) -> Call<'a> {

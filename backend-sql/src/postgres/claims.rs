@@ -1,19 +1,13 @@
 //! Claims with places: they take their locks, or enter the queue.
 
-use std::time::Duration;
-
 use lockwell_core::Claim;
 use lockwell_core::backend::PLACE_TTL;
 use sqlx::postgres::PgConnection;
 
 use super::driver::{Postgres, labels, names, owners, tokens};
-use crate::dialect::queued::{Entered, Places, TRIES};
+use crate::dialect::queued::{Entered, Places, SIGNED_LATELY, TRIES};
 use crate::ids::AsUuid;
 use crate::words::{QueueRow, QueuedClaim, Sign, TryAcquire, block, micros, token};
-
-/// For how long after a heartbeat a claim enters the queue without another one. A place counts for 4 s after
-/// the last heartbeat, and the client gives the next one at most 1.3 s after the claim has entered.
-const SIGNED_LATELY: Duration = Duration::from_millis(500);
 
 /// The token; the mode of the lock, and the time left; whether it has no row; whether to ask again; the
 /// server's clock; and whether the answer is durable.
