@@ -75,9 +75,11 @@ impl Handed {
     fn message(&self, ticket: i64) -> Message {
         let Self { owner, token, ends, sent, .. } = *self;
         let hint = Message { ticket, token, ..Message::default() };
-        // Elsewhere each process has a clock of its own.
-        let is_shared = cfg!(any(target_os = "linux", target_os = "android", target_vendor = "apple"));
-        if is_shared { Message { ends, proof: half(owner), sent: sent.as_nanos(), ..hint } } else { hint }
+        if Moment::IS_SHARED {
+            Message { ends, proof: half(owner), sent: sent.as_nanos(), ..hint }
+        } else {
+            hint
+        }
     }
 }
 

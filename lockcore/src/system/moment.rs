@@ -17,6 +17,11 @@ impl Moment {
     /// A moment that never comes.
     pub const NEVER: Self = Self(u64::MAX);
 
+    /// Whether the processes of a host share the clock's zero: they do on Linux and macOS. Elsewhere each has
+    /// a clock of its own.
+    pub const IS_SHARED: bool =
+        cfg!(any(target_os = "linux", target_os = "android", target_vendor = "apple"));
+
     /// The time now.
     pub fn now() -> Self {
         Self(boot_nanos())
@@ -49,8 +54,8 @@ impl Moment {
         Self::now() >= self
     }
 
-    /// The moment that is so many nanoseconds after the clock's zero, which the processes of a host share on
-    /// Linux and macOS.
+    /// The moment that is so many nanoseconds after the clock's zero, which the processes of a host may
+    /// [share](Self::IS_SHARED).
     pub fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
