@@ -29,7 +29,7 @@ pub(super) enum Received {
     Many,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Sockets;
 
 impl Sockets {

@@ -133,12 +133,6 @@ impl Outlet {
     }
 }
 
-impl Clone for Sockets {
-    fn clone(&self) -> Self {
-        Self { database: self.database.clone(), folder: self.folder.clone(), outlet: RefCell::new(None) }
-    }
-}
-
 impl Sockets {
     pub(super) fn of(database: &Path) -> io::Result<Self> {
         let database = database.canonicalize()?;
@@ -178,7 +172,7 @@ impl Sockets {
         let process = std::process::id();
         socket.set_nonblocking(true)?;
         let socket = AsyncDatagram::from_std(socket)?;
-        let inbox = Inbox { socket, name, folder, process, row: 0, sockets: self.clone() };
+        let inbox = Inbox { socket, name, folder, process, row: 0 };
         inbox.folder.give(&inbox.name, &database)?;
         remove_stale(&inbox.folder);
         Ok(inbox)
@@ -217,7 +211,6 @@ pub struct Inbox {
     process: u32,
     /// How many messages have come without a pause.
     row: u32,
-    sockets: Sockets,
 }
 
 impl Inbox {
@@ -253,7 +246,7 @@ impl Drop for Inbox {
             tracing::debug!(%error, "the socket of a client was not removed");
         }
         // It is not empty while others use it.
-        if let Ok(()) = fs::remove_dir(&self.sockets.folder) {
+        if let Ok(()) = fs::remove_dir(self.folder.path()) {
             tracing::trace!("the folder of the sockets was removed");
         }
     }
@@ -261,7 +254,7 @@ impl Drop for Inbox {
 
 impl std::fmt::Debug for Inbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Inbox").field(&self.sockets.folder.join(&self.name)).finish()
+        f.debug_tuple("Inbox").field(&self.folder.path().join(&self.name)).finish()
     }
 }
 
@@ -406,7 +399,7 @@ mod tests {
         let (_outer, sockets) = sockets("a");
         let clients: Vec<_> = (0..3)
             .map(|client| {
-                let sockets = sockets.clone();
+                let sockets = Sockets::of(&sockets.database).unwrap();
                 tokio::task::spawn_blocking(move || {
                     (0..700).try_for_each(|_| sockets.bind(Uuid::from_u128(client)).map(drop))
                 })

@@ -88,6 +88,11 @@ impl Folder {
         if is_made_by_a_writer && !is_open_to_others { Ok(()) } else { Err(refused(&self.path)) }
     }
 
+    /// By which it was opened.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A path that leads to this name in this folder. Elsewhere than on Linux it leads to what has the folder's
     /// name, and must be short.
     pub(super) fn path_of(&self, name: &str) -> io::Result<PathBuf> {
