@@ -124,31 +124,10 @@ impl<D: Dialect> Request<D> {
         !matches!(self, Self::Renew(_) | Self::Job(_))
     }
 
-    pub(crate) fn take_request(&self) -> Option<&TakeRequest> {
-        match self {
-            Self::Take(request) => Some(request),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn entry(&self) -> Option<&QueuedClaim> {
-        match self {
-            Self::Claim(entry) => Some(entry),
-            _ => None,
-        }
-    }
-
     /// The claim for which the request takes a lock.
     pub(crate) fn taker(&self) -> Option<&Claim> {
         match self {
             Self::Take(TakeRequest { claim, .. }) | Self::Claim(QueuedClaim { claim, .. }) => Some(claim),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn place(&self) -> Option<(i64, Uuid)> {
-        match self {
-            Self::KeepPlace(ticket, owner) => Some((*ticket, *owner)),
             _ => None,
         }
     }
@@ -192,22 +171,6 @@ pub(crate) fn is_about_one<D: Dialect>(first: &Request<D>, other: &Request<D>) -
         (Some(one), Some(other)) => one.name() == other.name(),
         _ => false,
     }
-}
-
-pub(crate) fn claims<D: Dialect>(batch: &[&Request<D>]) -> Vec<Claim> {
-    let of = |one: &&Request<D>| match one {
-        Request::Release(claim) | Request::LeaveGroup(claim) | Request::Leave(claim) => Some(claim.clone()),
-        _ => None,
-    };
-    batch.iter().filter_map(of).collect()
-}
-
-pub(crate) fn tickets<D: Dialect>(batch: &[&Request<D>]) -> Vec<i64> {
-    let of = |one: &&Request<D>| match one {
-        Request::ForgetPlace(ticket) => Some(*ticket),
-        _ => None,
-    };
-    batch.iter().filter_map(of).collect()
 }
 
 pub(crate) fn unexpected() -> Error {

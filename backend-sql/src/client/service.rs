@@ -12,7 +12,7 @@ use lockwell_core::{Claim, Moment, Result};
 use crate::client::batch;
 use crate::client::idle::{Idle, IdleConnection};
 use crate::client::requests::{
-    Done, JobContext, Request, RequestReply, Route, Work, blocked, claims, is_about_one, tickets, unexpected,
+    Done, JobContext, Request, RequestReply, Route, Work, blocked, is_about_one, unexpected,
 };
 use crate::dialect::Dialect;
 use crate::dialect::error::{class_of, fatal, no_answer};
@@ -130,6 +130,19 @@ impl<D: Dialect> Statements<D> {
     }
 }
 
+/// What the requests of a batch say, which are of one kind.
+macro_rules! each {
+    ($batch:expr, $request:pat => $says:expr) => {
+        $batch
+            .iter()
+            .filter_map(|one| match *one {
+                $request => Some($says),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+}
+
 /// Carries out a batch of one kind of requests.
 async fn carry_out<D: Dialect>(
     dialect: &D,
@@ -144,12 +157,12 @@ async fn carry_out<D: Dialect>(
     };
     let answers = match batch[0] {
         Request::Take(_) => {
-            let requests: Vec<_> = batch.iter().filter_map(|one| one.take_request()).cloned().collect();
+            let requests = each!(batch, Request::Take(request) => request.clone());
             let took = batch::take(dialect, waiters, conn, &requests).await?;
             took.into_iter().map(RequestReply::TryAcquire).collect()
         }
         Request::Claim(_) => {
-            let entries: Vec<_> = batch.iter().filter_map(|one| one.entry()).cloned().collect();
+            let entries = each!(batch, Request::Claim(entry) => entry.clone());
             let (sign, sent) = sign();
             let (took, clock) = batch::claim(dialect, waiters, conn, &entries, sign).await?;
             signed = clock.map(|clock| (sign, sent, clock));
@@ -163,34 +176,36 @@ async fn carry_out<D: Dialect>(
             batch.iter().map(|_| RequestReply::Polled(Arc::clone(&polled))).collect()
         }
         Request::Leave(_) => {
-            let freed = dialect.leave_each(conn, &claims(batch), waiters).await?;
+            let claims = each!(batch, Request::Leave(claim) => claim.clone());
+            let freed = dialect.leave_each(conn, &claims, waiters).await?;
             freed.into_iter().map(RequestReply::Freed).collect()
         }
         Request::Release(_) => {
-            let freed = dialect.release(conn, &claims(batch), waiters).await?;
+            let claims = each!(batch, Request::Release(claim) => claim.clone());
+            let freed = dialect.release(conn, &claims, waiters).await?;
             freed.into_iter().map(RequestReply::Freed).collect()
         }
         Request::LeaveGroup(_) => {
-            let freed = dialect.leave_group(conn, &claims(batch), waiters).await?;
+            let claims = each!(batch, Request::LeaveGroup(claim) => claim.clone());
+            let freed = dialect.leave_group(conn, &claims, waiters).await?;
             freed.into_iter().map(RequestReply::Freed).collect()
         }
         Request::Renew(grants) => vec![RequestReply::Extended(batch::renew(dialect, conn, grants).await?)],
         Request::KeepPlace(..) => {
-            let places: Vec<_> = batch.iter().filter_map(|one| one.place()).collect();
+            let places = each!(batch, Request::KeepPlace(ticket, owner) => (*ticket, *owner));
             dialect.keep(conn, &places).await?.into_iter().map(RequestReply::Kept).collect()
         }
         Request::ForgetPlace(_) => {
-            dialect.forget_places(conn, &tickets(batch)).await?;
+            let tickets = each!(batch, Request::ForgetPlace(ticket) => *ticket);
+            dialect.forget_places(conn, &tickets).await?;
             batch.iter().map(|_| RequestReply::Forgotten).collect()
         }
         Request::Enter(..) => {
             let client = waiters.client().as_uuid();
             let mut entered = Vec::with_capacity(batch.len());
-            for one in batch {
-                if let Request::Enter(claim, receives) = one {
-                    let place = dialect.enqueue(conn, claim, client, *receives).await?;
-                    entered.push(RequestReply::Entered(place));
-                }
+            for (claim, receives) in each!(batch, Request::Enter(claim, receives) => (claim, *receives)) {
+                let place = dialect.enqueue(conn, claim, client, receives).await?;
+                entered.push(RequestReply::Entered(place));
             }
             entered
         }
