@@ -1,9 +1,8 @@
 //! The client of a lock server.
 
 use std::future::IntoFuture as _;
-use std::time::Duration;
 
-use lockwell::{Error, ErrorKind, LockGuard, Locks, Requirement, Result};
+use lockwell::{Error, LockAllGuard, LockGuard, Locks, Requirement, Result};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 
@@ -63,10 +62,11 @@ impl Client {
         #[pyo3(from_py_with = permits)] limit: u32,
         options: Options,
         now: bool,
+        through_grace: bool,
     ) -> PyResult<Op> {
         let locks = self.locks.get()?;
         if kind == "leader" {
-            let request = options.apply(locks.campaign(name)).map_err(raise)?;
+            let request = options.apply(locks.campaign(name), through_grace).map_err(raise)?;
             return start(async move {
                 if now { maybe(request.try_now().await) } else { held(request.into_future().await) }
             });
@@ -76,7 +76,7 @@ impl Client {
             "permit" => locks.permit(name, limit),
             _ => locks.lock(name),
         };
-        let request = options.apply(request).map_err(raise)?;
+        let request = options.apply(request, through_grace).map_err(raise)?;
         start(
             async move { if now { maybe(request.try_now().await) } else { held(request.into_future().await) } },
         )
@@ -89,18 +89,13 @@ impl Client {
         reading: Vec<String>,
         options: Options,
         now: bool,
+        through_grace: bool,
     ) -> PyResult<Op> {
         let request = self.locks.get()?.lock_all(names).reading(reading);
-        let mut request = options.apply(request).map_err(raise)?;
-        if now {
-            request = request.wait(Duration::ZERO);
-        }
+        let request = options.apply(request, through_grace).map_err(raise)?;
         start(async move {
-            match request.await {
-                Ok(all) => Ok(TakenAll(Some(all.into_guards()))),
-                Err(error) if now && error.kind() == ErrorKind::TimedOut => Ok(TakenAll(None)),
-                Err(error) => Err(error),
-            }
+            let all = if now { request.try_now().await? } else { Some(request.await?) };
+            Ok(TakenAll(all.map(LockAllGuard::into_guards)))
         })
     }
 

@@ -47,7 +47,8 @@ pub(crate) fn permits(number: &Bound<'_, PyAny>) -> PyResult<u32> {
 }
 
 impl Options {
-    pub(crate) fn apply<W>(self, mut request: LockRequest<W>) -> Result<LockRequest<W>> {
+    /// The request with these options. `through_grace` is for tries: a request that waits does so anyway.
+    pub(crate) fn apply<W>(self, mut request: LockRequest<W>, through_grace: bool) -> Result<LockRequest<W>> {
         if let Some(ttl) = self.ttl {
             request = request.ttl(seconds("ttl", ttl)?);
         }
@@ -67,6 +68,9 @@ impl Options {
         }
         if let Some(delay) = self.lock_delay {
             request = request.lock_delay(seconds("lock_delay", delay)?);
+        }
+        if through_grace {
+            request = request.through_grace();
         }
         Ok(request)
     }

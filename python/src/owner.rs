@@ -34,6 +34,7 @@ impl Owner {
         #[pyo3(from_py_with = permits)] limit: u32,
         options: Options,
         now: bool,
+        through_grace: bool,
     ) -> PyResult<Op> {
         let owner = self.owner.get()?;
         let request = match kind {
@@ -41,7 +42,7 @@ impl Owner {
             "permit" => owner.permit(name, limit),
             _ => owner.lock(name),
         };
-        let request = options.apply(request).map_err(raise)?;
+        let request = options.apply(request, through_grace).map_err(raise)?;
         start(async move {
             let guard = if now { request.try_now().await? } else { Some(request.into_future().await?) };
             Ok(Taken(guard.map(Hold::Shared)))

@@ -35,6 +35,35 @@ def test_a_grace_period(redis_url: str, name: str) -> None:
         assert not lock.is_held
 
 
+def test_a_try_waits_for_the_end_of_a_grace_period(redis_url: str, name: str) -> None:
+    # The shortest periods that there are.
+    options = "durability=grace&longest_ttl=4s&namespace=through"
+    with lockwell.connect(redis_url + ("&" if "?" in redis_url else "?") + options) as locks:
+        locks.begin_grace()
+        with pytest.raises(lockwell.GracePeriodError):
+            locks.lock(name).try_now()
+        lock = locks.lock(name).try_now(through_grace=True)
+        assert lock is not None and locks.grace_left() is None
+        with lock:
+            assert locks.lock(name).try_now(through_grace=True) is None
+
+        async def main() -> None:
+            with pytest.raises(lockwell.UnsupportedError, match="event loop"):
+                locks.lock(name).try_now(through_grace=True)
+            await locks.abegin_grace()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await locks.lock(name).atry_now(through_grace=True)
+            leader, again = locks.campaign(f"{name}/leader"), locks.owner().lock(f"{name}/again")
+            several = locks.lock_all([f"{name}/a", f"{name}/b"])
+            tries = [request.atry_now(through_grace=True) for request in (leader, again, several)]
+            for held in await asyncio.gather(*tries):
+                assert held is not None
+                await held.arelease()
+
+        asyncio.run(main())
+
+
 def test_a_backend_without_grace_periods(memory: lockwell.Locks) -> None:
     assert memory.grace_left() is None
     with pytest.raises(lockwell.UnsupportedError):

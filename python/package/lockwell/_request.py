@@ -26,34 +26,37 @@ class Request(Generic[H]):
 
     __slots__ = ("_begin", "_held", "_in_use", "_wrap")
 
-    def __init__(self, begin: Callable[[bool], Op], wrap: Callable[[Any], H]) -> None:
+    def __init__(self, begin: Callable[[bool, bool], Op], wrap: Callable[[Any], H]) -> None:
         self._begin = begin
         self._wrap: Callable[[Any], H] = wrap
         self._held: H | None = None
         # Before it is held: two threads that share a request would release the lock of each other.
         self._in_use = threading.Lock()
 
-    def _start(self, now: bool = False) -> Op:
+    def _start(self, now: bool = False, through_grace: bool = False) -> Op:
         _log.refresh()
-        return self._begin(now)
+        return self._begin(now, through_grace)
 
     def acquire(self) -> H:
         """Waits for the lock. An exception, such as that of Ctrl-C, withdraws the claim."""
-        if _aio.loop_is_running():
-            raise UnsupportedError(
-                "a blocking call would stop the event loop that runs on this thread: "
-                "use `async with` or `await`, or a thread, as of asyncio.to_thread"
-            )
+        _refuse_on_a_loop()
         return self._wrap(wait(self._start()))
 
-    def try_now(self) -> H | None:
-        """Takes the lock if it is free now; None if another claim holds it."""
-        held = wait(self._start(now=True))
+    def try_now(self, *, through_grace: bool = False) -> H | None:
+        """Takes the lock if it is free now; None if another claim holds it.
+
+        In a grace period, when the server grants nothing since it may have forgotten grants, it raises
+        ``GracePeriodError``. With ``through_grace`` it waits for the end instead, which takes about as long
+        as the longest lease. A request that waits for the lock waits anyway.
+        """
+        if through_grace:
+            _refuse_on_a_loop()
+        held = wait(self._start(now=True, through_grace=through_grace))
         return None if held is None else self._wrap(held)
 
-    async def atry_now(self) -> H | None:
+    async def atry_now(self, *, through_grace: bool = False) -> H | None:
         """As ``try_now``, for asyncio."""
-        held = await _aio.finished(self._start(now=True))
+        held = await _aio.finished(self._start(now=True, through_grace=through_grace))
         return None if held is None else self._wrap(held)
 
     async def _acquired(self) -> H:
@@ -127,3 +130,11 @@ class Request(Generic[H]):
     def _take(self) -> None:
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError("this request is in use: make one for each block")
+
+
+def _refuse_on_a_loop() -> None:
+    if _aio.loop_is_running():
+        raise UnsupportedError(
+            "a blocking call would stop the event loop that runs on this thread: "
+            "use `async with` or `await`, or a thread, as of asyncio.to_thread"
+        )
