@@ -72,7 +72,7 @@ impl Choice {
             Self::Given { url, .. } => (url.clone(), "unknown".to_owned(), Running::default()),
         };
         let parsed: ServerUrl = url.parse()?;
-        let floor = running.floor().map_or_else(|| Ok(parsed.clone()), str::parse)?;
+        let floor = running.floor().map_or_else(|| url.clone(), str::to_owned);
         Ok(Target { name: self.name().to_owned(), url, parsed, floor, storage, running })
     }
 
@@ -92,8 +92,8 @@ pub(crate) struct Target {
     /// With the password: for connecting, never for showing.
     pub(crate) url: String,
     pub(crate) parsed: ServerUrl,
-    /// Where the raw statements go.
-    pub(crate) floor: ServerUrl,
+    /// Where the raw statements go. With the password, too.
+    pub(crate) floor: String,
     /// Where the data is.
     pub(crate) storage: String,
     pub(crate) running: Running,

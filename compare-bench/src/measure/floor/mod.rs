@@ -45,7 +45,8 @@ pub(crate) enum Floor {
 
 impl Floor {
     /// Connects, and makes its own table where the backend's is.
-    pub(crate) async fn connect(url: &ServerUrl) -> Result<Self> {
+    pub(crate) async fn connect(url: &str) -> Result<Self> {
+        let url: &ServerUrl = &url.parse()?;
         match url.scheme() {
             "memory" => Ok(Self::Memory(MemoryFloor::new())),
             "sqlite" => Ok(Self::Sqlite(Box::new(SqliteFloor::connect(url).await?))),

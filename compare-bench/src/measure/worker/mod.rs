@@ -74,10 +74,10 @@ impl Workers {
         Ok(of_each(&self.turns("alone", length).await?.0))
     }
 
-    /// Lets each of them do the raw cycle again and again for this time, on a connection of its own. The
-    /// first time they connect, which is not to be measured.
-    pub(crate) async fn raw(&mut self, length: Duration) -> Result<Sample> {
-        Ok(of_each(&self.turns("raw", length).await?.0))
+    /// Lets each of them do the raw cycle again and again for this time, on a connection of its own to the
+    /// address `floor`. The first time they connect, which is not to be measured.
+    pub(crate) async fn raw(&mut self, floor: &str, length: Duration) -> Result<Sample> {
+        Ok(of_each(&self.turns(&format!("raw {floor}"), length).await?.0))
     }
 
     /// Gives this order with the moment when it ends, and returns that as well.

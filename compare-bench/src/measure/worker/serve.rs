@@ -42,8 +42,9 @@ async fn work(name: String) -> Result<()> {
     let (mut held, mut floor): (Vec<LockGuard>, Option<Floor>) = (Vec::new(), None);
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     while let Some(order) = orders.next_line().await? {
-        let bad = || Error::failed(format!("a worker process got the order {order:?}"));
         let words: Vec<_> = order.split(' ').collect();
+        // An address in it may hold a password.
+        let bad = || Error::failed(format!("a worker process got a wrong order {:?}", words[0]));
         let number =
             |place: usize| words.get(place).and_then(|word| word.parse::<u64>().ok()).ok_or_else(bad);
         let turns = match words[0] {
@@ -53,9 +54,9 @@ async fn work(name: String) -> Result<()> {
             "raw" => {
                 let floor = match &mut floor {
                     Some(floor) => floor,
-                    floor => floor.insert(Floor::connect(&url.parse()?).await?),
+                    floor => floor.insert(Floor::connect(words.get(1).ok_or_else(bad)?).await?),
                 };
-                raw(floor, number(1)?).await?
+                raw(floor, number(2)?).await?
             }
             "hold" => {
                 let count = usize::try_from(number(1)?).map_err(|_| bad())?;
@@ -84,6 +85,9 @@ async fn work(name: String) -> Result<()> {
 
 /// The raw cycle again and again, until this moment.
 async fn raw(floor: &mut Floor, until: u64) -> Result<Vec<Turn>> {
+    if matches!(floor, Floor::Unknown) {
+        return Err(Error::failed("no raw statements are known for this server"));
+    }
     let name = usize::try_from(std::process::id()).unwrap_or_default();
     let mut turns = Vec::new();
     loop {

@@ -61,7 +61,7 @@ impl Workload for Independent {
         let mut raw = match &clients {
             Clients::Processes(_) if bench.floor.shares() => {
                 let mut raw = Workers::start_each(&bench.target.url, &names).await?;
-                raw.raw(Duration::ZERO).await?;
+                raw.raw(&bench.target.floor, Duration::ZERO).await?;
                 Some(raw)
             }
             _ => None,
@@ -73,7 +73,7 @@ impl Workload for Independent {
             let ours = clients.round(&names, lengths.ours);
             let floor = async {
                 match &mut raw {
-                    Some(raw) => raw.raw(lengths.floor).await,
+                    Some(raw) => raw.raw(&bench.target.floor, lengths.floor).await,
                     None => bench.floor.round(lengths.floor, tasks).await,
                 }
             };
