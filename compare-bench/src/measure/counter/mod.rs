@@ -39,7 +39,8 @@ enum Source {
 impl Counter {
     /// Connects to the servers at the address of the raw statements. `None` where nothing is counted, or the
     /// count cannot be read.
-    pub(crate) async fn connect(url: &ServerUrl) -> Result<Option<Self>> {
+    pub(crate) async fn connect(url: &str) -> Result<Option<Self>> {
+        let url: &ServerUrl = &url.parse()?;
         let source = match url.scheme() {
             "redis" | "redis+cluster" | "redlock" => Source::Redis(RedisCounter::connect(url).await?),
             "zk" => Source::ZooKeeper(Words::of(url)?),

@@ -76,7 +76,7 @@ impl Bench {
     pub(crate) async fn counter(&self) -> Result<Option<Counter>> {
         // In a cluster, a lock may be at any of the masters.
         let is_cluster = self.target.parsed.scheme() == "redis+cluster";
-        Counter::connect(if is_cluster { &self.target.parsed } else { &self.target.floor }).await
+        Counter::connect(if is_cluster { &self.target.url } else { &self.target.floor }).await
     }
 
     /// The lease of locks that are held for a while: that of the plan, if the backend has one so short.
