@@ -177,8 +177,8 @@ impl FaultsArgs {
 
 /// What happens in a scenario, in one sentence.
 pub fn about(scenario: &str) -> Option<&'static str> {
-    let all = std::iter::once(&soak::SOAK).chain(table::all());
-    all.into_iter().find(|it| it.name == scenario).map(|it| it.about)
+    let mut all = std::iter::once(&soak::SOAK).chain(table::all());
+    all.find(|it| it.name == scenario).map(|it| it.about)
 }
 
 fn list() {
