@@ -39,15 +39,17 @@ impl Evidence {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let name = stem.split('.').next().unwrap_or_default().to_owned();
         if value["schema"] == faults::SCHEMA {
-            self.faults.push(Faults::new(name, value)?);
+            let more = Faults::new(name, value)?;
+            if let Some(file) = self.faults.iter_mut().find(|file| file.name() == more.name()) {
+                return file.add(more);
+            }
+            self.faults.push(more);
             return Ok(());
         }
-        match self.runs.iter_mut().find(|run| run.name() == name) {
-            Some(run) => run.add(value),
-            None => {
-                self.runs.push(Run::new(name, value)?);
-                Ok(())
-            }
+        if let Some(run) = self.runs.iter_mut().find(|run| run.name() == name) {
+            return run.add(value);
         }
+        self.runs.push(Run::new(name, value)?);
+        Ok(())
     }
 }

@@ -23,7 +23,7 @@ const HEAD: [&str; 8] = [
     "how late: half of them, and the last",
 ];
 
-/// The runs of one file.
+/// The runs of one file, or of several with one name.
 #[derive(Debug)]
 pub(crate) struct Faults {
     /// That of the file up to the first dot.
@@ -61,6 +61,20 @@ impl Faults {
             return Err("it has no runs".to_owned());
         }
         Ok(Self { name, outcomes })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds the runs of another file of this name.
+    pub(super) fn add(&mut self, more: Self) -> Result<()> {
+        let run = |outcome: &Value| ["scenario", "backend", "seed"].map(|field| outcome[field].clone());
+        if more.outcomes.iter().any(|other| self.outcomes.iter().any(|outcome| run(outcome) == run(other))) {
+            return Err("two files have the same run of faults".to_owned());
+        }
+        self.outcomes.extend(more.outcomes);
+        Ok(())
     }
 
     /// A row for each backend, and one for all of them.
@@ -174,6 +188,20 @@ mod tests {
         assert!(table.contains("| sqlite | 1 | 1 | 1000 | 900 | 0 | 0 |  |"), "{table}");
         assert!(table.contains("| all | 3 | 2 | 3000 | 2700 | 0 | 4 | 700 us, 9.00 ms |"), "{table}");
         assert!(faults("soak", &all).unwrap_err().contains("faults"));
+    }
+
+    #[test]
+    fn several_files_of_one_name_are_one() {
+        let (mut all, mut other) = (Faults::new("faults".to_owned(), file()).unwrap(), file());
+        let more = |file: &Value| Faults::new("faults".to_owned(), file.clone()).unwrap();
+        assert!(all.add(more(&other)).unwrap_err().contains("same run"));
+        for outcome in other["outcomes"].as_array_mut().unwrap() {
+            outcome["backend"] = "zookeeper".into();
+        }
+        all.add(more(&other)).unwrap();
+        let table = faults("faults", &[all]).unwrap();
+        assert!(table.contains("| zookeeper | 3 | 2 | 3000 | 2700 | 0 | 4 | 700 us, 9.00 ms |"), "{table}");
+        assert!(table.contains("| all | 6 | 4 | 6000 | 5400 | 0 | 8 | 700 us, 9.00 ms |"), "{table}");
     }
 
     #[test]
