@@ -79,9 +79,7 @@ impl Durability {
             Self::Default => "default",
         }
     }
-}
 
-impl Durability {
     /// Of such a server.
     fn of(self, kind: Kind) -> testbed::Durability {
         match self {
