@@ -298,7 +298,7 @@ mod tests {
                 .sum::<usize>()
         };
         let body = above.split_once("<body>").unwrap().1;
-        assert!(words(body) < 740, "{} words: {body}", words(body));
+        assert!(words(body) < 700, "{} words: {body}", words(body));
     }
 
     #[test]

@@ -97,9 +97,8 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
             } } }
         } }
         p.faint {
-            "Medians; in brackets, and as thin lines, their intervals of 95 % (us: microseconds, /s: in a second). Bold: the best of its \
-             kind, and what cannot be told apart from it, unless that is all. A kind is what several hosts can share and a failover may \
-             grant twice, or what no failover grants twice, under the conditions that stand behind its name above. "
+            "Medians; in brackets, and as thin lines, their intervals of 95 % (us: microseconds, /s: in a second). Bold: the best of those \
+             that promise the same about hosts and failovers, and what cannot be told apart from it, unless that is all. "
             (overview.measured) ". "
             @if overview.setting.conditions.durability != "unknown" { "The servers ran on the same machine as the clients. " }
             "One setup stands for each family; all are below."

@@ -8,10 +8,10 @@ use crate::view::overview::Overview;
 use crate::view::speed::{Speed, UNKNOWN, names};
 
 /// What the answers mean: below them.
-pub(crate) const TERMS: &str = "verify_in: a statement of lockwell in the transaction that writes, which fails if the lock was lost. \
-     Fencing token: a number that rises with each grant; what is written to must refuse a lower one, and the same one from another \
-     holder, since after a failover two can have it. Lease: how long a lock is held without being renewed. With any lock, a process \
-     that was paused for longer than its lease may still write: only these two checks stop it.";
+pub(crate) const TERMS: &str = "verify_in: a statement of lockwell in the transaction that writes; it fails if the lock was lost. \
+     Fencing token: a number that rises with each grant; what is written to refuses a lower one, and the same one from another holder. \
+     Lease: how long a lock is held without being renewed. With any lock, a process that was paused for longer may still write: only \
+     these two checks stop it.";
 
 /// The questions, in the order in which they are asked.
 pub(crate) const QUESTIONS: [&str; 3] = [
