@@ -84,7 +84,7 @@ impl Sqlite {
             }
         }
         let taken = conn
-            .write(&self.sql.take, |query| {
+            .write_several(&self.sql.take, 2, |query| {
                 query
                     .bind(claim.name().as_str())
                     .bind(claim.owner().as_uuid())
@@ -112,11 +112,13 @@ impl Sqlite {
     }
 
     fn note_refused(&self, request: &TakeRequest, state: &LockState) -> Option<TryAcquire> {
-        self.hot.note(request.claim.name());
-        match state.closed_for {
-            Some(left) => Some(TryAcquire::Closed(span(left))),
-            None => state.may_grant.then(|| state.answer(request)),
+        if let Some(left) = state.closed_for {
+            return Some(TryAcquire::Closed(span(left)));
         }
+        state.may_grant.then(|| {
+            self.hot.note(request.claim.name());
+            state.answer(request)
+        })
     }
 
     async fn lock_state(

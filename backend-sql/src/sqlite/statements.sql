@@ -18,6 +18,10 @@ CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000
 -- ended, if no living waiter is before it in the queue. A place of the last holder does not count: it may not be deleted
 -- yet. A claim that holds the lock already, and asks again after a lost answer, keeps the lock and its token, even if others
 -- have queued meanwhile.
+--
+-- The token is read by a second statement: a row of the first would come before its commit, and wake a thread while the file
+-- is locked. `changes()` is what the first has written. If the lease has ended meanwhile, and another claim has the lock, there
+-- is no row.
 INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
 SELECT ?1, ?2, {first_token} + ?4 - 1, {now} + ?3, {now}, ?6 FROM {state} AS s
 WHERE {may_grant} AND (NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.ticket < ?7 AND q.alive_until > {now}
@@ -27,8 +31,8 @@ ON CONFLICT (name) DO UPDATE SET
     token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?4, excluded.token) END,
     acquired_at = CASE WHEN l.owner = excluded.owner THEN l.acquired_at ELSE excluded.acquired_at END,
     owner = excluded.owner, expires_at = excluded.expires_at, label = excluded.label, mode = 0, members = 0
-WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR l.owner = excluded.owner
-RETURNING token
+WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR l.owner = excluded.owner;
+SELECT token FROM {locks} WHERE name = ?1 AND owner = ?2 AND changes() > 0
 
 -- part: state_of_lock
 -- The mode of the lock's holder or, if the lock is free, of the first waiter before this claim; the time until the first lease
