@@ -54,7 +54,7 @@ fn files(paths: &[PathBuf]) -> Result<(Vec<Report>, Vec<Results>)> {
     }
     runs.sort_by_key(|run: &Report| {
         let it = &run.conditions;
-        (it.delay_us, it.storage == TMPFS, it.durability != "disk", it.storage.contains(", syncs "))
+        (it.delay_us, it.storage == TMPFS, it.durability != "disk", it.storage.contains(" whose syncs "))
     });
     Ok((runs, faults))
 }

@@ -97,11 +97,11 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
             } } }
         } }
         p.faint {
-            "Medians; in brackets, and as thin lines, their intervals of 95 % (us: microseconds, /s: in a second). Bold: the best of those \
-             that promise the same about hosts and failovers, and what cannot be told apart from it, unless that is all. "
+            "Medians, with intervals of 95 % (us: microseconds). Bold: the best of those with the same promises, and what \
+             cannot be told apart from it. "
             (overview.measured) ". "
             @if overview.setting.conditions.durability != "unknown" { "The servers ran on the same machine as the clients. " }
-            "One setup stands for each family; all are below."
+            "All setups are below."
         }
     }
 }

@@ -232,7 +232,7 @@ impl Site {
         if self.sync_delay.is_zero() {
             return name;
         }
-        format!("{name}, syncs {} later", humantime::format_duration(self.sync_delay))
+        format!("{name} whose syncs take {} longer", humantime::format_duration(self.sync_delay))
     }
 
     /// Where the data of such a backend is.

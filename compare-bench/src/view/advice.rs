@@ -8,10 +8,9 @@ use crate::view::overview::Overview;
 use crate::view::speed::{Speed, UNKNOWN, names};
 
 /// What the answers mean: below them.
-pub(crate) const TERMS: &str = "verify_in: a statement of lockwell in the transaction that writes; it fails if the lock was lost. \
-     Fencing token: a number that rises with each grant; what is written to refuses a lower one, and the same one from another holder. \
-     Lease: how long a lock is held without being renewed. With any lock, a process that was paused for longer may still write: only \
-     these two checks stop it.";
+pub(crate) const TERMS: &str = "verify_in: a statement in the transaction that writes; it fails if the lock was lost. Fencing token: a \
+     number that rises with each grant; what is written to refuses a lower one, or another holder's. Lease: how long a lock is held \
+     without renewal. A process that was paused for longer may still write, with any lock: only these two checks stop it.";
 
 /// The questions, in the order in which they are asked.
 pub(crate) const QUESTIONS: [&str; 3] = [
@@ -73,13 +72,12 @@ const CASES: [Case; 5] = [
     Case {
         answers: [
             "yes",
-            "no: the work may be done twice (as with an idempotency key), or what is written to compares fencing tokens",
+            "no: a repetition does no harm (idempotency key), or fencing tokens are compared",
             "a database, Redis or Valkey",
         ],
-        condition: "a second grant does no harm, since the work may be done twice (as with an idempotency key) or what is written \
-                    to compares fencing tokens",
+        condition: "a second grant does no harm, since a repetition does none (idempotency key) or fencing tokens are compared",
         fits: |it| it.across_hosts && it.is_database(),
-        reason: "you need no further server; which one is faster matters only where a lock is taken hundreds of times a second",
+        reason: "you need no further server; speed matters only where a lock is taken hundreds of times a second",
         decides: Decides::Presence("the one that you run"),
     },
     Case {
@@ -196,7 +194,7 @@ mod tests {
              processes takes 1.40 ms",
             "that database (PostgreSQL), because each write can check the lock in its own transaction (verify_in), so that only \
              one holder's writes are kept, after a failover as well",
-            "the one that you run (PostgreSQL or Redis/Valkey), because you need no further server; which one is faster matters \
+            "the one that you run (PostgreSQL or Redis/Valkey), because you need no further server; speed matters \
              only where a lock is taken hundreds of times a second",
             "Redis/Valkey, because only their speed tells them apart here; for a free lock Redis/Valkey is the fastest, 38 times as fast \
              as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes Redis/Valkey is the fastest, 36 times as \

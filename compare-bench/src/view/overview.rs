@@ -49,7 +49,7 @@ pub(crate) const MEASURES: [Measure; 5] = [
         most: 64,
     },
     Measure {
-        title: "Free again after its holder was killed, with a lease of 4 s",
+        title: "Free again after its holder was killed (lease of 4 s)",
         work: "recovery after a crash",
         is_common: false,
         question: "dies",

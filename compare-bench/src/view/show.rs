@@ -143,11 +143,6 @@ pub(crate) fn machine(of: &Machine) -> String {
 /// What holds for a whole run.
 pub(crate) fn conditions(conditions: &Conditions) -> String {
     let Conditions { durability, storage, delay_us } = conditions;
-    // As `Site::file_system` calls a disk that was made slower.
-    let storage = match storage.split_once(", syncs ") {
-        Some((disk, later)) => format!("{disk} whose syncs take {} longer", later.trim_end_matches(" later")),
-        None => storage.clone(),
-    };
     let durability = match &**durability {
         "disk" => "synced at each commit",
         "os" => "kept by the operating system",
@@ -235,11 +230,5 @@ mod tests {
         assert_eq!(told("disk", 0), "data on ext4, synced at each commit");
         assert_eq!(told("none", 5000), "data on ext4, kept in memory only, 5.00 ms away");
         assert_eq!(told("unknown", 0), "servers of others");
-        let slow = Conditions {
-            durability: "disk".to_owned(),
-            storage: "ext4, syncs 3ms later".to_owned(),
-            delay_us: 0,
-        };
-        assert_eq!(conditions(&slow), "data on ext4 whose syncs take 3ms longer, synced at each commit");
     }
 }

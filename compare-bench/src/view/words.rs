@@ -33,10 +33,9 @@ const WORDS: [(&str, &str); 9] = [
 
 /// Those of its lines.
 pub(crate) fn told(question: &Question) -> impl Iterator<Item = &'static str> {
-    let lines = || question.groups.iter().flat_map(|group| &group.lines);
     let occurs = |word: &str| {
-        lines().any(|line| line.who.contains(word) || line.remarks.iter().any(|remark| remark.contains(word)))
+        let mut lines = question.groups.iter().flat_map(|group| &group.lines);
+        lines.any(|line| line.who.contains(word) || line.remarks.iter().any(|remark| remark.contains(word)))
     };
-    let told: Vec<_> = WORDS.iter().filter(|(word, _)| occurs(word)).map(|(_, meaning)| *meaning).collect();
-    told.into_iter()
+    WORDS.iter().filter(move |(word, _)| occurs(word)).map(|(_, meaning)| *meaning)
 }

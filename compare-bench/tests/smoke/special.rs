@@ -153,7 +153,7 @@ fn a_slow_disk_is_measured() {
     assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
     let report = report.expect("results.json");
     let storage = report["conditions"]["storage"].as_str().unwrap();
-    assert!(storage.ends_with(", syncs 20ms later"), "{storage}");
+    assert!(storage.ends_with(" whose syncs take 20ms longer"), "{storage}");
     assert!(report["disk"]["sync_us"]["p50"].as_f64().unwrap() >= 20_000.0, "{}", report["disk"]);
     // What waits for the disk takes longer than a sync, also of the server, which has inherited the library.
     for result in report["results"].as_array().unwrap() {
