@@ -61,7 +61,11 @@ pub(crate) fn page(runs: &[Report], faults: &[Results]) -> Result<String> {
                 style { (PreEscaped(STYLE)) (PreEscaped(filters::style(runs))) }
             }
             body {
-                header { h1 { "Which distributed lock" } (filters::controls(runs)) }
+                header {
+                    h1 { "Which distributed lock" }
+                    p { "lockwell is a Rust library for locks between processes. Its backends are compared here." }
+                    (filters::controls(runs))
+                }
                 (about::warnings(runs))
                 section id="answer" { (answer(runs, &questions, faults)) }
                 nav aria-label="Sections" {
@@ -120,13 +124,9 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
                 absent("this needs runs under several conditions, such as --durability default")
             }),
         },
-        Section {
-            id: "guarantees",
-            title: "What each backend guarantees",
-            body: about::guarantees(runs, faults),
-        },
+        Section { id: "guarantees", title: "Guarantees", body: about::guarantees(runs, faults) },
         Section { id: "matrix", title: "All at a glance", body: tables::matrix(runs, questions) },
-        Section { id: "all", title: "Every figure in one table", body: tables::everything() },
+        Section { id: "all", title: "All figures", body: tables::everything() },
         Section {
             id: "latency",
             title: "Nobody else wants the lock",
@@ -136,17 +136,21 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
         Section { id: "load", title: "Requests arrive at a rate", body: with("load", &figures::load)? },
         Section { id: "hand-over", title: "Everybody wants one lock", body: contended },
         Section { id: "network", title: "The network is slow", body: slow },
-        Section { id: "herd", title: "What waiting costs the server", body: herd(find("server"))? },
+        Section { id: "herd", title: "Cost of waiting", body: herd(find("server"))? },
         Section { id: "recovery", title: "The holder dies", body: with("dies", &faults::recovery)? },
-        Section { id: "faults", title: "Faults, step by step", body: survived(faults)? },
+        Section {
+            id: "faults",
+            title: if faults.is_empty() { "Faults (none were run)" } else { "Faults, step by step" },
+            body: survived(faults)?,
+        },
         Section {
             id: "holding",
-            title: "What holding costs",
+            title: "Cost of holding",
             body: with("holding", &|_| faults::holding(runs))?,
         },
-        Section { id: "missing", title: "What was not measured", body: not_measured(runs, faults) },
+        Section { id: "missing", title: "Not measured", body: not_measured(runs, faults) },
         Section { id: "libraries", title: "Other libraries", body: about::libraries(runs) },
-        Section { id: "method", title: "Method, machine and commands", body: about::method(runs) },
+        Section { id: "method", title: "Method and commands", body: about::method(runs) },
     ])
 }
 
@@ -213,6 +217,7 @@ mod tests {
             assert!(page.contains(&format!("<div id=\"{id}\">")), "{id}");
         }
         assert!(page.matches("Not measured: ").count() >= 9, "{page}");
+        assert!(page.contains("Faults (none were run)"), "{page}");
     }
 
     #[test]
@@ -311,6 +316,7 @@ mod tests {
             " kinds of faults</a>",
             "holder-killed",
             "<figcaption>holder-killed on",
+            "Faults, step by step",
             "told of the end of their lease",
         ] {
             assert!(page.contains(expected), "{expected}");

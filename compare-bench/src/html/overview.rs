@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::html::{filters, survival};
-use crate::view::advice::{QUESTIONS, TERMS, advice};
+use crate::view::advice::{MIXED, QUESTIONS, TERMS, advice};
 use crate::view::export::figure;
 use crate::view::family::{Candidate, in_words};
 use crate::view::line::Line;
@@ -65,7 +65,7 @@ pub(super) fn beside(overviews: &[Overview]) -> Option<Markup> {
 fn questions(overview: &Overview) -> Markup {
     html! {
         @if let Some(doubt) = &overview.doubt {
-            p.warning { "These figures are not to be used: " (doubt) ". Safety can be told without them, speed cannot." }
+            p.warning { "These figures are not to be used: " (doubt) ". Safety can be told without them." }
         }
         div.wide { table.answer {
             thead { tr { @for question in QUESTIONS { th { (question) } } th { "Choose" } th { "Because" } } }
@@ -75,6 +75,7 @@ fn questions(overview: &Overview) -> Markup {
                 td data-asked="Because" { (advice.because) "." }
             } } }
         } }
+        p { (MIXED) }
         p.faint { (TERMS) }
     }
 }
@@ -86,22 +87,21 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
             thead { tr {
                 th { "Lock on" }
                 @for column in &overview.columns {
-                    th { a href={ "#" (column.figures) } { (column.title) } " (" (better(column.unit)) ")" }
+                    th { a href={ "#" (column.figures) } { (column.title) } (better(column.unit)) }
                 }
                 th { (promised(faults)) }
             } }
             tbody { @for family in &overview.families { tr.(filters::of_family(&family.backend)) {
                 th { (family.family) @if in_words(&family.backend) != family.family { " " span.faint { (in_words(&family.backend)) } } }
-                @for column in &overview.columns { td data-asked={ (column.title) " (" (better(column.unit)) ")" } { (bar(overview, column, family)) } }
+                @for column in &overview.columns { td data-asked={ (column.title) (better(column.unit)) } { (bar(overview, column, family)) } }
                 td data-asked=(promised(faults)) { (survives(family, faults)) }
             } } }
         } }
         p.faint {
-            "Medians, with intervals of 95 % (us: microseconds). Bold: the best of those with the same promises, and what \
-             cannot be told apart from it. "
-            (overview.measured) ". "
-            @if overview.setting.conditions.durability != "unknown" { "The servers ran on the same machine as the clients. " }
-            "All setups are below."
+            "Medians, with intervals of 95 % (us: microseconds). Less time is better. Bold: the best of those that do the same in \
+             a failover (several, if they cannot be told apart). "
+            (overview.measured) "."
+            @if overview.setting.conditions.durability != "unknown" { " Servers and clients shared this machine." }
         }
     }
 }
@@ -109,16 +109,17 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
 /// What stands in the last column.
 fn promised(faults: &[Results]) -> &'static str {
     if faults.is_empty() {
-        "What it survives, as documented (no faults were run)"
+        "What it survives, as documented"
     } else {
         "What it survives: as documented, and seen under faults"
     }
 }
 
+/// Behind the title of a column. What is said of times below the table is not repeated.
 fn better(unit: Unit) -> &'static str {
     match unit {
-        Unit::Time | Unit::Count => "less is better",
-        Unit::Rate => "more is better",
+        Unit::Time | Unit::Count => "",
+        Unit::Rate => " (more is better)",
     }
 }
 
@@ -161,12 +162,13 @@ fn rounded(value: f64) -> String {
 fn survives(family: &Candidate, faults: &[Results]) -> Markup {
     let failover = match (family.across_hosts, family.failover_safe) {
         (false, _) => "one machine, so no failover",
-        (true, true) => "no failover grants a lock twice",
-        (true, false) => "a failover may grant a lock twice",
+        (true, true) => "no failover grants twice",
+        (true, false) => "a failover may grant twice",
     };
     html! {
         @if family.durable { "a restart keeps its locks; " } @else { b { "a restart forgets its locks" } "; " }
         @if family.across_hosts && !family.failover_safe { b { (failover) } } @else { (failover) }
+        @if let Some(old) = &family.old { " (" (old) ")" }
         @if let Some(seen) = survival::told(faults, &family.backend) { "; " a href="#faults" { (seen) } }
         @else if !faults.is_empty() { "; no faults were run on it" }
     }
@@ -185,7 +187,8 @@ mod tests {
         let zookeeper =
             Candidate { across_hosts: true, failover_safe: true, durable: true, ..candidate("zookeeper3") };
         let redis = Candidate { across_hosts: true, ..candidate("redis") };
-        let postgres = Candidate { across_hosts: true, ..candidate("postgres") };
+        let old = Some("an old release".to_owned());
+        let postgres = Candidate { across_hosts: true, old, ..candidate("postgres") };
         let between = 50.0 + 25.0 * (times - 1.0) / 3.0;
         let overview = Overview {
             setting: Setting { machine: "A CPU".to_owned(), conditions: conditions() },
@@ -214,9 +217,10 @@ mod tests {
             "<rect class=\"length\" x=\"0\" y=\"1\" width=\"80.00\"",
             "<rect class=\"interval\" x=\"60.00\" y=\"4\" width=\"40.00\"",
             "<b>50.0 us [45.0 .. 55.0]</b>",
-            "less is better",
-            "<b>a failover may grant a lock twice</b>",
-            "a restart keeps its locks; no failover grants a lock twice",
+            "Less time is better.",
+            "<b>a failover may grant twice</b><",
+            "<b>a failover may grant twice</b> (an old release)<",
+            "a restart keeps its locks; no failover grants twice",
             "<b>a restart forgets its locks</b>",
             "data on ext4",
         ] {

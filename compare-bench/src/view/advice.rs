@@ -8,13 +8,21 @@ use crate::view::overview::Overview;
 use crate::view::speed::{Speed, UNKNOWN, names};
 
 /// What the answers mean: below them.
-pub(crate) const TERMS: &str = "verify_in: a statement in the transaction that writes; it fails if the lock was lost. Fencing token: a \
-     number that rises with each grant; what is written to refuses a lower one, or another holder's. Lease: how long a lock is held \
-     without renewal. A process that was paused for longer may still write, with any lock: only these two checks stop it.";
+pub(crate) const TERMS: &str = "verify_in: a statement in the transaction that writes; it fails if the lock was lost. Fencing token: \
+     rises with each grant; what is written to refuses a lower one, or another holder's. Idempotency key: requests that share it take \
+     effect once. Only these three checks stop a process that was paused for longer than its lease (how long a lock is held without \
+     renewal).";
+
+/// For work that is not in one row alone, since it writes to a database and acts elsewhere.
+pub(crate) const MIXED: &str = "Work that also acts elsewhere (billing): record it in the SQL database with verify_in or a unique key, \
+     commit, then act (charge) with that record's key as idempotency key.";
+
+/// Which of several databases to choose, if one of them can check the lock where the work writes.
+const OF_SEVERAL: &str = "; of several, the SQL database that the work writes to";
 
 /// The questions, in the order in which they are asked.
 pub(crate) const QUESTIONS: [&str; 3] = [
-    "Do the holders run on several hosts?",
+    "Are the holders on several hosts?",
     "Must a failover never grant a lock twice?",
     "Which server do you run already?",
 ];
@@ -58,7 +66,7 @@ const CASES: [Case; 5] = [
         answers: ["no", "nothing fails over", "any, or none"],
         condition: "all holders run on one host",
         fits: |it| !it.across_hosts,
-        reason: "it needs no server, so nothing fails over",
+        reason: "it needs no server",
         decides: Decides::Speed,
     },
     Case {
@@ -72,26 +80,31 @@ const CASES: [Case; 5] = [
     Case {
         answers: [
             "yes",
-            "no: a repetition does no harm (idempotency key), or fencing tokens are compared",
+            "no: to repeat the work changes nothing (a charge with an idempotency key), or what is written to compares fencing tokens",
             "a database, Redis or Valkey",
         ],
-        condition: "a second grant does no harm, since a repetition does none (idempotency key) or fencing tokens are compared",
+        condition: "a second grant does no harm, since to repeat the work changes nothing (a charge with an idempotency key) or what \
+                    is written to compares fencing tokens",
         fits: |it| it.across_hosts && it.is_database(),
-        reason: "you need no further server; speed matters only where a lock is taken hundreds of times a second",
+        reason: "you need no further server; speed matters only at hundreds of locks a second",
         decides: Decides::Presence("the one that you run"),
     },
     Case {
-        answers: ["yes", "no: as in the row above", "none of these"],
+        answers: ["yes", "no: as above", "none of these"],
         condition: "a second grant does no harm and you run no database",
         fits: |it| it.across_hosts,
-        reason: "only their speed tells them apart here",
+        reason: "only speed decides here",
         decides: Decides::SpeedAlone,
     },
     Case {
-        answers: ["yes", "yes: anything else, such as payments or mail", "any, or none"],
-        condition: "a failover must never grant a lock twice, as with payments or mail",
+        answers: [
+            "yes",
+            "yes: anything else, such as mail, or a charge without an idempotency key",
+            "any, or none",
+        ],
+        condition: "a failover must never grant a lock twice, as with mail, or a charge without an idempotency key",
         fits: |it| it.across_hosts && it.failover_safe,
-        reason: "nothing else in this report promises that between hosts",
+        reason: "nothing else here promises it between hosts, but with any lock a paused holder may repeat the work",
         decides: Decides::Promise,
     },
 ];
@@ -124,7 +137,11 @@ fn choice(speed: &Speed, fit: &[&Candidate], decides: Decides) -> String {
         fit.iter().find(|it| it.family == family).map_or_else(|| family.to_owned(), |it| named(it))
     };
     match (decides, &speed.fastest[..]) {
-        (Decides::Presence(which), _) => format!("{which} ({})", all()),
+        (Decides::Presence(which), _) => {
+            let verifying = fit.iter().filter(|it| it.verifies()).count();
+            let of_several = if (1..fit.len()).contains(&verifying) { OF_SEVERAL } else { "" };
+            format!("{which} ({}){of_several}", all())
+        }
         (Decides::SpeedAlone, []) if fit.len() > 1 => UNKNOWN.to_owned(),
         (Decides::Promise, _) | (_, []) => all(),
         // It is nowhere known to be slower than another one.
@@ -190,18 +207,17 @@ mod tests {
             .map(|it| format!("{}, because {}", it.choice, it.because))
             .collect();
         let expected = [
-            "SQLite, because it needs no server, so nothing fails over; a free lock takes 250 us, and a hand-over between \
-             processes takes 1.40 ms",
+            "SQLite, because it needs no server; a free lock takes 250 us, and a hand-over between processes takes 1.40 ms",
             "that database (PostgreSQL), because each write can check the lock in its own transaction (verify_in), so that only \
              one holder's writes are kept, after a failover as well",
-            "the one that you run (PostgreSQL or Redis/Valkey), because you need no further server; speed matters \
-             only where a lock is taken hundreds of times a second",
-            "Redis/Valkey, because only their speed tells them apart here; for a free lock Redis/Valkey is the fastest, 38 times as fast \
+            "the one that you run (PostgreSQL or Redis/Valkey); of several, the SQL database that the work writes to, because you \
+             need no further server; speed matters only at hundreds of locks a second",
+            "Redis/Valkey, because only speed decides here; for a free lock Redis/Valkey is the fastest, 38 times as fast \
              as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes Redis/Valkey is the fastest, 36 times as \
              fast as PostgreSQL (20.0 us and 720 us)",
-            "Redlock (if no clock steps forward) or ZooKeeper, because nothing else in this report promises that between hosts; for a free \
-             lock Redlock is twice as fast as ZooKeeper (900 us and 1.80 ms), and for a hand-over between processes ZooKeeper \
-             is 1.6 times as fast as Redlock (1.10 ms and 1.80 ms)",
+            "Redlock (if no clock steps forward) or ZooKeeper, because nothing else here promises it between hosts, but with any lock a \
+             paused holder may repeat the work; for a free lock Redlock is twice as fast as ZooKeeper (900 us and 1.80 ms), and for a \
+             hand-over between processes ZooKeeper is 1.6 times as fast as Redlock (1.10 ms and 1.80 ms)",
         ];
         assert_eq!(told, expected);
     }
@@ -218,6 +234,14 @@ mod tests {
         }
         let none = &advice(&overview(&[("redis", 1.0, 1.0)]))[4];
         assert_eq!(none.choice, "none of those measured");
+    }
+
+    #[test]
+    fn of_one_kind_of_server_alone_none_is_preferred() {
+        for family in ["redis", "postgres"] {
+            let choice = &advice(&overview(&[(family, 1.0, 1.0)]))[2].choice;
+            assert!(choice.starts_with("the one that you run (") && choice.ends_with(')'), "{choice}");
+        }
     }
 
     #[test]
@@ -269,14 +293,14 @@ mod tests {
             [
                 "SQLite",
                 "that database (PostgreSQL)",
-                "the one that you run (PostgreSQL or Redis/Valkey)",
+                "the one that you run (PostgreSQL or Redis/Valkey); of several, the SQL database that the work writes to",
                 UNKNOWN,
                 "Redlock (if no clock steps forward) or ZooKeeper",
             ]
         );
         for place in [0, 3, 4] {
             let because = &told[place].because;
-            assert!(because.ends_with("how fast it is cannot be told on this machine now"), "{because}");
+            assert!(because.ends_with("; the speed is unknown"), "{because}");
         }
     }
 

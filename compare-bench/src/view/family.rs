@@ -89,6 +89,8 @@ pub(crate) struct Candidate {
     pub(crate) provided: &'static str,
     pub(crate) across_hosts: bool,
     pub(crate) failover_safe: bool,
+    /// Why a failover may grant a lock twice, where another release would not.
+    pub(crate) old: Option<String>,
     pub(crate) durable: bool,
 }
 
@@ -180,12 +182,15 @@ fn candidate(backend: &Backend) -> Candidate {
         "etcd" if is_ours => "on three servers or more of release 3.4.31, 3.5.13 or newer, measured on one",
         _ => known.map_or("", |family| family.provided),
     };
+    // Several members of etcd make this promise, unless their release is an old one.
+    let is_old = !promises("failover_safe") && family(&backend.name) == "etcd";
     Candidate {
         family: family(&backend.name).to_owned(),
         backend: backend.name.clone(),
         provided,
         across_hosts: promises("across_hosts"),
         failover_safe: promises("failover_safe"),
+        old: is_old.then(|| format!("{}; fixed in 3.4.31 and 3.5.13", backend.version)),
         durable: survives_restart(backend),
     }
 }
@@ -251,6 +256,16 @@ pub(crate) mod tests {
         assert!(candidate(&redis).durable);
         redis.settings.insert("appendonly".to_owned(), "no".to_owned());
         assert!(!candidate(&redis).durable);
+    }
+
+    #[test]
+    fn an_old_release_of_etcd_is_named() {
+        let mut etcd = backend("etcd3", &["across_hosts", "durable"]);
+        etcd.version = "etcd 3.4.23".to_owned();
+        assert_eq!(candidate(&etcd).old.as_deref(), Some("etcd 3.4.23; fixed in 3.4.31 and 3.5.13"));
+        let newer = backend("etcd3", &["across_hosts", "durable", "failover_safe"]);
+        assert_eq!(candidate(&newer).old, None);
+        assert_eq!(candidate(&backend("redis", &["across_hosts"])).old, None);
     }
 
     #[test]

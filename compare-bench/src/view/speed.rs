@@ -21,7 +21,7 @@ pub(crate) struct Speed {
 impl Speed {
     pub(crate) fn of(fit: &[&Candidate], overview: &Overview) -> Self {
         if overview.doubt.is_some() {
-            let words = format!("how fast it is {UNKNOWN}");
+            let words = "the speed is unknown".to_owned();
             return Self { fastest: Vec::new(), leaders: Vec::new(), words };
         }
         let (mut fastest, mut leaders, mut words) = (Vec::new(), Vec::new(), Vec::new());
