@@ -298,6 +298,13 @@ pub(crate) struct WatchCreate {
     pub(crate) id: i64,
 }
 
+impl WatchCreate {
+    /// Whether it tells of the same changes of the same keys.
+    pub(crate) fn is_for_keys_of(&self, other: &Self) -> bool {
+        (&self.key, &self.end, &self.filters) == (&other.key, &other.end, &other.filters)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct WatchCancel {
     #[prost(int64, tag = "1")]
@@ -306,8 +313,13 @@ pub(crate) struct WatchCancel {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct WatchReply {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
     #[prost(int64, tag = "2")]
     pub(crate) id: i64,
+    /// The watch tells of all changes after the revision of the header.
+    #[prost(bool, tag = "3")]
+    pub(crate) created: bool,
     #[prost(bool, tag = "4")]
     pub(crate) canceled: bool,
     #[prost(message, repeated, tag = "11")]

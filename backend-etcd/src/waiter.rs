@@ -7,7 +7,7 @@ use futures_util::future::try_join;
 use lockwell_core::{Claim, Clock, Error, ErrorKind, Grant, Mode, Moment, Result, Wait};
 
 use crate::client::{ClientInner, forgotten};
-use crate::connection::Connection;
+use crate::connection::{Connection, PRESENT, Watch};
 use crate::keys::{Base, lease, wall_clock};
 use crate::lease::ended;
 use crate::messages::WatchCreate;
@@ -132,12 +132,17 @@ async fn wait(
     mut place: Place,
 ) -> Result<Option<Grant>> {
     let recheck = (claim.ttl() / 3).min(RECHECK);
+    let mut watched = Watched::default();
     while let Some(blocker) = place.blocker.clone() {
         let is_event = tokio::select! {
             biased;
             () = claim.wait_over() => return Ok(None),
-            is_event = changed(inner, blocker) => is_event,
-            () = SYSTEM.sleep(recheck) => false,
+            is_event = watched.change(inner, &blocker) => is_event,
+            () = SYSTEM.sleep(recheck) => {
+                // Its connection may hang.
+                watched = Watched::default();
+                false
+            }
         };
         if let Some(grant) = claim.within_wait(turn(inner, claim, requests, &mut place, is_event)).await? {
             return Ok(Some(grant));
@@ -194,14 +199,107 @@ async fn turn(
     }
 }
 
-/// True at an event of the watched keys, false if there may have been one.
+/// The watch of a waiter.
+///
+/// It begins at the present revision: see [`Watch`]. If that is later than the one at which the queue was
+/// read, the queue is read once more, and the watch stays.
+#[derive(Default)]
+struct Watched(Option<(WatchCreate, Watch)>);
+
+impl Watched {
+    /// True at an event of the keys, false if there may have been one.
+    async fn change(&mut self, inner: &ClientInner, wanted: &WatchCreate) -> bool {
+        if !self.0.as_ref().is_some_and(|(present, _)| present.is_for_keys_of(wanted)) {
+            // The server need not have two.
+            self.0 = None;
+            let watch = WatchCreate { start_revision: PRESENT, ..wanted.clone() };
+            if let Some(mut watch) = open(inner, watch).await
+                && let Some(begun) = watch.begun().await
+            {
+                self.0 = Some((wanted.clone(), watch));
+                // A proxy may not know the revision.
+                if !(1..wanted.start_revision).contains(&begun) {
+                    return false;
+                }
+            }
+        }
+        let is_event = match &mut self.0 {
+            Some((_, watch)) => watch.event().await,
+            None => false,
+        };
+        self.0 = None;
+        if !is_event {
+            SYSTEM.sleep(PAUSE).await;
+        }
+        is_event
+    }
+}
+
+/// True at an event of the keys since a revision, false if there may have been one.
 pub(crate) async fn changed(inner: &ClientInner, watch: WatchCreate) -> bool {
-    let connected = |connection: Connection, _| async move { Ok(connection) };
-    if let Ok(connection) = inner.ask_now(inner.soon(), connected).await
-        && connection.changed(watch).await
+    if let Some(mut watch) = open(inner, watch).await
+        && watch.event().await
     {
         return true;
     }
     SYSTEM.sleep(PAUSE).await;
     false
+}
+
+async fn open(inner: &ClientInner, watch: WatchCreate) -> Option<Watch> {
+    let connected = |connection: Connection, _| async move { Ok(connection) };
+    let connection = inner.ask_now(inner.soon(), connected).await.ok()?;
+    Some(connection.watch(watch))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use testbed::{Etcd, is_installed};
+
+    use super::*;
+    use crate::messages::{Delete, Op, Put, Txn};
+    use crate::options::EtcdOptions;
+
+    fn put(key: &str) -> Txn {
+        Txn::new([], [Op::Put(Put { key: key.into(), value: Vec::new(), lease: 0 })], [])
+    }
+
+    /// How long it takes until the watch of a key is told that the key is gone: the median of some.
+    async fn told_after(inner: &ClientInner, start: impl Fn(i64) -> i64) -> Duration {
+        let mut delays = Vec::new();
+        for _ in 0..15 {
+            let revision = inner.txn(None, &put("a")).await.expect("an answer").revision;
+            // Others write in the meantime.
+            inner.txn(None, &put("b")).await.expect("an answer");
+            let start_revision = start(revision);
+            let watch =
+                WatchCreate { key: "a".into(), start_revision, filters: vec![0], ..Default::default() };
+            let mut watch = open(inner, watch).await.expect("a connection");
+            watch.begun().await.expect("a watch");
+            let sent = Instant::now();
+            inner
+                .txn(None, &Txn::new([], [Op::Delete(Delete { key: "a".into() })], []))
+                .await
+                .expect("an answer");
+            assert!(watch.event().await, "the watch has ended");
+            delays.push(sent.elapsed());
+        }
+        delays.sort();
+        delays[delays.len() / 2]
+    }
+
+    #[tokio::test]
+    async fn a_waiter_is_told_at_once_while_others_write() {
+        if !is_installed(Etcd::installed()) {
+            return;
+        }
+        let etcd = Etcd::start().await.expect("a server");
+        let options = EtcdOptions::read(&etcd.url().parse().expect("an address")).expect("an address");
+        let inner = ClientInner::new(options).expect("a client");
+        let late = told_after(&inner, |revision| revision + 1).await;
+        let soon = told_after(&inner, |_| PRESENT).await;
+        assert!(soon * 2 < late, "{soon:?}, and {late:?} for those that begin in the past");
+    }
 }

@@ -17,6 +17,7 @@ use self::keep_alive::KeepAlives;
 use self::line::Line;
 pub(crate) use self::open::Opener;
 use self::watch::Watches;
+pub(crate) use self::watch::{PRESENT, Watch};
 use crate::messages::{
     Alarms, Ask, Done, Lease, LeaseGrant, LeaseReply, Members, Txn, TxnReply, WatchCreate,
 };
@@ -28,13 +29,13 @@ pub(crate) struct Connection(Arc<Inner>);
 struct Inner {
     line: Line,
     keep_alives: KeepAlives,
-    watches: Watches,
+    watches: Arc<Watches>,
 }
 
 impl Connection {
     fn new(channel: Channel, token: Option<MetadataValue<Ascii>>) -> Self {
         let line = Line { channel, token };
-        let (keep_alives, watches) = (KeepAlives::new(line.clone()), Watches::new(line.clone()));
+        let (keep_alives, watches) = (KeepAlives::new(line.clone()), Arc::new(Watches::new(line.clone())));
         Self(Arc::new(Inner { line, keep_alives, watches }))
     }
 
@@ -59,9 +60,8 @@ impl Connection {
         self.0.keep_alives.ask(id).await
     }
 
-    /// True at an event of the keys, false when it is unknown whether there was one.
-    pub(crate) async fn changed(&self, watch: WatchCreate) -> bool {
-        self.0.watches.wait(watch).await
+    pub(crate) fn watch(&self, watch: WatchCreate) -> Watch {
+        self.0.watches.open(watch)
     }
 
     pub(crate) async fn members(&self) -> Result<Members, Status> {
