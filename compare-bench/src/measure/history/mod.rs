@@ -1,13 +1,14 @@
 //! What several holders of one name logged: is it possible, and how did the lock go from hand to hand?
 
+mod handing;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, Result};
-use crate::measure::stats::{Sample, Spread, as_float, jain, median, rate};
+use crate::measure::stats::{Sample, as_float, jain, rate};
+
+pub(crate) use self::handing::{Handing, summary};
 
 /// One turn of one party. All times are nanoseconds of the boot clock, which all processes of a host share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,33 +23,6 @@ pub(crate) struct Turn {
     pub(crate) acquired: u64,
     /// Just before the release was called.
     pub(crate) released: u64,
-}
-
-/// How the lock went from hand to hand.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Handing {
-    pub(crate) acquisitions: u64,
-    pub(crate) acquisitions_per_second: f64,
-    /// Turns that followed one of another party, who was waiting already when the lock was released.
-    pub(crate) handovers: u64,
-    pub(crate) handovers_per_second: f64,
-    /// Turns that followed one of the same party.
-    pub(crate) repeats: u64,
-    /// Acquisitions of each party.
-    pub(crate) shares: Vec<u64>,
-    /// Jain's index of the shares in a round, the median: 1 is fair, 1/n is one party taking everything.
-    pub(crate) jain: f64,
-    /// From a release to the turn of the party that had waited longest.
-    pub(crate) to_the_first_us: Spread,
-    /// From asking to having.
-    pub(crate) wait_us: Spread,
-    /// How long the lock was held.
-    pub(crate) hold_us: Spread,
-    /// Validity intervals that overlapped. Anything but zero fails the whole run, unless it is a peer's.
-    pub(crate) overlaps: u64,
-    /// Whether the tokens rose in the order of the turns. False fails the whole run. A peer without tokens
-    /// has none.
-    pub(crate) tokens_rise: Option<bool>,
 }
 
 /// The turns of one name, in the order in which they happened, after the check that they can have happened.
@@ -201,39 +175,6 @@ fn is_handover(pair: &[Turn]) -> bool {
     pair[0].party != pair[1].party && pair[1].asked <= pair[0].released
 }
 
-/// What several rounds on one name have in common.
-pub(crate) fn summary(rounds: &[History]) -> Handing {
-    let turns = || rounds.iter().flat_map(|round| &round.turns);
-    let mut shares = vec![0; rounds.iter().map(|round| round.parties).max().unwrap_or(0)];
-    for turn in turns() {
-        shares[turn.party] += 1;
-    }
-    let handovers = rounds.iter().flat_map(|round| round.turns.windows(2)).filter(|pair| is_handover(pair));
-    let in_time = rounds.iter().map(History::handovers_in_time).sum();
-    let pairs = rounds.iter().flat_map(|round| round.turns.windows(2));
-    let repeats = pairs.filter(|pair| pair[0].party == pair[1].party).count();
-    let time = rounds.iter().map(History::span).sum();
-    let acquisitions = count(turns().count());
-    let mut to_the_first = Sample::new();
-    for round in rounds {
-        to_the_first.append(&round.to_the_first());
-    }
-    Handing {
-        acquisitions,
-        to_the_first_us: to_the_first.spread(),
-        acquisitions_per_second: rate(rounds.iter().map(History::steps).sum(), time),
-        handovers: count(handovers.count()),
-        handovers_per_second: rate(in_time, time),
-        repeats: count(repeats),
-        jain: median(rounds.iter().map(History::jain)),
-        shares,
-        wait_us: spans(turns().map(|turn| turn.acquired - turn.asked)).spread(),
-        hold_us: spans(turns().map(|turn| turn.released - turn.acquired)).spread(),
-        overlaps: rounds.iter().map(|round| round.overlaps).sum(),
-        tokens_rise: rounds.iter().all(|round| round.tokens).then_some(true),
-    }
-}
-
 fn spans(nanos: impl Iterator<Item = u64>) -> Sample {
     let mut sample = Sample::new();
     for span in nanos {
@@ -378,25 +319,5 @@ mod tests {
         // One turn at most in the time: the others count.
         let slow = History::check(vec![turn(0, 1, 0, 0, 1), turn(0, 2, 0, 20 * milli, 20 * milli + 1)], 1, 5);
         assert!((slow.unwrap().per_second() - 50.0).abs() < 0.001);
-    }
-
-    #[test]
-    fn fairness_is_that_of_a_round() {
-        // In each round another one takes everything.
-        let round = |party| {
-            let turns = (0..10).map(|number| turn(party, number + 1, 0, number * 10, number * 10 + 1));
-            History::of_peer(turns.collect(), 4, UNTIL)
-        };
-        let handing = summary(&[0, 1, 2, 3].map(round));
-        assert_eq!(handing.shares, [10; 4]);
-        assert!((handing.jain - 0.25).abs() < 0.001, "{}", handing.jain);
-    }
-
-    #[test]
-    fn nothing_happened() {
-        let handing = summary(&[History::check(Vec::new(), 4, UNTIL).unwrap()]);
-        assert_eq!(handing.shares, [0, 0, 0, 0]);
-        assert_eq!(handing.acquisitions, 0);
-        assert!(handing.handovers_per_second.abs() < f64::EPSILON);
     }
 }
