@@ -272,7 +272,7 @@ pub(crate) mod tests {
             Turn { party: number % parties, token: 0, asked: 0, acquired, released: acquired + 500 }
         };
         let until = 1000 * u64::try_from(4 * parties).unwrap();
-        summary(&[History::of_peer((0..4 * parties).map(turn).collect(), parties, until)])
+        summary(&[History::of_peer((0..4 * parties).map(turn).collect(), parties, 1, until)])
     }
 
     /// A fault of a holder, or of the server with this role.

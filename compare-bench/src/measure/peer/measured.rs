@@ -110,7 +110,7 @@ impl MeasuredPeers {
                 let contend = turns(name, processes, tasks, hold, length);
                 let (turns, count) = Counter::over(counter, contend).await?;
                 let (turns, until) = turns?;
-                let history = History::of_peer(turns, processes.len() * tasks, until);
+                let history = History::of_peer(turns, processes.len() * tasks, 1, until);
                 let (sample, per_second) = (what(&history), history.per_second());
                 Ok(Done { sample, per_second, history: Some(history), count })
             };

@@ -27,8 +27,12 @@ pub(crate) const ARGUMENT: &str = "__worker";
 /// all.
 const ORDER: Duration = Duration::from_millis(5);
 
-/// All workers on one name.
-pub(crate) struct Workers(Vec<Worker>);
+/// All workers, on one name or on several.
+pub(crate) struct Workers {
+    all: Vec<Worker>,
+    /// How many names they have.
+    names: usize,
+}
 
 /// One of them.
 pub(crate) struct Worker {
@@ -43,21 +47,22 @@ impl Workers {
         Self::start_each(url, &vec![name.to_owned(); count]).await
     }
 
-    /// The same with a name for each.
+    /// The same with a name for each. If some contend for the same name, as many contend for each other one, and
+    /// they are neighbours.
     pub(crate) async fn start_each(url: &str, names: &[String]) -> Result<Self> {
-        let mut workers = Vec::new();
+        let mut all = Vec::new();
         for name in names {
-            workers.push(Worker::start(url, name)?);
+            all.push(Worker::start(url, name)?);
         }
-        for worker in &mut workers {
+        for worker in &mut all {
             worker.turns(0).await?;
         }
-        Ok(Self(workers))
+        Ok(Self { all, names: names.chunk_by(|one, next| one == next).count() })
     }
 
     /// Lets each of them ask the server something that changes nothing.
     pub(crate) async fn ask_server(&mut self) -> Result<()> {
-        for worker in &mut self.0 {
+        for worker in &mut self.all {
             worker.order("ask").await?;
         }
         Ok(())
@@ -66,7 +71,7 @@ impl Workers {
     /// Lets all of them contend for this time.
     pub(crate) async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
         let (turns, until) = self.turns(&format!("contend {}", hold.as_nanos()), length).await?;
-        History::check(turns, self.0.len(), until)
+        History::check(turns, self.all.len(), self.names, until)
     }
 
     /// Lets each of them take its own lock again and again for this time.
@@ -84,11 +89,11 @@ impl Workers {
     async fn turns(&mut self, order: &str, length: Duration) -> Result<(Vec<Turn>, u64)> {
         let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
         let order = format!("{order} {until}\n");
-        for worker in &mut self.0 {
+        for worker in &mut self.all {
             worker.orders.write_all(order.as_bytes()).await?;
         }
         let mut turns = Vec::new();
-        for (party, worker) in self.0.iter_mut().enumerate() {
+        for (party, worker) in self.all.iter_mut().enumerate() {
             let answer = tokio::time::timeout(length + 2 * TIMEOUT, worker.turns(party)).await;
             turns.extend(answer.map_err(|_| Error::failed("a worker process does not answer"))??);
         }
@@ -97,7 +102,7 @@ impl Workers {
 
     /// Ends them in good order.
     pub(crate) async fn finish(self) -> Result<()> {
-        for worker in self.0 {
+        for worker in self.all {
             worker.finish().await?;
         }
         Ok(())

@@ -85,7 +85,7 @@ pub(crate) async fn among_tasks(
     while let Some(done) = set.join_next().await {
         turns.extend(done??);
     }
-    History::check(turns, tasks, until.load(Ordering::Relaxed))
+    History::check(turns, tasks, 1, until.load(Ordering::Relaxed))
 }
 
 /// The floor of contention: one raw cycle after the other on one connection, since a hand-over takes a
