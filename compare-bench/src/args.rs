@@ -283,6 +283,7 @@ mod tests {
             "independent",
             "arrivals",
             "handoff",
+            "hot",
             "crowd",
             "readers",
             "semaphore",
@@ -298,7 +299,7 @@ mod tests {
     #[test]
     fn a_quick_run_says_in_one_line_what_it_leaves_out() {
         let line = parsed("c --quick --only crowd").left_out("quick").unwrap();
-        let all = "arrivals, readers, semaphore, herd, holding, recovery; most rounds, so that intervals are wider, \
+        let all = "arrivals, hot, readers, semaphore, herd, holding, recovery; most rounds, so that intervals are wider, \
                    and link-time optimisation";
         assert_eq!(line, format!("--quick leaves out: {all}"));
         assert!(!parsed("c --quick").left_out("release").unwrap().contains("link-time"));
@@ -310,6 +311,8 @@ mod tests {
         let plan = parsed("c --full --parties 1,5,15").plan();
         let handoffs: Vec<_> = plan.handoffs.iter().map(|(parties, holds)| (*parties, holds.len())).collect();
         assert_eq!((plan.tasks, &*handoffs), (&[1, 5, 15][..], &[(1, 4), (5, 4), (15, 4)][..]));
+        assert!(plan.hot_names.is_empty(), "an odd number does not share names evenly");
+        assert_eq!(parsed("c --parties 3,16,128").plan().hot_names, [8, 64]);
         assert_eq!(parsed("c --full").plan().tasks, Plan::FULL.tasks);
         assert!(Args::try_parse_from(["c", "--parties", "0"]).is_err());
     }

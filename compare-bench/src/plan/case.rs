@@ -21,6 +21,8 @@ pub(crate) struct Case {
     pub(crate) parties: usize,
     /// "tasks" of one process, or "processes".
     pub(crate) parties_are: &'static str,
+    /// Of parties that contend: the number of names that they share evenly.
+    pub(crate) names: usize,
     /// How long each of them holds the lock on purpose.
     pub(crate) hold: Duration,
     /// An option in the address of our client.
@@ -57,11 +59,17 @@ impl Case {
             name: counted(tasks, "tasks"),
             parties: tasks,
             parties_are: "tasks",
+            names: 1,
             hold: Duration::ZERO,
             option: None,
             rounds,
             others: Others::All,
         }
+    }
+
+    /// One of its names: several are numbered, and a single one is this name itself.
+    pub(crate) fn name_of(&self, name: &str, number: usize) -> String {
+        if self.names > 1 { format!("{name}/{number}") } else { name.to_owned() }
     }
 
     /// What it takes beside its rounds.

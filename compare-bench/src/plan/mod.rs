@@ -17,6 +17,9 @@ pub(crate) struct Rounds {
     pub(crate) floor: Duration,
 }
 
+/// How many processes want each of several names.
+pub(crate) const ON_EACH_NAME: usize = 2;
+
 /// How long requests that write nothing are measured in each round, where that is done.
 pub(crate) const TRIPS: Duration = Duration::from_millis(60);
 
@@ -55,6 +58,7 @@ pub(crate) struct Plan {
     pub(crate) independent: Rounds,
     pub(crate) arrivals: Rounds,
     pub(crate) handoff: Rounds,
+    pub(crate) hot: Rounds,
     pub(crate) crowd: Rounds,
     pub(crate) modes: Rounds,
     pub(crate) herd: Rounds,
@@ -70,6 +74,9 @@ pub(crate) struct Plan {
     pub(crate) alone: &'static [usize],
     /// Numbers of processes on one name, and how long each of them holds the lock, in milliseconds.
     pub(crate) handoffs: &'static [(usize, &'static [u64])],
+    /// Numbers of names that [`ON_EACH_NAME`] processes each want. No more processes than on one name: the
+    /// connections of twice as many, and of other libraries beside them, are more than the databases take.
+    pub(crate) hot_names: &'static [usize],
     /// Numbers of tasks of one process on one name.
     pub(crate) crowds: &'static [usize],
     /// Numbers of tasks on a lock that several may hold at once.
@@ -90,6 +97,7 @@ impl Plan {
         independent: Rounds::new(6, 8, 400, 150),
         arrivals: Rounds::new(4, 6, 500, 100),
         handoff: Rounds::new(6, 6, 750, 150),
+        hot: Rounds::new(6, 6, 750, 150),
         crowd: Rounds::new(4, 4, 1000, 150),
         modes: Rounds::new(4, 4, 500, 100),
         herd: Rounds::new(4, 4, 1000, 150),
@@ -105,6 +113,7 @@ impl Plan {
         rates: &[100, 1000],
         alone: &[16],
         handoffs: &[(1, &[0]), (4, &[0, 1]), (16, &[0, 1]), (64, &[0])],
+        hot_names: &[8],
         crowds: &[64, 500],
         sharing: &[16],
         herds: &[8],
@@ -133,6 +142,7 @@ impl Plan {
         independent: Rounds::new(6, 6, 400, 200),
         arrivals: Rounds::new(4, 5, 800, 100),
         handoff: Rounds::new(5, 5, 500, 100),
+        hot: Rounds::new(4, 4, 500, 100),
         crowd: Rounds::new(4, 5, 800, 120),
         modes: Rounds::new(4, 5, 600, 120),
         herd: Rounds::new(4, 5, 1000, 150),
@@ -154,6 +164,7 @@ impl Plan {
             (16, &[0, 1, 10]),
             (64, &[0, 1]),
         ],
+        hot_names: &[1, 8, 32],
         crowds: &[1, 64, 500],
         sharing: &[4, 16, 64],
         herds: &[4, 16, 64],
@@ -173,7 +184,18 @@ impl Plan {
         let holds = self.handoffs.iter().map(|(_, holds)| *holds).max_by_key(|holds| holds.len());
         let handoffs = parties.iter().map(|parties| (*parties, holds.unwrap_or_default()));
         let handoffs = Vec::leak(handoffs.collect());
-        Self { tasks: all, alone: all, handoffs, crowds: all, herds: several, sharing: all, ..self }
+        let even = parties.iter().filter(|parties| parties.is_multiple_of(ON_EACH_NAME));
+        let hot_names = Vec::leak(even.map(|parties| parties / ON_EACH_NAME).collect());
+        Self {
+            tasks: all,
+            alone: all,
+            handoffs,
+            hot_names,
+            crowds: all,
+            herds: several,
+            sharing: all,
+            ..self
+        }
     }
 
     /// Just enough for every part of the program to run once. Its figures mean nothing.
@@ -184,6 +206,7 @@ impl Plan {
         independent: Rounds::new(1, 1, 50, 30),
         arrivals: Rounds::new(3, 3, 100, 30),
         handoff: Rounds::new(4, 4, 100, 30),
+        hot: Rounds::new(3, 3, 150, 30),
         crowd: Rounds::new(1, 1, 200, 30),
         modes: Rounds::new(3, 3, 60, 30),
         herd: Rounds::new(3, 3, 150, 30),
@@ -198,6 +221,7 @@ impl Plan {
         rates: &[100],
         alone: &[2],
         handoffs: &[(2, &[0, 1])],
+        hot_names: &[2],
         crowds: &[4, 8],
         sharing: &[8],
         herds: &[3],

@@ -59,7 +59,7 @@ pub(crate) fn check(result: &Value) {
         "{result}"
     );
     let handing = &result["handing"];
-    if ["handoff", "crowd", "herd"].contains(&result["workload"].as_str().unwrap()) {
+    if ["handoff", "hot", "crowd", "herd"].contains(&result["workload"].as_str().unwrap()) {
         assert_eq!((&handing["overlaps"], &handing["tokens_rise"]), (&0.into(), &true.into()));
         assert_eq!(handing["shares"].as_array().unwrap().len() as u64, result["parties"].as_u64().unwrap());
         assert!(positive(&handing["acquisitions"]) && positive(&handing["jain"]), "{result}");

@@ -29,6 +29,7 @@ pub(crate) struct MeasuredPeers(Vec<MeasuredPeer>);
 
 struct MeasuredPeer {
     peer: Peer,
+    case: Case,
     name: String,
     quantity: Quantity,
     state: Result<(Vec<Process>, About)>,
@@ -65,6 +66,7 @@ impl MeasuredPeers {
         for peer in bench.peers_of(case) {
             measured.push(MeasuredPeer {
                 peer: peer.clone(),
+                case: case.clone(),
                 // Ours have a prefix, so that the two never meet; this is for those who look at the keys.
                 name: format!("{name}/{}", peer.name),
                 quantity,
@@ -95,7 +97,7 @@ impl MeasuredPeers {
         all
     }
 
-    /// All processes, with this number of tasks each, on one name. `what` are the spans that count.
+    /// All processes, with this number of tasks each, on the names of the case. `what` are the spans that count.
     pub(crate) async fn contend(
         &mut self,
         tasks: usize,
@@ -106,11 +108,13 @@ impl MeasuredPeers {
     ) -> Vec<PeerWork> {
         let mut all = Vec::new();
         for peer in &mut self.0 {
+            let case = peer.case.clone();
             let work = async |name: &str, processes: &mut Vec<Process>| {
-                let contend = turns(name, processes, tasks, hold, length);
+                let names = of_each(&case, name, processes.len());
+                let contend = turns(&names, processes, tasks, hold, length);
                 let (turns, count) = Counter::over(counter, contend).await?;
                 let (turns, until) = turns?;
-                let history = History::of_peer(turns, processes.len() * tasks, 1, until);
+                let history = History::of_peer(turns, processes.len() * tasks, case.names, until);
                 let (sample, per_second) = (what(&history), history.per_second());
                 Ok(Done { sample, per_second, history: Some(history), count })
             };
@@ -139,15 +143,20 @@ impl MeasuredPeers {
     }
 }
 
+/// The name of each process. Neighbours have the same.
+fn of_each(case: &Case, name: &str, processes: usize) -> Vec<String> {
+    (0..processes).map(|number| case.name_of(name, number * case.names / processes)).collect()
+}
+
 async fn turns(
-    name: &str,
+    names: &[String],
     processes: &mut [Process],
     tasks: usize,
     hold: Duration,
     length: Duration,
 ) -> Result<(Vec<Turn>, u64)> {
     let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
-    for process in processes.iter_mut() {
+    for (process, name) in processes.iter_mut().zip(names) {
         process.order(&format!("contend {name} {tasks} {} {until}", hold.as_nanos())).await?;
     }
     let mut turns = Vec::new();
@@ -239,5 +248,19 @@ impl MeasuredPeer {
             unsafe_because: self.peer.unsafe_because.map(str::to_owned),
             error: error.or(nothing),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+
+    #[test]
+    fn neighbours_have_one_name() {
+        let one = Case::of_tasks(4, Plan::SMOKE.hot);
+        assert_eq!(of_each(&one, "a", 2), ["a", "a"]);
+        let several = Case { names: 2, ..one };
+        assert_eq!(of_each(&several, "a", 4), ["a/0", "a/0", "a/1", "a/1"]);
     }
 }

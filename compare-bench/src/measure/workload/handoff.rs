@@ -49,11 +49,7 @@ impl Workload for Handoff {
                 name: format!("{}, hold {hold_ms} ms", counted(parties, parties_are)),
                 parties_are,
                 hold,
-                others: match parties {
-                    _ if hold_ms > LONGEST_OF_OTHERS_MS => Others::None,
-                    ..=MOST_OF_ALL => Others::All,
-                    _ => Others::Light,
-                },
+                others: if hold_ms > LONGEST_OF_OTHERS_MS { Others::None } else { others(parties) },
                 ..Case::of_tasks(parties, rounds)
             }
         };
@@ -98,6 +94,11 @@ impl Workload for Handoff {
         let rates = (summary(&found.histories).acquisitions_per_second, median(floor_rates));
         Ok(found.measurement(self.name(), case, bench, Some(rates), peers.finish()))
     }
+}
+
+/// Which other libraries are measured with so many processes.
+pub(super) fn others(processes: usize) -> Others {
+    if processes <= MOST_OF_ALL { Others::All } else { Others::Light }
 }
 
 /// Processes, or tasks where the backend cannot reach beyond its process.

@@ -8,6 +8,7 @@ mod found;
 mod handoff;
 mod herd;
 mod holding;
+mod hot;
 mod independent;
 mod modes;
 mod recovery;
@@ -16,11 +17,12 @@ mod uncontended;
 use crate::measure::workload::bench::Workload;
 
 /// Every workload.
-pub(crate) const ALL: [&dyn Workload; 10] = [
+pub(crate) const ALL: [&dyn Workload; 11] = [
     &uncontended::Uncontended,
     &independent::Independent,
     &arrivals::Arrivals,
     &handoff::Handoff,
+    &hot::Hot,
     &crowd::Crowd,
     &modes::Modes::Readers,
     &modes::Modes::Semaphore,

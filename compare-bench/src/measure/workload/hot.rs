@@ -1,0 +1,100 @@
+//! Several names at once, each wanted by two processes: what a server grants in all, and whether the queue of one
+//! name slows down those of others.
+
+use lockwell::backend::async_trait;
+
+use super::contention::FloorRound;
+use super::found::Found;
+use super::handoff::others;
+use crate::error::Result;
+use crate::measure::history::History;
+use crate::measure::peer::MeasuredPeers;
+use crate::measure::stats::median;
+use crate::measure::worker::Workers;
+use crate::measure::workload::bench::{Bench, Workload, in_turns};
+use crate::plan::case::{Case, counted};
+use crate::plan::{ON_EACH_NAME, Plan};
+use crate::record::{Measurement, Quantity, Round};
+use crate::target::Choice;
+
+pub(crate) struct Hot;
+
+#[async_trait]
+impl Workload for Hot {
+    fn name(&self) -> &'static str {
+        "hot"
+    }
+
+    fn about(&self) -> &'static str {
+        "two processes for each of several names: grants per second of all, hand-over, fairness, overlap check"
+    }
+
+    fn only_in_full(&self) -> bool {
+        true
+    }
+
+    fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
+        if !choice.is_shared() {
+            return Vec::new();
+        }
+        let case = |names: &usize| {
+            let parties = names * ON_EACH_NAME;
+            Case {
+                name: format!("{}, {ON_EACH_NAME} processes each", counted(*names, "names")),
+                parties_are: "processes",
+                names: *names,
+                others: others(parties),
+                ..Case::of_tasks(parties, plan.hot)
+            }
+        };
+        plan.hot_names.iter().map(case).collect()
+    }
+
+    async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
+        let (parties, hold, lengths) = (case.parties, case.hold, case.rounds);
+        let name = bench.lock_name(self.name(), case.names);
+        let names: Vec<String> = (0..case.names).map(|number| case.name_of(&name, number)).collect();
+        bench.warm_up(&names).await?;
+        let of_each: Vec<String> = names.iter().flat_map(|name| vec![name.clone(); ON_EACH_NAME]).collect();
+        let mut workers = Workers::start_each(&bench.target.url, &of_each).await?;
+        let mut peers = MeasuredPeers::start(bench, case, &name, parties, Quantity::PerSecond).await;
+        // Of two processes on a name, the one that waits has waited longest: ours and theirs have the same figure.
+        let mut found =
+            Found::new(Quantity::PerSecond, "release called to acquire of the waiting process returned");
+        let mut repeat = bench.repeat(case);
+        while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {
+            let floor = FloorRound::take(bench, parties, hold, lengths.floor);
+            let ours = workers.round(hold, lengths.ours);
+            let theirs = peers.contend(1, hold, lengths.ours, History::to_the_first, None);
+            let (history, floor, theirs) = in_turns(number, ours, floor, theirs).await;
+            let (history, floor) = (history?, floor?);
+            let round = Round { ours: history.per_second(), floor: floor.per_second };
+            peers.note(theirs, round);
+            found.rounds.push(round);
+            found.latency.append(&history.to_the_first());
+            found.floor_latency.append(&floor.sample);
+            history.join(&mut found.histories)?;
+        }
+        workers.finish().await?;
+        let rates = |which: fn(&Round) -> f64| median(found.rounds.iter().map(which));
+        let rates = (rates(|round| round.ours), rates(|round| round.floor));
+        Ok(found.measurement(self.name(), case, bench, Some(rates), peers.finish()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::case::Others;
+
+    #[test]
+    fn each_name_has_two_processes() {
+        let choices = crate::target::given(&["redis://h".to_owned(), "memory://".to_owned()]).unwrap();
+        let cases = Hot.cases(&Plan { hot_names: &[1, 8], ..Plan::FULL }, &choices[0]);
+        let told: Vec<_> = cases.iter().map(|case| (&*case.name, case.parties, case.others)).collect();
+        let expected =
+            [("1 name, 2 processes each", 2, Others::All), ("8 names, 2 processes each", 16, Others::Light)];
+        assert_eq!(told, expected);
+        assert!(Hot.cases(&Plan::FULL, &choices[1]).is_empty(), "it has no processes");
+    }
+}
