@@ -103,6 +103,8 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
         (with("processes", &hand_over::families)?)
         h3 { "Beside other libraries" }
         (with(BESIDE, &hand_over::libraries)?)
+        h3 { "Two processes for each of several locks" }
+        (with("hot", &|_| Ok(Vec::new()))?)
         h3 { "Many tasks of one process" }
         (with("tasks", &|_| Ok(Vec::new()))?)
         h3 { "Many read, few write" }

@@ -151,6 +151,7 @@ fn short(question: &Question, group: &Group) -> String {
             let (processes, hold) = (counted(group.parties, "processes"), group.hold_us / 1000);
             format!("{processes} that hold one lock for {hold} ms: from a release to {whom}")
         }
+        "hot" => format!("{}: locks a second", group.title.split(';').next().unwrap_or_default()),
         "herd" => format!("{} want one lock", counted(group.parties, "processes")),
         "holding" | "recovery" => group.title.split(';').next().unwrap_or_default().to_lowercase(),
         "readers" => format!("{} tasks, nine reads to a write: locks a second", group.parties),

@@ -22,7 +22,7 @@ pub(super) struct Asked {
 /// The question whose figures are of another moment than those of the same cases elsewhere.
 pub(crate) const BESIDE: &str = "beside";
 
-pub(super) const ASKED: [Asked; 12] = [
+pub(super) const ASKED: [Asked; 13] = [
     Asked {
         id: "nobody",
         title: "Nobody else wants the lock",
@@ -75,6 +75,16 @@ pub(super) const ASKED: [Asked; 12] = [
         ours: fair,
         theirs,
         to_floor: fair_ratio,
+    },
+    Asked {
+        id: "hot",
+        title: "Two processes want each of several locks",
+        what: "Grants a second of all locks together. The percentiles are from a release to the grant to the process that waited.",
+        workloads: &["hot"],
+        unit: None,
+        ours,
+        theirs,
+        to_floor: |result| result.ratio,
     },
     Asked {
         id: "tasks",

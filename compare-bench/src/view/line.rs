@@ -111,7 +111,7 @@ impl Line {
         remarks.extend(result.wakeups_each.map(|each| format!("{each:.1} wake-ups each")));
         remarks.extend(result.recovery.iter().flat_map(show::recovery));
         remarks.extend(result.holding.iter().flat_map(show::holding));
-        remarks.extend(result.handing.iter().flat_map(|handing| show::sharing(handing, result.quantity)));
+        remarks.extend(result.handing.iter().flat_map(|handing| sharing(handing, result)));
         remarks.push(format!("{} rounds", result.rounds.len()));
         remarks.extend((result.noisy && to_floor.is_some()).then(|| "noisy".to_owned()));
         remarks.extend(result.unsteady.then(|| "raw statements unsteady".to_owned()));
@@ -140,7 +140,7 @@ impl Line {
         let version = peer.version.as_deref().map_or(String::new(), |version| format!(" {version}"));
         let mut remarks: Vec<_> = peer.error.iter().chain(&peer.unsafe_because).cloned().collect();
         remarks.extend(peer.wakeups_each.map(|each| format!("{each:.1} wake-ups each")));
-        remarks.extend(peer.handing.iter().flat_map(|handing| show::sharing(handing, result.quantity)));
+        remarks.extend(peer.handing.iter().flat_map(|handing| sharing(handing, result)));
         remarks.extend(peer.lacks.iter().map(|lacks| format!("lacks: {lacks}")));
         let overlaps = peer.handing.as_ref().is_some_and(|handing| handing.overlaps > 0);
         Self {
@@ -163,6 +163,14 @@ impl Line {
             behind: None,
         }
     }
+}
+
+/// How locks were shared. Where the figure is the rate of several of them, a hand-over is told, too.
+fn sharing(handing: &Handing, result: &Measurement) -> Vec<String> {
+    let mut remarks = show::sharing(handing, result.quantity);
+    let handover = || format!("median hand-over {}", show::time(handing.to_the_first_us.p50));
+    remarks.extend((result.workload == "hot").then(handover));
+    remarks
 }
 
 /// The share of the rate of arrivals that is reached by whatever keeps up: the last answers of a round come
@@ -196,8 +204,8 @@ fn noise(result: &Measurement) -> f64 {
 mod tests {
     use super::*;
     use crate::measure::interval::Interval;
-    use crate::record::Round;
-    use crate::record::tests::measured;
+    use crate::record::tests::{handing, measured};
+    use crate::record::{Quantity, Round};
 
     #[test]
     fn what_falls_behind_has_no_ratio() {
@@ -219,6 +227,23 @@ mod tests {
         result.peers[0].lacks = Some("tokens".to_owned());
         let line = Line::peer(&result.peers[0], &result, (2.5, None));
         assert!(line.remarks.contains(&"lacks: tokens".to_owned()), "{:?}", line.remarks);
+    }
+
+    #[test]
+    fn beside_the_rate_of_several_locks_stands_a_hand_over() {
+        let mut result = measured("postgres", 6);
+        result.quantity = Quantity::PerSecond;
+        (result.handing, result.peers[0].handing) = (Some(handing(4)), Some(handing(4)));
+        let told = |result: &Measurement| {
+            let lines = [
+                Line::ours(result, (3000.0, None), None),
+                Line::peer(&result.peers[0], result, (9000.0, None)),
+            ];
+            lines.map(|line| line.remarks.iter().any(|remark| remark.starts_with("median hand-over ")))
+        };
+        assert_eq!(told(&result), [false; 2]);
+        result.workload = "hot".to_owned();
+        assert_eq!(told(&result), [true; 2]);
     }
 
     #[test]

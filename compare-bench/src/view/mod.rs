@@ -194,7 +194,7 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
         ("holding", locks) => format!("{} held", counted(locks, "locks")),
         ("arrivals", rate) => format!("{rate} requests arrive in a second"),
         ("recovery", _) => capital(&result.case),
-        (_, 1) => result.case.clone(),
+        ("hot", _) | (_, 1) => result.case.clone(),
         (_, parties) => format!("{parties} {}, a lock each", result.parties_are),
     };
     // Where there is nothing to tell apart, it stands at the top once.
@@ -238,6 +238,20 @@ impl Group {
 mod tests {
     use super::*;
     use crate::record::tests::{measured, report};
+
+    #[test]
+    fn several_locks_are_not_compared_with_one() {
+        let mut several = measured("postgres", 6);
+        (several.workload, several.parties) = ("hot".to_owned(), 16);
+        several.case = "8 names, 2 processes each".to_owned();
+        let one = Measurement { workload: "handoff".to_owned(), ..several.clone() };
+        let mut run = report();
+        run.results = vec![several, one];
+        let questions = questions(&[run]);
+        let hot = questions.iter().find(|question| question.id == "hot").unwrap();
+        let groups: Vec<_> = hot.groups.iter().map(|group| (&*group.title, group.lines.len())).collect();
+        assert_eq!(groups, [("8 names, 2 processes each", 3)], "ours and two other libraries");
+    }
 
     #[test]
     fn requests_under_load_are_compared_with_a_free_lock() {
