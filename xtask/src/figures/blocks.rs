@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::delays::delays;
 use super::evidence::Evidence;
 use super::faults::faults;
-use super::runs::{Run, digits, list, median, named, rate, ratio, time};
+use super::hot::hot;
+use super::runs::{Run, digits, libraries, list, median, named, rate, ratio, time};
 use crate::shell::Result;
 
 /// Makes the text of a block from the figures of a run.
@@ -15,7 +16,7 @@ type Fill = fn(&Run) -> String;
 /// A figure of a result, if it has it.
 type Figure = fn(&Value) -> Option<String>;
 
-const BLOCKS: [(&str, Fill); 9] = [
+const BLOCKS: [(&str, Fill); 10] = [
     ("run", about),
     ("summary", summary),
     ("headline", headline),
@@ -23,6 +24,7 @@ const BLOCKS: [(&str, Fill); 9] = [
     ("local", local),
     ("peers", peers),
     ("contention", contention),
+    ("hot", hot),
     ("recovery", recovery),
     ("holding", holding),
 ];
@@ -203,16 +205,6 @@ fn overlaps(result: &Value) -> Option<String> {
     result["handing"]["overlaps"].as_u64().map(|count| count.to_string())
 }
 
-/// The libraries that were measured beside these results. A faulty recipe is no library.
-fn libraries<'a>(results: impl IntoIterator<Item = &'a Value>) -> Vec<&'a str> {
-    let mut names = Vec::new();
-    for peer in results.into_iter().flat_map(|result| list(&result["peers"])) {
-        let name = peer["name"].as_str().filter(|_| peer["unsafe_because"].is_null());
-        names.extend(name.filter(|name| !names.contains(name)));
-    }
-    names
-}
-
 /// Other libraries beside ours on the same servers in the same rounds.
 fn peers(run: &Run) -> String {
     const COLUMNS: [(&str, Figure); 5] = [
@@ -354,6 +346,7 @@ mod tests {
             ("peers", "| rslock 0.10 | 37.0 us | 63.2 ms | 0.88 | 0 | 1261/s |"),
             ("contention", "| redis |  | 22.9 k/s | 22.9 k/s |  |  |"),
             ("contention", "| rslock on redis |  | 1270/s | 1270/s |  |  |"),
+            ("hot", "| rslock on redis | 1261/s | 1.11 [1.05 .. 1.20] |"),
             ("recovery", "| redis | 3.00 s (at most 5.30 s) |"),
             ("local", "| redis | 500 | 450/s | 22.7 k/s | not measured |"),
             ("holding", "| redis | 1000 | 2.25/s | 0.09 % of a core, 8.79 MiB | - | 2 |"),

@@ -8,6 +8,7 @@ mod blocks;
 mod delays;
 mod evidence;
 mod faults;
+mod hot;
 mod markdown;
 mod one;
 mod runs;

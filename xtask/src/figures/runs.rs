@@ -157,6 +157,16 @@ pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
+/// The libraries that were measured beside these results. A faulty recipe is no library.
+pub(crate) fn libraries<'a>(results: impl IntoIterator<Item = &'a Value>) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for peer in results.into_iter().flat_map(|result| list(&result["peers"])) {
+        let name = peer["name"].as_str().filter(|_| peer["unsafe_because"].is_null());
+        names.extend(name.filter(|name| !names.contains(name)));
+    }
+    names
+}
+
 /// Three digits at most, as the terminal shows them.
 pub(crate) fn time(micros: f64) -> String {
     let (value, unit) = match micros {
@@ -209,7 +219,7 @@ pub(crate) mod tests {
         // The median over the rounds is not that of all latencies.
         let spread = |median: f64| json!({ "p50": median + 7.0, "p99": 2.0 * median });
         let result = |workload: &str, parties: u64, median: f64| {
-            let is_rate = ["independent", "crowd"].contains(&workload);
+            let is_rate = ["independent", "hot", "crowd"].contains(&workload);
             json!({
                 "backend": "redis", "workload": workload, "case": "", "parties": parties, "hold_us": 0, "option": null,
                 "ratio": { "median": 1.25, "low": 1.2, "high": 1.3 }, "latency_us": spread(median), "per_second": 22_900.0,
@@ -244,13 +254,19 @@ pub(crate) mod tests {
             "backends": [{ "name": "redis", "version": "Redis 7.0.15" }],
             "results": [
                 result("uncontended", 1, away(45.0)), result("independent", 64, 900.0), result("handoff", 4, 220.0),
-                result("crowd", 500, 900.0), in_order, recovery, holding,
+                result("hot", 16, 450.0), result("crowd", 500, 900.0), in_order, recovery, holding,
                 // Too many to be quoted.
                 result("independent", 1024, 9e3), result("handoff", 16, 8e3),
             ],
         });
         assert_eq!(fit(name, &report), Ok(()));
         Run { name: name.to_owned(), reports: vec![report] }
+    }
+
+    /// With other results.
+    pub(crate) fn changed(mut run: Run, change: impl FnOnce(&mut Vec<Value>)) -> Run {
+        change(run.reports[0]["results"].as_array_mut().unwrap());
+        run
     }
 
     #[test]
