@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::html::{filters, survival};
-use crate::view::advice::{MIXED, QUESTIONS, TERMS, advice};
+use crate::view::advice::{BILLING, QUESTIONS, TERMS, advice};
 use crate::view::export::figure;
 use crate::view::family::{Candidate, in_words};
 use crate::view::line::Line;
@@ -75,7 +75,7 @@ fn questions(overview: &Overview) -> Markup {
                 td data-asked="Because" { (advice.because) "." }
             } } }
         } }
-        p { (MIXED) }
+        p { b { (BILLING[0]) } " " (BILLING[1]) }
         p.faint { (TERMS) }
     }
 }
@@ -98,8 +98,8 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
             } } }
         } }
         p.faint {
-            "Medians, with intervals of 95 % (us: microseconds). Less time is better. Bold: the best of those that do the same in \
-             a failover (several, if they cannot be told apart). "
+            "Medians, with intervals of 95 % (us: microseconds). Less time is better. Bold: the best of those that do the same in a \
+             failover. Figures that differ by less than the machine varied meanwhile count as equal. "
             (overview.measured) "."
             @if overview.setting.conditions.durability != "unknown" { " Servers and clients shared this machine." }
         }
@@ -168,6 +168,7 @@ fn survives(family: &Candidate, faults: &[Results]) -> Markup {
     html! {
         @if family.durable { "a restart keeps its locks; " } @else { b { "a restart forgets its locks" } "; " }
         @if family.across_hosts && !family.failover_safe { b { (failover) } } @else { (failover) }
+        @if family.across_hosts && !family.failover_safe && family.verifies() { " (verify_in refuses one of the two)" }
         @if let Some(old) = &family.old { " (" (old) ")" }
         @if let Some(seen) = survival::told(faults, &family.backend) { "; " a href="#faults" { (seen) } }
         @else if !faults.is_empty() { "; no faults were run on it" }
@@ -219,7 +220,7 @@ mod tests {
             "<b>50.0 us [45.0 .. 55.0]</b>",
             "Less time is better.",
             "<b>a failover may grant twice</b><",
-            "<b>a failover may grant twice</b> (an old release)<",
+            "<b>a failover may grant twice</b> (verify_in refuses one of the two) (an old release)<",
             "a restart keeps its locks; no failover grants twice",
             "<b>a restart forgets its locks</b>",
             "data on ext4",

@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use self::table::table;
 use crate::record::Report;
 use crate::terminal::wrap::{WIDTH, wrapped, wrapped_to};
-use crate::view::advice::{MIXED, TERMS, advice};
+use crate::view::advice::{BILLING, TERMS, advice};
 use crate::view::overview::overviews;
 use crate::view::{Question, missing, questions, show, trust, words};
 
@@ -93,7 +93,7 @@ fn verdict(report: &Report, questions: &[Question]) -> Vec<String> {
             let below = wrapped_to(&format!("Because {}.", advice.because), WIDTH - INDENT);
             lines.extend(below.iter().map(|line| format!("{:INDENT$}{line}", "")));
         }
-        lines.extend(wrapped(MIXED));
+        lines.extend(wrapped(&BILLING.join(" ")));
         lines.extend(wrapped(TERMS));
         lines.push(String::new());
     }
@@ -169,9 +169,9 @@ mod tests {
             "{text}"
         );
         let unbroken = text.replace('\n', " ");
-        let never = "If a failover must never grant a lock twice, as with mail, or a charge without an idempotency key: ZooKeeper (on \
-                     three servers or more).";
-        assert!(unbroken.contains(never) && unbroken.contains(MIXED), "{text}");
+        let never = "If a second grant does harm, as with mail, or charges without an idempotency key: ZooKeeper (on three servers or \
+                     more).";
+        assert!(unbroken.contains(never) && unbroken.contains(&BILLING.join(" ")), "{text}");
         // The two have the same figures.
         assert!(unbroken.contains("and you run no database: cannot be told on this machine now."), "{text}");
         assert!(!text.contains("NOT TO BE USED"), "{text}");

@@ -8,22 +8,25 @@ use crate::view::overview::Overview;
 use crate::view::speed::{Speed, UNKNOWN, names};
 
 /// What the answers mean: below them.
-pub(crate) const TERMS: &str = "verify_in: a statement in the transaction that writes; it fails if the lock was lost. Fencing token: \
-     rises with each grant; what is written to refuses a lower one, or another holder's. Idempotency key: requests that share it take \
-     effect once. Only these three checks stop a process that was paused for longer than its lease (how long a lock is held without \
-     renewal).";
+pub(crate) const TERMS: &str = "verify_in: a call in the transaction that writes; it fails if the lock was lost. Fencing token: a number \
+     that rises with each grant; what is written to refuses a lower one, and an equal one of another holder. Idempotency key: requests \
+     with the same key take effect once. Lease: how long a lock is held without renewal; who was paused for longer may still act, with \
+     any lock.";
 
-/// For work that is not in one row alone, since it writes to a database and acts elsewhere.
-pub(crate) const MIXED: &str = "Work that also acts elsewhere (billing): record it in the SQL database with verify_in or a unique key, \
-     commit, then act (charge) with that record's key as idempotency key.";
+/// For work that is not in one database alone, since it acts elsewhere, too.
+pub(crate) const BILLING: [&str; 2] = [
+    "Billing: no lock alone prevents a second charge.",
+    "Insert a row with a unique key of your own, such as customer and month; commit; charge with that key as idempotency key. After a \
+     crash, charge open rows again, with the same keys.",
+];
 
 /// Which of several databases to choose, if one of them can check the lock where the work writes.
-const OF_SEVERAL: &str = "; of several, the SQL database that the work writes to";
+const OF_SEVERAL: &str = "; if you run several, the SQL database";
 
 /// The questions, in the order in which they are asked.
 pub(crate) const QUESTIONS: [&str; 3] = [
     "Are the holders on several hosts?",
-    "Must a failover never grant a lock twice?",
+    "What if a failover grants the lock to two?",
     "Which server do you run already?",
 ];
 
@@ -70,27 +73,31 @@ const CASES: [Case; 5] = [
         decides: Decides::Speed,
     },
     Case {
-        answers: ["yes", "no: the work writes only to the database that has the lock", "an SQL database"],
+        answers: [
+            "yes",
+            "the database refuses one: the work writes only to the database that has the lock",
+            "an SQL database",
+        ],
         condition: "there are several hosts and the work writes only to an SQL database",
         fits: |it| it.across_hosts && it.verifies(),
-        reason: "each write can check the lock in its own transaction (verify_in), so that only one holder's writes are \
-                 kept, after a failover as well",
+        reason: "with verify_in, the transactions of all holders but one fail, after a failover as well",
         decides: Decides::Presence("that database"),
     },
     Case {
         answers: [
             "yes",
-            "no: to repeat the work changes nothing (a charge with an idempotency key), or what is written to compares fencing tokens",
+            "no harm: to repeat the work changes nothing (charges with an idempotency key), or what is written to refuses old fencing \
+             tokens",
             "a database, Redis or Valkey",
         ],
-        condition: "a second grant does no harm, since to repeat the work changes nothing (a charge with an idempotency key) or what \
-                    is written to compares fencing tokens",
+        condition: "a second grant does no harm, since to repeat the work changes nothing (charges with an idempotency key) or what is \
+                    written to refuses old fencing tokens",
         fits: |it| it.across_hosts && it.is_database(),
         reason: "you need no further server; speed matters only at hundreds of locks a second",
         decides: Decides::Presence("the one that you run"),
     },
     Case {
-        answers: ["yes", "no: as above", "none of these"],
+        answers: ["yes", "no harm, as above", "none of these"],
         condition: "a second grant does no harm and you run no database",
         fits: |it| it.across_hosts,
         reason: "only speed decides here",
@@ -99,12 +106,12 @@ const CASES: [Case; 5] = [
     Case {
         answers: [
             "yes",
-            "yes: anything else, such as mail, or a charge without an idempotency key",
+            "harm: anything else, such as mail, or charges without an idempotency key",
             "any, or none",
         ],
-        condition: "a failover must never grant a lock twice, as with mail, or a charge without an idempotency key",
+        condition: "a second grant does harm, as with mail, or charges without an idempotency key",
         fits: |it| it.across_hosts && it.failover_safe,
-        reason: "nothing else here promises it between hosts, but with any lock a paused holder may repeat the work",
+        reason: "nothing else here keeps a failover from granting to two, but with any lock a paused holder may repeat the work",
         decides: Decides::Promise,
     },
 ];
@@ -149,7 +156,7 @@ fn choice(speed: &Speed, fit: &[&Candidate], decides: Decides) -> String {
             by_name(first)
         }
         (_, several) => {
-            names(several.iter().map(|(work, family)| format!("{} for {work}", by_name(family))), "and")
+            names(several.iter().map(|(work, family)| format!("{} for {work}", by_name(family))), "or")
         }
     }
 }
@@ -208,14 +215,13 @@ mod tests {
             .collect();
         let expected = [
             "SQLite, because it needs no server; a free lock takes 250 us, and a hand-over between processes takes 1.40 ms",
-            "that database (PostgreSQL), because each write can check the lock in its own transaction (verify_in), so that only \
-             one holder's writes are kept, after a failover as well",
-            "the one that you run (PostgreSQL or Redis/Valkey); of several, the SQL database that the work writes to, because you \
-             need no further server; speed matters only at hundreds of locks a second",
+            "that database (PostgreSQL), because with verify_in, the transactions of all holders but one fail, after a failover as well",
+            "the one that you run (PostgreSQL or Redis/Valkey); if you run several, the SQL database, because you need no further \
+             server; speed matters only at hundreds of locks a second",
             "Redis/Valkey, because only speed decides here; for a free lock Redis/Valkey is the fastest, 38 times as fast \
              as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes Redis/Valkey is the fastest, 36 times as \
              fast as PostgreSQL (20.0 us and 720 us)",
-            "Redlock (if no clock steps forward) or ZooKeeper, because nothing else here promises it between hosts, but with any lock a \
+            "Redlock (if no clock steps forward) or ZooKeeper, because nothing else here keeps a failover from granting to two, but with any lock a \
              paused holder may repeat the work; for a free lock Redlock is twice as fast as ZooKeeper (900 us and 1.80 ms), and for a \
              hand-over between processes ZooKeeper is 1.6 times as fast as Redlock (1.10 ms and 1.80 ms)",
         ];
@@ -227,7 +233,7 @@ mod tests {
         for fastest in ["redis", "postgres"] {
             let figures = [(fastest, 1.0, 1.0), ("zookeeper3", 1e6, 1e6)];
             let never = &advice(&overview(&figures))[4];
-            assert!(never.answers[1].starts_with("yes"));
+            assert!(never.answers[1].starts_with("harm"));
             assert_eq!(never.choice, "ZooKeeper");
             let text = &never.because;
             assert!(!text.contains("Redis") && !text.contains("PostgreSQL"), "{text}");
@@ -293,7 +299,7 @@ mod tests {
             [
                 "SQLite",
                 "that database (PostgreSQL)",
-                "the one that you run (PostgreSQL or Redis/Valkey); of several, the SQL database that the work writes to",
+                "the one that you run (PostgreSQL or Redis/Valkey); if you run several, the SQL database",
                 UNKNOWN,
                 "Redlock (if no clock steps forward) or ZooKeeper",
             ]

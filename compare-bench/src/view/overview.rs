@@ -99,7 +99,7 @@ impl Column {
 /// What stands above everything else.
 pub(crate) struct Overview {
     pub(crate) setting: Setting,
-    /// What holds for these figures: "data on ext4, synced at each commit, where a sync takes 70 us".
+    /// What holds for these figures: "data on ext4, servers sync each commit, where a sync takes 70 us".
     pub(crate) holds: String,
     /// Where and when they were measured.
     pub(crate) measured: String,

@@ -144,7 +144,7 @@ pub(crate) fn machine(of: &Machine) -> String {
 pub(crate) fn conditions(conditions: &Conditions) -> String {
     let Conditions { durability, storage, delay_us } = conditions;
     let durability = match &**durability {
-        "disk" => "synced at each commit",
+        "disk" => "servers sync each commit",
         "os" => "kept by the operating system",
         "none" => "kept in memory only",
         "default" => {
@@ -213,7 +213,7 @@ mod tests {
                 Conditions { durability: durability.to_owned(), storage: "ext4".to_owned(), delay_us: 0 };
             setting(&conditions, Some(72.6))
         };
-        assert_eq!(told("disk"), "data on ext4, synced at each commit, where a sync takes 72.6 us");
+        assert_eq!(told("disk"), "data on ext4, servers sync each commit, where a sync takes 72.6 us");
         assert_eq!(told("os"), "data on ext4, kept by the operating system");
         assert!(told("default").ends_with("the others sync each commit, where a sync takes 72.6 us"));
     }
@@ -227,7 +227,7 @@ mod tests {
                 delay_us,
             })
         };
-        assert_eq!(told("disk", 0), "data on ext4, synced at each commit");
+        assert_eq!(told("disk", 0), "data on ext4, servers sync each commit");
         assert_eq!(told("none", 5000), "data on ext4, kept in memory only, 5.00 ms away");
         assert_eq!(told("unknown", 0), "servers of others");
     }
