@@ -138,11 +138,8 @@ async fn wait(
             biased;
             () = claim.wait_over() => return Ok(None),
             is_event = watched.change(inner, &blocker) => is_event,
-            () = SYSTEM.sleep(recheck) => {
-                // Its connection may hang.
-                watched = Watched::default();
-                false
-            }
+            // If the connection hangs, `turn` makes another one.
+            () = SYSTEM.sleep(recheck) => false,
         };
         if let Some(grant) = claim.within_wait(turn(inner, claim, requests, &mut place, is_event)).await? {
             return Ok(Some(grant));
@@ -209,16 +206,17 @@ struct Watched(Option<(WatchCreate, Watch)>);
 impl Watched {
     /// True at an event of the keys, false if there may have been one.
     async fn change(&mut self, inner: &ClientInner, wanted: &WatchCreate) -> bool {
-        if !self.0.as_ref().is_some_and(|(present, _)| present.is_for_keys_of(wanted)) {
-            // The server need not have two.
-            self.0 = None;
-            let watch = WatchCreate { start_revision: PRESENT, ..wanted.clone() };
-            if let Some(mut watch) = open(inner, watch).await
-                && let Some(begun) = watch.begun().await
-            {
+        if let Some(connection) = connected(inner).await {
+            let is_for =
+                |(keys, watch): &(WatchCreate, Watch)| keys.is_for_keys_of(wanted) && connection.has(watch);
+            if !self.0.as_ref().is_some_and(is_for) {
+                // Before the next one is made, so that the server does not have both.
+                self.0 = None;
+                let mut watch = connection.watch(WatchCreate { start_revision: PRESENT, ..wanted.clone() });
+                let begun = watch.begun().await;
                 self.0 = Some((wanted.clone(), watch));
-                // A proxy may not know the revision.
-                if !(1..wanted.start_revision).contains(&begun) {
+                // An answer may be without a revision.
+                if begun.is_some_and(|revision| !(1..wanted.start_revision).contains(&revision)) {
                     return false;
                 }
             }
@@ -237,8 +235,8 @@ impl Watched {
 
 /// True at an event of the keys since a revision, false if there may have been one.
 pub(crate) async fn changed(inner: &ClientInner, watch: WatchCreate) -> bool {
-    if let Some(mut watch) = open(inner, watch).await
-        && watch.event().await
+    if let Some(connection) = connected(inner).await
+        && connection.watch(watch).event().await
     {
         return true;
     }
@@ -246,10 +244,8 @@ pub(crate) async fn changed(inner: &ClientInner, watch: WatchCreate) -> bool {
     false
 }
 
-async fn open(inner: &ClientInner, watch: WatchCreate) -> Option<Watch> {
-    let connected = |connection: Connection, _| async move { Ok(connection) };
-    let connection = inner.ask_now(inner.soon(), connected).await.ok()?;
-    Some(connection.watch(watch))
+async fn connected(inner: &ClientInner) -> Option<Connection> {
+    inner.ask_now(inner.soon(), |connection, _| async move { Ok(connection) }).await.ok()
 }
 
 #[cfg(test)]
@@ -266,6 +262,10 @@ mod tests {
         Txn::new([], [Op::Put(Put { key: key.into(), value: Vec::new(), lease: 0 })], [])
     }
 
+    fn delete(key: &str) -> Txn {
+        Txn::new([], [Op::Delete(Delete { key: key.into() })], [])
+    }
+
     /// How long it takes until the watch of a key is told that the key is gone: the median of some.
     async fn told_after(inner: &ClientInner, start: impl Fn(i64) -> i64) -> Duration {
         let mut delays = Vec::new();
@@ -276,7 +276,7 @@ mod tests {
             let start_revision = start(revision);
             let watch =
                 WatchCreate { key: "a".into(), start_revision, filters: vec![0], ..Default::default() };
-            let mut watch = open(inner, watch).await.expect("a connection");
+            let mut watch = connected(inner).await.expect("a connection").watch(watch);
             watch.begun().await.expect("a watch");
             let sent = Instant::now();
             inner
@@ -290,14 +290,43 @@ mod tests {
         delays[delays.len() / 2]
     }
 
+    fn client(etcd: &Etcd) -> ClientInner {
+        let options = EtcdOptions::read(&etcd.url().parse().expect("an address")).expect("an address");
+        ClientInner::new(options).expect("a client")
+    }
+
+    /// A watch of the present revision is not told of what came between the read of the queue and itself.
+    #[tokio::test]
+    async fn what_came_before_the_watch_is_not_missed() {
+        if !is_installed(Etcd::installed()) {
+            return;
+        }
+        let etcd = Etcd::start().await.expect("a server");
+        let inner = client(&etcd);
+        let mut watched = Watched::default();
+        let revision = inner.txn(None, &put("a")).await.expect("an answer").revision;
+        let wanted = WatchCreate {
+            key: "a".into(),
+            start_revision: revision + 1,
+            filters: vec![0],
+            ..Default::default()
+        };
+        inner.txn(None, &delete("a")).await.expect("an answer");
+        let change = watched.change(&inner, &wanted);
+        assert!(!tokio::time::timeout(RECHECK, change).await.expect("nobody waits for an event"));
+        // The watch stays, and what comes after it is an event.
+        inner.txn(None, &put("a")).await.expect("an answer");
+        let (is_event, _) = tokio::join!(watched.change(&inner, &wanted), inner.txn(None, &delete("a")));
+        assert!(is_event);
+    }
+
     #[tokio::test]
     async fn a_waiter_is_told_at_once_while_others_write() {
         if !is_installed(Etcd::installed()) {
             return;
         }
         let etcd = Etcd::start().await.expect("a server");
-        let options = EtcdOptions::read(&etcd.url().parse().expect("an address")).expect("an address");
-        let inner = ClientInner::new(options).expect("a client");
+        let inner = client(&etcd);
         let late = told_after(&inner, |revision| revision + 1).await;
         let soon = told_after(&inner, |_| PRESENT).await;
         assert!(soon * 2 < late, "{soon:?}, and {late:?} for those that begin in the past");

@@ -64,6 +64,11 @@ impl Connection {
         self.0.watches.open(watch)
     }
 
+    /// Whether the watch is one of this connection.
+    pub(crate) fn has(&self, watch: &Watch) -> bool {
+        watch.is_of(&self.0.watches)
+    }
+
     pub(crate) async fn members(&self) -> Result<Members, Status> {
         self.0.line.ask("/etcdserverpb.Cluster/MemberList", Ask {}).await
     }

@@ -24,20 +24,33 @@ pub(crate) const PRESENT: i64 = 0;
 const SECOND: i64 = 1;
 
 struct Waiter {
-    begun: Option<oneshot::Sender<i64>>,
+    /// The revision at which the server began the first of two watches, when it has.
+    first: Option<i64>,
+    /// One of two was cancelled, since it is not needed.
+    is_single: bool,
+    begun: Option<oneshot::Sender<Begun>>,
     event: oneshot::Sender<()>,
+}
+
+struct Begun {
+    revision: i64,
+    is_single: bool,
 }
 
 /// A watch, which ends when this is dropped.
 ///
-/// etcd tells of what came after an earlier revision only once in 100 ms, which is long where a lock is passed
-/// on. A watch that begins at the present revision is told at once, unless something is written while etcd
-/// makes it: a few in a hundred under load. So such a watch is made twice, with numbers that differ in the
-/// last bit, and the first event of either counts.
+/// etcd tells a watch that begins at an earlier revision nothing until it has caught up, which it does every
+/// 100 ms: long where a lock is passed on. One that begins at the present revision is told at once. But in
+/// etcd 3.4 and other releases it counts as an earlier one if something is written while the server makes it,
+/// which happens to a few in a hundred under load. So it is made twice, with numbers that differ in the last
+/// bit, and the first event of either counts.
+///
+/// The server makes one after the other, and names the revision that it read before. If both name the same
+/// one, nothing was written while it made the first, and the second is cancelled.
 pub(crate) struct Watch {
     watches: Arc<Watches>,
     id: i64,
-    begun: oneshot::Receiver<i64>,
+    begun: oneshot::Receiver<Begun>,
     event: oneshot::Receiver<()>,
 }
 
@@ -55,7 +68,8 @@ impl Watches {
     pub(super) fn open(self: &Arc<Self>, watch: WatchCreate) -> Watch {
         let (tell_begun, begun) = oneshot::channel();
         let (tell_event, event) = oneshot::channel();
-        let id = self.begin(watch, Waiter { begun: Some(tell_begun), event: tell_event });
+        let waiter = Waiter { first: None, is_single: false, begun: Some(tell_begun), event: tell_event };
+        let id = self.begin(watch, waiter);
         Watch { watches: Arc::clone(self), id, begun, event }
     }
 
@@ -89,9 +103,18 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watch {
-    /// The revision after which all changes are told at once; `None` if the watch has ended.
+    pub(super) fn is_of(&self, watches: &Arc<Watches>) -> bool {
+        Arc::ptr_eq(&self.watches, watches)
+    }
+
+    /// The revision after which all changes are told; `None` if the watch has ended, or is told of a change
+    /// before it is told where it begins: [`event`](Self::event) knows which.
     pub(crate) async fn begun(&mut self) -> Option<i64> {
-        (&mut self.begun).await.ok()
+        let Begun { revision, is_single } = (&mut self.begun).await.ok()?;
+        if is_single && let Some(live) = &*self.watches.lock() {
+            live.send(WatchWish::Cancel(WatchCancel { id: self.id }));
+        }
+        Some(revision)
     }
 
     /// True at an event. False if the watch ended without one, with its stream or because its revision was
@@ -114,31 +137,42 @@ impl Drop for Watch {
     }
 }
 
+/// Passes an answer of the server to whom it concerns.
+fn tell(waiting: &mut HashMap<i64, Waiter>, reply: &WatchReply) {
+    let id = reply.id & !SECOND;
+    if reply.canceled {
+        if reply.id < 0 {
+            // A server that refuses a watch may not say which. All look again then.
+            waiting.clear();
+        } else if waiting.get(&id).is_some_and(|waiter| !waiter.is_single || reply.id != id) {
+            waiting.remove(&id);
+        }
+    } else if !reply.events.is_empty() {
+        if let Some(waiter) = waiting.remove(&id) {
+            // It may just have stopped waiting.
+            waiter.event.send(()).unwrap_or_default();
+        }
+    } else if reply.created
+        && let Some(waiter) = waiting.get_mut(&id)
+    {
+        // Without a header, nothing is known.
+        let revision = reply.header.unwrap_or_default().revision;
+        if reply.id != id {
+            waiter.first = Some(revision);
+        } else if let Some(begun) = waiter.begun.take() {
+            waiter.is_single = revision > 0 && waiter.first == Some(revision);
+            drop(begun.send(Begun { revision, is_single: waiter.is_single }));
+        }
+    }
+}
+
 impl Live {
     fn open(line: Line, last: i64) -> Self {
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let (for_answers, for_end) = (Arc::clone(&waiting), Arc::clone(&waiting));
         let answer = move |reply: WatchReply| {
-            let mut waiting = held(&for_answers);
-            let Some(waiting) = &mut *waiting else { return };
-            let id = reply.id & !SECOND;
-            if reply.canceled {
-                // Without a number where the server refuses the watch. All look again then.
-                waiting.remove(&id);
-                if reply.id < 0 {
-                    waiting.clear();
-                }
-            } else if !reply.events.is_empty()
-                && let Some(waiter) = waiting.remove(&id)
-            {
-                // It may just have stopped waiting.
-                waiter.event.send(()).unwrap_or_default();
-            } else if reply.created
-                // The other one was created before.
-                && reply.id == id
-                && let Some(begun) = waiting.get_mut(&id).and_then(|waiter| waiter.begun.take())
-            {
-                begun.send(reply.header.unwrap_or_default().revision).unwrap_or_default();
+            if let Some(waiting) = &mut *held(&for_answers) {
+                tell(waiting, &reply);
             }
         };
         let end = move |_| drop(held(&for_end).take());
@@ -152,5 +186,53 @@ impl Live {
 
     fn send(&self, wish: WatchWish) {
         self.duplex.send(WatchRequest { wish: Some(wish) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{Event, Header};
+
+    const ID: i64 = 2;
+
+    fn created(id: i64, revision: i64) -> WatchReply {
+        let header = Some(Header { revision, ..Default::default() });
+        WatchReply { header, id, created: true, ..Default::default() }
+    }
+
+    /// What a watch hears of such answers: where it begins, whether it is single, and whether there was an
+    /// event.
+    fn heard(answers: &[WatchReply]) -> (Option<(i64, bool)>, bool) {
+        let (tell_begun, mut begun) = oneshot::channel();
+        let (tell_event, mut event) = oneshot::channel();
+        let waiter = Waiter { first: None, is_single: false, begun: Some(tell_begun), event: tell_event };
+        let mut waiting = HashMap::from([(ID, waiter)]);
+        for answer in answers {
+            tell(&mut waiting, answer);
+        }
+        let begun = begun.try_recv().ok().map(|it| (it.revision, it.is_single));
+        (begun, event.try_recv().is_ok())
+    }
+
+    #[test]
+    fn what_the_two_watches_are_told_counts_once() {
+        let event = |id| WatchReply { id, events: vec![Event {}], ..Default::default() };
+        let cancelled = |id| WatchReply { id, canceled: true, ..Default::default() };
+        let (first, second) = (ID | SECOND, ID);
+        // Something was written in between.
+        assert_eq!(heard(&[created(first, 4), created(second, 5)]), (Some((5, false)), false));
+        assert_eq!(heard(&[created(first, 4), created(second, 5), event(first)]), (Some((5, false)), true));
+        assert_eq!(heard(&[created(first, 4), created(second, 5), event(second)]), (Some((5, false)), true));
+        // The event may overtake the answer.
+        assert_eq!(heard(&[created(first, 4), event(first), created(second, 5)]), (None, true));
+        // Nothing was.
+        let single = [created(first, 4), created(second, 4), cancelled(second), event(first)];
+        assert_eq!(heard(&single), (Some((4, true)), true));
+        // The server ends one.
+        assert_eq!(heard(&[created(first, 4), created(second, 4), cancelled(first), event(first)]).1, false);
+        assert_eq!(heard(&[created(first, 4), created(second, 5), cancelled(second), event(first)]).1, false);
+        // Without headers nothing is known.
+        assert_eq!(heard(&[created(first, 0), created(second, 0)]), (Some((0, false)), false));
     }
 }
