@@ -316,7 +316,8 @@ mod tests {
         assert!(!tokio::time::timeout(RECHECK, change).await.expect("nobody waits for an event"));
         // The watch stays, and what comes after it is an event.
         inner.txn(None, &put("a")).await.expect("an answer");
-        let (is_event, _) = tokio::join!(watched.change(&inner, &wanted), inner.txn(None, &delete("a")));
+        let delete = delete("a");
+        let (is_event, _) = tokio::join!(watched.change(&inner, &wanted), inner.txn(None, &delete));
         assert!(is_event);
     }
 

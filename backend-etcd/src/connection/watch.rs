@@ -230,8 +230,8 @@ mod tests {
         let single = [created(first, 4), created(second, 4), cancelled(second), event(first)];
         assert_eq!(heard(&single), (Some((4, true)), true));
         // The server ends one.
-        assert_eq!(heard(&[created(first, 4), created(second, 4), cancelled(first), event(first)]).1, false);
-        assert_eq!(heard(&[created(first, 4), created(second, 5), cancelled(second), event(first)]).1, false);
+        assert!(!heard(&[created(first, 4), created(second, 4), cancelled(first), event(first)]).1);
+        assert!(!heard(&[created(first, 4), created(second, 5), cancelled(second), event(first)]).1);
         // Without headers nothing is known.
         assert_eq!(heard(&[created(first, 0), created(second, 0)]), (Some((0, false)), false));
     }

@@ -63,7 +63,7 @@ pub(crate) fn page(runs: &[Report], faults: &[Results]) -> Result<String> {
             body {
                 header {
                     h1 { "Which distributed lock" }
-                    p { "lockwell is a Rust library for locks between processes. Its backends are compared here." }
+                    p { "Backends of lockwell, a Rust library for locks" }
                     (filters::controls(runs))
                 }
                 (about::warnings(runs))
@@ -289,7 +289,7 @@ mod tests {
         let page = page(&[near()], &[]).unwrap();
         let (above, below) = page.split_once("<details>").unwrap();
         assert!(
-            above.contains("Must a failover never grant a lock twice?") && above.contains("svg class=\"bar")
+            above.contains("What if a failover grants the lock to two?") && above.contains("svg class=\"bar")
         );
         assert!(!below.contains("svg class=\"bar"));
         // A sentence for each row of the first table.

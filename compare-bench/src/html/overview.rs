@@ -99,7 +99,7 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
         } }
         p.faint {
             "Medians, with intervals of 95 % (us: microseconds). Less time is better. Bold: the best of those that do the same in a \
-             failover. Figures that differ by less than the machine varied meanwhile count as equal. "
+             failover. What differs by less than the machine varied counts as equal. "
             (overview.measured) "."
             @if overview.setting.conditions.durability != "unknown" { " Servers and clients shared this machine." }
         }

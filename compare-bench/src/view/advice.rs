@@ -9,9 +9,8 @@ use crate::view::speed::{Speed, UNKNOWN, names};
 
 /// What the answers mean: below them.
 pub(crate) const TERMS: &str = "verify_in: a call in the transaction that writes; it fails if the lock was lost. Fencing token: a number \
-     that rises with each grant; what is written to refuses a lower one, and an equal one of another holder. Idempotency key: requests \
-     with the same key take effect once. Lease: how long a lock is held without renewal; who was paused for longer may still act, with \
-     any lock.";
+     that rises with each grant; what is written to refuses lower ones. Idempotency key: requests with the same key take effect once. \
+     Lease: how long a lock is held without renewal; who was paused for longer may still act.";
 
 /// For work that is not in one database alone, since it acts elsewhere, too.
 pub(crate) const BILLING: [&str; 2] = [
@@ -111,7 +110,7 @@ const CASES: [Case; 5] = [
         ],
         condition: "a second grant does harm, as with mail, or charges without an idempotency key",
         fits: |it| it.across_hosts && it.failover_safe,
-        reason: "nothing else here keeps a failover from granting to two, but with any lock a paused holder may repeat the work",
+        reason: "nothing else here prevents that; a paused holder may still repeat the work, with any lock",
         decides: Decides::Promise,
     },
 ];
@@ -221,8 +220,8 @@ mod tests {
             "Redis/Valkey, because only speed decides here; for a free lock Redis/Valkey is the fastest, 38 times as fast \
              as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes Redis/Valkey is the fastest, 36 times as \
              fast as PostgreSQL (20.0 us and 720 us)",
-            "Redlock (if no clock steps forward) or ZooKeeper, because nothing else here keeps a failover from granting to two, but with any lock a \
-             paused holder may repeat the work; for a free lock Redlock is twice as fast as ZooKeeper (900 us and 1.80 ms), and for a \
+            "Redlock (if no clock steps forward) or ZooKeeper, because nothing else here prevents that; a paused holder may still \
+             repeat the work, with any lock; for a free lock Redlock is twice as fast as ZooKeeper (900 us and 1.80 ms), and for a \
              hand-over between processes ZooKeeper is 1.6 times as fast as Redlock (1.10 ms and 1.80 ms)",
         ];
         assert_eq!(told, expected);
