@@ -169,8 +169,7 @@ mod tests {
             "{text}"
         );
         let unbroken = text.replace('\n', " ");
-        let never = "If a second grant does harm, as with mail, or charges without an idempotency key: ZooKeeper (on three servers or \
-                     more).";
+        let never = "If a second grant does harm, as with mail (for charges see below): ZooKeeper (on three servers or more).";
         assert!(unbroken.contains(never) && unbroken.contains(&BILLING.join(" ")), "{text}");
         // The two have the same figures.
         assert!(unbroken.contains("and you run no database: cannot be told on this machine now."), "{text}");

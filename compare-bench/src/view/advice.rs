@@ -9,23 +9,23 @@ use crate::view::speed::{Speed, UNKNOWN, names};
 
 /// What the answers mean: below them.
 pub(crate) const TERMS: &str = "verify_in: a call in the transaction that writes; it fails if the lock was lost. Fencing token: a number \
-     that rises with each grant; what is written to refuses lower ones. Idempotency key: requests with the same key take effect once. \
-     Lease: how long a lock is held without renewal; who was paused for longer may still act.";
+     that rises with each grant; the target refuses lower ones. Idempotency key: requests with the same key take effect once. \
+     Lease: how long a lock is held without renewal; a holder that was paused for longer may still act.";
 
 /// For work that is not in one database alone, since it acts elsewhere, too.
 pub(crate) const BILLING: [&str; 2] = [
     "Billing: no lock alone prevents a second charge.",
-    "Insert a row with a unique key of your own, such as customer and month; commit; charge with that key as idempotency key. After a \
-     crash, charge open rows again, with the same keys.",
+    "Insert a row with a unique key of your own, such as customer and month; commit; charge with that idempotency key; mark the row as \
+     paid. After a crash, charge unpaid rows with their keys.",
 ];
 
 /// Which of several databases to choose, if one of them can check the lock where the work writes.
-const OF_SEVERAL: &str = "; if you run several, the SQL database";
+const OF_SEVERAL: &str = "; if you run both kinds, the SQL database";
 
 /// The questions, in the order in which they are asked.
 pub(crate) const QUESTIONS: [&str; 3] = [
     "Are the holders on several hosts?",
-    "What if a failover grants the lock to two?",
+    "What if a failover gives two hosts the lock?",
     "Which server do you run already?",
 ];
 
@@ -79,18 +79,17 @@ const CASES: [Case; 5] = [
         ],
         condition: "there are several hosts and the work writes only to an SQL database",
         fits: |it| it.across_hosts && it.verifies(),
-        reason: "with verify_in, the transactions of all holders but one fail, after a failover as well",
+        reason: "with verify_in, only one holder's transactions commit, after a failover as well",
         decides: Decides::Presence("that database"),
     },
     Case {
         answers: [
             "yes",
-            "no harm: to repeat the work changes nothing (charges with an idempotency key), or what is written to refuses old fencing \
-             tokens",
+            "no harm: doing it twice changes nothing (charges with an idempotency key), or the target refuses old fencing tokens",
             "a database, Redis or Valkey",
         ],
-        condition: "a second grant does no harm, since to repeat the work changes nothing (charges with an idempotency key) or what is \
-                    written to refuses old fencing tokens",
+        condition: "a second grant does no harm, since doing it twice changes nothing (charges with an idempotency key) or the target \
+                    refuses old fencing tokens",
         fits: |it| it.across_hosts && it.is_database(),
         reason: "you need no further server; speed matters only at hundreds of locks a second",
         decides: Decides::Presence("the one that you run"),
@@ -103,14 +102,10 @@ const CASES: [Case; 5] = [
         decides: Decides::SpeedAlone,
     },
     Case {
-        answers: [
-            "yes",
-            "harm: anything else, such as mail, or charges without an idempotency key",
-            "any, or none",
-        ],
-        condition: "a second grant does harm, as with mail, or charges without an idempotency key",
+        answers: ["yes", "harm: anything else, such as mail (for charges see below)", "any, or none"],
+        condition: "a second grant does harm, as with mail (for charges see below)",
         fits: |it| it.across_hosts && it.failover_safe,
-        reason: "nothing else here prevents that; a paused holder may still repeat the work, with any lock",
+        reason: "nothing else here prevents that, but with any lock a paused holder may repeat the work",
         decides: Decides::Promise,
     },
 ];
@@ -214,14 +209,14 @@ mod tests {
             .collect();
         let expected = [
             "SQLite, because it needs no server; a free lock takes 250 us, and a hand-over between processes takes 1.40 ms",
-            "that database (PostgreSQL), because with verify_in, the transactions of all holders but one fail, after a failover as well",
-            "the one that you run (PostgreSQL or Redis/Valkey); if you run several, the SQL database, because you need no further \
+            "that database (PostgreSQL), because with verify_in, only one holder's transactions commit, after a failover as well",
+            "the one that you run (PostgreSQL or Redis/Valkey); if you run both kinds, the SQL database, because you need no further \
              server; speed matters only at hundreds of locks a second",
             "Redis/Valkey, because only speed decides here; for a free lock Redis/Valkey is the fastest, 38 times as fast \
              as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes Redis/Valkey is the fastest, 36 times as \
              fast as PostgreSQL (20.0 us and 720 us)",
-            "Redlock (if no clock steps forward) or ZooKeeper, because nothing else here prevents that; a paused holder may still \
-             repeat the work, with any lock; for a free lock Redlock is twice as fast as ZooKeeper (900 us and 1.80 ms), and for a \
+            "Redlock (if no clock steps forward) or ZooKeeper, because nothing else here prevents that, but with any lock a paused \
+             holder may repeat the work; for a free lock Redlock is twice as fast as ZooKeeper (900 us and 1.80 ms), and for a \
              hand-over between processes ZooKeeper is 1.6 times as fast as Redlock (1.10 ms and 1.80 ms)",
         ];
         assert_eq!(told, expected);
@@ -298,7 +293,7 @@ mod tests {
             [
                 "SQLite",
                 "that database (PostgreSQL)",
-                "the one that you run (PostgreSQL or Redis/Valkey); if you run several, the SQL database",
+                "the one that you run (PostgreSQL or Redis/Valkey); if you run both kinds, the SQL database",
                 UNKNOWN,
                 "Redlock (if no clock steps forward) or ZooKeeper",
             ]

@@ -125,17 +125,17 @@ fn overview(setting: Setting, runs: &[Report], questions: &[Question]) -> Option
         MEASURES.iter().filter_map(|measure| column(measure, &setting, questions, &families)).collect();
     Some(Overview {
         holds: show::setting(&first.conditions, first.sync_us()),
-        measured: format!(
-            "{}; a {} run of {}",
-            setting.machine,
-            first.mode,
-            first.date.split('T').next().unwrap_or_default()
-        ),
+        measured: format!("{}, {}", setting.machine, when(first)),
         setting,
         doubt: alike.into_iter().find_map(doubt),
         families,
         columns,
     })
+}
+
+fn when(run: &Report) -> String {
+    let date = run.date.split('T').next().unwrap_or_default();
+    if run.mode == "usual" { format!("measured on {date}") } else { format!("a {} run of {date}", run.mode) }
 }
 
 fn column(
