@@ -150,7 +150,8 @@ pub(crate) struct RunArgs {
     pub(crate) delay: humantime::Duration,
 
     /// Make each sync of the servers' files, and of `SQLite`, take longer by this time, such as `3ms`, as on
-    /// the disks of most clouds. Needs Linux and a C compiler.
+    /// the disks of most clouds. Needs Linux and a C compiler. etcd cannot be measured so: it makes system
+    /// calls without the C library.
     #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with_all = ["url", "tmpfs"])]
     pub(crate) sync_delay: humantime::Duration,
 

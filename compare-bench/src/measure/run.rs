@@ -154,7 +154,7 @@ fn choices(args: &RunArgs, site: Option<&Site>, report: &mut Report) -> Result<V
     let Some(site) = site else { return given(&args.url) };
     let mut choices = Vec::new();
     for kind in args.kinds() {
-        match kind.missing() {
+        match kind.missing().or_else(|| site.refuses(kind)) {
             None => choices.push(Choice::Own(kind, site.clone())),
             Some(reason) => report.missing.push(Missing { backend: kind.name().to_owned(), reason }),
         }

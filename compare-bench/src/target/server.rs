@@ -226,6 +226,13 @@ impl Site {
         "?ttl=5s&longest_ttl=5s"
     }
 
+    /// Why such a server cannot be run as it is to be run, if it cannot.
+    pub(crate) fn refuses(&self, kind: Kind) -> Option<String> {
+        let is_etcd = matches!(kind, Kind::Etcd | Kind::Etcd3);
+        // It is written in Go, which makes system calls without the C library.
+        (is_etcd && !self.sync_delay.is_zero()).then(|| "its syncs cannot be made longer".to_owned())
+    }
+
     /// The file system that the data is on.
     pub(crate) fn file_system(&self) -> String {
         let name = file_system(&self.folder);

@@ -147,7 +147,7 @@ fn a_slow_disk_is_measured() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let line = "--smoke --sync-delay 20ms --only uncontended --backend sqlite,postgres,postgres-grace";
+    let line = "--smoke --sync-delay 20ms --only uncontended --backend sqlite,postgres,postgres-grace,etcd";
     let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -160,6 +160,8 @@ fn a_slow_disk_is_measured() {
         let pair = result["latency_us"]["p50"].as_f64().unwrap();
         assert_eq!(pair < 20_000.0, result["backend"] != "postgres", "{result}");
     }
+    let missing: Vec<_> = report["missing"].as_array().unwrap().iter().map(|it| &it["backend"]).collect();
+    assert_eq!(missing, ["etcd"]);
 }
 
 #[test]
