@@ -153,15 +153,25 @@ pub(crate) async fn rights(wire: &Arc<Wire>, keys: &Keys, more: &[&str], timeout
     Err(Error::new(ErrorKind::Refused, text))
 }
 
-/// The server's `INFO`, empty where the user has no right to it.
+/// The pause before a server that is loading is asked again.
+const LOADING: Duration = Duration::from_millis(20);
+
+/// The server's `INFO`, empty where the user has no right to it. Asks again while the server is loading.
 pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
-    match ask(wire, &redis::cmd("INFO"), timeout).await? {
-        Ok(value) => Ok(Info::parse(&one_text(value))),
-        Err(error) if error.kind() == Kind::Server(ServerErrorKind::NoPerm) => {
-            tracing::info!(%error, "INFO is not allowed: the server is not checked");
-            Ok(Info::default())
+    let end = Moment::now().after(timeout);
+    loop {
+        let info = match ask(wire, &redis::cmd("INFO"), end.remaining()).await? {
+            Ok(value) => Info::parse(&one_text(value)),
+            Err(error) if error.kind() == Kind::Server(ServerErrorKind::NoPerm) => {
+                tracing::info!(%error, "INFO is not allowed: the server is not checked");
+                return Ok(Info::default());
+            }
+            Err(error) => return Err(fatal(&error, None)),
+        };
+        if !info.is_loading() {
+            return Ok(info);
         }
-        Err(error) => Err(fatal(&error, None)),
+        tokio::time::sleep(LOADING.min(end.remaining())).await;
     }
 }
 

@@ -61,6 +61,10 @@ impl Demands {
             Err(error) if is_denied(&error) => return unchecked(),
             answer => Info::parse(&one_text(answer?)),
         };
+        if info.is_loading() {
+            let text = "the server is loading its data";
+            return Err((Kind::Server(ServerErrorKind::BusyLoading), text).into());
+        }
         // A server that is no master gets an error of its own.
         if info.get("role") != "master" || info.get("redis_mode") == "sentinel" {
             return Ok(());

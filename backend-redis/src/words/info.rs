@@ -17,6 +17,11 @@ impl Info {
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
+
+    /// Whether the server reads its files, after its start. Meanwhile it says that it has no append-only file.
+    pub(crate) fn is_loading(&self) -> bool {
+        !matches!(self.get("loading"), "" | "0")
+    }
 }
 
 /// The text of an answer.

@@ -289,7 +289,8 @@ mod tests {
         let page = page(&[near()], &[]).unwrap();
         let (above, below) = page.split_once("<details>").unwrap();
         assert!(
-            above.contains("What if a failover gives two hosts the lock?") && above.contains("svg class=\"bar")
+            above.contains("What if a failover gives two hosts the lock?")
+                && above.contains("svg class=\"bar")
         );
         assert!(!below.contains("svg class=\"bar"));
         // A sentence for each row of the first table.

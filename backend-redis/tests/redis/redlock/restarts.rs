@@ -159,3 +159,31 @@ async fn a_node_that_writes_every_change_remembers_and_votes_at_once() {
     nodes[2].restart().await.expect("it starts again");
     never_two(&[knew_it, is_new], &grant).await.release().await.expect("held");
 }
+
+/// A node that reads its file says that it has none. It must not lose its vote for the longest lease, which is
+/// a minute here.
+#[tokio::test]
+async fn nodes_that_remember_vote_as_soon_as_they_have_loaded_their_files() {
+    // For each key, in microseconds.
+    let slow = on_disk().setting("key-load-delay", "100");
+    let Some(nodes) = nodes(3, &slow).await else { return };
+    let locks = client(&redlock_url(&nodes)).await;
+    for number in 0..700 {
+        locks.lock(format!("lock/{number}")).await.expect("a majority").release().await.expect("a majority");
+    }
+    for node in &nodes[..2] {
+        node.kill().expect("it runs");
+        let asking = async {
+            let end = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < end {
+                drop(locks.lock("asked").try_now().await);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let (restarted, ()) = tokio::join!(node.restart(), asking);
+        restarted.expect("it starts again");
+    }
+    let guard =
+        locks.lock("a").wait(Duration::from_secs(20)).await.expect("two have restarted, and remember");
+    guard.release().await.expect("a majority");
+}
