@@ -4,7 +4,7 @@ use lockwell_core::{Finding, Severity};
 use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
 use crate::wire::link::Link;
-use crate::words::error::{STRICT, UNCHECKED};
+use crate::words::error::{STRICT, UNCHECKED, is_loading};
 use crate::words::info::{Info, one_text};
 
 /// What a server that keeps locks must fulfil: with `strict=true` on every connection, otherwise for a
@@ -62,8 +62,7 @@ impl Demands {
             answer => Info::parse(&one_text(answer?)),
         };
         if info.is_loading() {
-            let text = "the server is loading its data";
-            return Err((Kind::Server(ServerErrorKind::BusyLoading), text).into());
+            return Err(is_loading());
         }
         // A server that is no master gets an error of its own.
         if info.get("role") != "master" || info.get("redis_mode") == "sentinel" {

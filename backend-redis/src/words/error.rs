@@ -79,6 +79,11 @@ pub(crate) fn is_wrong_password(error: &RedisError) -> bool {
     error.kind() == Kind::AuthenticationFailed || error.code() == Some("WRONGPASS")
 }
 
+/// What a server answers to most requests while it reads its files.
+pub(crate) fn is_loading() -> RedisError {
+    (Kind::Server(ServerErrorKind::BusyLoading), "the server is loading its data").into()
+}
+
 /// The error of a request without an answer in time.
 pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
     let Some(cause) = cause else {
