@@ -279,10 +279,7 @@ mod tests {
             let mut watch = connected(inner).await.expect("a connection").watch(watch);
             watch.begun().await.expect("a watch");
             let sent = Instant::now();
-            inner
-                .txn(None, &Txn::new([], [Op::Delete(Delete { key: "a".into() })], []))
-                .await
-                .expect("an answer");
+            inner.txn(None, &delete("a")).await.expect("an answer");
             assert!(watch.event().await, "the watch has ended");
             delays.push(sent.elapsed());
         }

@@ -13,7 +13,7 @@ use crate::wire::Wire;
 use crate::wire::doubts::{self, Demands};
 use crate::wire::route::Route;
 use crate::words::answers::text;
-use crate::words::error::{ErrorClass, classify, fatal, is_loading, no_answer, no_link};
+use crate::words::error::{ErrorClass, classify, fatal, loading, no_answer, no_link};
 use crate::words::info::{Info, one_text};
 use crate::words::keys::Keys;
 use crate::words::options::RedisOptions;
@@ -172,7 +172,7 @@ pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
             return Ok(info);
         }
         if end.remaining() <= LOADING {
-            return Err(no_answer(Some(&is_loading())));
+            return Err(no_answer(Some(&loading())));
         }
         tokio::time::sleep(LOADING).await;
     }

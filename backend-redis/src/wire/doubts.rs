@@ -4,7 +4,7 @@ use lockwell_core::{Finding, Severity};
 use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
 use crate::wire::link::Link;
-use crate::words::error::{STRICT, UNCHECKED, is_loading};
+use crate::words::error::{STRICT, UNCHECKED, loading};
 use crate::words::info::{Info, one_text};
 
 /// What a server that keeps locks must fulfil: with `strict=true` on every connection, otherwise for a
@@ -62,7 +62,7 @@ impl Demands {
             answer => Info::parse(&one_text(answer?)),
         };
         if info.is_loading() {
-            return Err(is_loading());
+            return Err(loading());
         }
         // A server that is no master gets an error of its own.
         if info.get("role") != "master" || info.get("redis_mode") == "sentinel" {

@@ -80,7 +80,7 @@ pub(crate) fn is_wrong_password(error: &RedisError) -> bool {
 }
 
 /// What a server answers to most requests while it reads its files.
-pub(crate) fn is_loading() -> RedisError {
+pub(crate) fn loading() -> RedisError {
     (Kind::Server(ServerErrorKind::BusyLoading), "the server is loading its data").into()
 }
 

@@ -165,10 +165,11 @@ fn survives(family: &Candidate, faults: &[Results]) -> Markup {
         (true, true) => "no failover grants twice",
         (true, false) => "a failover may grant twice",
     };
+    let may_grant_twice = family.across_hosts && !family.failover_safe;
     html! {
         @if family.durable { "a restart keeps its locks; " } @else { b { "a restart forgets its locks" } "; " }
-        @if family.across_hosts && !family.failover_safe { b { (failover) } } @else { (failover) }
-        @if family.across_hosts && !family.failover_safe && family.verifies() { " (verify_in refuses one of the two)" }
+        @if may_grant_twice { b { (failover) } } @else { (failover) }
+        @if may_grant_twice && family.verifies() { " (verify_in refuses one of the two)" }
         @if let Some(old) = &family.old { " (" (old) ")" }
         @if let Some(seen) = survival::told(faults, &family.backend) { "; " a href="#faults" { (seen) } }
         @else if !faults.is_empty() { "; no faults were run on it" }

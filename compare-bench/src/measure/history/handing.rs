@@ -69,14 +69,7 @@ pub(crate) fn summary(rounds: &[History]) -> Handing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::history::Turn;
-
-    /// After all turns of these tests.
-    const UNTIL: u64 = 1_000_000;
-
-    fn turn(party: usize, token: u64, asked: u64, acquired: u64, released: u64) -> Turn {
-        Turn { party, token, asked, acquired, released }
-    }
+    use crate::measure::history::tests::{UNTIL, turn};
 
     #[test]
     fn fairness_is_that_of_a_round() {

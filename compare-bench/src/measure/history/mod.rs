@@ -233,9 +233,9 @@ mod tests {
     use super::*;
 
     /// After all turns of these tests.
-    const UNTIL: u64 = 1_000_000;
+    pub(super) const UNTIL: u64 = 1_000_000;
 
-    fn turn(party: usize, token: u64, asked: u64, acquired: u64, released: u64) -> Turn {
+    pub(super) fn turn(party: usize, token: u64, asked: u64, acquired: u64, released: u64) -> Turn {
         Turn { party, token, asked, acquired, released }
     }
 
