@@ -1,18 +1,19 @@
 //! The nodes as one runtime uses them, and questions to all of them.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use lockwell_core::backend::{Hot, Waiters};
-use lockwell_core::{Error, ErrorKind, LockName, LockStatus, Result};
+use lockwell_core::{Error, ErrorKind, LockName, LockStatus, Mode, Result};
 use tokio::sync::Semaphore;
 
 use super::context::{Common, NodesContext};
 use super::node::Node;
 use super::tally;
-use crate::calls::item::Item;
+use crate::calls::item::{Item, ItemReply};
 use crate::calls::items::inspection;
 use crate::checks;
 use crate::gather::gather;
@@ -118,28 +119,28 @@ impl Quorum {
 
     /// Asks all nodes with the same item, and returns the answers of those that answer in time, at least a
     /// majority.
-    pub(super) async fn ask_all(&self, item: impl Fn() -> Item) -> Result<Vec<redis::Value>> {
+    pub(super) async fn ask_all(&self, item: impl Fn() -> Item) -> Result<Vec<ItemReply>> {
         let limit = self.shared.common.settings.options.timeout.min(Duration::from_secs(1));
         let calls = self.nodes.iter().map(|node| node.calls.call_within(item(), limit));
         let mut last_error = None;
-        let mut values = Vec::new();
-        for answer in gather(calls, self.majority(), GRACE).await {
-            match answer {
-                Some(Ok(answer)) => values.push(answer.value),
+        let mut replies = Vec::new();
+        for reply in gather(calls, self.majority(), GRACE).await {
+            match reply {
+                Some(Ok(reply)) => replies.push(reply),
                 Some(Err(error)) => last_error = Some(error),
                 None => (),
             }
         }
         match last_error {
-            Some(error) if values.len() < self.majority() => Err(error),
-            _ => Ok(values),
+            Some(error) if replies.len() < self.majority() => Err(error),
+            _ => Ok(replies),
         }
     }
 
     /// What a majority of the nodes knows about a lock, at least.
     pub(super) async fn views(&self, name: &LockName) -> Result<Vec<LockView>> {
-        let answers = self.ask_all(|| inspection(&self.shared.common.keys, name)).await?;
-        answers.iter().map(answers::lock_view).collect()
+        let replies = self.ask_all(|| inspection(&self.shared.common.keys, name)).await?;
+        replies.iter().map(|reply| answers::lock_view(&reply.value)).collect()
     }
 
     pub(super) async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
@@ -156,20 +157,30 @@ impl Quorum {
         }
     }
 
+    /// Frees the lock at all nodes, and returns from how many holders.
+    ///
+    /// A claim that the nodes showed with a few votes, or that is just being released, may be a holder by the
+    /// time at which its votes are deleted. So whoever loses a vote counts; of writers only one can hold the
+    /// lock.
     pub(super) async fn force_release(&self, name: &LockName) -> Result<usize> {
         let found = self.views(name).await?;
-        let holders: HashSet<_> = found.iter().flat_map(LockView::names).map(str::to_owned).collect();
-        let held = answers::majority_status(name, found, self.majority()).holders.len();
-        if holders.is_empty() {
-            return Ok(0);
-        }
-        // It names them, so that a repeated call does not free a successor.
-        let holders: Vec<_> = holders.into_iter().collect();
-        for answer in self.ask_all(|| self.shared.requests().force(name, &holders, None)).await? {
-            for notification in answers::freed_all(&answer, 0)?.1 {
-                self.shared.waiters.notify(notification.ticket);
+        let holders: HashMap<_, _> = found.iter().flat_map(LockView::names).collect();
+        let freed = holders.into_iter().map(async |(holder, mode)| {
+            let holder = [holder.to_owned()];
+            let mut lost_votes = false;
+            // The call names the holder, so that a repeated call does not free a successor.
+            for reply in self.ask_all(|| self.shared.requests().force(name, &holder, None)).await? {
+                let (freed, notifications) = answers::freed_all(&reply.value, 0)?;
+                lost_votes |= freed > 0 || reply.in_doubt;
+                for notification in notifications {
+                    self.shared.waiters.notify(notification.ticket);
+                }
             }
-        }
-        Ok(held)
+            Ok::<_, Error>(lost_votes.then_some(mode))
+        });
+        let freed = try_join_all(freed).await?;
+        let (writers, others): (Vec<_>, Vec<_>) =
+            freed.into_iter().flatten().partition(|mode| *mode == Mode::Exclusive);
+        Ok(writers.len().min(1) + others.len())
     }
 }

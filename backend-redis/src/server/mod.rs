@@ -251,7 +251,8 @@ impl DistributedLock for RedisLock {
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let client = self.client()?;
         let found = client.calls.call(items::inspection(&self.common.keys, name)).await?;
-        let holders: Vec<_> = answers::lock_view(&found.value)?.names().map(str::to_owned).collect();
+        let holders: Vec<_> =
+            answers::lock_view(&found.value)?.names().map(|(name, _)| name.to_owned()).collect();
         // In a grace period there may be one that the server has forgotten, and who must not reclaim the lock.
         if holders.is_empty() && found.closed_for.is_none() {
             return Ok(0);

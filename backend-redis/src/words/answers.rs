@@ -222,9 +222,10 @@ pub(crate) struct LockView {
 }
 
 impl LockView {
-    /// Who holds the lock, as a forced release names them: by owner, or by the value of another program.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.holders.iter().map(|(name, _)| name.as_str())
+    /// Who holds the lock, as a forced release names them: by owner, or by the value of another program. Each
+    /// with its mode.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, Mode)> {
+        self.holders.iter().map(|(name, holder)| (name.as_str(), holder.mode))
     }
 
     pub(crate) fn status(self, name: &LockName) -> LockStatus {

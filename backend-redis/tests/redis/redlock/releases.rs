@@ -54,3 +54,24 @@ async fn a_vote_that_is_repeated_late_does_not_bring_its_round_back() {
         assert_eq!((&*told, round()), (answer, "10".to_owned()));
     }
 }
+
+/// The others may be about to vote for it, so that it is the holder by the time at which its vote is deleted.
+#[tokio::test]
+async fn a_forced_release_counts_a_claim_that_has_one_vote() {
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
+    let locks = client(&redlock_url(&nodes)).await;
+    let guard = locks.lock("a").ttl(Duration::from_secs(20)).await.expect("a majority");
+    for node in &nodes[1..] {
+        tell(node, &["DEL", "lockwell:a"]);
+    }
+    assert!(!locks.inspect("a").await.expect("an answer").is_held());
+    assert_eq!(locks.force_release("a").await.expect("an answer"), 1);
+    assert_eq!(tell(&nodes[0], &["EXISTS", "lockwell:a"]), ":0\r\n");
+    assert_eq!(guard.release().await.expect_err("freed").kind(), ErrorKind::Lost);
+    // Of two that have votes, one can be the holder.
+    for (node, owner) in [("1", &nodes[0]), ("2", &nodes[1])].map(|(digit, node)| (node, digit.repeat(32))) {
+        tell(node, &["SET", "lockwell:a", &format!("{owner}:5:5:1:label"), "PX", "20000"]);
+    }
+    assert_eq!(locks.force_release("a").await.expect("an answer"), 1);
+    assert_eq!(locks.force_release("a").await.expect("an answer"), 0);
+}
