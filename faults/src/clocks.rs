@@ -58,11 +58,11 @@ impl Clocks {
 pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one here, for which this process needs the right.
+    /// Mounts one here, for which this process needs the right. It holds the log of SQLite (64 MB) and more.
     pub(crate) fn mount(folder: &Path) -> Result<Self> {
         std::fs::create_dir(folder)?;
         let output =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(folder).output()?;
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=160m", "tmpfs"]).arg(folder).output()?;
         if output.status.success() {
             Ok(Self(folder.to_owned()))
         } else {
