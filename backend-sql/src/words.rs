@@ -1,5 +1,6 @@
 //! What the client and the databases say to each other: requests about locks and their answers.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -266,6 +267,23 @@ pub struct QueueRow {
     pub lease: Option<Duration>,
     /// Whether the database has stored it, as far as the client knows.
     pub is_stored: bool,
+}
+
+/// The places that a client had at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct KnownPlaces {
+    /// The last number that the client had given to a place.
+    pub last: i64,
+    /// The numbers of the places whose waiters still waited.
+    pub numbers: HashSet<i64>,
+}
+
+impl KnownPlaces {
+    /// The places among those of the database, by owner and number, whose waiters were gone by then.
+    pub fn stale(&self, places: Vec<(Uuid, i64)>) -> Vec<(Uuid, i64)> {
+        let is_stale = |(_, number): &(Uuid, i64)| *number <= self.last && !self.numbers.contains(number);
+        places.into_iter().filter(is_stale).collect()
+    }
 }
 
 /// The answer of a database to a poll.

@@ -7,6 +7,7 @@ mod notifier;
 pub(crate) mod places;
 pub(crate) mod requests;
 mod service;
+mod sweeper;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +40,15 @@ impl<D: Dialect> Client<D> {
         let waiters = Waiters::new();
         let statements = Statements::new(Arc::clone(dialect), Arc::clone(&waiters));
         let batcher = Batcher::new(statements, dialect.bounds());
-        let notifier = Notifier::new(Arc::clone(dialect), Arc::clone(&waiters), batcher.clone(), timeout);
-        Self { dialect: Arc::clone(dialect), batcher, places: Arc::default(), waiters, notifier, timeout }
+        let places = Arc::<HandOverPlaces>::default();
+        let notifier = Notifier::new(
+            Arc::clone(dialect),
+            Arc::clone(&waiters),
+            Arc::clone(&places),
+            batcher.clone(),
+            timeout,
+        );
+        Self { dialect: Arc::clone(dialect), batcher, places, waiters, notifier, timeout }
     }
 
     fn call(&self, route: Route, request: Request<D>) -> Call<Statements<D>> {

@@ -17,14 +17,15 @@ use std::time::Duration;
 
 use lockwell_core::Moment;
 use lockwell_core::backend::{Backoff, Batcher, Waiters};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::client::places::HandOverPlaces;
 use crate::client::requests::{JobContext, Route};
 use crate::client::service::{Statements, job};
+use crate::client::sweeper::Sweeper;
 use crate::dialect::Dialect;
-use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::Notification;
 
@@ -75,11 +76,20 @@ impl<D: Dialect> Notifier<D> {
     pub(crate) fn new(
         dialect: Arc<D>,
         waiters: Arc<Waiters>,
+        places: Arc<HandOverPlaces>,
         requests: Batcher<Statements<D>>,
         limit: Duration,
     ) -> Self {
-        let receives = Arc::default();
-        Self { state: NotifierTask { dialect, waiters, requests, limit, receives }, task: Mutex::new(None) }
+        let state = NotifierTask {
+            dialect,
+            waiters,
+            places,
+            requests,
+            limit,
+            receives: Arc::default(),
+            resubscribed: Arc::default(),
+        };
+        Self { state, task: Mutex::new(None) }
     }
 
     /// Whether notifications arrive at this process.
@@ -124,9 +134,12 @@ impl<D: Dialect> Drop for Notifier<D> {
 struct NotifierTask<D: Dialect> {
     dialect: Arc<D>,
     waiters: Arc<Waiters>,
+    places: Arc<HandOverPlaces>,
     requests: Batcher<Statements<D>>,
     limit: Duration,
     receives: Arc<AtomicBool>,
+    /// Notified after each subscription but the first.
+    resubscribed: Arc<Notify>,
 }
 
 impl<D: Dialect> Clone for NotifierTask<D> {
@@ -134,9 +147,11 @@ impl<D: Dialect> Clone for NotifierTask<D> {
         Self {
             dialect: Arc::clone(&self.dialect),
             waiters: Arc::clone(&self.waiters),
+            places: Arc::clone(&self.places),
             requests: self.requests.clone(),
             limit: self.limit,
             receives: Arc::clone(&self.receives),
+            resubscribed: Arc::clone(&self.resubscribed),
         }
     }
 }
@@ -150,7 +165,7 @@ impl<D: Dialect> NotifierTask<D> {
         tokio::select! {
             () = self.keep_subscribed(&delivery, ready) => (),
             () = self.poll_while_unverified(received, ready) => (),
-            () = self.sweep_while_waiting() => (),
+            () = self.sweeper().sweep_while_waiting() => (),
             () = self.ask_while_receiving() => (),
             () = async {
                 loop {
@@ -161,6 +176,11 @@ impl<D: Dialect> NotifierTask<D> {
                 }
             } => (),
         }
+    }
+
+    fn sweeper(&self) -> Sweeper<'_, D> {
+        let Self { waiters, places, requests, limit, resubscribed, .. } = self;
+        Sweeper { waiters, places, requests, limit: *limit, resubscribed }
     }
 
     /// Subscribes, and subscribes again when a subscription fails.
@@ -227,11 +247,14 @@ impl<D: Dialect> NotifierTask<D> {
                 }
             }
             if !self.receives.swap(true, Ordering::Relaxed) {
-                ready.send_replace(true);
+                let before = ready.send_replace(true);
                 // Notifications between the last connection and this one are lost. And the places that were
                 // entered meanwhile say that a release cannot grant the lock to them: each waiter that asks
                 // now corrects its own.
                 self.waiters.notify_all();
+                if before {
+                    self.resubscribed.notify_one();
+                }
             }
             if delivery.send_replace(Delivery::Verified) != Delivery::Verified {
                 tracing::debug!("notifications of the database arrive");
@@ -246,29 +269,6 @@ impl<D: Dialect> NotifierTask<D> {
                         Err(error) => return error,
                     },
                 }
-            }
-        }
-    }
-
-    /// Deletes places of waiters that are gone, over the connection for requests. See
-    /// [`sweep`](crate::dialect::sweep).
-    async fn sweep_while_waiting(&self) {
-        let mut look = Ok(Swept::default());
-        loop {
-            sleep(Swept::pause(&look)).await;
-            if self.waiters.is_empty() {
-                continue;
-            }
-            let looking =
-                job(&self.requests, Route::Main, self.limit, |JobContext { dialect, conn, .. }| {
-                    Box::pin(async move { dialect.sweep(conn).await })
-                });
-            look = looking.await;
-            if let Err(error) = &look {
-                tracing::debug!(
-                    error = format!("{error:#}"),
-                    "places of waiters that are gone are not deleted"
-                );
             }
         }
     }

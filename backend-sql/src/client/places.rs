@@ -5,7 +5,7 @@
 //! thousand waiters send as many statements as ten.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use lockwell_core::{Claim, Moment};
 use uuid::Uuid;
 
 use crate::ids::AsUuid;
-use crate::words::{QueueRow, WaiterPoll};
+use crate::words::{KnownPlaces, QueueRow, WaiterPoll};
 
 /// The longest provisional lease, which a waiter gets when a release grants the lock to it. If the waiter is
 /// gone, the others wait for this time. The lease counts from the client's last heartbeat, so it is longer
@@ -49,12 +49,12 @@ pub(crate) struct PolledQueue {
 /// The queue entries of one client.
 #[derive(Debug, Default)]
 pub(crate) struct HandOverPlaces {
-    last_number: AtomicI64,
     known: Mutex<EntryTable>,
 }
 
 #[derive(Debug, Default)]
 struct EntryTable {
+    last_number: i64,
     owners: BTreeMap<i64, Uuid>,
     last: Option<Arc<PolledQueue>>,
 }
@@ -66,8 +66,13 @@ impl HandOverPlaces {
 
     /// Makes an entry for a claim. The database gets it with the next request.
     pub(crate) fn take(self: &Arc<Self>, claim: &Claim, waiters: &Arc<Waiters>) -> HandOverPlace {
-        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        self.known().owners.insert(number, claim.owner().as_uuid());
+        let number = {
+            let mut known = self.known();
+            known.last_number += 1;
+            let number = known.last_number;
+            known.owners.insert(number, claim.owner().as_uuid());
+            number
+        };
         HandOverPlace {
             waiter: waiters.register(claim.name(), number),
             places: Arc::clone(self),
@@ -81,6 +86,12 @@ impl HandOverPlaces {
     /// The numbers and owners of all entries.
     pub(crate) fn all(&self) -> Vec<(i64, Uuid)> {
         self.known().owners.iter().map(|(number, owner)| (*number, *owner)).collect()
+    }
+
+    /// Which entries there are, for a look at what the database has.
+    pub(crate) fn now(&self) -> KnownPlaces {
+        let known = self.known();
+        KnownPlaces { last: known.last_number, numbers: known.owners.keys().copied().collect() }
     }
 
     /// Stores the answer to a poll.

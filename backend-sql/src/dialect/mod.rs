@@ -21,8 +21,8 @@ use crate::dialect::examine::Examine;
 use crate::dialect::groups::Groups;
 use crate::dialect::sweep::Swept;
 use crate::words::{
-    Entered, Extension, Forced, Freed, Hold, LoneRequest, Portion, QueuedClaim, Sign, TakeRequest,
-    TryAcquire, WaiterPoll,
+    Entered, Extension, Forced, Freed, Hold, KnownPlaces, LoneRequest, Portion, QueuedClaim, Sign,
+    TakeRequest, TryAcquire, WaiterPoll,
 };
 
 /// The requests about exclusive locks, about the queue, and about all kinds of locks. All of them are
@@ -179,6 +179,17 @@ pub trait Dialect: Groups + Examine {
 
     /// Deletes places of waiters that are gone: at most a portion of them.
     fn sweep(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Swept>> + Send;
+
+    /// Deletes places of this client whose waiters it does not have any more, on a database that keeps them as
+    /// long as the client gives heartbeats.
+    fn forget_stale(
+        &self,
+        _: &mut Self::Conn,
+        _client: Uuid,
+        _known: &KnownPlaces,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
 
     /// Deletes rows of locks that nobody has used for `idle`, among the first names after `after`.
     fn purge(

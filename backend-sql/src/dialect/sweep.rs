@@ -1,8 +1,12 @@
 //! Places of waiters that are gone.
 //!
-//! Such a place does not count, but each hand-over of its lock reads it. So while anybody waits, the clients
-//! look for them, and delete them in small portions. The more clients there are, the more rarely each of them
-//! looks.
+//! The place of a client that gives no heartbeats does not count, but each hand-over of its lock reads it. So
+//! while anybody waits, the clients look for them, and delete them in small portions. The more clients there
+//! are, the more rarely each of them looks.
+//!
+//! A place that its client does not know counts as long as the client gives heartbeats for others. The tables
+//! have such places after a backup was restored: the clients are the same, and their waiters are others.
+//! Behind such a place nobody would get the lock, so each client looks for its own as well.
 
 use std::time::Duration;
 

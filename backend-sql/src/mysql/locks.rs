@@ -19,8 +19,8 @@ use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, LoneRequest, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
-    TryAcquire, WaiterPoll, WaitersRow, micros, status,
+    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, LoneRequest, PORTION, Portion, QueuedClaim, Sign,
+    TakeRequest, TryAcquire, WaiterPoll, WaitersRow, micros, status,
 };
 
 impl MySql {
@@ -182,6 +182,14 @@ impl Dialect for MySql {
             }
         }
         Ok(Swept { clients: clients.unsigned_abs(), more: dead.is_some() })
+    }
+
+    async fn forget_stale(&self, conn: &mut Conn, client: Uuid, known: &KnownPlaces) -> sqlx::Result<()> {
+        let places = self.sql.places_of.call().bind(client).rows(&mut conn.inner).await?;
+        for (owner, number) in known.stale(places) {
+            self.sql.forget_stale.call().bind(owner).bind(number).execute(&mut conn.inner).await?;
+        }
+        Ok(())
     }
 
     async fn purge(&self, conn: &mut Conn, idle: Duration, after: &str) -> sqlx::Result<Portion> {

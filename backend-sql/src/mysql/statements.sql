@@ -352,6 +352,14 @@ SELECT COUNT(*), MIN(IF(alive_until < {now} - $1, client, NULL)) FROM {clients}
 DELETE q FROM (SELECT owner FROM {waiters} FORCE INDEX (by_client) WHERE client = $1 LIMIT $2) AS f
     STRAIGHT_JOIN {waiters} AS q FORCE INDEX (PRIMARY) ON q.owner = f.owner WHERE q.client = $1
 
+-- name: places_of
+-- $1 client.
+SELECT owner, number FROM {waiters} FORCE INDEX (by_client) WHERE client = $1 AND granted IS NULL
+
+-- name: forget_stale
+-- Deletes a place. $1 owner, $2 number.
+DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = $1 AND q.number = $2 AND q.granted IS NULL
+
 -- name: forget_client
 -- Deletes a client that is still dead. A place that it takes makes it alive again, in one transaction. $1 client, $2 for how long
 -- it has been dead.

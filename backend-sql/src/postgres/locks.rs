@@ -15,8 +15,8 @@ use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, LoneRequest, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
-    TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
+    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, LoneRequest, PORTION, Portion, QueuedClaim, Sign,
+    TakeRequest, TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
 };
 
 /// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
@@ -305,6 +305,20 @@ impl Dialect for Postgres {
             }
         }
         Ok(Swept { clients: clients.unsigned_abs(), more: dead.is_some() })
+    }
+
+    async fn forget_stale(
+        &self,
+        conn: &mut PgConnection,
+        client: Uuid,
+        known: &KnownPlaces,
+    ) -> sqlx::Result<()> {
+        let stale = known.stale(self.statement(&self.sql.places_of).bind(client).rows(&mut *conn).await?);
+        if !stale.is_empty() {
+            let (owners, numbers): (Vec<_>, Vec<_>) = stale.into_iter().unzip();
+            self.statement(&self.sql.forget_stale).bind(owners).bind(numbers).execute(conn).await?;
+        }
+        Ok(())
     }
 
     async fn purge(&self, conn: &mut PgConnection, idle: Duration, after: &str) -> sqlx::Result<Portion> {

@@ -496,6 +496,16 @@ FROM {clients}
 DELETE FROM {waiters} WHERE {lazy} AND ctid = ANY(ARRAY(
     SELECT q.ctid FROM {waiters} q WHERE q.client = $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
 
+-- name: places_of
+-- $1 client.
+SELECT owner, number FROM {waiters} WHERE client = $1
+
+-- name: forget_stale
+-- Deletes places by their owners $1 and numbers $2.
+DELETE FROM {waiters} WHERE {lazy} AND ctid = ANY(ARRAY(
+    SELECT q.ctid FROM {waiters} q JOIN unnest($1::uuid[], $2::bigint[]) AS w(owner, number) USING (owner, number)
+    FOR UPDATE OF q SKIP LOCKED))
+
 -- name: forget_client
 -- Deletes a client that is still dead, and has no places. $1 client, $2 for how long it has been dead.
 DELETE FROM {clients} c WHERE c.client = $1 AND c.alive_until < clock_timestamp() - $2 * interval '1 microsecond'

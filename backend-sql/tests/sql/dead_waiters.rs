@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::servers::{ALL, Kind, admin, client, count, url, waiters};
+use crate::servers::{ALL, Kind, admin, client, count, url, wait_for, waiters};
 
 const DEAD: u32 = 3_000;
 
@@ -68,6 +68,38 @@ async fn they_go_within_seconds() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
+        guard.release().await.expect("held");
+        waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+    }
+}
+
+/// The tables have such places after a backup was restored: their clients live, and have other waiters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_that_its_client_does_not_know_goes() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let Some(url) = url(kind, "stale").await else { continue };
+        let (holder, waiter) = (client(kind, &url).await, client(kind, &url).await);
+        holder.lock("a").await.expect("a free lock").release().await.expect("held");
+        let guard = holder.lock("other").await.expect("a free lock");
+        waiter.lock("other").wait(Duration::from_millis(300)).await.expect_err("it is held");
+        let waiting = tokio::spawn(waiter.lock("other").wait(Duration::from_mins(2)).into_future());
+        wait_for(&holder, "other", 1).await;
+        // The number of the place that is gone.
+        let (waits, owner, more, entered) = match kind {
+            Kind::Postgres => ("true", "gen_random_uuid()", "", ""),
+            _ => ("1", "LPAD(1, 16, 'o')", ", entered_at", ", 0"),
+        };
+        let fill = format!(
+            "INSERT INTO stale_waiters (name, owner, client, number, label, mode, tokens{more})
+                 SELECT 'a', {owner}, client, 1, 'stale', 0, 1{entered} FROM stale_waiters;
+             UPDATE stale SET waited = {waits} WHERE name = 'a'"
+        );
+        admin(kind, &url, &fill).await;
+        let stale = format!("{} WHERE label = 'stale'", waiters(kind, "stale"));
+        assert_eq!(count(kind, &url, &stale).await, "1", "{kind:?}");
+        let next = holder.lock("a").wait(Duration::from_secs(30)).await.expect("a free lock");
+        assert_eq!(count(kind, &url, &stale).await, "0", "{kind:?}");
+        next.release().await.expect("held");
         guard.release().await.expect("held");
         waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
     }
