@@ -4,7 +4,7 @@
 //! runs one backend, and `-- blackhole` a few cases on all. Servers are started by `testbed`, once per run.
 //! Where one is not installed its cases are ignored, and say so; with `LOCKWELL_REQUIRE_SERVERS=1` they fail,
 //! unless it is a newer release beside that of the machine. `LOCKWELL_SERVERS=newer` runs those, `all` runs
-//! everything.
+//! everything. With `LOCKWELL_HOLDER`, the program of the second process, only the cases with one run.
 
 mod support {
     pub(crate) mod canary;

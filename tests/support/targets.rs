@@ -142,7 +142,15 @@ pub(crate) fn all() -> Vec<Target> {
             |it: Target| if WITH_POLICY.contains(&it.inner.name()) { it } else { it.change(without_policy) };
         targets = targets.into_iter().map(few).collect();
     }
+    if std::env::var_os("LOCKWELL_HOLDER").is_some() {
+        targets = targets.into_iter().map(|it| it.change(with_process)).collect();
+    }
     targets
+}
+
+/// For another program as the second process: the other cases have none.
+fn with_process(target: lockwell::conformance::Target) -> lockwell::conformance::Target {
+    target.only(|case| case.needs.contains(&Need::Process))
 }
 
 fn without_policy(target: lockwell::conformance::Target) -> lockwell::conformance::Target {
