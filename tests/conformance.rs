@@ -51,7 +51,8 @@ fn main() -> ExitCode {
     let schemes: BTreeSet<&str> = targets.iter().flat_map(|target| target.schemes).copied().collect();
     let releases: BTreeMap<_, _> =
         targets.iter().filter_map(|it| Some((it.inner.name().to_owned(), it.release?))).collect();
-    let mut suite = suite.check("an_owner_that_is_logged_is_found", canary::bites);
+    let suite = suite.check("an_owner_that_is_logged_is_found", canary::bites);
+    let mut suite = suite.check("what_few_targets_have_are_cases", targets::policy_is_of_cases);
     if targets::are_all_backends() {
         suite = suite.check("no_backend_is_forgotten", move || forgotten(&schemes));
     }
