@@ -27,6 +27,7 @@ pub struct Options {
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) parent: Option<PathBuf>,
+    pub(crate) measured: bool,
     release: Option<&'static Release>,
     /// The authority, the server's certificate and its key: files.
     pub(crate) tls: Option<[String; 3]>,
@@ -66,6 +67,14 @@ impl Options {
     #[must_use]
     pub fn parent(mut self, parent: impl AsRef<Path>) -> Self {
         self.parent = Some(parent.as_ref().to_owned());
+        self
+    }
+
+    /// The server is measured, or runs for long: its Java machine is as it is by itself. Otherwise that of
+    /// `ZooKeeper` is one that costs little to start.
+    #[must_use]
+    pub fn measured(mut self) -> Self {
+        self.measured = true;
         self
     }
 

@@ -77,7 +77,9 @@ fn check(names: &[String]) -> Result<()> {
 
 async fn start(name: &str) -> Result<Running> {
     let release = Release::all().iter().find(|release| release.name() == name);
-    let options = release.map_or_else(Options::new, |release| Options::new().release(release));
+    // Whoever asks for servers may measure them.
+    let options = Options::new().measured();
+    let options = release.map_or_else(|| options.clone(), |release| options.clone().release(release));
     let one = |url: String, server: Box<dyn Any>| Running { url, _servers: vec![server] };
     let failed = |error: testbed::Error| error.to_string();
     Ok(match (name, release.map(Release::family)) {

@@ -126,7 +126,8 @@ pub(crate) struct Running {
 impl Site {
     /// Starts a backend, and returns its address.
     pub(crate) async fn start(&self, kind: Kind, reach: Reach) -> Result<(String, Running)> {
-        let options = testbed::Options::new().parent(&self.folder).durability(self.durability.of(kind));
+        let options = testbed::Options::new().measured();
+        let options = options.parent(&self.folder).durability(self.durability.of(kind));
         let environment = slow_disk::environment().into_iter();
         let options = environment.fold(options, |options, (name, value)| options.environment(name, value));
         let mut running = Running::default();

@@ -81,6 +81,10 @@ pub(super) fn curator_class_path() -> Result<String, Error> {
 /// What a server writes at each start, just before it takes the port for clients.
 pub(super) const BINDING: &str = "binding to port";
 
+/// A Java machine that lives for some seconds spends most of its processor time on its start: here only the
+/// compiler that is quick runs, and memory is collected without threads for that.
+const SHORT_LIVED: [&str; 2] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+
 /// The file with settings that the server was given after its first start.
 pub(super) const SINCE: &str = "since.cfg";
 
@@ -162,6 +166,9 @@ impl Kind for Java {
         site.write("zoo.cfg", &lines.concat())?;
         let mut command = vec![self.path.clone()];
         command.extend(self.machine().iter().map(ToString::to_string));
+        if !site.options.measured {
+            command.extend(SHORT_LIVED.map(str::to_owned));
+        }
         // A file in the system's temporary folder, which a killed one would leave behind.
         command.push("-XX:-UsePerfData".to_owned());
         // It would look for another logger than ours.
