@@ -32,11 +32,11 @@ pub(crate) struct Plan {
 const PLANS: [(&str, Class, Option<usize>); 16] = [
     ("lockwell/conformance", Class::Waiting, None),
     ("cli/cli", Class::Waiting, Some(4)),
-    ("backend-sql/sql", Class::Waiting, Some(3)),
-    ("backend-redis/redis", Class::Waiting, Some(3)),
+    ("backend-sql/sql", Class::Waiting, Some(4)),
+    ("backend-redis/redis", Class::Waiting, Some(4)),
     // Each server is a Java machine.
     ("backend-zk/zk", Class::Waiting, Some(3)),
-    ("backend-etcd/etcd", Class::Waiting, Some(3)),
+    ("backend-etcd/etcd", Class::Waiting, Some(4)),
     ("lockcore/bites", Class::Waiting, None),
     ("lockcore/lib", Class::Waiting, Some(8)),
     ("testbed/servers", Class::Waiting, Some(4)),
