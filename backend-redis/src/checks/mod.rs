@@ -24,22 +24,22 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Reaches the server, or the masters of a cluster, and checks what can be checked before the first lock.
 /// `more`: the commands that are needed beside those that all need. `None`: the user may only read, so no
-/// rights are checked.
+/// rights are checked. Returns whether each server has told that its locks survive a restart.
 pub(crate) async fn route(
     route: &Route,
     keys: &Keys,
     more: Option<&[&str]>,
     options: &RedisOptions,
     demands: Demands,
-) -> Result<()> {
+) -> Result<bool> {
     let timeout = options.timeout;
     match route {
         Route::One(wire) => {
-            server(wire, false, options, demands).await?;
-            match more {
-                Some(more) => rights(wire, keys, more, timeout).await,
-                None => Ok(()),
+            let is_durable = server(wire, false, options, demands).await?;
+            if let Some(more) = more {
+                rights(wire, keys, more, timeout).await?;
             }
+            Ok(is_durable)
         }
         Route::Cluster(cluster) => {
             let end = Moment::now().after(timeout);
@@ -62,27 +62,31 @@ pub(crate) async fn route(
 }
 
 /// Checks all masters of a cluster at once, without waiting for long for those that hang. One must answer.
+/// Returns whether all have answered, and each has told that its locks survive a restart.
 async fn masters(
     masters: &[Arc<Wire>],
     keys: &Keys,
     more: Option<&[&str]>,
     options: &RedisOptions,
     demands: Demands,
-) -> Result<()> {
+) -> Result<bool> {
     let checks = masters.iter().map(async |wire| {
         let timeout = options.timeout;
-        server(wire, true, options, demands).await?;
-        match more {
-            Some(more) => rights(wire, keys, more, timeout).await,
-            None => Ok(()),
+        let is_durable = server(wire, true, options, demands).await?;
+        if let Some(more) = more {
+            rights(wire, keys, more, timeout).await?;
         }
+        Ok(is_durable)
     });
     let checks = gather(checks, 1, PATIENCE).await;
-    let (mut answered, mut silent) = (false, None);
+    let (mut answered, mut silent, mut all_durable) = (false, None, true);
     for (check, wire) in checks.into_iter().zip(masters) {
         let check = check.unwrap_or_else(|| Err(no_answer(None)));
         match check.map_err(|error| error.at(wire.address.topology.to_string())) {
-            Ok(()) => answered = true,
+            Ok(is_durable) => {
+                answered = true;
+                all_durable &= is_durable;
+            }
             Err(error) if error.kind() == ErrorKind::Unreachable => {
                 tracing::warn!(node = ?wire.address.topology, "this master of the cluster cannot be reached, and is not checked");
                 silent = Some(error);
@@ -92,18 +96,19 @@ async fn masters(
     }
     match silent {
         Some(error) if !answered => Err(error),
-        _ => Ok(()),
+        // Of a master that is silent nobody knows whether it keeps its locks.
+        silent => Ok(all_durable && answered && silent.is_none()),
     }
 }
 
 /// Reaches the server, and warns of one that may lose locks. With `strict=true` such a server has been
-/// refused when the connection was made.
-pub(crate) async fn server(
+/// refused when the connection was made. Returns whether the server has told that its locks survive a restart.
+async fn server(
     wire: &Arc<Wire>,
     in_cluster: bool,
     options: &RedisOptions,
     demands: Demands,
-) -> Result<()> {
+) -> Result<bool> {
     let misconfigured = |text: &str| Err(Error::new(ErrorKind::Misconfigured, text));
     let info = info(wire, options.timeout).await?;
     if info.get("redis_mode") == "sentinel" {
@@ -115,8 +120,9 @@ pub(crate) async fn server(
     if info.get("cluster_enabled") == "1" && !in_cluster {
         return misconfigured("the server is part of a cluster: use redis+cluster:// to reach it");
     }
+    let is_durable = doubts::survives_restart(&info);
     if options.accept_loss {
-        return Ok(());
+        return Ok(is_durable);
     }
     let every_change = match ask(wire, &doubts::config(), options.timeout).await? {
         Ok(value) => doubts::keeps_every_change(&value),
@@ -125,7 +131,7 @@ pub(crate) async fn server(
     for doubt in demands.doubts(&info, every_change) {
         tracing::warn!(address = %wire.address.topology, "this Redis server may lose locks: {doubt}");
     }
-    Ok(())
+    Ok(is_durable)
 }
 
 /// Checks that the user has every right that will be needed: a right that is missing at a release would leave

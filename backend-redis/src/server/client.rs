@@ -87,7 +87,9 @@ impl Client {
         Self { common: Arc::clone(common), calls, waiters, subscriber, tickets, hot }
     }
 
-    pub(super) async fn check(&self) -> Result<()> {
+    /// Reaches the servers, and checks whether they can keep locks. Returns whether each has told that its
+    /// locks survive a restart.
+    pub(super) async fn check(&self) -> Result<bool> {
         let settings = &self.common.settings;
         let mut more = Vec::new();
         if settings.address.is_cluster() {
@@ -101,7 +103,7 @@ impl Client {
         }
         let (options, demands) = (&settings.options, settings.demands());
         let more = settings.create.then_some(&*more);
-        checks::route(self.calls.route(), &self.common.keys, more, options, demands).await?;
+        let is_durable = checks::route(self.calls.route(), &self.common.keys, more, options, demands).await?;
         // A master of a cluster that does not answer now is looked at by the claims that need it.
         let limit = if settings.address.is_cluster() { checks::PATIENCE } else { options.timeout };
         let masters = self.calls.route().masters();
@@ -110,7 +112,7 @@ impl Client {
             None => self.without_mark(wire, limit).await,
         });
         let mut failures = join_all(looked).await.into_iter().filter_map(Result::err);
-        failures.find(|error| error.kind() != ErrorKind::Unreachable).map_or(Ok(()), Err)
+        failures.find(|error| error.kind() != ErrorKind::Unreachable).map_or(Ok(is_durable), Err)
     }
 
     /// Refuses a server whose other clients have grace periods: this client would grant locks meanwhile.

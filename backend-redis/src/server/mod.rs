@@ -43,6 +43,8 @@ pub struct RedisLock {
     common: Arc<Common>,
     clients: PerRuntime<Client>,
     servers: String,
+    /// Whether each server has told, when the first client connected, that its locks survive a restart.
+    is_durable: bool,
 }
 
 impl RedisLock {
@@ -110,10 +112,10 @@ impl RedisLock {
         let settings = Settings { address, options, wait_replicas, longest, create };
         let gate = longest.map(|longest| Arc::new(GraceGate::new(longest, keys.clone(), create, moves)));
         let common = Arc::new(Common { settings, keys, gate });
-        let lock = Self { common, clients: PerRuntime::new(), servers };
+        let lock = Self { common, clients: PerRuntime::new(), servers, is_durable: false };
         let checked = lock.client()?.check().await;
-        checked.map_err(|error| context(error.at(lock.servers.as_str())))?;
-        Ok(lock)
+        let is_durable = checked.map_err(|error| context(error.at(lock.servers.as_str())))?;
+        Ok(Self { is_durable, ..lock })
     }
 
     fn client(&self) -> Result<Arc<Client>> {
@@ -141,9 +143,8 @@ impl DistributedLock for RedisLock {
             Requirement::Push,
             Requirement::HerdFree,
             Requirement::AcrossHosts,
-            // That depends on the server's configuration, which the start-up check looks at.
-            Requirement::Durable,
         ]);
+        let promised = promised.promising(self.is_durable.then_some(Requirement::Durable));
         match self.common.settings.longest {
             // What a server may forget must have ended within a grace period.
             Some(longest) => {

@@ -114,6 +114,13 @@ fn is_denied(error: &redis::RedisError) -> bool {
     error.kind() == Kind::Server(ServerErrorKind::NoPerm)
 }
 
+/// Whether locks survive a clean restart of the server, as far as it has told: it keeps an append-only file.
+/// A snapshot (`save`) does not count, since `INFO` does not say whether the server makes one when it stops.
+/// Nor does a grace period: in it holders make their locks anew, and the server has forgotten them.
+pub(crate) fn survives_restart(info: &Info) -> bool {
+    info.get("aof_enabled") == "1"
+}
+
 /// Asks when changes reach the disk. A pattern, since servers before Redis 7 take only one name.
 pub(crate) fn config() -> Cmd {
     let mut command = redis::cmd("CONFIG");
@@ -161,6 +168,13 @@ mod tests {
         let evicts = "maxmemory:1000\r\nmaxmemory_policy:volatile-lru\r\naof_enabled:0\r\n";
         let found = doubts(evicts, Some(false));
         assert!(found.len() == 2 && found[0].contains("noeviction") && found[1].contains("append-only"));
+    }
+
+    #[test]
+    fn only_a_server_that_tells_of_its_file_keeps_locks_over_a_restart() {
+        let survives = |text: &str| survives_restart(&Info::parse(text));
+        assert!(survives("loading:0\r\naof_enabled:1\r\n"));
+        assert!(!survives("loading:0\r\naof_enabled:0\r\n") && !survives(""));
     }
 
     #[test]

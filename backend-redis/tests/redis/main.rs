@@ -8,6 +8,7 @@ mod cluster_failover;
 mod cluster_hung;
 mod cluster_moving;
 mod crowd;
+mod durable;
 mod fenced;
 mod force;
 mod grace;
