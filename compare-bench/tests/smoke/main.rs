@@ -76,6 +76,7 @@ fn redis_is_measured_alone_and_as_redlock() {
     for backend in backends {
         let settings = &backend["settings"];
         assert_eq!((&settings["appendonly"], &settings["appendfsync"]), (&"yes".into(), &"always".into()));
+        assert_eq!(backend["promises"]["durable"], true);
     }
     assert!(backends[1]["version"].as_str().unwrap().starts_with("5 x Redis"), "{}", backends[1]);
     // What a backend does not have is no failure.
@@ -211,6 +212,7 @@ fn servers_can_be_far_away_and_keep_nothing() {
     let (backends, results) = (report["backends"].as_array().unwrap(), report["results"].as_array().unwrap());
     assert_eq!(backends[0]["storage"], "memory, 5ms away");
     assert_eq!(backends[0]["settings"]["appendonly"], "no");
+    assert_eq!(backends[0]["promises"]["durable"], false, "a restart forgets its locks");
     if is_installed(testbed::ZooKeeper::installed()) {
         assert!(backends[1]["storage"].as_str().unwrap().ends_with(", forceSync=no, 5ms away"), "{report}");
     }
