@@ -124,9 +124,11 @@ async fn log_in(line: &Line, name: &str, passwords: &Passwords) -> Result<Metada
         answer = with(&other).await;
     }
     let token = answer.map_err(|status| explain(&status))?.token;
-    token
-        .parse()
-        .map_err(|_| Failure::Refused(Error::new(ErrorKind::Internal, "the server's token is no text")))
+    let no_text = |_| Failure::Refused(Error::new(ErrorKind::Internal, "the server's token is no text"));
+    let mut token: MetadataValue<Ascii> = token.parse().map_err(no_text)?;
+    // Whoever prints the metadata of a request does not print it.
+    token.set_sensitive(true);
+    Ok(token)
 }
 
 fn endpoint(uri: &str, options: &EtcdOptions) -> Result<Endpoint> {
