@@ -125,98 +125,33 @@ pub enum FaultTarget {
 impl Fault {
     /// What it happens to.
     pub fn target(self) -> FaultTarget {
-        match self {
-            Self::KillWorker { worker }
-            | Self::StopWorker { worker, .. }
-            | Self::Blackhole { worker, .. }
-            | Self::Cut { worker, .. }
-            | Self::Reset { worker }
-            | Self::Delay { worker, .. }
-            | Self::Hold { worker, .. }
-            | Self::DropReply { worker, .. }
-            | Self::HoldBack { worker, .. }
-            | Self::StepWorkerClock { worker, .. } => FaultTarget::Worker(worker),
-            Self::LoseNode { node, .. }
-            | Self::PauseServer { node, .. }
-            | Self::RestartServer { node, .. }
-            | Self::KillServer { node, .. }
-            | Self::TruncateLog { node, .. }
-            | Self::LoseData { node }
-            | Self::StepServerClock { node, .. }
-            | Self::FillMemory { node, .. }
-            | Self::ChangePassword { node, .. }
-            | Self::ExpireCertificate { node, .. }
-            | Self::Restore { node, .. }
-            | Self::ShortenSessions { node, .. }
-            | Self::KillSessions { node }
-            | Self::KillListeners { node } => FaultTarget::Server(node),
-            Self::KillAll { .. }
-            | Self::KillLeader { .. }
-            | Self::KillAhead { .. }
-            | Self::HangLeader { .. }
-            | Self::Island { .. }
-            | Self::Promote { .. }
-            | Self::MoveSlot { .. } => FaultTarget::Servers,
-            Self::ForceRelease { .. }
-            | Self::FlushAll { .. }
-            | Self::FlushScripts { .. }
-            | Self::Evict { .. }
-            | Self::Rogue { .. }
-            | Self::Deadlocks { .. }
-            | Self::LongReader { .. }
-            | Self::ReplaceFile
-            | Self::FillDisk { .. }
-            | Self::Renumber
-            | Self::RemoveFolder => FaultTarget::Data,
+        let number = |field| u32::try_from(self.field(field)?).ok();
+        match (self, number("worker"), number("node")) {
+            (Self::FlushAll { .. } | Self::FlushScripts { .. } | Self::Evict { .. }, ..) => FaultTarget::Data,
+            (_, Some(worker), _) => FaultTarget::Worker(worker),
+            (_, _, Some(node)) => FaultTarget::Server(node),
+            (
+                Self::KillAll { .. }
+                | Self::KillLeader { .. }
+                | Self::KillAhead { .. }
+                | Self::HangLeader { .. }
+                | Self::Island { .. }
+                | Self::Promote { .. }
+                | Self::MoveSlot { .. },
+                ..,
+            ) => FaultTarget::Servers,
+            _ => FaultTarget::Data,
         }
     }
 
     /// How long it lasts.
     pub fn length(self) -> Duration {
-        match self {
-            Self::StopWorker { millis, .. }
-            | Self::Blackhole { millis, .. }
-            | Self::LoseNode { millis, .. }
-            | Self::Cut { millis, .. }
-            | Self::Delay { millis, .. }
-            | Self::Hold { millis, .. }
-            | Self::DropReply { millis, .. }
-            | Self::HoldBack { millis, .. }
-            | Self::PauseServer { millis, .. }
-            | Self::RestartServer { millis, .. }
-            | Self::KillServer { millis, .. }
-            | Self::KillAll { millis }
-            | Self::KillLeader { millis }
-            | Self::KillAhead { millis, .. }
-            | Self::HangLeader { millis }
-            | Self::Island { millis, .. }
-            | Self::Evict { millis, .. }
-            | Self::FillMemory { millis, .. }
-            | Self::ChangePassword { millis, .. }
-            | Self::ExpireCertificate { millis, .. }
-            | Self::MoveSlot { millis, .. }
-            | Self::Restore { millis, .. }
-            | Self::ShortenSessions { millis, .. }
-            | Self::Rogue { millis }
-            | Self::Deadlocks { millis }
-            | Self::StepServerClock { millis, .. }
-            | Self::StepWorkerClock { millis, .. }
-            | Self::LongReader { millis }
-            | Self::FillDisk { millis } => Duration::from_millis(millis),
-            Self::KillWorker { .. }
-            | Self::Reset { .. }
-            | Self::Promote { .. }
-            | Self::TruncateLog { .. }
-            | Self::LoseData { .. }
-            | Self::ForceRelease { .. }
-            | Self::FlushAll { .. }
-            | Self::FlushScripts { .. }
-            | Self::KillSessions { .. }
-            | Self::KillListeners { .. }
-            | Self::ReplaceFile
-            | Self::Renumber
-            | Self::RemoveFolder => Duration::ZERO,
-        }
+        Duration::from_millis(self.field("millis").unwrap_or(0))
+    }
+
+    /// A number of it, as the file has it.
+    fn field(self, name: &str) -> Option<u64> {
+        serde_json::to_value(self).ok()?.get(name)?.as_u64()
     }
 
     /// Whether whoever begins it waits until it is over, as for a transaction that sleeps.
@@ -299,6 +234,45 @@ impl Draw {
 
     pub(crate) fn fault(&mut self, at: u64, fault: Fault) {
         self.faults.push(PlannedFault { at, fault });
+    }
+
+    /// This fault, once.
+    pub(crate) fn once(&mut self, fault: Fault) {
+        let at = self.first();
+        self.fault(at, fault);
+    }
+
+    /// A fault, once, at any node.
+    pub(crate) fn once_at_node(&mut self, fault: impl Fn(u32) -> Fault) {
+        let (at, node) = (self.first(), self.node());
+        self.fault(at, fault(node));
+    }
+
+    /// A fault that lasts for about so many hundredths of a lease.
+    pub(crate) fn lasting(&mut self, hundredths: u64, fault: impl Fn(u64) -> Fault) {
+        let (at, millis) = (self.first(), self.leases(hundredths));
+        self.fault(at, fault(millis));
+    }
+
+    /// The same, at any node.
+    pub(crate) fn at_node(&mut self, hundredths: u64, fault: impl Fn(u32, u64) -> Fault) {
+        let (at, node, millis) = (self.first(), self.node(), self.leases(hundredths));
+        self.fault(at, fault(node, millis));
+    }
+
+    /// The same, of any worker.
+    pub(crate) fn at_worker(&mut self, hundredths: u64, fault: impl Fn(u32, u64) -> Fault) {
+        let (at, worker, millis) = (self.first(), self.worker(), self.leases(hundredths));
+        self.fault(at, fault(worker, millis));
+    }
+
+    /// So many faults, each at any node, about so many milliseconds after the one before.
+    pub(crate) fn in_turns(&mut self, many: u64, apart: u64, fault: impl Fn(u32) -> Fault) {
+        let at = self.first();
+        for turn in 0..many {
+            let (node, late) = (self.node(), self.between(0, 100));
+            self.fault(at + turn * apart + late, fault(node));
+        }
     }
 
     /// The schedule, in order.

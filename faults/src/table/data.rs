@@ -5,7 +5,9 @@ use crate::plan::Crew;
 use crate::scenario::Expected::{MayOverlap, Safe, Unavailable};
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
-use crate::table::expected::{ByBackend, HOLDERS, LONG, NO_SERVER, NOT_REDIS, NOT_SQL, NOT_SQLITE, QUICK};
+use crate::table::expected::{
+    ByBackend, HOLDERS, LONG, LONG_OF_HOLDERS, NO_SERVER, NOT_REDIS, NOT_SQL, NOT_SQLITE, QUICK,
+};
 
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
@@ -25,45 +27,30 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "flush-all",
         about: "all keys of Redis, or of one node of three, are deleted, four times",
-        crew: HOLDERS,
-        draw: |draw| {
-            let at = draw.first();
-            for turn in 0..4 {
-                let (node, late) = (draw.node(), draw.between(0, 100));
-                draw.fault(at + turn * 700 + late, Fault::FlushAll { node });
-            }
-        },
+        draw: |draw| draw.in_turns(4, 700, |node| Fault::FlushAll { node }),
         expected: |kind| if kind.is_redis() { Ok(MayOverlap) } else { Err(NOT_REDIS) },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "flush-scripts",
         about: "Redis forgets all scripts, twenty times",
-        draw: |draw| {
-            let at = draw.first();
-            for turn in 0..20 {
-                let (node, late) = (draw.node(), draw.between(0, 100));
-                draw.fault(at + turn * 120 + late, Fault::FlushScripts { node });
-            }
-        },
+        draw: |draw| draw.in_turns(20, 120, |node| Fault::FlushScripts { node }),
         expected: |kind| if kind.is_redis() { Ok(Safe) } else { Err(NOT_REDIS) },
         ..LONG
     },
     Scenario {
         name: "log-truncated",
         about: "Redis, or one node of three, is killed and starts again without the last kilobytes of its append-only file",
-        crew: HOLDERS,
         draw: |draw| {
             let (at, node, bytes) = (draw.first(), draw.node(), draw.between(2_000, 20_000));
             draw.fault(at, Fault::TruncateLog { node, bytes });
         },
         expected: overlaps_on_redis_alone,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "eviction",
         about: "Redis, or one node of three, is short of memory and evicts any key, twice",
-        crew: HOLDERS,
         draw: |draw| {
             let mut at = draw.first();
             for _ in 0..2 {
@@ -73,104 +60,77 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: overlaps_on_redis_alone,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "memory-full",
         about: "Redis, one node of three, or etcd is short of memory and refuses writes for two leases",
-        crew: HOLDERS,
-        draw: |draw| {
-            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
-            draw.fault(at, Fault::FillMemory { node, millis });
-        },
+        draw: |draw| draw.at_node(200, |node, millis| Fault::FillMemory { node, millis }),
         expected: |kind| if kind.is_redis() || kind.is_etcd() { Ok(Safe) } else { Err(NOT_REDIS) },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "wrong-credentials",
         about: "the password of Redis, or of one node of three, is another for two leases, and all connections have ended",
-        crew: HOLDERS,
-        draw: |draw| {
-            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
-            draw.fault(at, Fault::ChangePassword { node, millis });
-        },
+        draw: |draw| draw.at_node(200, |node, millis| Fault::ChangePassword { node, millis }),
         expected: |kind| match kind {
             Kind::Redis => Ok(Unavailable),
             Kind::Redlock3 => Ok(Safe),
             Kind::Sentinel => Err("the sentinels and the replica would need the new one"),
             _ => Err("no password can be changed under its clients here"),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "certificate-expired",
         about: "the certificate of Redis, or of one node of three, has expired for two leases, and all connections have ended",
-        crew: HOLDERS,
         setup: Setup::Tls,
-        draw: |draw| {
-            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
-            draw.fault(at, Fault::ExpireCertificate { node, millis });
-        },
+        draw: |draw| draw.at_node(200, |node, millis| Fault::ExpireCertificate { node, millis }),
         expected: |kind| match kind {
             Kind::Redis => Ok(Unavailable),
             Kind::Redlock3 => Ok(Safe),
             _ => Err("only nodes of Redis are started with TLS here"),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "backup-restored",
         about: "the server, or one of three, or all of three of etcd, is killed and starts again with a copy of its data that is two leases old",
-        crew: HOLDERS,
-        draw: |draw| {
-            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
-            draw.fault(at, Fault::Restore { node, millis });
-        },
+        draw: |draw| draw.at_node(200, |node, millis| Fault::Restore { node, millis }),
         expected: |kind| match kind {
             Kind::Memory | Kind::Sqlite => Err(NO_SERVER),
             Kind::Sentinel => Err("the replica has what the master has lost"),
             Kind::Zookeeper3 => Ok(Safe),
             _ => Ok(MayOverlap),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "data-lost",
         about: "the server, or one of an ensemble, is killed and starts again without its data; the others of etcd add it anew",
-        crew: HOLDERS,
-        draw: |draw| {
-            let (at, node) = (draw.first(), draw.node());
-            draw.fault(at, Fault::LoseData { node });
-        },
+        draw: |draw| draw.once_at_node(|node| Fault::LoseData { node }),
         expected: |kind| match kind {
             Kind::Zookeeper | Kind::Etcd => Ok(MayOverlap),
             Kind::Zookeeper3 | Kind::Etcd3 => Ok(Safe),
             _ => Err("amnesia does it for Redis; a database without its tables does not start"),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "folder-removed",
         about: "the node under which all locks are is deleted with all that is in it; on etcd all keys of locks",
-        crew: HOLDERS,
-        draw: |draw| {
-            let at = draw.first();
-            draw.fault(at, Fault::RemoveFolder);
-        },
+        draw: |draw| draw.once(Fault::RemoveFolder),
         expected: |kind| {
             let has_one = kind.is_zookeeper() || kind.is_etcd();
             if has_one { Ok(MayOverlap) } else { Err("there is no such node") }
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "sequence-numbers",
         about: "the server starts again with the sequence numbers of half of the locks near their end, and of the others far on",
         crew: Crew { least: 10_000, ..HOLDERS },
-        draw: |draw| {
-            let at = draw.first();
-            draw.fault(at, Fault::Renumber);
-        },
+        draw: |draw| draw.once(Fault::Renumber),
         expected: |kind| match kind {
             Kind::Zookeeper => Ok(Safe),
             Kind::Zookeeper3 => Err("the files of three servers would have to be changed alike"),
@@ -182,17 +142,13 @@ pub(super) const ALL: &[Scenario] = &[
         name: "rogue-transaction",
         about: "a transaction of somebody else has the rows of all locks locked for two leases",
         crew: HOLDERS,
-        draw: |draw| {
-            let (at, millis) = (draw.first(), draw.leases(200));
-            draw.fault(at, Fault::Rogue { millis });
-        },
+        draw: |draw| draw.lasting(200, |millis| Fault::Rogue { millis }),
         expected: |kind| if kind.is_sql_server() { Ok(Safe) } else { Err(NOT_SQL) },
         ..QUICK
     },
     Scenario {
         name: "deadlock-storm",
         about: "four strangers lock the rows of locks in any order for two leases, while sessions are killed",
-        crew: HOLDERS,
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(200));
             draw.fault(at, Fault::Deadlocks { millis });
@@ -202,20 +158,18 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: |kind| if kind.is_sql_server() { Ok(Safe) } else { Err(NOT_SQL) },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "hostile-settings",
         about: "sessions inherit the isolation, time-outs, zones and modes that disagree most with the backend",
-        crew: HOLDERS,
         setup: Setup::Hostile,
         expected: |kind| if kind.is_sql_server() { Ok(Safe) } else { Err("no session inherits anything") },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "pooler",
         about: "a pooler in transaction mode is in between, and the server ends its connections, three times",
-        crew: HOLDERS,
         setup: Setup::Pooler,
         draw: |draw| {
             let mut at = draw.first();
@@ -227,41 +181,29 @@ pub(super) const ALL: &[Scenario] = &[
         expected: |kind| {
             if kind == Kind::Postgres { Ok(Safe) } else { Err("there is no pooler for it here") }
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "long-reader",
         about: "somebody reads the file of SQLite in one transaction of two leases",
-        crew: HOLDERS,
-        draw: |draw| {
-            let (at, millis) = (draw.first(), draw.leases(200));
-            draw.fault(at, Fault::LongReader { millis });
-        },
+        draw: |draw| draw.lasting(200, |millis| Fault::LongReader { millis }),
         expected: |kind| if kind == Kind::Sqlite { Ok(Safe) } else { Err(NOT_SQLITE) },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "file-replaced",
         about: "a copy takes the place of the file of SQLite while it is in use",
-        crew: HOLDERS,
-        draw: |draw| {
-            let at = draw.first();
-            draw.fault(at, Fault::ReplaceFile);
-        },
+        draw: |draw| draw.once(Fault::ReplaceFile),
         expected: |kind| if kind == Kind::Sqlite { Ok(MayOverlap) } else { Err(NOT_SQLITE) },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "disk-full",
         about: "nothing more can be written to the disk of SQLite for two leases",
-        crew: HOLDERS,
         setup: Setup::SmallDisk,
-        draw: |draw| {
-            let (at, millis) = (draw.first(), draw.leases(200));
-            draw.fault(at, Fault::FillDisk { millis });
-        },
+        draw: |draw| draw.lasting(200, |millis| Fault::FillDisk { millis }),
         expected: |kind| if kind == Kind::Sqlite { Ok(Safe) } else { Err(NOT_SQLITE) },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
 ];
 

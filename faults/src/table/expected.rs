@@ -97,3 +97,5 @@ pub(super) fn failover(draw: &mut Draw) {
 
 /// Holders for whom faults matter: they hold for more than a lease.
 pub(super) const HOLDERS: Crew = Crew { long: (60, 150), ..Crew::USUAL };
+
+pub(super) const LONG_OF_HOLDERS: Scenario = Scenario { crew: HOLDERS, ..LONG };

@@ -4,7 +4,7 @@ use crate::kind::{Kind, Memory, Setup};
 use crate::scenario::Expected::MayLose;
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
-use crate::table::expected::{ByBackend, HOLDERS, LONG, failover};
+use crate::table::expected::{ByBackend, LONG_OF_HOLDERS, failover};
 
 const NO_GRACE: &str = "it has no grace periods";
 
@@ -22,20 +22,15 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "grace-crash",
         about: "a server that has grace periods is killed with SIGKILL, forgets its last grants, and starts again at once",
-        crew: HOLDERS,
         memory: Memory::Forgets,
         setup: Setup::Grace,
-        draw: |draw| {
-            let (at, node) = (draw.first(), draw.node());
-            draw.fault(at, Fault::KillServer { node, millis: 0 });
-        },
+        draw: |draw| draw.once_at_node(|node| Fault::KillServer { node, millis: 0 }),
         expected: of_one_server,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "grace-two-crashes",
         about: "the same twice, the second time within the grace period of the first",
-        crew: HOLDERS,
         memory: Memory::Forgets,
         setup: Setup::Grace,
         draw: |draw| {
@@ -44,12 +39,11 @@ pub(super) const ALL: &[Scenario] = &[
             draw.fault(at + between, Fault::KillServer { node, millis: 0 });
         },
         expected: of_one_server,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "grace-crashes-often",
         about: "the same five times, at any moment of the grace periods, also while it starts or grants again",
-        crew: HOLDERS,
         memory: Memory::Forgets,
         setup: Setup::Grace,
         draw: |draw| {
@@ -60,12 +54,11 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: of_one_server,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "grace-clock-behind",
         about: "the same once, and the clock of the server is two hours behind when it starts, and right a moment later",
-        crew: HOLDERS,
         memory: Memory::Forgets,
         setup: Setup::GraceClocks,
         draw: |draw| {
@@ -74,18 +67,17 @@ pub(super) const ALL: &[Scenario] = &[
             draw.fault(at + 100, Fault::StepServerClock { node, by: -2 * 3_600_000, millis: 200 + wrong });
         },
         expected: of_one_server,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "grace-failover",
         about: "a server that has grace periods is killed with SIGKILL, and a replica takes over that lacks its last grants",
-        crew: HOLDERS,
         setup: Setup::GraceStandby,
         draw: failover,
         expected: |kind| match kind {
             Kind::Postgres | Kind::Redis | Kind::Sentinel => Ok(MayLose),
             _ => Err(NO_GRACE),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
 ];

@@ -5,7 +5,7 @@ use crate::scenario::Expected::Safe;
 use crate::scenario::Scenario;
 use crate::schedule::{Draw, Fault, Way};
 use crate::table::expected::{
-    HOLDERS, LONG, QUICK, safe_of_three, safe_on_line, safe_with_server, told_on_line,
+    HOLDERS, LONG, LONG_OF_HOLDERS, QUICK, safe_of_three, safe_on_line, safe_with_server, told_on_line,
 };
 
 pub(super) const ALL: &[Scenario] = &[
@@ -20,23 +20,20 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "requests-lost",
         about: "all that one client sends is lost for two and a half leases",
-        crew: HOLDERS,
         draw: |draw| blackhole(draw, Way::ToServer),
         expected: told_on_line,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "answers-lost",
         about: "all that one client is sent is lost for two and a half leases",
-        crew: HOLDERS,
         draw: |draw| blackhole(draw, Way::ToClient),
         expected: told_on_line,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "all-clients-cut-off",
         about: "all that all clients send and are sent is lost for two and a half leases",
-        crew: HOLDERS,
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(250));
             for worker in 0..draw.workers {
@@ -44,7 +41,7 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: told_on_line,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "connections-reset",
@@ -63,23 +60,20 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "grants-held-back",
         about: "all answers to one client are kept for one and a half to two and a half leases, and arrive then",
-        crew: HOLDERS,
         draw: |draw| hold(draw, Way::ToClient),
         expected: told_on_line,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "requests-held-back",
         about: "all requests of one client are kept for one and a half to two and a half leases, and arrive then",
-        crew: HOLDERS,
         draw: |draw| hold(draw, Way::ToServer),
         expected: told_on_line,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "client-flapping",
         about: "a client is cut off for 0.4 to 0.8 s, ten times, with breaks of 0.2 s",
-        crew: HOLDERS,
         draw: |draw| {
             let (mut at, worker) = (draw.first(), draw.worker());
             for turn in 0..10 {
@@ -93,12 +87,11 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: safe_on_line,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "slow-link",
         about: "each answer takes half a lease to one and a half leases to come",
-        crew: HOLDERS,
         draw: |draw| {
             let mut at = draw.first();
             for _ in 0..3 {
@@ -109,12 +102,11 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: safe_on_line,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "long-line",
         about: "each answer to anybody takes 40 to 200 ms",
-        crew: HOLDERS,
         draw: |draw| {
             let (at, millis) = (draw.first(), draw.leases(300));
             for worker in 0..draw.workers {
@@ -123,7 +115,7 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: safe_on_line,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "replies-lost",
@@ -142,7 +134,6 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "late-copies",
         about: "what was sent on a connection that was given up arrives one and a half leases later",
-        crew: HOLDERS,
         draw: |draw| {
             let mut at = draw.first();
             for _ in 0..2 {
@@ -152,29 +143,19 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: safe_on_line,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "minority-lost",
         about: "nobody can reach one server of three for two and a half leases",
-        crew: HOLDERS,
-        draw: |draw| {
-            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(250));
-            draw.fault(at, Fault::LoseNode { node, millis });
-        },
+        draw: |draw| draw.at_node(250, |node, millis| Fault::LoseNode { node, millis }),
         expected: safe_of_three,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "sessions-killed",
         about: "the server ends the connections of all clients, eight times",
-        draw: |draw| {
-            let at = draw.first();
-            for turn in 0..8 {
-                let (node, late) = (draw.node(), draw.between(0, 100));
-                draw.fault(at + turn * 300 + late, Fault::KillSessions { node });
-            }
-        },
+        draw: |draw| draw.in_turns(8, 300, |node| Fault::KillSessions { node }),
         expected: |kind| match kind {
             _ if kind.is_zookeeper() || kind.is_etcd() => Err("the server has no such command"),
             _ => safe_with_server(kind),
@@ -184,13 +165,7 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "pushes-lost",
         about: "the server ends the connections on which clients are told of releases, fifteen times",
-        draw: |draw| {
-            let at = draw.first();
-            for turn in 0..15 {
-                let (node, late) = (draw.node(), draw.between(0, 100));
-                draw.fault(at + turn * 200 + late, Fault::KillListeners { node });
-            }
-        },
+        draw: |draw| draw.in_turns(15, 200, |node| Fault::KillListeners { node }),
         expected: |kind| {
             let has_such = kind == Kind::Postgres || kind.is_redis();
             if has_such {
@@ -204,11 +179,9 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 fn blackhole(draw: &mut Draw, way: Way) {
-    let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(250));
-    draw.fault(at, Fault::Blackhole { worker, way, millis });
+    draw.at_worker(250, |worker, millis| Fault::Blackhole { worker, way, millis });
 }
 
 fn hold(draw: &mut Draw, way: Way) {
-    let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(200));
-    draw.fault(at, Fault::Hold { worker, way, millis });
+    draw.at_worker(200, |worker, millis| Fault::Hold { worker, way, millis });
 }

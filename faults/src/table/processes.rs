@@ -5,7 +5,7 @@ use crate::plan::{Crew, Misuse};
 use crate::scenario::Expected::{MayLose, MayOverlap, Safe};
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
-use crate::table::expected::{HOLDERS, LONG, NO_PROCESS, QUICK, safe_in_processes, safe_on_line};
+use crate::table::expected::{LONG, LONG_OF_HOLDERS, NO_PROCESS, QUICK, safe_in_processes, safe_on_line};
 
 pub(super) const ALL: &[Scenario] = &[
     Scenario { name: "calm", about: "nothing happens to anybody", ..QUICK },
@@ -39,17 +39,13 @@ pub(super) const ALL: &[Scenario] = &[
         name: "holder-stopped",
         about: "a worker is stopped with SIGSTOP for three leases, and goes on",
         crew: Crew { long: (60, 100), ..Crew::USUAL },
-        draw: |draw| {
-            let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(300));
-            draw.fault(at, Fault::StopWorker { worker, millis });
-        },
+        draw: |draw| draw.at_worker(300, |worker, millis| Fault::StopWorker { worker, millis }),
         expected: safe_in_processes,
         ..QUICK
     },
     Scenario {
         name: "stale-owner",
         about: "what a worker has sent is kept; it is stopped with SIGSTOP for two leases, its requests arrive, and it goes on",
-        crew: HOLDERS,
         draw: |draw| {
             let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(200));
             draw.fault(at, Fault::HoldBack { worker, millis });
@@ -57,7 +53,7 @@ pub(super) const ALL: &[Scenario] = &[
             draw.fault(at + 60, Fault::StopWorker { worker, millis: millis + 300 });
         },
         expected: safe_on_line,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "pause-before-write",
@@ -127,7 +123,6 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "client-clock",
         about: "the wall clocks of workers are an hour ahead, then an hour behind, then right, again and again",
-        crew: HOLDERS,
         setup: Setup::Clocks,
         draw: |draw| {
             let mut at = draw.first();
@@ -144,6 +139,6 @@ pub(super) const ALL: &[Scenario] = &[
             Kind::Sqlite => Ok(MayOverlap),
             _ => Ok(Safe),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
 ];

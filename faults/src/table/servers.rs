@@ -5,8 +5,8 @@ use crate::scenario::Expected::{MayLose, MayOverlap, Safe, Unavailable};
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
 use crate::table::expected::{
-    ByBackend, HOLDERS, LONG, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, QUICK, failover,
-    safe_or_moved, safe_with_server, told_if_alone, told_or_moved,
+    ByBackend, HOLDERS, LONG_OF_HOLDERS, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, QUICK,
+    failover, safe_or_moved, safe_with_server, told_if_alone, told_or_moved,
 };
 
 const NO_ENSEMBLE: &str = "there is no ensemble whose connections can be cut here";
@@ -19,17 +19,13 @@ pub(super) const ALL: &[Scenario] = &[
         name: "server-paused",
         about: "the server, or one of three, is stopped with SIGSTOP for two and a half leases",
         crew: HOLDERS,
-        draw: |draw| {
-            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(250));
-            draw.fault(at, Fault::PauseServer { node, millis });
-        },
+        draw: |draw| draw.at_node(250, |node, millis| Fault::PauseServer { node, millis }),
         expected: told_if_alone,
         ..QUICK
     },
     Scenario {
         name: "server-hiccups",
         about: "the server, or one of three, is stopped with SIGSTOP for 0.1 to 0.6 leases, eight times",
-        crew: HOLDERS,
         draw: |draw| {
             let mut at = draw.first();
             for _ in 0..8 {
@@ -39,23 +35,19 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: safe_or_moved,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "server-restarted",
         about: "the server, or one of three, ends in good order and starts again at once",
         crew: HOLDERS,
-        draw: |draw| {
-            let (at, node) = (draw.first(), draw.node());
-            draw.fault(at, Fault::RestartServer { node, millis: 0 });
-        },
+        draw: |draw| draw.once_at_node(|node| Fault::RestartServer { node, millis: 0 }),
         expected: safe_or_moved,
         ..QUICK
     },
     Scenario {
         name: "rolling-restart",
         about: "all servers are restarted in good order, one after the other; one that is alone, three times",
-        crew: HOLDERS,
         draw: |draw| {
             let mut at = draw.first();
             for turn in 0..3 {
@@ -65,12 +57,11 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: safe_or_moved,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "server-killed-often",
         about: "the server, or one of three, is killed with SIGKILL and starts again at once, four times",
-        crew: HOLDERS,
         draw: |draw| {
             let mut at = draw.first();
             for _ in 0..4 {
@@ -80,12 +71,11 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: safe_or_moved,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "majority-paused",
         about: "two servers of three are stopped with SIGSTOP for two and a half leases",
-        crew: HOLDERS,
         draw: |draw| {
             let (at, first, millis) = (draw.first(), draw.node(), draw.leases(250));
             for node in [first, (first + 1) % draw.kind.nodes().max(1)] {
@@ -93,12 +83,11 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: |kind| if kind.nodes() == 3 { Ok(Unavailable) } else { Err(ONE_NODE) },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "leader-killed",
         about: "the server that leads is killed with SIGKILL and starts again 0.7 leases later, three times",
-        crew: HOLDERS,
         draw: |draw| {
             let mut at = draw.first();
             for _ in 0..3 {
@@ -112,79 +101,61 @@ pub(super) const ALL: &[Scenario] = &[
             Kind::Sentinel => Ok(MayOverlap),
             _ => Err(NO_LEADER),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "leader-disk-hangs",
         about: "the syncs of the server that leads hang for three leases; it answers keep-alives, and ends leases afterwards",
-        crew: HOLDERS,
-        draw: |draw| {
-            let (at, millis) = (draw.first(), draw.leases(300));
-            draw.fault(at, Fault::HangLeader { millis });
-        },
+        draw: |draw| draw.lasting(300, |millis| Fault::HangLeader { millis }),
         // Releases before 3.4.31 and 3.5.13 end leases that another leader has extended.
         expected: |kind| match kind {
             Kind::Etcd3 => Ok(MayOverlap),
             _ => Err("its disk is not made to hang here"),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "follower-on-an-island",
         about: "one server of three cannot reach the others for three leases; clients can reach it",
-        crew: HOLDERS,
         setup: Setup::Links,
-        draw: |draw| {
-            let (at, millis) = (draw.first(), draw.leases(300));
-            draw.fault(at, Fault::Island { of_leader: false, millis });
-        },
+        draw: |draw| draw.lasting(300, |millis| Fault::Island { of_leader: false, millis }),
         expected: safe_on_island,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "leader-on-an-island",
         about: "the server of three that leads cannot reach the others for three leases; clients can reach it",
-        crew: HOLDERS,
         setup: Setup::Links,
-        draw: |draw| {
-            let (at, millis) = (draw.first(), draw.leases(300));
-            draw.fault(at, Fault::Island { of_leader: true, millis });
-        },
+        draw: |draw| draw.lasting(300, |millis| Fault::Island { of_leader: true, millis }),
         expected: safe_on_island,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "switchover",
         about: "the server ends in good order and its asynchronous replica takes over, or sentinels are told to change the master",
-        crew: HOLDERS,
         setup: Setup::Standby,
-        draw: |draw| {
-            let at = draw.first();
-            draw.fault(at, Fault::Promote { planned: true });
-        },
+        draw: |draw| draw.once(Fault::Promote { planned: true }),
         expected: |kind| match kind {
             Kind::Postgres | Kind::Mariadb => Ok(Safe),
             Kind::Redis | Kind::Sentinel => Ok(MayOverlap),
             _ => Err(NO_REPLICA),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "failover",
         about: "the server is killed with SIGKILL and its asynchronous replica takes over",
-        crew: HOLDERS,
         setup: Setup::Standby,
         draw: failover,
         expected: |kind| match kind {
             Kind::Postgres | Kind::Mariadb | Kind::Redis | Kind::Sentinel => Ok(MayOverlap),
             _ => Err(NO_REPLICA),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "slots-moved",
         about: "slots of locks are moved from one master of a Redis Cluster to another, in 0.1 to 0.5 leases each, sixteen times",
-        crew: HOLDERS,
         setup: Setup::Cluster,
         draw: |draw| {
             let mut at = draw.first();
@@ -196,36 +167,27 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: |kind| if kind == Kind::Redis { Ok(Safe) } else { Err(NOT_CLUSTER) },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "cluster-switchover",
         about: "a master of a Redis Cluster hands its slots over to its replica on command",
-        crew: HOLDERS,
         setup: Setup::Cluster,
-        draw: |draw| {
-            let at = draw.first();
-            draw.fault(at, Fault::Promote { planned: true });
-        },
+        draw: |draw| draw.once(Fault::Promote { planned: true }),
         expected: |kind| if kind == Kind::Redis { Ok(Safe) } else { Err(NOT_CLUSTER) },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "cluster-failover",
         about: "a master of a Redis Cluster is killed with SIGKILL, and its replica takes over",
-        crew: HOLDERS,
         setup: Setup::Cluster,
-        draw: |draw| {
-            let at = draw.first();
-            draw.fault(at, Fault::Promote { planned: false });
-        },
+        draw: |draw| draw.once(Fault::Promote { planned: false }),
         expected: |kind| if kind == Kind::Redis { Ok(MayOverlap) } else { Err(NOT_CLUSTER) },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "sessions-shortened",
         about: "the server, or one of three, allows sessions of two thirds of a lease for three leases, and takes sessions over",
-        crew: HOLDERS,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(300));
             let longest = draw.ttl * 2 / 3;
@@ -239,51 +201,38 @@ pub(super) const ALL: &[Scenario] = &[
         expected: |kind| {
             if kind.is_zookeeper() { Ok(Safe) } else { Err("it has no sessions with a time of their own") }
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "server-killed",
         about: "the server, or one of three, is killed with SIGKILL, and starts again two and a half leases later",
-        crew: HOLDERS,
-        draw: |draw| {
-            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(250));
-            draw.fault(at, Fault::KillServer { node, millis });
-        },
+        draw: |draw| draw.at_node(250, |node, millis| Fault::KillServer { node, millis }),
         expected: told_if_alone,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "all-servers-killed",
         about: "all servers are killed with SIGKILL at once, and start again two and a half leases later",
-        crew: HOLDERS,
-        draw: |draw| {
-            let (at, millis) = (draw.first(), draw.leases(250));
-            draw.fault(at, Fault::KillAll { millis });
-        },
+        draw: |draw| draw.lasting(250, |millis| Fault::KillAll { millis }),
         expected: told_or_moved,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "amnesia",
         about: "a server that keeps nothing is killed and starts again at once",
-        crew: HOLDERS,
         memory: Memory::Forgets,
-        draw: |draw| {
-            let (at, node) = (draw.first(), draw.node());
-            draw.fault(at, Fault::KillServer { node, millis: 0 });
-        },
+        draw: |draw| draw.once_at_node(|node| Fault::KillServer { node, millis: 0 }),
         expected: |kind| match kind {
             Kind::Redis => Ok(MayOverlap),
             // A holder with the votes of two nodes, of which one forgets, has no majority left.
             Kind::Redlock3 => Ok(MayLose),
             _ => Err("only Redis can be set to keep nothing"),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "server-clock-forward",
         about: "the wall clock of the server, or of one of three, is three leases ahead, for two leases",
-        crew: HOLDERS,
         setup: Setup::Clocks,
         draw: |draw| {
             let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
@@ -291,12 +240,11 @@ pub(super) const ALL: &[Scenario] = &[
             draw.fault(at, Fault::StepServerClock { node, by, millis });
         },
         expected: clock_stepped,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "server-clock-back",
         about: "the wall clock of the server, or of one of three, is a lease behind from now on",
-        crew: HOLDERS,
         setup: Setup::Clocks,
         draw: |draw| {
             let (at, node) = (draw.first(), draw.node());
@@ -309,12 +257,11 @@ pub(super) const ALL: &[Scenario] = &[
             _ if kind.is_etcd() => Err(NO_LIBRARY),
             _ => safe_with_server(kind),
         },
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
     Scenario {
         name: "server-clock-strobed",
         about: "the wall clock of the server, or of one of three, jumps by up to three leases either way, twelve times",
-        crew: HOLDERS,
         setup: Setup::Clocks,
         draw: |draw| {
             let (mut at, node) = (draw.first(), draw.node());
@@ -327,7 +274,7 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: clock_stepped,
-        ..LONG
+        ..LONG_OF_HOLDERS
     },
 ];
 
