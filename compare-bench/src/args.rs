@@ -205,7 +205,7 @@ impl RunArgs {
 
     /// What a quick run lacks, in one line, with a program of this profile.
     pub(crate) fn left_out(&self, profile: &str) -> Option<String> {
-        let of_all = workload::ALL.iter().filter(|it| it.only_in_full()).map(|it| it.name());
+        let of_all = workload::ALL.iter().filter(|it| it.about().only_in_full).map(|it| it.name());
         let left_out: Vec<&str> = of_all.filter(|name| !self.only.iter().any(|only| only == name)).collect();
         let linked = if profile == "quick" { ", and link-time optimisation" } else { "" };
         let cases = left_out.join(", ");
@@ -238,7 +238,7 @@ impl RunArgs {
         let plan = self.plan();
         let wanted = |workload: &&dyn Workload| {
             if self.only.is_empty() {
-                plan.everything || !workload.only_in_full()
+                plan.everything || !workload.about().only_in_full
             } else {
                 self.only.iter().any(|name| name == workload.name())
             }

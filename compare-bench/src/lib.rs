@@ -122,8 +122,9 @@ async fn compare(args: &RunArgs) -> Result<ExitCode> {
 fn list() {
     println!("workloads:");
     for workload in workload::ALL {
-        let when = if workload.only_in_full() { " (not with --quick)" } else { "" };
-        println!("  {:<12} {}{when}", workload.name(), workload.about());
+        let about = workload.about();
+        let when = if about.only_in_full { " (not with --quick)" } else { "" };
+        println!("  {:<12} {}{when}", about.name, about.text);
     }
     println!("backends:");
     for kind in Kind::ALL {

@@ -215,7 +215,7 @@ impl Run {
         let mut done = Ok(());
         for (workload, case) in &job.cases {
             if let Some(lacking) =
-                workload.needs().filter(|needed| !bench.locks.capabilities().promises(*needed))
+                workload.about().needs.filter(|needed| !bench.locks.capabilities().promises(*needed))
             {
                 self.progress.spent(job.time_of(case));
                 self.leave_out(

@@ -68,7 +68,7 @@ mod tests {
             sync_delay: Duration::ZERO,
         };
         let workloads: Vec<_> =
-            ALL.into_iter().filter(|workload| plan.everything || !workload.only_in_full()).collect();
+            ALL.into_iter().filter(|workload| plan.everything || !workload.about().only_in_full).collect();
         Job::new(Choice::Own(kind, site), (0..peers).collect(), peers / 2, &workloads, plan)
     }
 

@@ -13,7 +13,9 @@ pub(crate) fn not_measured(runs: &[Report]) -> Vec<String> {
     let unfinished = runs.iter().filter(|run| !run.finished);
     lines.extend(unfinished.map(|run| format!("the run of {} was not complete", run.date)));
     let workloads = workload::ALL.iter().filter(|it| !results().any(|result| result.workload == it.name()));
-    lines.extend(workloads.map(|workload| format!("{}: {}", workload.name(), workload.about())));
+    let said =
+        workloads.map(|workload| workload.about()).map(|about| format!("{}: {}", about.name, about.text));
+    lines.extend(said);
     let is_known = |name: &str| {
         let measured = runs.iter().flat_map(|run| &run.backends).any(|backend| backend.name == name);
         measured || missing().any(|missing| missing.backend == name)

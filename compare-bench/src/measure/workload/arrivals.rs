@@ -19,7 +19,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use super::found::Found;
 use crate::error::{Error, Result};
 use crate::measure::stats::Sample;
-use crate::measure::workload::bench::{Bench, TIMEOUT, Workload, in_turns};
+use crate::measure::workload::bench::{About, Bench, TIMEOUT, Workload, in_turns};
 use crate::plan::Plan;
 use crate::plan::case::{Case, Others};
 use crate::record::{Measurement, Quantity, Round};
@@ -32,16 +32,11 @@ pub(crate) struct Arrivals;
 
 #[async_trait]
 impl Workload for Arrivals {
-    fn name(&self) -> &'static str {
-        "arrivals"
-    }
-
-    fn about(&self) -> &'static str {
-        "acquire + release latency of requests that arrive at a given rate, on free names (open loop)"
-    }
-
-    fn only_in_full(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About::full(
+            "arrivals",
+            "acquire + release latency of requests that arrive at a given rate, on free names (open loop)",
+        )
     }
 
     fn cases(&self, plan: &Plan, _: &Choice) -> Vec<Case> {
@@ -65,9 +60,7 @@ impl Workload for Arrivals {
             let floor = bench.floor.round(case.rounds.floor, 1);
             let (ours, floor, ()) = in_turns(number, ours, floor, async {}).await;
             let (ours, floor) = (ours?, floor?);
-            found.rounds.push(Round { ours: ours.median_us(), floor: floor.median_us() });
-            found.latency.append(&ours);
-            found.floor_latency.append(&floor);
+            found.add(Round { ours: ours.median_us(), floor: floor.median_us() }, &ours, &floor);
         }
         Ok(found.measurement(self.name(), case, bench, None, Vec::new()))
     }

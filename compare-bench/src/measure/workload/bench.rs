@@ -22,23 +22,35 @@ use crate::target::{Choice, Target};
 /// can take 20 seconds to let each have its turn.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
 
+/// What there is to say of a workload.
+pub(crate) struct About {
+    /// Its name on the command line and in the results.
+    pub(crate) name: &'static str,
+    /// What it does, in one line.
+    pub(crate) text: &'static str,
+    /// Whether the quick run leaves it out.
+    pub(crate) only_in_full: bool,
+    /// What a backend must promise for it.
+    pub(crate) needs: Option<Requirement>,
+}
+
+impl About {
+    pub(super) const fn always(name: &'static str, text: &'static str) -> Self {
+        Self { name, text, only_in_full: false, needs: None }
+    }
+
+    pub(super) const fn full(name: &'static str, text: &'static str) -> Self {
+        Self { only_in_full: true, ..Self::always(name, text) }
+    }
+}
+
 /// One kind of work, done by ours and by the floor.
 #[async_trait]
 pub(crate) trait Workload: Sync {
-    /// Its name on the command line and in the results.
-    fn name(&self) -> &'static str;
+    fn about(&self) -> About;
 
-    /// What it does, in one line.
-    fn about(&self) -> &'static str;
-
-    /// Whether the quick run leaves it out.
-    fn only_in_full(&self) -> bool {
-        false
-    }
-
-    /// What a backend must promise for it.
-    fn needs(&self) -> Option<Requirement> {
-        None
+    fn name(&self) -> &'static str {
+        self.about().name
     }
 
     /// What it measures on such a backend.

@@ -10,8 +10,7 @@ use crate::error::{Error, Result};
 use crate::measure::counter::Counter;
 use crate::measure::history::History;
 use crate::measure::peer::MeasuredPeers;
-use crate::measure::stats::median;
-use crate::measure::workload::bench::{Bench, Workload, cycle, in_turns};
+use crate::measure::workload::bench::{About, Bench, Workload, cycle, in_turns};
 use crate::plan::case::{Case, Others, counted};
 use crate::plan::{Plan, Rounds};
 use crate::record::{Measurement, Quantity, Round};
@@ -52,16 +51,11 @@ fn rounds(plan: &Plan, tasks: usize) -> Rounds {
 
 #[async_trait]
 impl Workload for Crowd {
-    fn name(&self) -> &'static str {
-        "crowd"
-    }
-
-    fn about(&self) -> &'static str {
-        "many tasks of one process on one name: acquisitions per second, and how long each waits"
-    }
-
-    fn only_in_full(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About::full(
+            "crowd",
+            "many tasks of one process on one name: acquisitions per second, and how long each waits",
+        )
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
@@ -127,13 +121,10 @@ impl Crowd {
             found.count(&history, count);
             let round = Round { ours: history.per_second(), floor: floor.per_second };
             peers.note(theirs, round);
-            found.rounds.push(round);
-            found.latency.append(&history.waits());
-            found.floor_latency.append(&floor.sample);
+            found.add(round, &history.waits(), &floor.sample);
             history.join(&mut found.histories)?;
         }
-        let rates = |which: fn(&Round) -> f64| median(found.rounds.iter().map(which));
-        let rates = (rates(|round| round.ours), rates(|round| round.floor));
-        Ok(found.measurement(self.name(), case, bench, Some(rates), peers.finish()))
+        let rates = Some(found.medians());
+        Ok(found.measurement(self.name(), case, bench, rates, peers.finish()))
     }
 }

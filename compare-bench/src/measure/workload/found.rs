@@ -3,7 +3,7 @@
 use crate::measure::counter::count::Count;
 use crate::measure::history::{History, summary};
 use crate::measure::interval::Interval;
-use crate::measure::stats::Sample;
+use crate::measure::stats::{Sample, median};
 use crate::measure::workload::bench::Bench;
 use crate::plan::case::Case;
 use crate::record::{Measurement, PeerResult, Quantity, Round, compare, requests, unsteady};
@@ -37,6 +37,19 @@ impl Found {
             wakeups_each: Vec::new(),
             trips: Vec::new(),
         }
+    }
+
+    /// A round, with the latencies of ours and of the floor.
+    pub(super) fn add(&mut self, round: Round, ours: &Sample, floor: &Sample) {
+        self.rounds.push(round);
+        self.latency.append(ours);
+        self.floor_latency.append(floor);
+    }
+
+    /// Those of ours and of the floor, over all rounds.
+    pub(super) fn medians(&self) -> (f64, f64) {
+        let of = |which: fn(&Round) -> f64| median(self.rounds.iter().map(which));
+        (of(|round| round.ours), of(|round| round.floor))
     }
 
     /// What the server counted while those turns were taken.

@@ -11,7 +11,7 @@ use crate::measure::history::{History, summary};
 use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
 use crate::measure::worker::Workers;
-use crate::measure::workload::bench::{Bench, Workload, in_turns};
+use crate::measure::workload::bench::{About, Bench, Workload, in_turns};
 use crate::plan::case::{Case, Others, counted};
 use crate::plan::{Plan, Rounds};
 use crate::record::{Measurement, Quantity, Round};
@@ -32,12 +32,11 @@ const TURNS: Duration = Duration::from_millis(15);
 
 #[async_trait]
 impl Workload for Handoff {
-    fn name(&self) -> &'static str {
-        "handoff"
-    }
-
-    fn about(&self) -> &'static str {
-        "several processes take turns on one name: release to next acquire, fairness, overlap check"
+    fn about(&self) -> About {
+        About::always(
+            "handoff",
+            "several processes take turns on one name: release to next acquire, fairness, overlap check",
+        )
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {

@@ -11,8 +11,7 @@ use crate::error::{Error, Result};
 use crate::measure::counter::Counter;
 use crate::measure::history::History;
 use crate::measure::peer::MeasuredPeers;
-use crate::measure::stats::median;
-use crate::measure::workload::bench::{Bench, Workload, in_turns};
+use crate::measure::workload::bench::{About, Bench, Workload, in_turns};
 use crate::plan::Plan;
 use crate::plan::case::{Case, Others};
 use crate::record::{Measurement, Quantity, Round};
@@ -28,16 +27,11 @@ const LATE: Duration = Duration::from_millis(1100);
 
 #[async_trait]
 impl Workload for Herd {
-    fn name(&self) -> &'static str {
-        "herd"
-    }
-
-    fn about(&self) -> &'static str {
-        "8 processes and more wait for one name: requests and wake-ups for each grant, by the server's own count"
-    }
-
-    fn only_in_full(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About::full(
+            "herd",
+            "8 processes and more wait for one name: requests and wake-ups for each grant, by the server's own count",
+        )
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
@@ -88,14 +82,11 @@ impl Workload for Herd {
             found.count(&history, count.map(|count| count.without(questions)));
             let round = Round { ours: history.per_second(), floor: floor.per_second };
             peers.note(theirs, round);
-            found.rounds.push(round);
-            found.latency.append(&history.waits());
-            found.floor_latency.append(&floor.sample);
+            found.add(round, &history.waits(), &floor.sample);
             history.join(&mut found.histories)?;
         }
         contenders.finish().await?;
-        let rates = |which: fn(&Round) -> f64| median(found.rounds.iter().map(which));
-        let rates = (rates(|round| round.ours), rates(|round| round.floor));
-        Ok(found.measurement(self.name(), case, bench, Some(rates), peers.finish()))
+        let rates = Some(found.medians());
+        Ok(found.measurement(self.name(), case, bench, rates, peers.finish()))
     }
 }

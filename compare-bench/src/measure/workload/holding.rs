@@ -10,7 +10,7 @@ use crate::measure::counter::Counter;
 use crate::measure::stats::{as_float, median, round3};
 use crate::measure::usage::{Usage, connections};
 use crate::measure::worker::Worker;
-use crate::measure::workload::bench::{Bench, Workload};
+use crate::measure::workload::bench::{About, Bench, Workload};
 use crate::plan::Plan;
 use crate::plan::case::{Case, Others};
 use crate::record::{self, Cost, Measurement, Quantity, Round};
@@ -29,16 +29,11 @@ struct Rates {
 
 #[async_trait]
 impl Workload for Holding {
-    fn name(&self) -> &'static str {
-        "holding"
-    }
-
-    fn about(&self) -> &'static str {
-        "a process holds 10 locks and more: requests a second, processors and memory of client and server, connections"
-    }
-
-    fn only_in_full(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About::full(
+            "holding",
+            "a process holds 10 locks and more: requests a second, processors and memory of client and server, connections",
+        )
     }
 
     fn cases(&self, plan: &Plan, _: &Choice) -> Vec<Case> {

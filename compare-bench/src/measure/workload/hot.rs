@@ -9,9 +9,8 @@ use super::handoff::others;
 use crate::error::Result;
 use crate::measure::history::History;
 use crate::measure::peer::MeasuredPeers;
-use crate::measure::stats::median;
 use crate::measure::worker::Workers;
-use crate::measure::workload::bench::{Bench, Workload, in_turns};
+use crate::measure::workload::bench::{About, Bench, Workload, in_turns};
 use crate::plan::case::{Case, counted};
 use crate::plan::{ON_EACH_NAME, Plan};
 use crate::record::{Measurement, Quantity, Round};
@@ -21,16 +20,11 @@ pub(crate) struct Hot;
 
 #[async_trait]
 impl Workload for Hot {
-    fn name(&self) -> &'static str {
-        "hot"
-    }
-
-    fn about(&self) -> &'static str {
-        "two processes for each of several names: grants per second of all, hand-over, fairness, overlap check"
-    }
-
-    fn only_in_full(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About::full(
+            "hot",
+            "two processes for each of several names: grants per second of all, hand-over, fairness, overlap check",
+        )
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
@@ -70,15 +64,12 @@ impl Workload for Hot {
             let (history, floor) = (history?, floor?);
             let round = Round { ours: history.per_second(), floor: floor.per_second };
             peers.note(theirs, round);
-            found.rounds.push(round);
-            found.latency.append(&history.to_the_first());
-            found.floor_latency.append(&floor.sample);
+            found.add(round, &history.to_the_first(), &floor.sample);
             history.join(&mut found.histories)?;
         }
         workers.finish().await?;
-        let rates = |which: fn(&Round) -> f64| median(found.rounds.iter().map(which));
-        let rates = (rates(|round| round.ours), rates(|round| round.floor));
-        Ok(found.measurement(self.name(), case, bench, Some(rates), peers.finish()))
+        let rates = Some(found.medians());
+        Ok(found.measurement(self.name(), case, bench, rates, peers.finish()))
     }
 }
 

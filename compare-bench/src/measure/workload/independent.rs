@@ -11,7 +11,7 @@ use crate::measure::cycles::{cycles, together};
 use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::Sample;
 use crate::measure::worker::Workers;
-use crate::measure::workload::bench::{Bench, Workload, cycle, in_turns};
+use crate::measure::workload::bench::{About, Bench, Workload, cycle, in_turns};
 use crate::plan::Plan;
 use crate::plan::case::{Case, Others, counted};
 use crate::record::{Measurement, Quantity, Round};
@@ -24,12 +24,11 @@ const MOST_OF_OTHERS: usize = 64;
 
 #[async_trait]
 impl Workload for Independent {
-    fn name(&self) -> &'static str {
-        "independent"
-    }
-
-    fn about(&self) -> &'static str {
-        "cycles per second of tasks, or of processes, on names of their own, against raw connections"
+    fn about(&self) -> About {
+        About::always(
+            "independent",
+            "cycles per second of tasks, or of processes, on names of their own, against raw connections",
+        )
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
@@ -82,9 +81,7 @@ impl Workload for Independent {
             let (ours, floor) = (ours?, floor?);
             let round = Round { ours: ours.per_second(), floor: floor.per_second() };
             peers.note(theirs, round);
-            found.rounds.push(round);
-            found.latency.append(&ours);
-            found.floor_latency.append(&floor);
+            found.add(round, &ours, &floor);
         }
         if let Clients::Processes(workers) = clients {
             workers.finish().await?;

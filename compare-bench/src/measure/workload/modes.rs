@@ -9,8 +9,8 @@ use super::contention::FloorRound;
 use super::found::Found;
 use crate::error::Result;
 use crate::measure::cycles::{cycles, together};
-use crate::measure::stats::{Sample, median};
-use crate::measure::workload::bench::{Bench, TIMEOUT, Workload, in_turns};
+use crate::measure::stats::Sample;
+use crate::measure::workload::bench::{About, Bench, TIMEOUT, Workload, in_turns};
 use crate::plan::Plan;
 use crate::plan::case::{Case, Others};
 use crate::record::{Measurement, Quantity, Round};
@@ -31,31 +31,20 @@ pub(crate) enum Modes {
 
 #[async_trait]
 impl Workload for Modes {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Readers => "readers",
-            Self::Semaphore => "semaphore",
-        }
-    }
-
-    fn about(&self) -> &'static str {
-        match self {
-            Self::Readers => {
-                "tasks of one process on one name, nine reads to a write: acquisitions per second"
-            }
-            Self::Semaphore => "tasks of one process, a semaphore of four: acquisitions per second",
-        }
-    }
-
-    fn only_in_full(&self) -> bool {
-        true
-    }
-
-    fn needs(&self) -> Option<Requirement> {
-        Some(match self {
-            Self::Readers => Requirement::Shared,
-            Self::Semaphore => Requirement::Permits,
-        })
+    fn about(&self) -> About {
+        let (name, text, needs) = match self {
+            Self::Readers => (
+                "readers",
+                "tasks of one process on one name, nine reads to a write: acquisitions per second",
+                Requirement::Shared,
+            ),
+            Self::Semaphore => (
+                "semaphore",
+                "tasks of one process, a semaphore of four: acquisitions per second",
+                Requirement::Permits,
+            ),
+        };
+        About { needs: Some(needs), ..About::full(name, text) }
     }
 
     fn cases(&self, plan: &Plan, _: &Choice) -> Vec<Case> {
@@ -75,13 +64,11 @@ impl Workload for Modes {
             let floor = FloorRound::take(bench, case.parties, Duration::ZERO, case.rounds.floor);
             let (ours, floor, ()) = in_turns(number, ours, floor, async {}).await;
             let (ours, floor) = (ours?, floor?);
-            found.rounds.push(Round { ours: ours.per_second(), floor: floor.per_second });
-            found.latency.append(&ours);
-            found.floor_latency.append(&floor.sample);
+            let round = Round { ours: ours.per_second(), floor: floor.per_second };
+            found.add(round, &ours, &floor.sample);
         }
-        let rates = |which: fn(&Round) -> f64| median(found.rounds.iter().map(which));
-        let rates = (rates(|round| round.ours), rates(|round| round.floor));
-        Ok(found.measurement(self.name(), case, bench, Some(rates), Vec::new()))
+        let rates = Some(found.medians());
+        Ok(found.measurement(self.name(), case, bench, rates, Vec::new()))
     }
 }
 

@@ -6,7 +6,7 @@ use super::found::Found;
 use crate::error::Result;
 use crate::measure::cycles::cycles;
 use crate::measure::peer::MeasuredPeers;
-use crate::measure::workload::bench::{Bench, Workload, cycle, in_turns};
+use crate::measure::workload::bench::{About, Bench, Workload, cycle, in_turns};
 use crate::plan::Plan;
 use crate::plan::case::Case;
 use crate::record::{Measurement, Quantity, Round};
@@ -16,12 +16,11 @@ pub(crate) struct Uncontended;
 
 #[async_trait]
 impl Workload for Uncontended {
-    fn name(&self) -> &'static str {
-        "uncontended"
-    }
-
-    fn about(&self) -> &'static str {
-        "acquire + release latency of one task on one free name, against two raw statements"
+    fn about(&self) -> About {
+        About::always(
+            "uncontended",
+            "acquire + release latency of one task on one free name, against two raw statements",
+        )
     }
 
     fn cases(&self, plan: &Plan, _: &Choice) -> Vec<Case> {
@@ -42,9 +41,7 @@ impl Workload for Uncontended {
             let (ours, floor) = (ours?, floor?);
             let round = Round { ours: ours.median_us(), floor: floor.median_us() };
             peers.note(theirs, round);
-            found.rounds.push(round);
-            found.latency.append(&ours);
-            found.floor_latency.append(&floor);
+            found.add(round, &ours, &floor);
         }
         Ok(found.measurement(self.name(), case, bench, None, peers.finish()))
     }

@@ -11,7 +11,7 @@ use lockwell::backend::async_trait;
 use super::found::Found;
 use crate::error::{Error, Result};
 use crate::measure::stats::{micros, round3};
-use crate::measure::workload::bench::{Bench, Workload};
+use crate::measure::workload::bench::{About, Bench, Workload};
 use crate::plan::case::{Case, Others, START};
 use crate::plan::{Plan, Rounds};
 use crate::record::{self, Measurement, Quantity, Round};
@@ -74,16 +74,11 @@ impl Fault {
 
 #[async_trait]
 impl Workload for Recovery {
-    fn name(&self) -> &'static str {
-        "recovery"
-    }
-
-    fn about(&self) -> &'static str {
-        "a holder is killed or cut off, a server is frozen or killed: the time to the next grant"
-    }
-
-    fn only_in_full(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About::full(
+            "recovery",
+            "a holder is killed or cut off, a server is frozen or killed: the time to the next grant",
+        )
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
