@@ -161,49 +161,29 @@ impl Locks {
     /// A request for the exclusive lock. Await it to wait for the lock; see [`LockRequest`] for the options.
     #[doc(alias = "acquire")]
     #[doc(alias = "mutex")]
-    pub fn lock<N>(&self, name: N) -> LockRequest
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub fn lock<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> LockRequest {
         self.request(name, Ok(Mode::Exclusive))
     }
 
     /// A request for the writer's side of a reader-writer lock. The same as [`lock`](Self::lock).
-    pub fn write<N>(&self, name: N) -> LockRequest
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub fn write<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> LockRequest {
         self.lock(name)
     }
 
     /// A request for the reader's side of a reader-writer lock: together with other readers, never with a
     /// writer.
-    pub fn read<N>(&self, name: N) -> LockRequest
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub fn read<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> LockRequest {
         self.request(name, Ok(Mode::Shared))
     }
 
     /// A request for one of `limit` permits of a semaphore. All users of the name must give the same limit.
     #[doc(alias = "acquire")]
     #[doc(alias = "semaphore")]
-    pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub fn permit<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N, limit: u32) -> LockRequest {
         self.request(name, permit(limit))
     }
 
-    fn request<N>(&self, name: N, mode: Result<Mode>) -> LockRequest
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    fn request<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N, mode: Result<Mode>) -> LockRequest {
         LockRequest::one(&self.background, &self.defaults, name, mode)
     }
 
@@ -228,11 +208,7 @@ impl Locks {
     }
 
     /// A campaign for leadership under this name. Await it to lead; see [`LockRequest`] for the options.
-    pub fn campaign<N>(&self, name: N) -> LockRequest<Campaign>
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub fn campaign<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> LockRequest<Campaign> {
         Campaign::request(self.lock(name))
     }
 
@@ -240,8 +216,7 @@ impl Locks {
     /// `locks.campaign(name)`[`.run_as_leader(work)`](LockRequest::run_as_leader).
     pub async fn run_as_leader<N, F, W, T>(&self, name: N, work: F) -> Result<T>
     where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
+        N: TryInto<LockName, Error: Into<Error>>,
         F: FnMut(LockHandle) -> W,
         W: Future<Output = T>,
     {
@@ -249,11 +224,7 @@ impl Locks {
     }
 
     /// Who leads under this name: a stream of the changes.
-    pub fn observe<N>(&self, name: N) -> Observation
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub fn observe<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> Observation {
         Observation::new(&self.background, name.try_into().map_err(Into::into))
     }
 
@@ -263,11 +234,7 @@ impl Locks {
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
-    pub async fn inspect<N>(&self, name: N) -> Result<LockStatus>
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub async fn inspect<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> Result<LockStatus> {
         let decorate = |error, name| self.background.decorate(error, Operation::Inspect, name);
         let name = name.try_into().map_err(|error| decorate(error.into(), None))?;
         self.background.backend.inspect(&name).await.map_err(|error| decorate(error, Some(&name)))
@@ -305,11 +272,7 @@ impl Locks {
     ///
     /// # Cancel safety
     /// **Not** cancel safe: when this future is dropped, the lock may or may not have been released.
-    pub async fn force_release<N>(&self, name: N) -> Result<usize>
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub async fn force_release<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> Result<usize> {
         let decorate = |error, name| self.background.decorate(error, Operation::ForceRelease, name);
         let name = name.try_into().map_err(|error| decorate(error.into(), None))?;
         tracing::warn!(lock = %name, "freed by force");

@@ -17,62 +17,45 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A server that never answers the first renewal, and never a release if that is said.
-#[derive(Debug, Default)]
-struct Mute {
-    inner: MemoryLock,
-    renewed: AtomicBool,
-    releases: bool,
-}
-
-#[async_trait]
-impl DistributedLock for Mute {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        self.inner.acquire(claim).await
-    }
-
-    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-        if !self.renewed.swap(true, Ordering::SeqCst) {
-            std::future::pending::<()>().await;
-        }
-        self.inner.renew(grants, until).await
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<Released> {
-        if self.releases {
-            std::future::pending::<()>().await;
-        }
-        self.inner.release(claim).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        self.inner.inspect(name).await
-    }
-
-    async fn force_release(&self, name: &LockName) -> Result<usize> {
-        self.inner.force_release(name).await
-    }
-}
-
-/// A server whose answers to an acquire are lost, and which carries it out a good while later.
+/// What is wrong with a server.
 #[derive(Debug)]
-struct Late {
+enum Trouble {
+    /// It never answers the first renewal, and never a release if that is said.
+    Mute { releases: bool },
+    /// Its answers to an acquire are lost, and it carries it out so much later.
+    Late(Duration),
+    /// Its first answer to a release comes late, after the keeper has asked for the second time.
+    Slow,
+}
+
+/// A server in memory with one trouble.
+#[derive(Debug)]
+struct Troubled {
     inner: Arc<MemoryLock>,
-    by: Duration,
+    trouble: Trouble,
+    asked: AtomicBool,
+}
+
+impl Troubled {
+    fn locks(inner: &Arc<MemoryLock>, trouble: Trouble) -> Locks {
+        Locks::new(Arc::new(Self { inner: Arc::clone(inner), trouble, asked: AtomicBool::new(false) }))
+            .unwrap()
+    }
+
+    fn is_first(&self) -> bool {
+        !self.asked.swap(true, Ordering::SeqCst)
+    }
 }
 
 #[async_trait]
-impl DistributedLock for Late {
+impl DistributedLock for Troubled {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        let (inner, claim, by) = (Arc::clone(&self.inner), claim.clone(), self.by);
+        let Trouble::Late(by) = self.trouble else { return self.inner.acquire(claim).await };
+        let (inner, claim) = (Arc::clone(&self.inner), claim.clone());
         drop(tokio::spawn(async move {
             tokio::time::sleep(by).await;
             inner.acquire(&claim).await
@@ -81,46 +64,17 @@ impl DistributedLock for Late {
     }
 
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        if matches!(self.trouble, Trouble::Mute { .. }) && self.is_first() {
+            std::future::pending::<()>().await;
+        }
         self.inner.renew(grants, until).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        self.inner.release(claim).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        self.inner.inspect(name).await
-    }
-
-    async fn force_release(&self, name: &LockName) -> Result<usize> {
-        self.inner.force_release(name).await
-    }
-}
-
-/// A server whose first answer to a release comes late, after the keeper has asked for the second time.
-#[derive(Debug, Default)]
-struct Slow {
-    inner: MemoryLock,
-    asked: AtomicBool,
-}
-
-#[async_trait]
-impl DistributedLock for Slow {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        self.inner.acquire(claim).await
-    }
-
-    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-        self.inner.renew(grants, until).await
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<Released> {
-        if !self.asked.swap(true, Ordering::SeqCst) {
-            tokio::time::sleep(Duration::from_secs(2)).await;
+        match self.trouble {
+            Trouble::Mute { releases: true } => std::future::pending().await,
+            Trouble::Slow if self.is_first() => tokio::time::sleep(Duration::from_secs(2)).await,
+            _ => (),
         }
         self.inner.release(claim).await
     }
@@ -136,7 +90,7 @@ impl DistributedLock for Slow {
 
 #[tokio::test]
 async fn a_release_that_the_keeper_has_overtaken_is_no_loss() {
-    let locks = Locks::new(Arc::<Slow>::default()).unwrap();
+    let locks = Troubled::locks(&Arc::default(), Trouble::Slow);
     let guard = locks.lock("a").ttl(Duration::from_secs(30)).await.unwrap();
     guard.release().await.expect("it was held to the end");
 }
@@ -155,7 +109,7 @@ async fn a_lock_that_is_granted_after_close_is_given_back() {
 #[tokio::test]
 async fn a_claim_of_which_nothing_is_known_is_released_until_its_lease_has_ended() {
     let (inner, by) = (Arc::new(MemoryLock::new()), Duration::from_secs(3));
-    let locks = Locks::new(Arc::new(Late { inner: Arc::clone(&inner), by })).unwrap();
+    let locks = Troubled::locks(&inner, Trouble::Late(by));
     let other = Locks::new(inner).unwrap();
     locks.lock("a").ttl(Duration::from_secs(60)).try_now().await.unwrap_err();
     tokio::time::sleep(by + millis(100)).await;
@@ -169,7 +123,7 @@ async fn a_claim_of_which_nothing_is_known_is_released_until_its_lease_has_ended
 
 #[tokio::test]
 async fn close_says_what_has_no_answer() {
-    let locks = Locks::new(Arc::new(Mute { releases: true, ..Mute::default() })).unwrap();
+    let locks = Troubled::locks(&Arc::default(), Trouble::Mute { releases: true });
     drop((locks.lock("a").await.unwrap(), locks.lock("b").await.unwrap()));
     let error = locks.close_within(millis(300)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
@@ -212,7 +166,7 @@ async fn a_test_has_the_clock_of_leases_and_waits() {
 
 #[tokio::test]
 async fn a_long_lock_delay_does_not_make_renewals_patient() {
-    let locks = Locks::new(Arc::<Mute>::default()).unwrap();
+    let locks = Troubled::locks(&Arc::default(), Trouble::Mute { releases: false });
     let ttl = Duration::from_secs(6);
     let guard = locks.lock("a").ttl(ttl).lock_delay(Duration::from_secs(30)).await.unwrap();
     tokio::select! {
@@ -288,7 +242,7 @@ async fn an_observer_sees_the_token_of_the_leader() {
 
 #[tokio::test]
 async fn an_owner_forgets_the_name_of_a_dropped_release() {
-    let locks = Locks::new(Arc::new(Mute { releases: true, ..Mute::default() })).unwrap();
+    let locks = Troubled::locks(&Arc::default(), Trouble::Mute { releases: true });
     let owner = locks.owner();
     let guard = owner.lock("a").await.unwrap();
     assert_eq!(owner.names(), 1);

@@ -52,16 +52,12 @@ pub struct One {
 
 impl LockRequest<One> {
     /// A request for one lock.
-    pub(crate) fn one<N>(
+    pub(crate) fn one<N: TryInto<LockName, Error: Into<Error>>>(
         background: &Arc<Background>,
         defaults: &Choices,
         name: N,
         mode: Result<Mode>,
-    ) -> Self
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    ) -> Self {
         let one = One { name: name.try_into().map_err(Into::into), mode };
         Self::new(background, defaults, one)
     }

@@ -63,50 +63,38 @@ impl Owner {
         }))
     }
 
-    fn request<N>(&self, name: N, mode: Result<Mode>) -> LockRequest<Reentrant>
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    fn request<N: TryInto<LockName, Error: Into<Error>>>(
+        &self,
+        name: N,
+        mode: Result<Mode>,
+    ) -> LockRequest<Reentrant> {
         let one = LockRequest::one(&self.0.background, &self.0.defaults, name, mode);
         Reentrant::request(&self.0.table, one)
     }
 
     /// A request for the exclusive lock. If this owner holds it already, it is the same lock.
     #[doc(alias = "mutex")]
-    pub fn lock<N>(&self, name: N) -> LockRequest<Reentrant>
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub fn lock<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> LockRequest<Reentrant> {
         self.request(name, Ok(Mode::Exclusive))
     }
 
     /// A request for the writer's side of a reader-writer lock. The same as [`lock`](Self::lock).
-    pub fn write<N>(&self, name: N) -> LockRequest<Reentrant>
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub fn write<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> LockRequest<Reentrant> {
         self.lock(name)
     }
 
     /// A request for the reader's side of a reader-writer lock.
-    pub fn read<N>(&self, name: N) -> LockRequest<Reentrant>
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub fn read<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> LockRequest<Reentrant> {
         self.request(name, Ok(Mode::Shared))
     }
 
     /// A request for a permit of a semaphore. If this owner holds one already, it is the same permit.
     #[doc(alias = "semaphore")]
-    pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest<Reentrant>
-    where
-        N: TryInto<LockName>,
-        N::Error: Into<Error>,
-    {
+    pub fn permit<N: TryInto<LockName, Error: Into<Error>>>(
+        &self,
+        name: N,
+        limit: u32,
+    ) -> LockRequest<Reentrant> {
         self.request(name, permit(limit))
     }
 
