@@ -122,7 +122,7 @@ pub(crate) async fn downgrade(inner: &ClientInner, grant: &Grant) -> Result<Gran
 #[cfg(test)]
 mod tests {
     use lockwell_core::{Claim, LockName, Mode, Wait};
-    use testbed::{Etcd, is_installed};
+    use testbed::{Etcd, if_installed};
 
     use super::*;
     use crate::floor::Stored;
@@ -133,10 +133,7 @@ mod tests {
     /// It must not queue a writer that nobody waits for.
     #[tokio::test]
     async fn a_late_copy_of_a_claim_changes_nothing_after_a_downgrade() {
-        if !is_installed(Etcd::installed()) {
-            return;
-        }
-        let etcd = Etcd::start().await.expect("a server");
+        let Some(etcd) = if_installed(Etcd::start().await) else { return };
         let options = EtcdOptions::read(&etcd.url().parse().expect("an address")).expect("an address");
         let inner = ClientInner::new(options).expect("a client");
         let name = LockName::new("a").expect("a name");

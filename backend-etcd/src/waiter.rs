@@ -252,7 +252,7 @@ async fn connected(inner: &ClientInner) -> Option<Connection> {
 mod tests {
     use std::time::Instant;
 
-    use testbed::{Etcd, is_installed};
+    use testbed::{Etcd, if_installed};
 
     use super::*;
     use crate::messages::{Delete, Op, Put, Txn};
@@ -295,10 +295,7 @@ mod tests {
     /// A watch of the present revision is not told of what came between the read of the queue and itself.
     #[tokio::test]
     async fn what_came_before_the_watch_is_not_missed() {
-        if !is_installed(Etcd::installed()) {
-            return;
-        }
-        let etcd = Etcd::start().await.expect("a server");
+        let Some(etcd) = if_installed(Etcd::start().await) else { return };
         let inner = client(&etcd);
         let mut watched = Watched::default();
         let revision = inner.txn(None, &put("a")).await.expect("an answer").revision;
@@ -320,10 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiter_is_told_at_once_while_others_write() {
-        if !is_installed(Etcd::installed()) {
-            return;
-        }
-        let etcd = Etcd::start().await.expect("a server");
+        let Some(etcd) = if_installed(Etcd::start().await) else { return };
         let inner = client(&etcd);
         let late = told_after(&inner, |revision| revision + 1).await;
         let soon = told_after(&inner, |_| PRESENT).await;

@@ -66,7 +66,7 @@ pub use self::{
     pgbouncer::PgBouncer,
     postgres::Postgres,
     preload::{preloaded, preloaded_syncs},
-    programs::{is_installed, not_run, servers_required},
+    programs::{if_installed, is_installed, not_run, servers_required},
     redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
     release::{Family, Release},
     server::Server,

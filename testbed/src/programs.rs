@@ -28,6 +28,21 @@ pub fn is_installed(answer: Result<(), Error>) -> bool {
     false
 }
 
+/// What was started, or nothing if its program is not on this machine: then this says so, and the test is to
+/// be skipped.
+///
+/// # Panics
+/// If it does not start, or cannot and [servers are required](servers_required).
+pub fn if_installed<T>(answer: Result<T, Error>) -> Option<T> {
+    match answer {
+        Err(error) if error.is_not_installed() => {
+            is_installed(Err(error));
+            None
+        }
+        answer => Some(answer.expect("it starts")),
+    }
+}
+
 /// Says that something is not tested here, and why: on the standard error, and for `cargo xtask test`, which
 /// says it again at the end, in the file that `LOCKWELL_NOT_RUN` names.
 pub fn not_run(what: &str, why: &str) {

@@ -2,7 +2,7 @@
 
 use lockwell_core::{DistributedLock, ErrorKind, LockConfig, LockName};
 use lockwell_etcd::EtcdLock;
-use testbed::{Certificates, Etcd, is_installed};
+use testbed::{Certificates, Etcd, if_installed};
 
 use crate::support::{backend, claim, options, secs, server, take};
 
@@ -116,11 +116,8 @@ async fn nothing_is_in_doubt_when_a_login_has_expired() {
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_encrypted() {
-    if !is_installed(Etcd::installed()) {
-        return;
-    }
     let files = Certificates::make().expect("certificates");
-    let etcd = Etcd::start_with(&options().tls(&files)).await.expect("a server");
+    let Some(etcd) = if_installed(Etcd::start_with(&options().tls(&files)).await) else { return };
     let (ca, cert, key) = (files.path("ca.pem"), files.path("ours.pem"), files.path("ours.key"));
     let base = format!("etcds://{}/lockwell?timeout=2s&ca={ca}", etcd.addr());
     let client = backend(&format!("{base}&cert={cert}&key={key}")).await.expect("a client");

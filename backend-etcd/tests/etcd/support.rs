@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwell_core::{Claim, DistributedLock, Grant, LockName, Locks, Mode, Moment, Result, Wait};
 use lockwell_etcd::EtcdLock;
-use testbed::{Durability, Etcd, EtcdCluster, Options};
+use testbed::{Durability, Etcd, EtcdCluster, Options, if_installed};
 
 /// In memory where there is such a folder: these tests are not about disks.
 pub(crate) fn options() -> Options {
@@ -15,18 +15,12 @@ pub(crate) fn options() -> Options {
 
 /// A server, if the program is installed.
 pub(crate) async fn server(options: &Options) -> Option<Etcd> {
-    if !testbed::is_installed(Etcd::installed()) {
-        return None;
-    }
-    Some(Etcd::start_with(options).await.expect("a server"))
+    if_installed(Etcd::start_with(options).await)
 }
 
 /// Three servers, if the program is installed.
 pub(crate) async fn cluster() -> Option<EtcdCluster> {
-    if !testbed::is_installed(EtcdCluster::installed()) {
-        return None;
-    }
-    Some(EtcdCluster::start(3, &options()).await.expect("three servers"))
+    if_installed(EtcdCluster::start(3, &options()).await)
 }
 
 pub(crate) async fn backend(url: &str) -> Result<EtcdLock> {

@@ -4,18 +4,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use lockwell_core::{ErrorKind, Locks};
-use testbed::{Redis, RedisCluster};
+use testbed::{Redis, RedisCluster, if_installed};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use crate::asking::queued;
-use crate::servers::{backend, client, missing, on_disk, redis, tell};
+use crate::servers::{backend, client, on_disk, redis, tell};
 
 async fn start() -> Option<RedisCluster> {
-    if missing(RedisCluster::installed()) {
-        return None;
-    }
-    Some(RedisCluster::start(3, &on_disk()).await.expect("a cluster starts"))
+    if_installed(RedisCluster::start(3, &on_disk()).await)
 }
 
 /// The cluster of the tests that do it no harm.

@@ -4,20 +4,17 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lockwell_core::ErrorKind;
-use testbed::RedisCluster;
+use testbed::{RedisCluster, if_installed};
 
 use crate::cluster::{cluster, names};
 use crate::logs;
-use crate::servers::{client, in_memory, missing, on_disk, refusal, tell};
+use crate::servers::{client, in_memory, on_disk, refusal, tell};
 
 /// Every master is looked at, whichever is asked first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_master_is_checked() {
     logs::keep();
-    if missing(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(3, &on_disk()).await.expect("a cluster starts");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &on_disk()).await) else { return };
     let strict = format!("{}?strict=true", cluster.url());
     client(&strict).await.lock("a").await.expect("a free lock").release().await.expect("held");
     let port = |node: usize| cluster.nodes()[node].addr().port().to_string();
@@ -37,10 +34,7 @@ async fn each_master_is_checked() {
 /// A client that is there already refuses a master as well, as soon as it has to connect to it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_connection_is_checked() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(3, &on_disk()).await.expect("a cluster starts");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &on_disk()).await) else { return };
     let locks = client(&format!("{}?strict=true", cluster.url())).await;
     let names = names(&cluster, "strict");
     tell(&cluster.nodes()[1], &["CONFIG", "SET", "appendfsync", "no"]);
@@ -52,10 +46,7 @@ async fn each_connection_is_checked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_and_replicas_that_confirm_go_together() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start_with_replicas(3, &on_disk()).await.expect("a cluster starts");
+    let Some(cluster) = if_installed(RedisCluster::start_with_replicas(3, &on_disk()).await) else { return };
     let error = refusal(&format!("{}?strict=true", cluster.url())).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
     assert!(error.to_string().contains("wait_replicas"), "{error:#}");
@@ -83,10 +74,7 @@ async fn a_brace_in_the_namespace_is_closed_or_refused() {
 /// The rights that docs/redis.md lists are enough, and a missing one is an error on connecting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_rights_are_enough_and_asking_is_one() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(3, &in_memory()).await.expect("a cluster starts");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &in_memory()).await) else { return };
     for (user, more) in [("app", vec!["+cluster|slots", "+asking"]), ("less", vec!["+cluster|slots"])] {
         for node in cluster.nodes() {
             let mut command = vec!["ACL", "SETUSER", user, "on", ">canary-secret-123"];
@@ -109,10 +97,7 @@ async fn the_documented_rights_are_enough_and_asking_is_one() {
 /// Each runtime has one connection to each master that it uses: here that of the test, and the keeper.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_are_two_connections_to_each_master() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(3, &in_memory()).await.expect("a cluster starts");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &in_memory()).await) else { return };
     let (locks, ttl) = (client(&cluster.url()).await, Duration::from_secs(4));
     let guards = join_all((0..60).map(|n| locks.lock(format!("{n}")).ttl(ttl).into_future())).await;
     let waiting: Vec<_> = (0..60).map(|n| tokio::spawn(locks.lock(format!("{n}")).into_future())).collect();

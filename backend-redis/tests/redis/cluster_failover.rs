@@ -3,18 +3,15 @@
 use std::time::{Duration, Instant};
 
 use lockwell_core::{ErrorKind, LeaseState, LockGuard, Locks};
-use testbed::{Durability, Redis, RedisCluster};
+use testbed::{Durability, Redis, RedisCluster, if_installed};
 
 use crate::asking::queued;
 use crate::cluster::names;
-use crate::servers::{client, in_memory, keys, missing, tell, until};
+use crate::servers::{client, in_memory, keys, tell, until};
 
 /// Three masters with a replica each.
 async fn start() -> Option<RedisCluster> {
-    if missing(RedisCluster::installed()) {
-        return None;
-    }
-    Some(RedisCluster::start_with_replicas(3, &in_memory()).await.expect("a cluster starts"))
+    if_installed(RedisCluster::start_with_replicas(3, &in_memory()).await)
 }
 
 /// Asks again until the lock is granted, as an application would. Says how long it took.
@@ -81,12 +78,9 @@ async fn a_replica_takes_over_on_command_and_after_the_masters_death() {
 /// A hung replica, or a hung master elsewhere, says nothing about the replicas of this master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_are_waited_for_at_the_locks_own_master() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
     // Nobody takes over within this test.
     let options = in_memory().setting("cluster-node-timeout", "30000");
-    let cluster = RedisCluster::start_with_replicas(3, &options).await.expect("a cluster starts");
+    let Some(cluster) = if_installed(RedisCluster::start_with_replicas(3, &options).await) else { return };
     let locks = client(&format!("{}?wait_replicas=1", cluster.url())).await;
     let names = names(&cluster, "confirmed");
     for (node, name) in names.iter().enumerate() {
@@ -116,11 +110,8 @@ async fn replicas_are_waited_for_at_the_locks_own_master() {
 /// A cluster that serves all slots or none says so itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_is_down_is_told() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
     let options = in_memory().durability(Durability::Disk);
-    let cluster = RedisCluster::start(3, &options).await.expect("a cluster starts");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &options).await) else { return };
     let locks = client(&format!("{}?timeout=1s", cluster.url())).await;
     let names = names(&cluster, "down");
     let guard = locks.lock(&*names[0]).ttl(Duration::from_secs(30)).await.expect("a free lock");

@@ -6,21 +6,18 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use lockwell_core::{LeaseState, LockGuard, Locks};
-use testbed::RedisCluster;
+use testbed::{RedisCluster, if_installed};
 
 use crate::asking::queued;
 use crate::cluster::{names, node_of};
-use crate::servers::{client, missing, on_disk, tell};
+use crate::servers::{client, on_disk, tell};
 
 const TTL: Duration = Duration::from_secs(3);
 
 /// Three masters. Without the setting they all refuse all keys, as soon as they take one of them for dead.
 async fn start() -> Option<RedisCluster> {
-    if missing(RedisCluster::installed()) {
-        return None;
-    }
     let options = on_disk().setting("cluster-require-full-coverage", "no");
-    Some(RedisCluster::start(3, &options).await.expect("a cluster starts"))
+    if_installed(RedisCluster::start(3, &options).await)
 }
 
 /// So many names of these nodes.

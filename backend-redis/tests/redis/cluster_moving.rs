@@ -6,17 +6,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use lockwell_core::{ErrorKind, LeaseState, LockGuard, Locks};
-use testbed::{Redis, RedisCluster};
+use testbed::{Redis, RedisCluster, if_installed};
 
 use crate::asking::queued;
 use crate::cluster::node_of;
-use crate::servers::{client, missing, on_disk, tell, until};
+use crate::servers::{client, on_disk, tell, until};
 
 async fn start() -> Option<RedisCluster> {
-    if missing(RedisCluster::installed()) {
-        return None;
-    }
-    Some(RedisCluster::start(3, &on_disk()).await.expect("a cluster starts"))
+    if_installed(RedisCluster::start(3, &on_disk()).await)
 }
 
 fn slot_of(node: &Redis, name: &str) -> String {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use lockwell_core::backend::grace_period;
 use lockwell_core::{ErrorKind, LockGuard, Locks, Severity};
-use testbed::{Durability, RedisCluster, RedisSentinel};
+use testbed::{Durability, RedisCluster, RedisSentinel, if_installed};
 
-use crate::servers::{client, in_memory, missing, redis, refusal, tell, until};
+use crate::servers::{client, in_memory, redis, refusal, tell, until};
 
 /// The shortest that there may be.
 const LONGEST: Duration = Duration::from_secs(4);
@@ -200,11 +200,8 @@ async fn a_period_is_begun_by_hand() {
 /// The replica has not received the grant. Without a grace period, two guards would say "held".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_promoted_replica_waits_for_what_it_has_not_received() {
-    if missing(RedisSentinel::installed()) {
-        return;
-    }
     let options = in_memory().durability(Durability::OsCache);
-    let group = RedisSentinel::start_with(&options).await.expect("the group starts");
+    let Some(group) = if_installed(RedisSentinel::start_with(&options).await) else { return };
     let (one, two) = (open(&group.url()).await, client(&with_grace(&group.url())).await);
     tell(group.master(), &["ACL", "SETUSER", "default", "-psync", "-sync"]);
     tell(group.master(), &["CLIENT", "KILL", "TYPE", "replica"]);
@@ -223,10 +220,7 @@ async fn a_promoted_replica_waits_for_what_it_has_not_received() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_master_of_a_cluster_has_its_mark() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(3, &in_memory()).await.expect("the cluster starts");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &in_memory()).await) else { return };
     let locks = open(&cluster.url()).await;
     for n in 0..12 {
         let request = locks.lock(format!("{n}")).ttl(LONGEST).wait(Duration::from_secs(30));
@@ -255,10 +249,7 @@ async fn each_master_of_a_cluster_has_its_mark() {
 /// The servers have been up for a grace period, and none was promoted: no lock of a new namespace was forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_namespace_of_an_old_cluster_does_not_wait() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(3, &in_memory()).await.expect("the cluster starts");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &in_memory()).await) else { return };
     let set = |seconds: &str| {
         for node in cluster.nodes() {
             tell(node, &["CONFIG", "SET", "repl-backlog-ttl", seconds]);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockwell_core::{ErrorKind, Locks};
 use testbed::Redis;
 
+use crate::redlock::nodes;
 use crate::servers::{
     backend, client, in_memory, keys, on_disk, redis, redis_with, redlock_url, refusal, tell, until,
 };
@@ -41,9 +42,8 @@ const ODD_NAMES: [&str; 29] = [
     "-1",
 ];
 
-async fn redlock() -> Option<([Redis; 3], String)> {
-    let options = on_disk();
-    let nodes = [redis_with(&options).await?, redis_with(&options).await?, redis_with(&options).await?];
+async fn redlock() -> Option<(Vec<Redis>, String)> {
+    let nodes = nodes(3, &on_disk()).await?;
     let url = redlock_url(&nodes);
     Some((nodes, url))
 }

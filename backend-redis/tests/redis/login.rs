@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use lockwell_core::ErrorKind;
-use testbed::{RedisCluster, RedisSentinel};
+use testbed::{RedisCluster, RedisSentinel, if_installed};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::logs;
-use crate::servers::{backend, client, in_memory, keys, missing, redis, redis_with, refusal, tell};
+use crate::servers::{backend, client, in_memory, keys, redis, redis_with, refusal, tell};
 
 const CANARY: &str = "canary-secret-456";
 
@@ -138,10 +138,7 @@ async fn tls_where_there_is_none() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_and_one_server_are_not_the_same() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(3, &in_memory()).await.expect("a cluster");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &in_memory()).await) else { return };
     for node in cluster.nodes() {
         refused(&node.url(), ErrorKind::Misconfigured, &["part of a cluster", "redis+cluster://"]).await;
     }
@@ -155,10 +152,7 @@ async fn a_cluster_and_one_server_are_not_the_same() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sentinel_is_no_server_for_locks() {
-    if missing(RedisSentinel::installed()) {
-        return;
-    }
-    let group = RedisSentinel::start_with(&in_memory()).await.expect("a group");
+    let Some(group) = if_installed(RedisSentinel::start_with(&in_memory()).await) else { return };
     refused(&group.sentinels()[0].url(), ErrorKind::Misconfigured, &["redis+sentinel://"]).await;
     let url = group.url().replace("mymaster", "other");
     refused(&url, ErrorKind::Misconfigured, &["no sentinel knows a master of this name"]).await;

@@ -7,7 +7,8 @@ use lockwell_core::{ErrorKind, LeaseState, Mode, Renewal};
 use testbed::Redis;
 
 use crate::asking::{claim_as, permit};
-use crate::servers::{backend, client, on_disk, redis, redis_with, redlock_url, soon, tell, until};
+use crate::redlock::nodes;
+use crate::servers::{backend, client, on_disk, redis, redlock_url, soon, tell, until};
 
 fn fill(server: &Redis) {
     tell(server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
@@ -65,11 +66,7 @@ async fn a_mark_is_set_at_a_full_server() {
 
 #[tokio::test]
 async fn readers_at_the_nodes_of_redlock_keep_their_lock() {
-    let mut nodes = Vec::new();
-    for _ in 0..3 {
-        let Some(node) = redis_with(&on_disk()).await else { return };
-        nodes.push(node);
-    }
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
     let locks = client(&redlock_url(&nodes)).await;
     let guard = locks.read("a").ttl(Duration::from_secs(6)).await.expect("a free lock");
     nodes.iter().for_each(fill);

@@ -9,7 +9,8 @@ use testbed::{Proxy, Redis};
 use tokio::task::JoinSet;
 
 use crate::asking::{permit, queued};
-use crate::servers::{client, keys, on_disk, redis, redis_with, until};
+use crate::redlock::nodes;
+use crate::servers::{client, keys, on_disk, redis, until};
 
 /// Those who hold the lock, by what they know.
 #[derive(Default)]
@@ -117,11 +118,7 @@ async fn only_one_kind_holds_a_lock() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_and_readers_do_not_hold_a_lock_of_redlock_together() {
-    let mut nodes = Vec::new();
-    for _ in 0..3 {
-        let Some(node) = redis_with(&on_disk()).await else { return };
-        nodes.push(node);
-    }
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
     mixed(&nodes, "redlock", &[Mode::Exclusive, Mode::Shared]).await;
 }
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use lockwell_core::{DistributedLock, ErrorKind, LockConfig, Locks, Result};
 use lockwell_redis::client::Client;
 use lockwell_redis::{RedisLock, Redlock};
-use testbed::{Redis, RedisCluster, RedisSentinel};
+use testbed::{Redis, RedisCluster, RedisSentinel, if_installed};
 
-use crate::servers::{client, in_memory, missing, on_disk, redis, redis_with, redlock_url, tell, until};
+use crate::redlock::nodes;
+use crate::servers::{client, in_memory, on_disk, redis, redlock_url, tell, until};
 
 const CANARY: &str = "canary-secret";
 
@@ -120,29 +121,19 @@ async fn locks_go_on_with_another_password() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_go_on_with_another_password_behind_sentinels() {
-    if missing(RedisSentinel::installed()) {
-        return;
-    }
-    let group = RedisSentinel::start_with(&in_memory()).await.expect("the group starts");
+    let Some(group) = if_installed(RedisSentinel::start_with(&in_memory()).await) else { return };
     locks_go_on(&group.url(), &[group.master(), group.replica()]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_go_on_with_another_password_in_a_cluster() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(3, &in_memory()).await.expect("a cluster");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &in_memory()).await) else { return };
     locks_go_on(&cluster.url(), &cluster.nodes().iter().collect::<Vec<_>>()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_go_on_with_another_password_of_redlock() {
-    let mut nodes = Vec::new();
-    for _ in 0..3 {
-        let Some(node) = redis_with(&on_disk()).await else { return };
-        nodes.push(node);
-    }
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
     locks_go_on(&redlock_url(&nodes), &nodes.iter().collect::<Vec<_>>()).await;
 }
 

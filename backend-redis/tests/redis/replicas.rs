@@ -6,18 +6,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use lockwell_core::{ErrorKind, LeaseState, Loss};
-use testbed::Redis;
+use testbed::{Redis, if_installed};
 
 use crate::asking::{claim, queued};
-use crate::servers::{client, in_memory, keys, missing, redis, tell, until};
+use crate::servers::{client, in_memory, keys, redis, tell, until};
 
 /// A master and its replica, and the address of the master with the demand that the replica confirms.
 async fn pair() -> Option<(Redis, Redis, String)> {
-    if missing(Redis::installed()) {
-        return None;
-    }
     let master = redis().await?;
-    let replica = Redis::start_replica(master.addr(), &in_memory()).await.expect("a replica starts");
+    let replica = if_installed(Redis::start_replica(master.addr(), &in_memory()).await)?;
     // It receives changes from its first acknowledgement on, which comes within a second.
     tell(&master, &["SET", "first", "1"]);
     until("in step", || !keys(&replica).is_empty()).await;

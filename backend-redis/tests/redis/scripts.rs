@@ -9,6 +9,7 @@ use lockwell_core::{ErrorKind, LeaseState, Locks};
 use testbed::{Durability, Redis};
 
 use crate::asking::queued;
+use crate::redlock::nodes;
 use crate::servers::{client, in_memory, on_disk, redis, redis_with, redlock_url, tell};
 
 /// All that can be done with a lock, with a flush before each step.
@@ -59,11 +60,7 @@ async fn a_flush_of_the_scripts_between_all_calls_is_not_noticed() {
 
 #[tokio::test]
 async fn a_flush_of_the_scripts_at_all_nodes_is_not_noticed() {
-    let mut nodes = Vec::new();
-    for _ in 0..3 {
-        let Some(node) = redis_with(&on_disk()).await else { return };
-        nodes.push(node);
-    }
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
     let url = redlock_url(&nodes);
     let (one, two) = (client(&url).await, client(&url).await);
     let flush = || nodes.iter().for_each(|node| drop(tell(node, &["SCRIPT", "FLUSH"])));

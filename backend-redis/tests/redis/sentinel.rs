@@ -6,17 +6,14 @@ use std::time::{Duration, Instant};
 use lockwell_core::{
     ErrorKind, FencingToken, LeaseState, LockGuard, LockRequest, Locks, Loss, Mode, Requirement,
 };
-use testbed::{Durability, RedisSentinel};
+use testbed::{Durability, RedisSentinel, if_installed};
 
 use crate::asking::claim;
-use crate::servers::{client, in_memory, keys, missing, refusal, tell, until};
+use crate::servers::{client, in_memory, keys, refusal, tell, until};
 
 async fn start() -> Option<RedisSentinel> {
-    if missing(RedisSentinel::installed()) {
-        return None;
-    }
     let options = in_memory().durability(Durability::OsCache);
-    Some(RedisSentinel::start_with(&options).await.expect("the group starts"))
+    if_installed(RedisSentinel::start_with(&options).await)
 }
 
 /// Asks again until the lock is granted, as an application would. Says how long it took.

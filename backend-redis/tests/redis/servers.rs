@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lockwell_core::{DistributedLock, Error, Locks, Result, ServerUrl};
 use lockwell_redis::{RedisLock, Redlock};
-use testbed::{Durability, Options, Redis};
+use testbed::{Durability, Options, Redis, if_installed};
 
 /// A server that keeps all in memory. `None` where the program is not installed.
 pub(crate) async fn redis() -> Option<Redis> {
@@ -14,10 +14,7 @@ pub(crate) async fn redis() -> Option<Redis> {
 
 /// A server with these options. `None` where the program is not installed.
 pub(crate) async fn redis_with(options: &Options) -> Option<Redis> {
-    if missing(Redis::installed()) {
-        return None;
-    }
-    Some(Redis::start_with(options).await.expect("Redis starts"))
+    if_installed(Redis::start_with(options).await)
 }
 
 /// Options of a server that keeps all in memory.
@@ -35,13 +32,6 @@ pub(crate) fn on_disk() -> Options {
 fn parent() -> std::path::PathBuf {
     let memory = std::path::Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
-}
-
-/// Whether this is not installed. Says so, and fails where that is demanded.
-pub(crate) fn missing(installed: Result<(), testbed::Error>) -> bool {
-    let Err(reason) = installed else { return false };
-    not_tested(&reason.to_string());
-    true
 }
 
 /// Says that something cannot be tested here, and fails where it has to be.

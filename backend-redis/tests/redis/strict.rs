@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use lockwell_core::ErrorKind;
-use testbed::{Redis, RedisSentinel};
+use testbed::{Redis, RedisSentinel, if_installed};
 
 use crate::logs;
-use crate::servers::{client, in_memory, keys, missing, on_disk, redis_with, refusal, tell, until};
+use crate::servers::{client, in_memory, keys, on_disk, redis_with, refusal, tell, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_replica_has_to_confirm() {
@@ -31,10 +31,7 @@ async fn every_replica_has_to_confirm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_and_replicas_that_confirm_work_behind_sentinels() {
-    if missing(RedisSentinel::installed()) {
-        return;
-    }
-    let group = RedisSentinel::start_with(&on_disk()).await.expect("the group starts");
+    let Some(group) = if_installed(RedisSentinel::start_with(&on_disk()).await) else { return };
     let error = refusal(&format!("{}?strict=true", group.url())).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
     assert!(error.to_string().contains("wait_replicas"), "{error:#}");
@@ -66,11 +63,10 @@ const OF_SENTINELS: &str = "canary-sentinel";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_that_ask_for_a_password() {
     logs::keep();
-    if missing(RedisSentinel::installed()) {
-        return;
-    }
     let options = in_memory().setting("requirepass", OF_MASTER);
-    let group = RedisSentinel::start_protected(&options, OF_SENTINELS).await.expect("the group starts");
+    let Some(group) = if_installed(RedisSentinel::start_protected(&options, OF_SENTINELS).await) else {
+        return;
+    };
     let url = group.url().replace("://", &format!("://:{OF_MASTER}@"));
     let start = std::time::Instant::now();
     for (url, part) in [
@@ -116,10 +112,9 @@ async fn the_documented_rights_are_enough_behind_sentinels() {
     for right in [AT_SERVERS, AT_SENTINELS] {
         assert!(section.split("\n## ").next().is_some_and(|text| text.contains(&format!("`{right}`"))));
     }
-    if missing(RedisSentinel::installed()) {
+    let Some(group) = if_installed(RedisSentinel::start_protected(&in_memory(), OF_SENTINELS).await) else {
         return;
-    }
-    let group = RedisSentinel::start_protected(&in_memory(), OF_SENTINELS).await.expect("the group starts");
+    };
     for server in [group.master(), group.replica()] {
         let mut command = vec!["ACL", "SETUSER", "app", "on", ">canary-app"];
         command.extend(include_str!("minimal.acl").split_whitespace());
@@ -146,11 +141,8 @@ async fn the_documented_rights_are_enough_behind_sentinels() {
 /// The usual case: one password for all of them. It is sent to those sentinels only that ask for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_with_the_password_of_the_master() {
-    if missing(RedisSentinel::installed()) {
-        return;
-    }
     let options = in_memory().setting("requirepass", OF_MASTER);
-    let group = RedisSentinel::start_protected(&options, OF_MASTER).await.expect("the group starts");
+    let Some(group) = if_installed(RedisSentinel::start_protected(&options, OF_MASTER).await) else { return };
     let locks = client(&group.url().replace("://", &format!("://:{OF_MASTER}@"))).await;
     locks.lock("a").await.expect("a free lock").release().await.expect("held");
     drop(group);
@@ -168,10 +160,7 @@ async fn sentinels_with_the_password_of_the_master() {
 /// A sentinel that hangs costs nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hung_sentinels_are_no_obstacle() {
-    if missing(RedisSentinel::installed()) {
-        return;
-    }
-    let group = RedisSentinel::start_with(&in_memory()).await.expect("the group starts");
+    let Some(group) = if_installed(RedisSentinel::start_with(&in_memory()).await) else { return };
     group.sentinels()[0].pause().expect("it runs");
     group.sentinels()[1].pause().expect("it runs");
     let start = std::time::Instant::now();

@@ -4,13 +4,13 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use lockwell_core::ErrorKind;
-use testbed::{Certificates, Options, Proxy, Redis, RedisCluster, RedisSentinel};
+use testbed::{Certificates, Options, Proxy, Redis, RedisCluster, RedisSentinel, if_installed};
 
 use crate::asking::queued;
-use crate::servers::{client, in_memory, missing, on_disk, redis_with, refusal};
+use crate::servers::{client, in_memory, on_disk, redis_with, refusal};
 
 fn certificates() -> Option<Certificates> {
-    Certificates::make().map_err(|error| assert!(missing(Err(error)))).ok()
+    if_installed(Certificates::make())
 }
 
 /// A server that takes TLS connections on the second port: from those who show a certificate, or from all.
@@ -121,10 +121,7 @@ async fn redlock_over_three_nodes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_behind_sentinels() {
     let Some(files) = certificates() else { return };
-    if missing(RedisSentinel::installed()) {
-        return;
-    }
-    let group = RedisSentinel::start_with(&in_memory().tls(&files)).await.expect("the group starts");
+    let Some(group) = if_installed(RedisSentinel::start_with(&in_memory().tls(&files)).await) else { return };
     let url = |ca: &str, show: bool| format!("{}?{}", group.url(), options(&files, ca, show));
     for (why, url) in [
         ("we do not trust", url("ours.pem", true)),
@@ -162,7 +159,7 @@ async fn a_master_behind_sentinels() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_whose_nodes_are_called_by_their_names() {
     let Some(files) = certificates() else { return };
-    if missing(RedisCluster::installed()) {
+    if !testbed::is_installed(RedisCluster::installed()) {
         return;
     }
     let by_name = |kind: &str| {

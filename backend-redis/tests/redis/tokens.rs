@@ -8,7 +8,8 @@ use lockwell_core::{FencingToken, LockGuard, Locks, Loss, Mode};
 use testbed::Redis;
 
 use crate::asking::{calls, claim, claim_as, permit};
-use crate::servers::{client, on_disk, redis, redis_with, redlock_url, tell};
+use crate::redlock::nodes;
+use crate::servers::{client, on_disk, redis, redlock_url, tell};
 
 /// Where the server counts tokens.
 const COUNTER: &str = "lockwell:\u{1f}token";
@@ -156,11 +157,7 @@ async fn blocks_of_tokens_do_not_run_ahead_of_the_clock() {
 
 #[tokio::test]
 async fn blocks_of_tokens_at_the_nodes_of_redlock_do_not_run_ahead_of_the_clock() {
-    let mut nodes = Vec::new();
-    for _ in 0..3 {
-        let Some(node) = redis_with(&on_disk()).await else { return };
-        nodes.push(node);
-    }
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
     let locks = client(&redlock_url(&nodes)).await;
     stays_near_the_clock(&locks).await;
     // A floor from a clock that is far ahead, or from what was known once, counts as far as a second.

@@ -195,10 +195,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_that_others_keep_from_being_sent_is_refused_unless_nobody_polls_them() {
-        if !testbed::is_installed(testbed::ZooKeeper::installed()) {
+        let Some(server) =
+            testbed::if_installed(testbed::ZooKeeper::start_with(&testbed::Options::new()).await)
+        else {
             return;
-        }
-        let server = testbed::ZooKeeper::start_with(&testbed::Options::new()).await.unwrap();
+        };
         let lock = Arc::new(ZkLock::connect(&server.url().parse().unwrap()).await.unwrap());
         let session = lock.inner.pool.session(DEFAULT_TTL, Duration::ZERO).await.unwrap();
         let locks = Locks::new(Arc::clone(&lock) as Arc<_>).unwrap();

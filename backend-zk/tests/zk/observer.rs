@@ -4,11 +4,11 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use lockwell_core::{ErrorKind, Loss};
-use testbed::{ZooKeeper, ZooKeeperEnsemble};
+use testbed::{ZooKeeper, ZooKeeperEnsemble, if_installed};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::input::becomes;
-use crate::servers::{client, ensemble, hold, lasting, missing, options, queued, single, url};
+use crate::servers::{client, ensemble, hold, lasting, options, queued, single, url};
 
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -18,10 +18,9 @@ fn secs(secs: u64) -> Duration {
 /// when the observer dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_at_an_observer() {
-    if missing("ZooKeeper", ZooKeeperEnsemble::installed()) {
+    let Some(servers) = if_installed(ZooKeeperEnsemble::start_with_observer(3, &options()).await) else {
         return;
-    }
-    let servers = ZooKeeperEnsemble::start_with_observer(3, &options()).await.expect("the servers start");
+    };
     let [voters @ .., observer] = servers.servers() else { panic!("no servers") };
     let mode = observer.four_letter("srvr").expect("an answer");
     assert!(mode.contains("Mode: observer"), "{mode}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockwell_core::{LockGuard, Locks, Moment};
 use lockwell_zk::ZkLock;
-use testbed::{Durability, Options, ZooKeeper, ZooKeeperEnsemble};
+use testbed::{Durability, Options, ZooKeeper, ZooKeeperEnsemble, if_installed};
 
 /// A folder in memory where there is one.
 fn folder() -> PathBuf {
@@ -23,28 +23,14 @@ pub(crate) fn options() -> Options {
         .setting("maxSessionTimeout", "90000")
 }
 
-/// Why a test cannot run here; `None` if it can. It fails where servers are required.
-pub(crate) fn missing(what: &str, installed: Result<(), testbed::Error>) -> bool {
-    let Err(error) = installed else { return false };
-    assert!(!testbed::servers_required(), "{what}: {error}");
-    eprintln!("ignored: {error}");
-    true
-}
-
 /// A server, or `None`, with a word why, where it is not installed.
 pub(crate) async fn single(options: &Options) -> Option<ZooKeeper> {
-    if missing("ZooKeeper", ZooKeeper::installed()) {
-        return None;
-    }
-    Some(ZooKeeper::start_with(options).await.expect("the server starts"))
+    if_installed(ZooKeeper::start_with(options).await)
 }
 
 /// Three servers that can be cut off from each other.
 pub(crate) async fn ensemble(options: &Options) -> Option<ZooKeeperEnsemble> {
-    if missing("ZooKeeper", ZooKeeperEnsemble::installed()) {
-        return None;
-    }
-    Some(ZooKeeperEnsemble::start_with_links(3, options).await.expect("the servers start"))
+    if_installed(ZooKeeperEnsemble::start_with_links(3, options).await)
 }
 
 pub(crate) fn url(addr: SocketAddr) -> String {

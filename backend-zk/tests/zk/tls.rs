@@ -4,13 +4,13 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use lockwell_core::{ErrorKind, LeaseState, Moment};
-use testbed::{Certificates, Proxy, ZooKeeper};
+use testbed::{Certificates, Proxy, ZooKeeper, if_installed};
 
 use crate::rights::refusal;
-use crate::servers::{client, hold, lasting, missing, options, single};
+use crate::servers::{client, hold, lasting, options, single};
 
 fn certificates() -> Option<Certificates> {
-    Certificates::make().map_err(|error| assert!(missing("openssl", Err(error)))).ok()
+    if_installed(Certificates::make())
 }
 
 /// The options of an address: trust in `ca`, and our own certificate if we show it.

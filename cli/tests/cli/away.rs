@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "mysql")]
 use testbed::MariaDb;
-use testbed::Server;
 #[cfg(feature = "redis")]
 use testbed::{Redis, RedisCluster};
+use testbed::{Server, if_installed};
 #[cfg(feature = "zk")]
 use testbed::{ZooKeeper, ZooKeeperEnsemble};
 
@@ -84,10 +84,7 @@ fn a_wait_covers_a_restart_of_postgres() {
 #[cfg(feature = "mysql")]
 fn a_wait_covers_a_restart_of_mariadb() {
     block_on(async {
-        if !testbed::is_installed(MariaDb::installed()) {
-            return;
-        }
-        let server = MariaDb::start_with(&options()).await.unwrap();
+        let Some(server) = if_installed(MariaDb::start_with(&options()).await) else { return };
         a_wait_covers_a_restart(&server.url(), &[&server]).await;
     });
 }
@@ -96,10 +93,7 @@ fn a_wait_covers_a_restart_of_mariadb() {
 #[cfg(feature = "redis")]
 fn a_wait_covers_a_restart_of_redis() {
     block_on(async {
-        if !testbed::is_installed(Redis::installed()) {
-            return;
-        }
-        let server = Redis::start_with(&options()).await.unwrap();
+        let Some(server) = if_installed(Redis::start_with(&options()).await) else { return };
         a_wait_covers_a_restart(&server.url(), &[&server]).await;
         // A wrong password is not waited for.
         let url = server.url().replace("redis://", "redis://ann:wrong@");
@@ -114,12 +108,10 @@ fn a_wait_covers_a_restart_of_redis() {
 #[cfg(feature = "redis")]
 fn a_wait_covers_a_restart_of_the_majority() {
     block_on(async {
-        if !testbed::is_installed(Redis::installed()) {
-            return;
-        }
         let mut nodes = Vec::new();
         for _ in 0..3 {
-            nodes.push(Redis::start_with(&options()).await.unwrap());
+            let Some(node) = if_installed(Redis::start_with(&options()).await) else { return };
+            nodes.push(node);
         }
         let addrs: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
         // Nodes that restart may have forgotten: they do not vote for as long as the longest lease.
@@ -132,10 +124,7 @@ fn a_wait_covers_a_restart_of_the_majority() {
 #[cfg(feature = "redis")]
 fn a_wait_covers_a_restart_of_a_cluster() {
     block_on(async {
-        if !testbed::is_installed(RedisCluster::installed()) {
-            return;
-        }
-        let cluster = RedisCluster::start(3, &options()).await.unwrap();
+        let Some(cluster) = if_installed(RedisCluster::start(3, &options()).await) else { return };
         let nodes: Vec<&Server> = cluster.nodes().iter().map(|node| &**node).collect();
         a_wait_covers_a_restart(&(cluster.url() + "?durability=server"), &nodes).await;
     });
@@ -145,10 +134,7 @@ fn a_wait_covers_a_restart_of_a_cluster() {
 #[cfg(feature = "zk")]
 fn a_wait_covers_a_restart_of_zookeeper() {
     block_on(async {
-        if !testbed::is_installed(ZooKeeper::installed()) {
-            return;
-        }
-        let server = ZooKeeper::start_with(&options()).await.unwrap();
+        let Some(server) = if_installed(ZooKeeper::start_with(&options()).await) else { return };
         a_wait_covers_a_restart(&server.url(), &[&server]).await;
     });
 }
@@ -158,10 +144,7 @@ fn a_wait_covers_a_restart_of_zookeeper() {
 #[cfg(feature = "zk")]
 fn a_wait_covers_an_election() {
     block_on(async {
-        if !testbed::is_installed(ZooKeeperEnsemble::installed()) {
-            return;
-        }
-        let ensemble = ZooKeeperEnsemble::start(3, &options()).await.unwrap();
+        let Some(ensemble) = if_installed(ZooKeeperEnsemble::start(3, &options()).await) else { return };
         let url = ensemble.url();
         for round in 0..3 {
             let leader = ensemble.leader().await.unwrap();

@@ -214,10 +214,10 @@ fn on_postgresql() {
 #[cfg(feature = "mysql")]
 fn on_mariadb() {
     crate::support::block_on(async {
-        if !testbed::is_installed(testbed::MariaDb::installed()) {
+        let options = crate::everyday::options();
+        let Some(server) = testbed::if_installed(testbed::MariaDb::start_with(&options).await) else {
             return;
-        }
-        let server = testbed::MariaDb::start_with(&crate::everyday::options()).await.unwrap();
+        };
         let user =
             format!("CREATE USER ann@'%' IDENTIFIED BY '{CANARY}'; GRANT ALL ON lockwell.* TO ann@'%'");
         server.admin_sql(&user).await.unwrap();
@@ -229,10 +229,8 @@ fn on_mariadb() {
 #[cfg(feature = "redis")]
 fn on_redis() {
     crate::support::block_on(async {
-        if !testbed::is_installed(testbed::Redis::installed()) {
-            return;
-        }
-        let server = testbed::Redis::start_with(&crate::everyday::options()).await.unwrap();
+        let options = crate::everyday::options();
+        let Some(server) = testbed::if_installed(testbed::Redis::start_with(&options).await) else { return };
         let password = format!(">{CANARY}");
         server.command(&["ACL", "SETUSER", "ann", "on", &password, "~*", "&*", "+@all"]).unwrap();
         sing_all(&server.url().replace("://", &format!("://ann:{CANARY}@")), &["", "trace"]);
@@ -243,10 +241,10 @@ fn on_redis() {
 #[cfg(feature = "zk")]
 fn on_zookeeper() {
     crate::support::block_on(async {
-        if !testbed::is_installed(testbed::ZooKeeper::installed()) {
+        let options = crate::everyday::options();
+        let Some(server) = testbed::if_installed(testbed::ZooKeeper::start_with(&options).await) else {
             return;
-        }
-        let server = testbed::ZooKeeper::start_with(&crate::everyday::options()).await.unwrap();
+        };
         let url = server.url().replace("://", &format!("://ann:{CANARY}@")) + "/hers?acl=creator";
         sing_all(&url, &["", "trace"]);
     });

@@ -11,7 +11,7 @@ use serde_json::Value;
 use testbed::MariaDb;
 #[cfg(feature = "redis")]
 use testbed::Redis;
-use testbed::{Durability, Options, is_installed};
+use testbed::{Durability, Options, if_installed, is_installed};
 #[cfg(feature = "postgres")]
 use testbed::{PgBouncer, Postgres};
 
@@ -104,11 +104,8 @@ fn a_postgresql_that_is_not_set_up_well() {
 #[cfg(feature = "mysql")]
 fn a_mariadb_that_is_not_set_up_well() {
     block_on(async {
-        if !is_installed(MariaDb::installed()) {
-            return;
-        }
         let options = Options::new().setting("log-bin", "binlog").setting("sync-binlog", "1");
-        let server = MariaDb::start_with(&options).await.unwrap();
+        let Some(server) = if_installed(MariaDb::start_with(&options).await) else { return };
         assert_eq!(at(&server.url(), &["run", "a", "--", "true"]).status, 0);
         let good = Found::at(&server.url());
         good.is(0, &[]);
@@ -136,11 +133,8 @@ fn a_mariadb_that_is_not_set_up_well() {
 /// A server without an append-only file that may evict locks.
 #[cfg(feature = "redis")]
 async fn careless() -> Option<Redis> {
-    if !is_installed(Redis::installed()) {
-        return None;
-    }
     let options = Options::new().durability(Durability::Fast).setting("maxmemory", "100mb");
-    Some(Redis::start_with(&options.setting("maxmemory-policy", "allkeys-lru")).await.unwrap())
+    if_installed(Redis::start_with(&options.setting("maxmemory-policy", "allkeys-lru")).await)
 }
 
 #[test]
@@ -208,10 +202,7 @@ fn without_subscriptions(server: SocketAddr) -> SocketAddr {
 #[cfg(feature = "redis")]
 fn notifications_that_do_not_arrive() {
     block_on(async {
-        if !is_installed(Redis::installed()) {
-            return;
-        }
-        let server = Redis::start().await.unwrap();
+        let Some(server) = if_installed(Redis::start().await) else { return };
         let url = format!("redis://{}", without_subscriptions(server.addr()));
         // A waiter that is not notified asks every now and then. On a busy machine that may be just after the
         // release.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 #[cfg(feature = "zk")]
 use testbed::ZooKeeper;
-use testbed::{Durability, Options};
+use testbed::{Durability, Options, if_installed};
 #[cfg(feature = "mysql")]
 use testbed::{MariaDb, Release};
 #[cfg(feature = "redis")]
@@ -160,10 +160,8 @@ fn everyday_use_of_postgres() {
 #[cfg(feature = "mysql")]
 fn everyday_use_of_mariadb() {
     block_on(async {
-        if !testbed::is_installed(MariaDb::installed()) {
-            return;
-        }
-        everyday_use_of(&MariaDb::start_with(&options()).await.unwrap()).await;
+        let Some(server) = if_installed(MariaDb::start_with(&options()).await) else { return };
+        everyday_use_of(&server).await;
     });
 }
 
@@ -198,10 +196,7 @@ async fn everyday_use_of(server: &MariaDb) {
 #[cfg(feature = "redis")]
 fn everyday_use_of_redis() {
     block_on(async {
-        if !testbed::is_installed(Redis::installed()) {
-            return;
-        }
-        let server = Redis::start_with(&options()).await.unwrap();
+        let Some(server) = if_installed(Redis::start_with(&options()).await) else { return };
         make_nothing(&server.url(), Fresh::HasNoLocks, async || keys([&server])).await;
         everyday_use(
             &server.url(),
@@ -219,12 +214,10 @@ fn everyday_use_of_redis() {
 #[cfg(feature = "redis")]
 fn everyday_use_of_redlock() {
     block_on(async {
-        if !testbed::is_installed(Redis::installed()) {
-            return;
-        }
         let mut nodes = Vec::new();
         for _ in 0..3 {
-            nodes.push(Redis::start().await.unwrap());
+            let Some(node) = if_installed(Redis::start().await) else { return };
+            nodes.push(node);
         }
         let addrs: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
         let url = format!("redlock://{}", addrs.join(","));
@@ -246,10 +239,7 @@ fn everyday_use_of_redlock() {
 #[cfg(feature = "redis")]
 fn everyday_use_behind_sentinels() {
     block_on(async {
-        if !testbed::is_installed(RedisSentinel::installed()) {
-            return;
-        }
-        let group = RedisSentinel::start_with(&options()).await.unwrap();
+        let Some(group) = if_installed(RedisSentinel::start_with(&options()).await) else { return };
         let url = group.url() + "?wait_replicas=1&durability=server";
         make_nothing(&url, Fresh::HasNoLocks, async || keys([group.master()])).await;
         everyday_use(
@@ -268,10 +258,7 @@ fn everyday_use_behind_sentinels() {
 #[cfg(feature = "redis")]
 fn everyday_use_of_a_cluster() {
     block_on(async {
-        if !testbed::is_installed(RedisCluster::installed()) {
-            return;
-        }
-        let cluster = RedisCluster::start(3, &options()).await.unwrap();
+        let Some(cluster) = if_installed(RedisCluster::start(3, &options()).await) else { return };
         let url = cluster.url() + "?durability=server";
         make_nothing(&url, Fresh::HasNoLocks, async || keys(cluster.nodes())).await;
         everyday_use(
@@ -301,10 +288,7 @@ pub(crate) fn keys<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> String {
 #[cfg(feature = "zk")]
 fn everyday_use_of_zookeeper() {
     block_on(async {
-        if !testbed::is_installed(ZooKeeper::installed()) {
-            return;
-        }
-        let server = ZooKeeper::start_with(&options()).await.unwrap();
+        let Some(server) = if_installed(ZooKeeper::start_with(&options()).await) else { return };
         // Those of the server itself are there from its start.
         let count = || {
             let answer = server.four_letter("srvr").unwrap();
@@ -327,10 +311,7 @@ fn everyday_use_of_zookeeper() {
 #[cfg(feature = "etcd")]
 fn everyday_use_of_etcd() {
     block_on(async {
-        if !testbed::is_installed(testbed::Etcd::installed()) {
-            return;
-        }
-        let server = testbed::Etcd::start_with(&options()).await.unwrap();
+        let Some(server) = if_installed(testbed::Etcd::start_with(&options()).await) else { return };
         everyday_use(
             &server.url(),
             &Expected {
@@ -349,10 +330,7 @@ fn everyday_use_of_etcd() {
 #[cfg(feature = "zk")]
 fn a_waiter_that_was_stopped_queues_again_in_zookeeper() {
     block_on(async {
-        if !testbed::is_installed(ZooKeeper::installed()) {
-            return;
-        }
-        let server = ZooKeeper::start_with(&options()).await.unwrap();
+        let Some(server) = if_installed(ZooKeeper::start_with(&options()).await) else { return };
         let site = Site::new();
         let at = |args: &[&str]| {
             let mut command = site.lockwell(args);

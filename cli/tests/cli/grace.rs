@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testbed::{Redis, is_installed};
+use testbed::{Redis, if_installed};
 
 use crate::json::is_as_told;
 use crate::support::{Finished, Site, block_on, finish, lockwell};
@@ -73,10 +73,7 @@ fn a_period_is_begun_by_hand_on_postgresql() {
 #[test]
 fn a_period_is_begun_by_hand_on_redis() {
     block_on(async {
-        if !is_installed(Redis::installed()) {
-            return;
-        }
-        let server = Redis::start_with(&crate::everyday::options()).await.unwrap();
+        let Some(server) = if_installed(Redis::start_with(&crate::everyday::options()).await) else { return };
         at(&server.url(), &["grace", "--yes"]).complains(64, "durability=grace");
         is_begun_by_hand(&format!("{}{OPTIONS}", server.url()));
     });

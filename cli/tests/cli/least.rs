@@ -44,12 +44,9 @@ fn outlives_a_kill(url: &str) {
 #[test]
 #[cfg(feature = "redis")]
 fn the_least_time_outlives_a_kill_on_redis() {
-    use testbed::Redis;
+    use testbed::{Redis, if_installed};
     block_on(async {
-        if !testbed::is_installed(Redis::installed()) {
-            return;
-        }
-        let server = Redis::start_with(&crate::everyday::options()).await.unwrap();
+        let Some(server) = if_installed(Redis::start_with(&crate::everyday::options()).await) else { return };
         outlives_a_kill(&server.url());
     });
 }

@@ -2,16 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use testbed::{Postgres, Proxy, is_installed};
+use testbed::{Postgres, Proxy, if_installed};
 
 use crate::everyday::options;
 use crate::support::{Finished, Running, block_on, finish, lockwell, wait_until};
 
 pub(crate) async fn postgres() -> Option<Postgres> {
-    if !is_installed(Postgres::installed()) {
-        return None;
-    }
-    Some(Postgres::start_with(&options()).await.unwrap())
+    if_installed(Postgres::start_with(&options()).await)
 }
 
 fn run(url: &str, args: &[&str]) -> Finished {
@@ -70,10 +67,7 @@ fn a_server_without_a_free_connection_says_so() {
 #[cfg(feature = "mysql")]
 fn a_user_without_a_free_connection_is_told_so() {
     block_on(async {
-        if !is_installed(testbed::MariaDb::installed()) {
-            return;
-        }
-        let server = testbed::MariaDb::start_with(&options()).await.unwrap();
+        let Some(server) = if_installed(testbed::MariaDb::start_with(&options()).await) else { return };
         let few = "CREATE USER few@'%' WITH MAX_USER_CONNECTIONS 1; GRANT ALL ON lockwell.* TO few@'%'";
         server.admin_sql(few).await.unwrap();
         let url = server.url().replace("root@", "few@");

@@ -1,6 +1,6 @@
 //! Nodes of Redis that take TLS connections.
 
-use testbed::{Certificates, Durability, Options, Redis, is_installed};
+use testbed::{Certificates, Durability, Options, Redis, if_installed};
 
 use crate::everyday::keys;
 use crate::looking::{Fresh, make_nothing};
@@ -8,13 +8,11 @@ use crate::support::block_on;
 
 /// Nodes, and their addresses with the files that they ask for.
 async fn nodes(count: usize, durability: Durability) -> Option<(Certificates, Vec<Redis>, String)> {
-    if !is_installed(Redis::installed()) {
-        return None;
-    }
-    let files = Certificates::make().map_err(|error| assert!(!is_installed(Err(error)))).ok()?;
+    let files = if_installed(Certificates::make())?;
     let mut nodes = Vec::new();
     for _ in 0..count {
-        nodes.push(Redis::start_with(&Options::new().durability(durability).tls(&files)).await.unwrap());
+        nodes
+            .push(if_installed(Redis::start_with(&Options::new().durability(durability).tls(&files)).await)?);
     }
     let hosts: Vec<_> = nodes.iter().map(|node| node.peer_addr().to_string()).collect();
     let [ca, cert, key] = ["ca.pem", "ours.pem", "ours.key"].map(|file| files.path(file));

@@ -81,10 +81,7 @@ mod tests {
     /// The late release of a holder lets a third one take the lock beside the second.
     #[tokio::test]
     async fn two_hold_it_at_once() {
-        if !testbed::is_installed(testbed::Redis::installed()) {
-            return;
-        }
-        let server = testbed::Redis::start().await.unwrap();
+        let Some(server) = testbed::if_installed(testbed::Redis::start().await) else { return };
         let url: ServerUrl = server.url().parse().unwrap();
         let slow = LegacySetnx { lease: 1, ..LegacySetnx::connect(&url).await.unwrap() };
         let others = LegacySetnx::connect(&url).await.unwrap();

@@ -19,7 +19,7 @@ use crate::asking::parts;
 use crate::servers::{redis_with, tell};
 
 /// So many nodes. `None` where the program is not installed.
-async fn nodes(count: usize, options: &Options) -> Option<Vec<Redis>> {
+pub(crate) async fn nodes(count: usize, options: &Options) -> Option<Vec<Redis>> {
     join_all((0..count).map(|_| redis_with(options))).await.into_iter().collect()
 }
 

@@ -251,17 +251,14 @@ impl Member {
 
 #[cfg(test)]
 mod tests {
-    use testbed::{Certificates, Etcd, Options, is_installed};
+    use testbed::{Certificates, Etcd, Options, if_installed};
 
     use super::*;
 
     #[tokio::test]
     async fn certificates_are_shown_and_asked_for() {
-        if !is_installed(Etcd::installed()) {
-            return;
-        }
         let made = Certificates::make().expect("certificates");
-        let member = Etcd::start_with(&Options::new().tls(&made)).await.expect("a server");
+        let Some(member) = if_installed(Etcd::start_with(&Options::new().tls(&made)).await) else { return };
         let file = |name| made.path(name);
         let url = format!(
             "etcds://{}?ca={}&cert={}&key={}",
