@@ -3,17 +3,13 @@
 use std::time::{Duration, Instant};
 
 use lockwell_core::{Locks, Mode};
-use testbed::{Durability, Options, Postgres};
+use testbed::{Durability, Options, Postgres, if_installed};
 
-use crate::servers::{Kind, backend, claim, client, missing, options, soon};
+use crate::servers::{Kind, backend, claim, client, options, soon, wait_for};
 
 /// A server whose log stays in its memory for as long as nobody asks for more, and a role that never asks.
 async fn careless() -> Option<(Postgres, String)> {
-    if missing(Postgres::installed()) {
-        return None;
-    }
-    let server =
-        Postgres::start_with(&options().setting("wal_writer_delay", "10s")).await.expect("it starts");
+    let server = if_installed(Postgres::start_with(&options().setting("wal_writer_delay", "10s")).await)?;
     server
         .admin_sql(
             "CREATE ROLE careless LOGIN; ALTER ROLE careless SET synchronous_commit = off;
@@ -96,9 +92,7 @@ async fn a_grant_by_a_release_survives() {
             let name = format!("{round}{pooled}");
             let guard = one.lock(&*name).ttl(Duration::from_mins(1)).await.expect("a free lock");
             let waiting = tokio::spawn(two.lock(&*name).ttl(Duration::from_mins(1)).into_future());
-            while one.inspect(&*name).await.expect("an answer").waiters == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            wait_for(&one, &name, 1).await;
             guard.release().await.expect("held");
             let next = waiting.await.expect("no panic").expect("its turn");
             crash(&server).await;
@@ -125,9 +119,7 @@ async fn waiters_go_on() {
                 tokio::spawn(async move { request.await?.release().await })
             })
             .collect();
-        while one.inspect("a").await.expect("an answer").waiters < 3 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for(&one, "a", 3).await;
         crash(&server).await;
         let began = Instant::now();
         while one.inspect("a").await.expect("an answer").waiters < 3 {
@@ -156,25 +148,14 @@ async fn waiters_go_on() {
 /// A replica that is promoted has an empty queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_go_on_at_a_promoted_replica() {
-    if missing(Postgres::installed()) {
-        return;
-    }
-    let old = Postgres::start_with(&options()).await.expect("starts");
-    let new = match old.start_standby(&options()).await {
-        Err(error) if error.is_not_installed() => {
-            missing(Err(error));
-            return;
-        }
-        new => new.expect("a replica"),
-    };
+    let Some(old) = if_installed(Postgres::start_with(&options()).await) else { return };
+    let Some(new) = if_installed(old.start_standby(&options()).await) else { return };
     let proxy = testbed::Proxy::start(old.addr()).await.expect("a proxy");
     let url = old.url_via(proxy.addr()) + "?table=promoted";
     let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);
     let guard = one.lock("a").ttl(Duration::from_mins(1)).await.expect("a free lock");
     let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
-    while one.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_for(&one, "a", 1).await;
     old.wait_for_standby(&new).await.expect("an answer");
     old.kill().expect("it runs");
     new.promote().await.expect("it takes writes");
@@ -190,11 +171,8 @@ async fn waiters_go_on_at_a_promoted_replica() {
 
 /// A server on a disk that counts the flushes of its log, and makes none by itself for a while.
 pub(crate) async fn counting() -> Option<Postgres> {
-    if missing(Postgres::installed()) {
-        return None;
-    }
     let options = Options::new().durability(Durability::Disk).setting("wal_writer_delay", "10s");
-    let server = Postgres::start_with(&options).await.expect("it starts");
+    let server = if_installed(Postgres::start_with(&options).await)?;
     if server.admin_sql("SELECT wal_sync FROM pg_stat_wal").await.is_err() {
         eprintln!("not tested: this release does not count so");
         return None;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::servers::{ALL, Kind, admin, client, count, url, wait_for, waiters};
+use crate::servers::{ALL, Kind, admin, client, count, until_count, url, wait_for, waiters};
 
 const DEAD: u32 = 3_000;
 
@@ -53,20 +53,13 @@ async fn they_go_within_seconds() {
         let dead = format!("{} WHERE label = 'dead'", waiters(kind, "dead"));
         assert_eq!(count(kind, &url, &dead).await, DEAD.to_string(), "{kind:?}");
         let began = Instant::now();
-        while count(kind, &url, &dead).await != "0" {
-            assert!(began.elapsed() < Duration::from_secs(30), "{kind:?}: they stay");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until_count(kind, &url, &dead, 0, Duration::from_secs(30)).await;
         println!("{kind:?}: {DEAD} places were gone after {:?}", began.elapsed());
         let alive = format!("{} WHERE label = 'alive'", waiters(kind, "dead"));
         assert_eq!(count(kind, &url, &alive).await, "1", "{kind:?}: the living wait");
         if kind != Kind::Sqlite {
-            let end = Instant::now() + Duration::from_secs(10);
             // The client of the waiter, and the one that the test plays.
-            while count(kind, &url, "dead_clients").await != "2" {
-                assert!(Instant::now() < end, "{kind:?}: dead clients stay");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+            until_count(kind, &url, "dead_clients", 2, Duration::from_secs(10)).await;
         }
         guard.release().await.expect("held");
         waiting.await.expect("no panic").expect("its turn").release().await.expect("held");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwell_core::{ErrorKind, Mode, Released, Renewal};
 use sqlx::Connection;
 
-use crate::servers::{Kind, backend, claim, client, proxy, session, soon, through, url};
+use crate::servers::{Kind, backend, claim, client, proxy, session, soon, through, url, wait_for};
 
 const TTL: Duration = Duration::from_millis(800);
 const LONG: Duration = Duration::from_secs(30);
@@ -79,9 +79,7 @@ async fn a_release_is_done_though_nobody_could_be_notified() {
     let ours = claim("a", Mode::Exclusive, LONG);
     far.acquire(&ours).await.expect("an answer").expect("free");
     let waiting = tokio::spawn(near.read("a").into_future());
-    while near.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_for(&near, "a", 1).await;
     let mut session = session(&url).await;
     // The statements of the release are so far apart that the table is locked before the last one comes.
     proxy.delay(Duration::from_millis(300));
@@ -187,9 +185,7 @@ async fn no_successor_is_freed(kind: Kind) {
         let name = format!("a{k}");
         let held = near.lock(&*name).ttl(LONG).await.expect("free");
         let waiting = tokio::spawn(near.lock(name.clone()).ttl(LONG).wait(LONG).into_future());
-        while near.inspect(&*name).await.expect("an answer").waiters == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for(&near, &name, 1).await;
         // To connect again takes longer than the successor needs to ask.
         proxy.delay(Duration::from_millis(250));
         proxy.drop_reply(k);

@@ -7,10 +7,10 @@ use lockwell_core::backend::grace_period;
 use lockwell_core::{ErrorKind, Grant, Locks, Mode, Renewal, Severity};
 use lockwell_sql::PostgresVerify;
 use sqlx::Connection;
-use testbed::{Postgres, Proxy};
+use testbed::{Postgres, Proxy, if_installed};
 
 use crate::crash::{counting, crash, syncs};
-use crate::servers::{Kind, backend, claim, client, missing, options, session, soon};
+use crate::servers::{Kind, backend, claim, client, options, session, soon};
 
 /// The shortest that is allowed.
 pub(crate) const LONGEST: Duration = Duration::from_secs(4);
@@ -19,11 +19,7 @@ const TOKENS: NonZeroU32 = NonZeroU32::new(600_000_000).expect("not zero");
 
 /// A server that writes out nothing unless somebody asks for it, and the address of such tables.
 pub(crate) async fn forgetful(table: &str) -> Option<(Postgres, String)> {
-    if missing(Postgres::installed()) {
-        return None;
-    }
-    let server =
-        Postgres::start_with(&options().setting("wal_writer_delay", "10s")).await.expect("it starts");
+    let server = if_installed(Postgres::start_with(&options().setting("wal_writer_delay", "10s")).await)?;
     let url = grace(&server.url(), table);
     Some((server, url))
 }
@@ -161,13 +157,7 @@ async fn a_forced_release_is_not_reclaimed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_promoted_replica_grants_nothing_twice() {
     let Some((old, _)) = forgetful("").await else { return };
-    let new = match old.start_standby(&options()).await {
-        Err(error) if error.is_not_installed() => {
-            missing(Err(error));
-            return;
-        }
-        new => new.expect("a replica"),
-    };
+    let Some(new) = if_installed(old.start_standby(&options()).await) else { return };
     let proxy = Proxy::start(old.addr()).await.expect("a proxy");
     let url = grace(&old.url_via(proxy.addr()), "promoted");
     let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);
@@ -204,13 +194,7 @@ async fn tokens_rise_over_a_crash_and_a_failover() {
     let before = token().await;
     crash(&old).await;
     is_closed(&locks, "a").await;
-    let new = match old.start_standby(&options()).await {
-        Err(error) if error.is_not_installed() => {
-            missing(Err(error));
-            return;
-        }
-        new => new.expect("a replica"),
-    };
+    let Some(new) = if_installed(old.start_standby(&options()).await) else { return };
     old.wait_for_standby(&new).await.expect("an answer");
     new.admin_sql("ALTER SYSTEM SET primary_conninfo = ''").await.expect("set");
     new.admin_sql("SELECT pg_reload_conf()").await.expect("read");

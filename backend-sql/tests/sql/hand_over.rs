@@ -1,6 +1,7 @@
 //! A release on PostgreSQL grants the lock to the first who waits for it, in its one statement.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwell_core::Locks;
@@ -99,14 +100,24 @@ async fn one_heartbeat_serves_all_waiters() {
 async fn nobody_is_lost_in_a_crowd() {
     let Some(server) = postgres().await else { return };
     let url = server.url() + "?table=crowd";
-    let held: Arc<[std::sync::atomic::AtomicU64; 3]> = Arc::default();
+    let mut clients = Vec::new();
+    for _ in 0..12 {
+        clients.push(client(Kind::Postgres, &url).await);
+    }
+    let longest = crowd(clients, 150).await;
+    assert!(longest < Duration::from_secs(4), "{longest:?}");
+}
+
+/// Each client takes so many turns. Returns the longest wait.
+pub(crate) async fn crowd(clients: Vec<Locks>, turns: usize) -> Duration {
+    let held: Arc<[AtomicU64; 3]> = Arc::default();
     let mut tasks = Vec::new();
     let began = Instant::now();
-    for n in 0..12 {
-        let (locks, held) = (client(Kind::Postgres, &url).await, Arc::clone(&held));
+    for (n, locks) in clients.into_iter().enumerate() {
+        let held = Arc::clone(&held);
         tasks.push(tokio::spawn(async move {
-            let mut longest = Duration::ZERO;
-            for turn in 0..150_usize {
+            let (mut longest, mut last) = (Duration::ZERO, [0; 3]);
+            for turn in 0..turns {
                 let at = (n + turn) % 3;
                 let began = Instant::now();
                 let request = locks.lock(format!("name {at}")).into_future();
@@ -118,10 +129,11 @@ async fn nobody_is_lost_in_a_crowd() {
                 let Some(guard) = guard else { continue };
                 let guard = guard.expect("its turn");
                 longest = longest.max(began.elapsed());
-                let before = held[at].fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                assert_eq!(before, 0, "two hold one lock");
+                assert!(guard.token().get() > last[at], "tokens rise");
+                last[at] = guard.token().get();
+                assert_eq!(held[at].fetch_add(1, Ordering::SeqCst), 0, "two hold one lock");
                 tokio::task::yield_now().await;
-                held[at].fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                held[at].fetch_sub(1, Ordering::SeqCst);
                 guard.release().await.expect("held");
             }
             longest
@@ -132,5 +144,5 @@ async fn nobody_is_lost_in_a_crowd() {
         longest = longest.max(task.await.expect("no task fails"));
     }
     println!("the longest wait: {longest:?}, all: {:?}", began.elapsed());
-    assert!(longest < Duration::from_secs(4), "{longest:?}");
+    longest
 }

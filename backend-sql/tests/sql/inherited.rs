@@ -5,15 +5,15 @@ use std::time::Duration;
 use lockwell_core::{ErrorKind, Locks};
 use lockwell_sql::PostgresVerify;
 use sqlx::Connection;
-use testbed::{Durability, Options, PgBouncer, Postgres};
+use testbed::{Durability, Options, PgBouncer, Postgres, is_installed};
 use tokio::sync::OnceCell;
 
-use crate::servers::{Kind, backend, client, missing, options, session};
+use crate::servers::{Kind, backend, client, options, session};
 
 /// A server of its own, since what is set for the database would meet other tests; and a pooler before it.
 async fn servers() -> Option<(&'static Postgres, &'static PgBouncer)> {
     static SERVERS: OnceCell<(Postgres, PgBouncer)> = OnceCell::const_new();
-    if missing(PgBouncer::installed()) {
+    if !is_installed(PgBouncer::installed()) {
         return None;
     }
     let start = || async {

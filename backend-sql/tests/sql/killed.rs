@@ -8,7 +8,7 @@ use lockwell_core::{Claim, ErrorKind, LockName, LockRequest, Locks, Mode, Wait};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::servers::{ALL, Kind, backend, client, count, permit, url, waiters};
+use crate::servers::{ALL, Kind, backend, client, count, permit, until_count, url, waiters};
 
 /// The lease of those who are killed, and of all others.
 const TTL: Duration = Duration::from_secs(1);
@@ -129,11 +129,7 @@ async fn those_who_live_go_on() {
         let guard = locks.lock("name").await.expect("a free lock");
         let other = client(kind, &url).await;
         let waiting = tokio::spawn(other.lock("name").wait(LONG).into_future());
-        let end = Instant::now() + LONG;
-        while count(kind, &url, &waiters(kind, "killed")).await != "1" {
-            assert!(Instant::now() < end, "{kind:?}: places of the dead are left");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until_count(kind, &url, &waiters(kind, "killed"), 1, LONG).await;
         guard.release().await.expect("held");
         waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lockwell_core::{DistributedLock, Locks, Mode};
 use lockwell_sql::{MySqlLock, PostgresLock};
-use testbed::{MariaDb, Postgres};
+use testbed::{MariaDb, Postgres, if_installed};
 
-use crate::servers::{Kind, backend, claim, client, missing, options, permit, wait_for};
+use crate::servers::{Kind, backend, claim, client, options, permit, wait_for};
 
 /// How many locks nobody uses, and how many members and waiters other locks have.
 const IDLE: u32 = 200_000;
@@ -15,11 +15,8 @@ const TIMES: u64 = 12;
 const LONG: Duration = Duration::from_secs(30);
 
 async fn start() -> Option<Postgres> {
-    if missing(Postgres::installed()) {
-        return None;
-    }
     // Only what is asked for here changes the tables.
-    Some(Postgres::start_with(&options().setting("autovacuum", "off")).await.expect("it starts"))
+    if_installed(Postgres::start_with(&options().setting("autovacuum", "off")).await)
 }
 
 async fn fill(server: &Postgres) {
@@ -129,10 +126,7 @@ async fn nothing_scans_a_large_table() {
 /// The same on MariaDB, which counts the rows that scans have read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_scans_a_large_table_of_mariadb() {
-    if missing(MariaDb::installed()) {
-        return;
-    }
-    let server = MariaDb::start_with(&options()).await.expect("it starts");
+    let Some(server) = if_installed(MariaDb::start_with(&options()).await) else { return };
     let url = server.url() + "?table=large&purge_after=0s";
     drop(client(Kind::MariaDb, &url).await);
     let sql = format!(

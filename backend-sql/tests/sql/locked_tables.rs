@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lockwell_core::ErrorKind;
 use sqlx::{Connection, Executor};
-use testbed::{MariaDb, Postgres};
+use testbed::{MariaDb, Postgres, if_installed};
 
-use crate::servers::{Kind, backend, missing, options, session};
+use crate::servers::{Kind, backend, options, session};
 
 fn says_locked(error: &lockwell_core::Error) {
     let text = format!("{error:#}");
@@ -16,10 +16,7 @@ fn says_locked(error: &lockwell_core::Error) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres() {
-    if missing(Postgres::installed()) {
-        return;
-    }
-    let server = Postgres::start_with(&options()).await.expect("it starts");
+    let Some(server) = if_installed(Postgres::start_with(&options()).await) else { return };
     backend(Kind::Postgres, &server.url()).await.expect("the tables are made");
     let rights = "CREATE ROLE worker LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO worker";
     server.admin_sql(rights).await.expect("a role");
@@ -36,10 +33,7 @@ async fn postgres() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mariadb() {
-    if missing(MariaDb::installed()) {
-        return;
-    }
-    let server = MariaDb::start_with(&options()).await.expect("it starts");
+    let Some(server) = if_installed(MariaDb::start_with(&options()).await) else { return };
     backend(Kind::MariaDb, &server.url()).await.expect("the tables are made");
     let lock = server.admin_sql("LOCK TABLES lockwell.lockwell_locks WRITE; SELECT SLEEP(8)");
     let connect = async {

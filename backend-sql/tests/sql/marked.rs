@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use lockwell_core::{LockGuard, Locks, Mode, Released, Result};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgListener};
-use testbed::{Postgres, Proxy};
+use testbed::{Postgres, Proxy, if_installed};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::crash::{counting, syncs};
 use crate::servers::{
-    Kind, admin, backend, claim, client, count, missing, options, postgres, proxy, session, through, url,
+    Kind, admin, backend, claim, client, count, options, postgres, proxy, session, through, until_count, url,
     wait_for,
 };
 
@@ -217,11 +217,7 @@ async fn waiters_whose_places_are_gone_get_their_turns() {
             assert!(took < Duration::from_secs(8), "{loss}, then {pause:?}: {took:?}");
         }
     }
-    let end = Instant::now() + LONG;
-    while count(Kind::Postgres, &url, "emptied_waiters").await != "0" {
-        assert!(Instant::now() < end, "places are left");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_count(Kind::Postgres, &url, "emptied_waiters", 0, LONG).await;
 }
 
 /// Many claims for one name, of which three in ten are cancelled at some moment.
@@ -267,11 +263,7 @@ async fn a_storm_of_claims_leaves_no_place() {
     println!("the longest wait: {longest:?}, all: {:?}", began.elapsed());
     assert!(longest < Duration::from_secs(6), "{longest:?}");
     // Claims whose callers have left are cleaned up in the background.
-    let end = Instant::now() + LONG;
-    while count(Kind::Postgres, &url, "gusts_waiters").await != "0" {
-        assert!(Instant::now() < end, "places are left");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_count(Kind::Postgres, &url, "gusts_waiters", 0, LONG).await;
     let guard = clients[0].lock("a").wait(SOON * 4).await.expect("a free lock");
     guard.release().await.expect("held");
 }
@@ -279,10 +271,7 @@ async fn a_storm_of_claims_leaves_no_place() {
 /// Where grants wait for no disk, a hand-over and its notification are one transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_without_the_disk_is_one_transaction() {
-    if missing(Postgres::installed()) {
-        return;
-    }
-    let server = Postgres::start_with(&options()).await.expect("it starts");
+    let Some(server) = if_installed(Postgres::start_with(&options()).await) else { return };
     for (durability, transactions) in [("disk", 2), ("grace", 1)] {
         let table = format!("counted_{durability}");
         let url = format!("{}?table={table}&durability={durability}", server.url());
@@ -319,10 +308,7 @@ async fn transaction(session: &mut PgConnection) -> i64 {
 /// Another that notifies waits for its commit, and nobody else can notify meanwhile. That delays no release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_does_not_wait_for_others_that_notify() {
-    if missing(Postgres::installed()) {
-        return;
-    }
-    let server = Postgres::start_with(&options()).await.expect("it starts");
+    let Some(server) = if_installed(Postgres::start_with(&options()).await) else { return };
     let url = format!("{}?table=untold_notes&durability=grace", server.url());
     let lock = backend(Kind::Postgres, &url).await.expect("connects");
     let locks = Locks::new(Arc::clone(&lock)).expect("a keeper").server_order();
@@ -387,12 +373,12 @@ async fn a_release_that_grants_nothing_waits_for_no_disk() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_takes_one_place_whatever_the_plan() {
     const PLACES: usize = 5;
-    if missing(Postgres::installed()) {
-        return;
-    }
     let others = ["indexscan", "bitmapscan", "hashjoin", "mergejoin", "material"];
     let off = |options: testbed::Options, other: &str| options.setting(format!("enable_{other}"), "off");
-    let server = Postgres::start_with(&others.into_iter().fold(options(), off)).await.expect("it starts");
+    let Some(server) = if_installed(Postgres::start_with(&others.into_iter().fold(options(), off)).await)
+    else {
+        return;
+    };
     for durability in ["disk", "grace"] {
         let table = format!("planned_{durability}");
         let url = format!("{}?table={table}&durability={durability}", server.url());

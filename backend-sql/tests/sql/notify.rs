@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use lockwell_core::{Mode, Released};
-use testbed::Postgres;
+use testbed::{Postgres, if_installed};
 
-use crate::servers::{Kind, backend, claim, client, missing, options, postgres, session};
+use crate::servers::{Kind, backend, claim, client, options, postgres, session, wait_for};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -14,10 +14,7 @@ const LONG: Duration = Duration::from_secs(30);
 /// exist, until that is not asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_that_waits_for_its_commit_holds_up_no_notification() {
-    if missing(Postgres::installed()) {
-        return;
-    }
-    let server = Postgres::start_with(&options()).await.expect("it starts");
+    let Some(server) = if_installed(Postgres::start_with(&options()).await) else { return };
     for pooled in ["", "&pooled=true"] {
         let url = server.url() + "?table=notified";
         let holder = client(Kind::Postgres, &format!("{url}{pooled}")).await;
@@ -25,9 +22,7 @@ async fn a_hand_over_that_waits_for_its_commit_holds_up_no_notification() {
         let hand_over = async || {
             let guard = holder.lock("a").ttl(LONG * 4).await.expect("a free lock");
             let waiting = tokio::spawn(waiter.lock("a").wait(LONG).into_future());
-            while holder.inspect("a").await.expect("an answer").waiters == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            wait_for(&holder, "a", 1).await;
             // Notifications are known to arrive by then, so the next release may grant.
             tokio::time::sleep(Duration::from_millis(500)).await;
             (guard, waiting)

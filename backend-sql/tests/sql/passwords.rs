@@ -13,7 +13,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use testbed::{MariaDb, Postgres};
 
-use crate::servers::{Kind, client, mariadb, postgres};
+use crate::servers::{Kind, client, mariadb, postgres, wait_for};
 
 const CANARY: &str = "canary-secret";
 
@@ -176,9 +176,7 @@ async fn locks_go_on(site: Site<'_>, by_file: bool) {
         let wait = Duration::from_secs(20);
         let other = one.lock("other").wait(wait).await.expect("a free lock");
         let waits = tokio::spawn(two.lock("other").wait(wait).into_future());
-        while one.inspect("other").await.expect("an answer").waiters == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        wait_for(&one, "other", 1).await;
         other.release().await.expect("held");
         waits.await.expect("no panic").expect("its turn").release().await.expect("held");
         until_renewed(&one, renewals).await;

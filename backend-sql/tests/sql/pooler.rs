@@ -2,18 +2,14 @@
 
 use std::time::Duration;
 
-use testbed::{Durability, Options, PgBouncer};
+use testbed::{Durability, Options, PgBouncer, if_installed};
 
-use crate::servers::{Kind, client, missing, postgres, session};
+use crate::servers::{Kind, client, postgres, session};
 
 /// A pooler with one connection to the server, for all clients together.
 async fn pooler(options: Options) -> Option<PgBouncer> {
-    if missing(PgBouncer::installed()) {
-        return None;
-    }
     let options = options.durability(Durability::OsCache).setting("default_pool_size", "1");
-    let pooler = PgBouncer::start_with(postgres().await?, &options).await;
-    Some(pooler.expect("the pooler starts"))
+    if_installed(PgBouncer::start_with(postgres().await?, &options).await)
 }
 
 /// Without `pooled=true`, a pooler that shares sessions is noticed: nothing rests on a session then.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::Connection;
 
-use crate::servers::{ALL, Kind, client, count, session, url, waiters};
+use crate::servers::{ALL, Kind, client, count, session, url, wait_for, waiters};
 
 #[tokio::test]
 async fn a_waiter_that_got_its_lock_gives_its_place_up() {
@@ -45,9 +45,7 @@ async fn a_wait_outlives_a_locked_table() {
     let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);
     let guard = one.lock("a").await.expect("a free lock");
     let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
-    while one.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_for(&one, "a", 1).await;
     let mut session = session(&url).await;
     let mut others = session.begin().await.expect("a transaction");
     let lock = "LOCK TABLE locked_clients IN ACCESS EXCLUSIVE MODE";

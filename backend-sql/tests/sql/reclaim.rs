@@ -5,11 +5,11 @@ use std::time::Duration;
 use lockwell_core::{DistributedLock, ErrorKind, Grant, Mode, Renewal};
 use lockwell_sql::{PostgresLock, PostgresVerify};
 use sqlx::Connection;
-use testbed::Postgres;
+use testbed::{Postgres, if_installed};
 
 use crate::crash::crash;
 use crate::grace::{LONGEST, forgetful, is_closed, is_granted_later, record, write_out};
-use crate::servers::{Kind, backend, claim, client, missing, options, session, soon};
+use crate::servers::{Kind, backend, claim, client, options, session, soon};
 
 /// No lease ends while a test runs.
 const LONG: Duration = Duration::from_mins(5);
@@ -169,11 +169,8 @@ async fn a_lost_lease_is_no_harm_to_the_others() {
 /// It is not lost with the session, nor with the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prepared_transaction_that_has_verified_a_lock_excludes_others_over_a_crash() {
-    if missing(Postgres::installed()) {
-        return;
-    }
     let settings = options().setting("wal_writer_delay", "10s").setting("max_prepared_transactions", "2");
-    let server = Postgres::start_with(&settings).await.expect("it starts");
+    let Some(server) = if_installed(Postgres::start_with(&settings).await) else { return };
     let url = format!("{}?table=prepared&durability=grace&longest_ttl=4s", server.url());
     let lock = backend(Kind::Postgres, &url).await.expect("a connection");
     write_out(&server).await;

@@ -3,7 +3,7 @@
 use lockwell_core::{ErrorKind, Locks, Mode};
 use testbed::MariaDb;
 
-use crate::servers::{Kind, backend, claim, client, postgres, url};
+use crate::servers::{Kind, backend, claim, client, postgres, url, wait_for};
 
 const CANARY: &str = "canary-secret-123";
 
@@ -69,26 +69,20 @@ async fn least(kind: Kind, url: &str) {
     let (one, two) = (client(kind, &url).await, client(kind, &url).await);
     let guard = one.lock("a").await.expect("a free lock");
     let waiting = tokio::spawn(two.lock("a").into_future());
-    while one.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    wait_for(&one, "a", 1).await;
     guard.release().await.expect("held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
 
     let writer = one.write("a").await.expect("a free lock");
     let waiting = tokio::spawn(two.read("a").into_future());
-    while one.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    wait_for(&one, "a", 1).await;
     let reader = writer.downgrade().await.expect("held");
     waiting.await.expect("no panic").expect("readers meet").release().await.expect("held");
 
     let permits = [one.permit("b", 2).await.expect("a permit"), two.permit("b", 2).await.expect("a permit")];
     assert!(one.permit("b", 2).try_now().await.expect("an answer").is_none());
     let waiting = tokio::spawn(one.permit("b", 2).into_future());
-    while two.inspect("b").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    wait_for(&two, "b", 1).await;
     let held = two.held().await.expect("an answer");
     let held: Vec<_> = held.iter().map(|lock| (lock.name.as_str(), lock.holders.len())).collect();
     assert_eq!(held, [("a", 1), ("b", 2)]);

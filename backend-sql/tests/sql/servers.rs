@@ -8,7 +8,7 @@ use lockwell_core::{Claim, DistributedLock, LockName, Locks, Mode, Result, Wait}
 use lockwell_sql::{MySqlLock, PostgresLock, SqliteLock};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection};
-use testbed::{Durability, MariaDb, Options, Postgres, Proxy};
+use testbed::{Durability, MariaDb, Options, Postgres, Proxy, if_installed};
 use tokio::sync::OnceCell;
 
 /// One kind of database.
@@ -22,32 +22,17 @@ pub(crate) enum Kind {
 pub(crate) const ALL: [Kind; 3] = [Kind::Sqlite, Kind::Postgres, Kind::MariaDb];
 
 pub(crate) async fn postgres() -> Option<&'static Postgres> {
-    static SERVER: OnceCell<Postgres> = OnceCell::const_new();
-    if missing(Postgres::installed()) {
-        return None;
-    }
-    let start = || async { Postgres::start_with(&options()).await.expect("PostgreSQL starts") };
-    Some(SERVER.get_or_init(start).await)
+    static SERVER: OnceCell<Option<Postgres>> = OnceCell::const_new();
+    SERVER.get_or_init(|| async { if_installed(Postgres::start_with(&options()).await) }).await.as_ref()
 }
 
 pub(crate) async fn mariadb() -> Option<&'static MariaDb> {
-    static SERVER: OnceCell<MariaDb> = OnceCell::const_new();
-    if missing(MariaDb::installed()) {
-        return None;
-    }
-    let start = || async { MariaDb::start_with(&options()).await.expect("MariaDB starts") };
-    Some(SERVER.get_or_init(start).await)
+    static SERVER: OnceCell<Option<MariaDb>> = OnceCell::const_new();
+    SERVER.get_or_init(|| async { if_installed(MariaDb::start_with(&options()).await) }).await.as_ref()
 }
 
 pub(crate) fn options() -> Options {
     Options::new().durability(Durability::OsCache)
-}
-
-pub(crate) fn missing(installed: Result<(), testbed::Error>) -> bool {
-    let Err(reason) = installed else { return false };
-    assert!(!testbed::servers_required(), "{reason}");
-    eprintln!("not tested: {reason}");
-    true
 }
 
 /// The address of a database of this kind, with a table of its own. `None` where the server is not installed.
@@ -99,6 +84,15 @@ pub(crate) fn waiters(kind: Kind, table: &str) -> String {
 pub(crate) async fn count(kind: Kind, url: &str, table: &str) -> String {
     let sql = format!("SELECT CAST(count(*) AS CHAR(9)) FROM {table}");
     admin(kind, url, &sql).await.trim().to_owned()
+}
+
+/// Waits until it has so many.
+pub(crate) async fn until_count(kind: Kind, url: &str, table: &str, rows: usize, within: Duration) {
+    let end = Instant::now() + within;
+    while count(kind, url, table).await != rows.to_string() {
+        assert!(Instant::now() < end, "{kind:?}: never {rows} rows of {table}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A network that fails on demand. `None`: there is no network.

@@ -4,9 +4,9 @@ use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use testbed::{MariaDb, Postgres};
+use testbed::{MariaDb, Postgres, if_installed};
 
-use crate::servers::{Kind, client, missing, options};
+use crate::servers::{Kind, client, options};
 
 /// A folder for a socket, which the user of any server may write to. Its path is short, as that of a socket
 /// must be.
@@ -31,24 +31,20 @@ async fn same_locks(kind: Kind, socket: &str, network: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres() {
-    if missing(Postgres::installed()) {
-        return;
-    }
     let folder = folder();
     let path = folder.path().display();
     let options = options().setting("unix_socket_directories", path.to_string());
-    let server = Postgres::start_with(&options).await.expect("it starts");
+    let Some(server) = if_installed(Postgres::start_with(&options).await) else { return };
     let socket = format!("postgres://postgres@/postgres?socket={path}/.s.PGSQL.{}", server.addr().port());
     same_locks(Kind::Postgres, &socket, &server.url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mariadb() {
-    if missing(MariaDb::installed()) {
-        return;
-    }
     let folder = folder();
     let path = folder.path().join("s").display().to_string();
-    let server = MariaDb::start_with(&options().setting("socket", &path)).await.expect("it starts");
+    let Some(server) = if_installed(MariaDb::start_with(&options().setting("socket", &path)).await) else {
+        return;
+    };
     same_locks(Kind::MariaDb, &format!("mysql://root@/lockwell?socket={path}"), &server.url()).await;
 }

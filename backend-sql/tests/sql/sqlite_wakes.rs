@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use lockwell_core::Locks;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::servers::{Kind, admin, client, count, url};
+use crate::servers::{Kind, admin, client, count, until_count, url};
 use crate::sqlite_child::command;
 
 const LONG: Duration = Duration::from_mins(1);
@@ -190,11 +190,7 @@ async fn a_message_of_a_stranger_grants_nothing() {
 }
 
 async fn until_waiting(url: &str, many: usize) {
-    let end = Instant::now() + LONG;
-    while count(Kind::Sqlite, url, "wakes_queue").await != many.to_string() {
-        assert!(Instant::now() < end, "it does not enter the queue");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_count(Kind::Sqlite, url, "wakes_queue", many, LONG).await;
 }
 
 /// A process that waits for the lock `a`, and releases it at once.

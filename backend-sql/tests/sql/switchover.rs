@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lockwell_core::{ErrorKind, Locks};
-use testbed::{MariaDb, Postgres, Proxy};
+use testbed::{MariaDb, Postgres, Proxy, if_installed};
 
-use crate::servers::{Kind, client, missing, options};
+use crate::servers::{Kind, client, options};
 
 /// Takes and releases a lock, alone and together.
 async fn use_locks(locks: &Locks) {
@@ -15,26 +15,12 @@ async fn use_locks(locks: &Locks) {
     locks.read("c").await.expect("a free lock").release().await.expect("held");
 }
 
-/// A server, or nothing if this machine has no program for it.
-fn unless_missing(started: Result<Postgres, testbed::Error>) -> Option<Postgres> {
-    match started {
-        Err(error) if error.is_not_installed() => {
-            missing(Err(error));
-            None
-        }
-        started => Some(started.expect("it starts")),
-    }
-}
-
 /// The client connects to the old primary, which is a replica by then, before the address leads to the new
 /// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn to_a_replica_of_postgres() {
-    if missing(Postgres::installed()) {
-        return;
-    }
-    let old = Postgres::start_with(&options()).await.expect("starts");
-    let Some(new) = unless_missing(old.start_standby(&options()).await) else { return };
+    let Some(old) = if_installed(Postgres::start_with(&options()).await) else { return };
+    let Some(new) = if_installed(old.start_standby(&options()).await) else { return };
     let proxy = Proxy::start(old.addr()).await.expect("a proxy");
     let locks = client(Kind::Postgres, &old.url_via(proxy.addr())).await;
     use_locks(&locks).await;
@@ -60,11 +46,10 @@ async fn to_a_replica_of_postgres() {
 /// The old primary is set to be read only under connections that live on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn to_a_replica_of_mariadb() {
-    if missing(MariaDb::installed()) {
-        return;
-    }
     let numbered = |number: &str| options().setting("server-id", number);
-    let old = MariaDb::start_with(&numbered("1").setting("log-bin", "log")).await.expect("starts");
+    let Some(old) = if_installed(MariaDb::start_with(&numbered("1").setting("log-bin", "log")).await) else {
+        return;
+    };
     let new = MariaDb::start_with(&numbered("2")).await.expect("starts");
     if old.admin_sql("SELECT VERSION()").await.expect("an answer").contains("MariaDB") {
         let follow = format!(

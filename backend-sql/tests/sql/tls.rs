@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use lockwell_core::ErrorKind;
 use lockwell_core::backend::can_set_nodelay;
-use testbed::{Certificates, Durability, MariaDb, Options, Postgres};
+use testbed::{Certificates, Durability, MariaDb, Options, Postgres, if_installed};
 
-use crate::servers::{Kind, backend, client, missing};
+use crate::servers::{Kind, backend, client};
 
 fn certificates() -> Option<Certificates> {
-    Certificates::make().map_err(|error| assert!(missing(Err(error)))).ok()
+    if_installed(Certificates::make())
 }
 
 /// Two clients that trust the authority, and the name of the server, keep each other out.
@@ -79,16 +79,13 @@ async fn large_batches(plain: &str, tls: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres() {
     let Some(files) = certificates() else { return };
-    if missing(Postgres::installed()) {
-        return;
-    }
     let options = Options::new()
         .durability(Durability::Fast)
         .setting("ssl", "on")
         .setting("ssl_cert_file", files.path("server.pem"))
         .setting("ssl_key_file", files.path("server.key"))
         .setting("ssl_ca_file", files.path("ca.pem"));
-    let server = Postgres::start_with(&options).await.expect("it starts");
+    let Some(server) = if_installed(Postgres::start_with(&options).await) else { return };
     let url = |host: &str, options: &str| {
         format!("postgres://postgres@{host}:{}/postgres?timeout=2s&{options}", server.addr().port())
     };
@@ -112,15 +109,12 @@ async fn postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mariadb() {
     let Some(files) = certificates() else { return };
-    if missing(MariaDb::installed()) {
-        return;
-    }
     let options = Options::new()
         .durability(Durability::Fast)
         .setting("ssl-cert", files.path("server.pem"))
         .setting("ssl-key", files.path("server.key"))
         .setting("ssl-ca", files.path("ca.pem"));
-    let server = MariaDb::start_with(&options).await.expect("it starts");
+    let Some(server) = if_installed(MariaDb::start_with(&options).await) else { return };
     let sql = "CREATE USER 'secure'@'%' REQUIRE X509; GRANT ALL ON lockwell.* TO 'secure'@'%';";
     server.admin_sql(sql).await.expect("a user");
     let url = |user: &str, host: &str, options: &str| {

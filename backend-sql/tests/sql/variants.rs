@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::servers::{Kind, client, url};
+use crate::servers::{Kind, client, url, wait_for};
 
 /// Free, held, new and contended locks; alone and in batches; by two clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,18 +22,14 @@ async fn postgres_behind_a_pooler_that_carries_nothing_over() {
     }
     let guard = one.lock("a").await.expect("a free lock");
     let waiting = tokio::spawn(two.lock("a").wait(Duration::from_secs(20)).into_future());
-    while one.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_for(&one, "a", 1).await;
     guard.release().await.expect("held");
     waiting.await.expect("no panic").expect("its turn comes").release().await.expect("held");
     let writer = one.write("a").await.expect("a free lock");
     let readers: Vec<_> = [&one, &two, &two]
         .map(|locks| tokio::spawn(locks.read("a").wait(Duration::from_secs(20)).into_future()))
         .into();
-    while one.inspect("a").await.expect("an answer").waiters < readers.len() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_for(&one, "a", readers.len()).await;
     writer.release().await.expect("held");
     let mut together = Vec::new();
     for reader in readers {
@@ -42,9 +38,7 @@ async fn postgres_behind_a_pooler_that_carries_nothing_over() {
     let waiting = tokio::spawn(one.permit("slots", 1).wait(Duration::from_secs(20)).into_future());
     let slot = waiting.await.expect("no panic").expect("a free permit");
     let waiting = tokio::spawn(two.permit("slots", 1).wait(Duration::from_secs(20)).into_future());
-    while one.inspect("slots").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_for(&one, "slots", 1).await;
     slot.release().await.expect("held");
     together.push(waiting.await.expect("no panic").expect("its turn comes"));
     for guard in together {

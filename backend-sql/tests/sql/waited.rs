@@ -7,7 +7,9 @@ use sqlx::postgres::PgListener;
 use testbed::Proxy;
 use uuid::Uuid;
 
-use crate::servers::{Kind, admin, backend, claim, client, count, postgres, session, url, wait_for};
+use crate::servers::{
+    Kind, admin, backend, claim, client, count, postgres, session, until_count, url, wait_for,
+};
 
 /// How long anything may take on a busy machine.
 const LONG: Duration = Duration::from_secs(30);
@@ -41,11 +43,7 @@ async fn a_waiter_that_was_stopped_is_found_again() {
                 }
                 assert!(Instant::now() < end, "{kind:?}: the mark is not cleared");
             }
-            let end = Instant::now() + LONG / 3;
-            while count(kind, &url, &unmarked).await == "1" {
-                assert!(Instant::now() < end, "{kind:?} {name}: nobody knows that it waits");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+            until_count(kind, &url, &unmarked, 0, LONG / 3).await;
             guard.release().await.expect("held");
             let newcomer = holder.lock(name).try_now().await.expect("an answer");
             assert!(newcomer.is_none() || waiting.is_finished(), "{kind:?} {name}: a newcomer is first");

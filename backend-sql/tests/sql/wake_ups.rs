@@ -7,9 +7,9 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use lockwell_core::Locks;
-use testbed::{Direction, Durability, Options, PgBouncer, Proxy, Release};
+use testbed::{Direction, Durability, Options, PgBouncer, Proxy, Release, is_installed};
 
-use crate::servers::{Kind, client, missing, postgres};
+use crate::servers::{Kind, client, postgres, wait_for};
 
 /// Far less than the time after which a waiter looks by itself.
 const SOON: Duration = Duration::from_millis(600);
@@ -18,9 +18,7 @@ const SOON: Duration = Duration::from_millis(600);
 async fn hand_over(holder: &Locks, waiter: &Locks) -> Duration {
     let guard = holder.lock("a").wait(Duration::from_secs(30)).await.expect("a free lock");
     let waiting = tokio::spawn(waiter.lock("a").wait(Duration::from_secs(30)).into_future());
-    while holder.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_for(holder, "a", 1).await;
     tokio::time::sleep(Duration::from_millis(350)).await;
     let released = Instant::now();
     guard.release().await.expect("held");
@@ -55,7 +53,7 @@ async fn behind_a_pooler_that_carries_no_notifications() {
                 continue;
             }
             Err(error) if error.is_not_installed() => {
-                missing(Err(error));
+                is_installed(Err(error));
                 continue;
             }
             pooler => pooler.expect("the pooler starts"),
@@ -124,9 +122,7 @@ async fn a_waiter_without_a_subscription_enters_the_queue() {
     server.admin_sql("ALTER ROLE narrow CONNECTION LIMIT 1").await.expect("an administrator");
     let held = [holder.lock("a").await.expect("a free lock"), holder.lock("b").await.expect("a free lock")];
     let first = tokio::spawn(locks.lock("a").wait(Duration::from_mins(1)).into_future());
-    while holder.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_for(&holder, "a", 1).await;
     // It has been tried in vain for a while by now.
     let second = tokio::spawn(locks.lock("b").wait(Duration::from_millis(1500)).into_future());
     while holder.inspect("b").await.expect("an answer").waiters == 0 {

@@ -1,14 +1,13 @@
 //! A release on MySQL and MariaDB grants the lock to the first who waits for it, and tells it, in its one
 //! message.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwell_core::Locks;
 use testbed::{MariaDb, Proxy};
 
 use super::{RELEASES, can_be_granted, connect, options, servers, start};
+use crate::hand_over::crowd;
 use crate::servers::{Kind, client, wait_for};
 
 /// How long a message is under way.
@@ -193,40 +192,11 @@ async fn the_grant_of_one_that_gives_up_passes_on() {
 async fn nobody_is_lost_in_a_crowd() {
     for release in RELEASES {
         let Some(server) = start(release, options(release)).await else { continue };
-        let held: Arc<[AtomicU64; 3]> = Arc::default();
-        let mut tasks = Vec::new();
-        let began = Instant::now();
-        for n in 0..8_usize {
-            let (locks, held) = (connect(&server, "crowd").await, Arc::clone(&held));
-            tasks.push(tokio::spawn(async move {
-                let (mut longest, mut last) = (Duration::ZERO, [0; 3]);
-                for turn in 0..80_usize {
-                    let at = (n + turn) % 3;
-                    let began = Instant::now();
-                    let request = locks.lock(format!("name {at}")).into_future();
-                    let guard = if (n + turn).is_multiple_of(10) {
-                        tokio::time::timeout(Duration::from_millis(3), request).await.ok()
-                    } else {
-                        Some(request.await)
-                    };
-                    let Some(guard) = guard else { continue };
-                    let guard = guard.expect("its turn");
-                    longest = longest.max(began.elapsed());
-                    assert!(guard.token().get() > last[at], "tokens rise");
-                    last[at] = guard.token().get();
-                    assert_eq!(held[at].fetch_add(1, Ordering::SeqCst), 0, "two hold one lock");
-                    tokio::task::yield_now().await;
-                    held[at].fetch_sub(1, Ordering::SeqCst);
-                    guard.release().await.expect("held");
-                }
-                longest
-            }));
+        let mut clients = Vec::new();
+        for _ in 0..8 {
+            clients.push(connect(&server, "crowd").await);
         }
-        let mut longest = Duration::ZERO;
-        for task in tasks {
-            longest = longest.max(task.await.expect("no task fails"));
-        }
-        println!("{release}: the longest wait: {longest:?}, all: {:?}", began.elapsed());
-        assert!(longest < Duration::from_secs(6), "{longest:?}");
+        let longest = crowd(clients, 80).await;
+        assert!(longest < Duration::from_secs(6), "{release}: {longest:?}");
     }
 }

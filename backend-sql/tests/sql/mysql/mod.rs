@@ -14,10 +14,10 @@ mod statements;
 use std::time::{Duration, Instant};
 
 use lockwell_core::Locks;
-use testbed::{Durability, MariaDb, Options, Release};
+use testbed::{Durability, MariaDb, Options, Release, is_installed};
 use tokio::sync::OnceCell;
 
-use crate::servers::{Kind, client, missing};
+use crate::servers::{Kind, client};
 
 /// What the machine has, and what is fetched.
 pub(super) const RELEASES: [&str; 2] = ["mariadb10", "mysql9"];
@@ -36,7 +36,7 @@ pub(super) async fn start(release: &str, options: Options) -> Option<MariaDb> {
             if Release::named(release).is_newer() {
                 testbed::not_run(&Release::named(release).title(), &error.to_string());
             } else {
-                assert!(missing(Err(error)));
+                assert!(!is_installed(Err(error)));
             }
             None
         }

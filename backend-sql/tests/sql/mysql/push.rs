@@ -7,7 +7,7 @@ use sqlx::{Connection, MySqlConnection};
 use testbed::MariaDb;
 
 use super::{RELEASES, connect, counted, options, start};
-use crate::servers::{Kind, client};
+use crate::servers::{Kind, client, wait_for};
 
 /// Behind the looks of a waiter that has just come.
 const SETTLED: Duration = Duration::from_millis(400);
@@ -19,9 +19,7 @@ async fn hand_over(holder: &Locks, waiter: &Locks) -> Duration {
         let request = waiter.lock("a").wait(Duration::from_secs(30));
         tokio::spawn(async move { request.await.map(|guard| (guard, Instant::now())) })
     };
-    while holder.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_for(holder, "a", 1).await;
     tokio::time::sleep(SETTLED).await;
     let released = Instant::now();
     guard.release().await.expect("held");
@@ -82,9 +80,7 @@ async fn groups_are_woken_as_well() {
             let readers: Vec<_> = [&two, &three, &three]
                 .map(|locks| tokio::spawn(locks.read("a").wait(Duration::from_secs(30)).into_future()))
                 .into();
-            while one.inspect("a").await.expect("an answer").waiters < 3 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            wait_for(&one, "a", 3).await;
             tokio::time::sleep(SETTLED).await;
             let released = Instant::now();
             writer.release().await.expect("held");
