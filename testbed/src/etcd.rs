@@ -3,11 +3,12 @@
 pub(crate) mod cluster;
 mod program;
 
-use std::{net::SocketAddr, ops::Deref};
+use std::net::SocketAddr;
 
 use self::program::Program;
 use crate::{
     Error, HungSyncs, Options, Release, Server,
+    server::is_a_server,
     wire::{LONG, SHORT, exchange},
 };
 
@@ -110,10 +111,4 @@ fn member_and_leader(addr: SocketAddr) -> Option<(String, String)> {
     Some((field("member_id")?, field("leader")?))
 }
 
-impl Deref for Etcd {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a_server!(Etcd);

@@ -5,15 +5,15 @@ mod mysql;
 
 pub(crate) use self::daemon::daemon;
 
-use self::daemon::{PACKAGE, flush};
-use std::{net::SocketAddr, ops::Deref};
+use self::daemon::{PACKAGE, serving};
+use std::net::SocketAddr;
 
 use crate::{
     Error, Options, Release, Server, client,
     kind::{Kind, Site},
     programs::{find, is_root, text},
     release::Family,
-    server::blocking,
+    server::{blocking, is_a_server},
 };
 
 /// A throwaway `MariaDB`, or MySQL if its [release](Options::release) is one, with the administrator `root`,
@@ -74,13 +74,7 @@ impl MariaDb {
     }
 }
 
-impl Deref for MariaDb {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a_server!(MariaDb);
 
 #[derive(Debug)]
 struct Programs {
@@ -143,20 +137,7 @@ impl Kind for Programs {
     }
 
     fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
-        let mut command = self.common(&self.daemon, site)?;
-        command.extend([
-            format!("--port={}", addr.port()),
-            "--bind-address=127.0.0.1".to_owned(),
-            // Relative to the data folder: a path in a deep temporary folder would be too long for a socket.
-            "--socket=socket".to_owned(),
-            format!("--pid-file={}", site.path("pid")?),
-            format!("--init-file={}", site.path("init.sql")?),
-            "--max-connections=300".to_owned(),
-            format!("--innodb-flush-log-at-trx-commit={}", flush(site.options.durability)),
-        ]);
-        let extra = site.options.settings.iter();
-        command.extend(extra.map(|(name, value)| format!("--{name}={value}")));
-        Ok(command)
+        Ok([self.common(&self.daemon, site)?, serving(site, addr)?].concat())
     }
 
     fn ready(&self, site: &Site<'_>, _addr: SocketAddr, pid: u32, log: &str) -> bool {

@@ -1,12 +1,13 @@
 //! A throwaway pooler before a Postgres.
 
-use std::{net::SocketAddr, ops::Deref};
+use std::net::SocketAddr;
 
 use crate::{
     Error, Options, Postgres, Release, Server,
     kind::{Kind, Site},
     programs::is_root,
     release::Family,
+    server::is_a_server,
 };
 
 /// A throwaway `PgBouncer` in transaction mode: each transaction is carried out on any of its few
@@ -55,13 +56,7 @@ impl PgBouncer {
     }
 }
 
-impl Deref for PgBouncer {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a_server!(PgBouncer);
 
 fn find(options: &Options) -> Result<String, Error> {
     let release = options.release_of(Family::PgBouncer)?;

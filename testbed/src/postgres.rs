@@ -2,7 +2,7 @@
 
 mod standby;
 
-use std::{fs, net::SocketAddr, ops::Deref, os::unix::fs::chown, path::PathBuf};
+use std::{fs, net::SocketAddr, os::unix::fs::chown, path::PathBuf};
 
 use rustix::process::Signal;
 
@@ -11,7 +11,7 @@ use crate::{
     kind::{Kind, Site},
     programs::{self, Nobody, missing, postgres_folder, text},
     release::Family,
-    server::blocking,
+    server::{blocking, is_a_server},
 };
 
 const PACKAGE: &str = "postgresql";
@@ -69,13 +69,7 @@ impl Postgres {
     }
 }
 
-impl Deref for Postgres {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a_server!(Postgres);
 
 #[derive(Debug)]
 struct Programs {

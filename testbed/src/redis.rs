@@ -5,12 +5,13 @@ mod program;
 mod resp;
 pub(crate) mod sentinel;
 
-use std::{net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use self::program::{Program, Role, SOCKET};
 use crate::{
     Error, Options, Release, Server,
     group::{Readiness, until_ready},
+    server::is_a_server,
     wire::{LONG, SHORT},
 };
 
@@ -121,13 +122,7 @@ impl Redis {
     }
 }
 
-impl Deref for Redis {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a_server!(Redis);
 
 /// A node that is or may become a replica needs the password that it asks for itself.
 fn with_master_password(options: &Options) -> Options {

@@ -53,6 +53,20 @@ impl fmt::Debug for Server {
     }
 }
 
+/// Whoever has a server is one.
+macro_rules! is_a_server {
+    ($whoever:ty) => {
+        impl std::ops::Deref for $whoever {
+            type Target = crate::Server;
+
+            fn deref(&self) -> &crate::Server {
+                &self.server
+            }
+        }
+    };
+}
+pub(crate) use is_a_server;
+
 impl Server {
     pub(crate) async fn start(kind: impl Kind, options: &Options) -> Result<Self, Error> {
         let options = options.clone();

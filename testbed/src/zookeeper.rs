@@ -4,13 +4,14 @@ pub(crate) mod ensemble;
 mod java;
 mod links;
 
-use std::{net::SocketAddr, ops::Deref};
+use std::net::SocketAddr;
 
 pub(crate) use self::java::class_path;
 use self::java::{Java, SINCE};
 use crate::{
     Error, Options, Release, Server,
     release::Family,
+    server::is_a_server,
     wire::{LONG, exchange},
 };
 
@@ -81,10 +82,4 @@ impl ZooKeeper {
     }
 }
 
-impl Deref for ZooKeeper {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a_server!(ZooKeeper);

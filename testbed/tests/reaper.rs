@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use testbed::{MariaDb, Postgres, Server};
+use testbed::{MariaDb, Postgres, Server, is_installed};
 
 /// Set in the process that starts a server and waits to be killed. Its value says which.
 const VICTIM: &str = "TESTBED_VICTIM";
@@ -46,14 +46,14 @@ async fn early_victim() {
 
 #[test]
 fn postgres_goes_with_its_owner() {
-    if !skip(Postgres::installed()) {
+    if is_installed(Postgres::installed()) {
         owner_is_killed("postgres", Signal::KILL);
     }
 }
 
 #[test]
 fn mariadb_goes_with_its_owner() {
-    if !skip(MariaDb::installed()) {
+    if is_installed(MariaDb::installed()) {
         owner_is_killed("mariadb", Signal::KILL);
     }
 }
@@ -61,7 +61,7 @@ fn mariadb_goes_with_its_owner() {
 /// Ctrl-C goes to the whole group of processes, and must not end the supervisor before it has cleaned up.
 #[test]
 fn ctrl_c_leaves_nothing() {
-    if !skip(Postgres::installed()) {
+    if is_installed(Postgres::installed()) {
         owner_is_killed("postgres", Signal::INT);
     }
 }
@@ -69,7 +69,7 @@ fn ctrl_c_leaves_nothing() {
 /// The owner dies at a time when there is no server yet, only `initdb` at work.
 #[test]
 fn half_made_servers_go_too() {
-    if skip(Postgres::installed()) {
+    if !is_installed(Postgres::installed()) {
         return;
     }
     let parent = parent();
@@ -151,11 +151,4 @@ fn segment(folder: &str) -> String {
 fn segment_exists(id: &str) -> bool {
     let list = std::fs::read_to_string("/proc/sysvipc/shm").expect("a list");
     list.lines().any(|line| line.split_whitespace().nth(1) == Some(id))
-}
-
-fn skip(installed: Result<(), testbed::Error>) -> bool {
-    let Err(reason) = installed else { return false };
-    assert!(!testbed::servers_required(), "{reason}");
-    println!("ignored: {reason}");
-    true
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::daemon::{daemon, flush};
+use super::daemon::{daemon, serving};
 use crate::{
     Error, Release,
     kind::{Kind, Site},
@@ -72,20 +72,7 @@ impl Kind for Programs {
     }
 
     fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
-        let mut command = self.common(site)?;
-        command.extend([
-            format!("--port={}", addr.port()),
-            "--bind-address=127.0.0.1".to_owned(),
-            // Relative to the data folder: a path in a deep temporary folder would be too long for a socket.
-            "--socket=socket".to_owned(),
-            format!("--pid-file={}", site.path("pid")?),
-            format!("--init-file={}", site.path("init.sql")?),
-            "--max-connections=300".to_owned(),
-            format!("--innodb-flush-log-at-trx-commit={}", flush(site.options.durability)),
-        ]);
-        let extra = site.options.settings.iter();
-        command.extend(extra.map(|(name, value)| format!("--{name}={value}")));
-        Ok(command)
+        Ok([self.common(site)?, serving(site, addr)?].concat())
     }
 
     fn ready(&self, site: &Site<'_>, _addr: SocketAddr, pid: u32, log: &str) -> bool {

@@ -1,26 +1,15 @@
 //! A Redis Cluster.
 
-use testbed::{Durability, Options, Redis, RedisCluster};
+use testbed::{RedisCluster, if_installed};
 
 use crate::{
     life::{assert_gone, eventually, traces},
-    skip,
+    options, say,
 };
-
-fn options() -> Options {
-    Options::new().durability(Durability::OsCache)
-}
-
-fn say(redis: &Redis, words: &[&str]) -> String {
-    redis.command(words).expect("an answer")
-}
 
 #[tokio::test]
 async fn redis_cluster_lives() {
-    if skip(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(3, &options()).await.expect("starts");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &options()).await) else { return };
     let [first, second, third] = cluster.nodes() else { panic!("three nodes") };
     let (a, b, c) = (first.addr(), second.addr(), third.addr());
     assert_eq!(cluster.url(), format!("redis+cluster://{a},{b},{c}"));
@@ -33,10 +22,11 @@ async fn redis_cluster_lives() {
 
 #[tokio::test]
 async fn a_cluster_node_comes_back() {
-    if skip(RedisCluster::installed()) {
+    let Some(cluster) =
+        if_installed(RedisCluster::start(3, &options().setting("requirepass", "secret")).await)
+    else {
         return;
-    }
-    let cluster = RedisCluster::start(3, &options().setting("requirepass", "secret")).await.expect("starts");
+    };
     let [first, second, third] = cluster.nodes() else { panic!("three nodes") };
     assert_eq!(say(second, &["CLUSTER", "KEYSLOT", "d"]), ":11298\r\n");
     assert_eq!(say(third, &["SET", "d", "kept"]), "+OK\r\n");
@@ -59,10 +49,7 @@ async fn a_cluster_node_comes_back() {
 
 #[tokio::test]
 async fn a_cluster_of_one_lives() {
-    if skip(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(1, &options()).await.expect("starts");
+    let Some(cluster) = if_installed(RedisCluster::start(1, &options()).await) else { return };
     assert_eq!(say(&cluster.nodes()[0], &["SET", "d", "1"]), "+OK\r\n");
     assert!(RedisCluster::start(0, &options()).await.is_err());
 }

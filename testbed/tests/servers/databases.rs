@@ -7,22 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use testbed::{Durability, Error, MariaDb, Options, PgBouncer, Postgres, Proxy};
+use testbed::{Durability, Error, MariaDb, Options, PgBouncer, Postgres, Proxy, if_installed};
 
-use crate::{
-    life::{assert_gone, eventually, whole_life},
-    skip,
-};
+use crate::life::{assert_gone, eventually, whole_life};
 
 const TABLE: &str = "CREATE TABLE kept (word varchar(20)); INSERT INTO kept VALUES ('first'), ('second');";
 const SELECT: &str = "SELECT word, 7 FROM kept ORDER BY word";
 
 #[tokio::test]
 async fn postgres_lives() {
-    if skip(Postgres::installed()) {
-        return;
-    }
-    let postgres = Postgres::start().await.expect("starts");
+    let Some(postgres) = if_installed(Postgres::start().await) else { return };
     postgres.admin_sql(TABLE).await.expect("a table");
     let remembers = async || {
         let rows = postgres.admin_sql(SELECT).await.expect("rows");
@@ -47,12 +41,9 @@ async fn postgres_lives() {
 
 #[tokio::test]
 async fn pgbouncer_lives() {
-    if skip(PgBouncer::installed()) {
-        return;
-    }
     let options = Options::new().durability(Durability::Fast);
     let postgres = Postgres::start_with(&options).await.expect("starts");
-    let pooler = PgBouncer::start_with(&postgres, &Options::new()).await.expect("starts");
+    let Some(pooler) = if_installed(PgBouncer::start_with(&postgres, &Options::new()).await) else { return };
     assert_eq!(pooler.url(), postgres.url_via(pooler.addr()));
     let is_there = async || assert!(TcpStream::connect(pooler.addr()).is_ok());
     whole_life(&pooler, &is_there).await;
@@ -65,10 +56,7 @@ async fn pgbouncer_lives() {
 
 #[tokio::test]
 async fn mariadb_lives() {
-    if skip(MariaDb::installed()) {
-        return;
-    }
-    let mariadb = MariaDb::start().await.expect("starts");
+    let Some(mariadb) = if_installed(MariaDb::start().await) else { return };
     mariadb.admin_sql(TABLE).await.expect("a table");
     let remembers = async || {
         let rows = mariadb.admin_sql(SELECT).await.expect("rows");
@@ -88,11 +76,8 @@ async fn mariadb_lives() {
 /// Postgres puts each client's process into a session of its own: they have to stop with the first one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_postgres_does_nothing() {
-    if skip(Postgres::installed()) {
-        return;
-    }
     let options = Options::new().durability(Durability::Fast).parent("/dev/shm");
-    let postgres = Postgres::start_with(&options).await.expect("starts");
+    let Some(postgres) = if_installed(Postgres::start_with(&options).await) else { return };
     assert!(postgres.folder().starts_with("/dev/shm"));
     postgres.admin_sql("CREATE TABLE t (n int)").await.expect("a table");
     let busy = postgres.clone();
@@ -118,15 +103,12 @@ async fn a_paused_postgres_does_nothing() {
 
 #[tokio::test]
 async fn settings_arrive_and_failures_show_the_log() {
-    if skip(Postgres::installed()) || skip(MariaDb::installed()) {
-        return;
-    }
     let options = Options::new().durability(Durability::OsCache).setting("max_connections", "7");
-    let postgres = Postgres::start_with(&options).await.expect("starts");
+    let Some(postgres) = if_installed(Postgres::start_with(&options).await) else { return };
     let shown = postgres.admin_sql("SHOW max_connections; SHOW fsync; SHOW synchronous_commit").await;
     assert_eq!(shown.expect("rows"), "7\noff\non\n");
     let options = Options::new().durability(Durability::Fast).setting("max_connections", "77");
-    let mariadb = MariaDb::start_with(&options).await.expect("starts");
+    let Some(mariadb) = if_installed(MariaDb::start_with(&options).await) else { return };
     let shown = mariadb.admin_sql("SELECT @@max_connections, @@innodb_flush_log_at_trx_commit").await;
     assert_eq!(shown.expect("rows"), "77\t0\n");
 

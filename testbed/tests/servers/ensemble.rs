@@ -1,22 +1,19 @@
 //! An ensemble of `ZooKeeper`s.
 
-use testbed::{Durability, Options, ZooKeeperEnsemble};
+use testbed::{ZooKeeperEnsemble, if_installed};
 
 use crate::{
     life::{assert_gone, eventually, traces},
-    skip,
+    options,
 };
-
-fn options() -> Options {
-    Options::new().durability(Durability::OsCache)
-}
 
 #[tokio::test]
 async fn zookeeper_ensemble_lives() {
-    if skip(ZooKeeperEnsemble::installed()) {
+    let Some(ensemble) =
+        if_installed(ZooKeeperEnsemble::start(3, &options().setting("tickTime", "400")).await)
+    else {
         return;
-    }
-    let ensemble = ZooKeeperEnsemble::start(3, &options().setting("tickTime", "400")).await.expect("starts");
+    };
     let servers = ensemble.servers();
     let [a, b, c] = &*ensemble.addresses() else { panic!("three servers") };
     assert_eq!(ensemble.url(), format!("zk://{a},{b},{c}"));
@@ -40,10 +37,9 @@ async fn zookeeper_ensemble_lives() {
 
 #[tokio::test]
 async fn a_server_is_cut_off_and_comes_back() {
-    if skip(ZooKeeperEnsemble::installed()) {
+    let Some(ensemble) = if_installed(ZooKeeperEnsemble::start_with_links(3, &options()).await) else {
         return;
-    }
-    let ensemble = ZooKeeperEnsemble::start_with_links(3, &options()).await.expect("starts");
+    };
     let leader = ensemble.leader().await.expect("a leader");
     let follower = ensemble.followers().await.expect("followers")[0];
 

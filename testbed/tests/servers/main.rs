@@ -10,10 +10,12 @@ mod sentinel;
 mod small;
 mod tls;
 
-/// True if a test has to be skipped, and says why. Fails instead where servers are required.
-fn skip(installed: Result<(), testbed::Error>) -> bool {
-    let Err(reason) = installed else { return false };
-    assert!(!testbed::servers_required(), "{reason}");
-    println!("ignored: {reason}");
-    true
+use testbed::{Durability, Options, Redis};
+
+fn options() -> Options {
+    Options::new().durability(Durability::OsCache)
+}
+
+fn say(redis: &Redis, words: &[&str]) -> String {
+    redis.command(words).expect("an answer")
 }

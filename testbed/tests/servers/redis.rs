@@ -5,29 +5,18 @@ use std::{
     os::unix::net::UnixStream,
 };
 
-use testbed::{Durability, Options, Redis};
+use testbed::{Redis, if_installed};
 
 use crate::{
     life::{eventually, whole_life},
-    skip,
+    options, say,
 };
-
-fn options() -> Options {
-    Options::new().durability(Durability::OsCache)
-}
-
-fn say(redis: &Redis, words: &[&str]) -> String {
-    redis.command(words).expect("an answer")
-}
 
 #[tokio::test]
 async fn redis_takes_commands() {
-    if skip(Redis::installed()) {
-        return;
-    }
     let limits =
         options().setting("client-output-buffer-limit", "normal 1mb 1mb 7").setting("maxmemory", "9mb");
-    let redis = Redis::start_with(&limits).await.expect("starts");
+    let Some(redis) = if_installed(Redis::start_with(&limits).await) else { return };
     assert_eq!(say(&redis, &["SET", "a key", "its value"]), "+OK\r\n");
     assert_eq!(say(&redis, &["GET", "a key"]), "$9\r\nits value\r\n");
     assert!(say(&redis, &["CONFIG", "GET", "maxmemory"]).contains("9437184"));
@@ -47,10 +36,7 @@ async fn redis_takes_commands() {
 
 #[tokio::test]
 async fn redis_listens_on_a_unix_socket() {
-    if skip(Redis::installed()) {
-        return;
-    }
-    let redis = Redis::start_with(&options()).await.expect("starts");
+    let Some(redis) = if_installed(Redis::start_with(&options()).await) else { return };
     assert!(redis.unix_socket().starts_with(redis.folder()));
     assert_eq!(ping(&redis), "+PONG\r\n+OK\r\n");
     redis.kill().expect("kills");
@@ -72,10 +58,10 @@ fn ping(redis: &Redis) -> String {
 
 #[tokio::test]
 async fn a_redis_with_a_password_lives() {
-    if skip(Redis::installed()) {
+    let Some(redis) = if_installed(Redis::start_with(&options().setting("requirepass", "two words")).await)
+    else {
         return;
-    }
-    let redis = Redis::start_with(&options().setting("requirepass", "two words")).await.expect("starts");
+    };
     assert_eq!(say(&redis, &["SET", "kept", "word"]), "+OK\r\n");
     let refused = redis.command_as("default", "wrong", &["GET", "kept"]).expect("an answer");
     assert!(refused.starts_with("-NOAUTH"), "{refused}");
@@ -85,13 +71,12 @@ async fn a_redis_with_a_password_lives() {
 
 #[tokio::test]
 async fn a_redis_takes_its_users_from_a_file() {
-    if skip(Redis::installed()) {
-        return;
-    }
     let mut users = tempfile::NamedTempFile::new().expect("a file");
     writeln!(users, "user default on nopass -@all\nuser admin on >secret ~* &* +@all").expect("writes");
     let path = users.path().to_str().expect("text");
-    let redis = Redis::start_with(&options().setting("aclfile", path)).await.expect("starts");
+    let Some(redis) = if_installed(Redis::start_with(&options().setting("aclfile", path)).await) else {
+        return;
+    };
     assert!(say(&redis, &["GET", "a"]).starts_with("-NOPERM"));
     let admin = |words: &[&str]| redis.command_as("admin", "secret", words).expect("an answer");
     assert_eq!(admin(&["SET", "a", "b"]), "+OK\r\n");
@@ -102,11 +87,8 @@ async fn a_redis_takes_its_users_from_a_file() {
 
 #[tokio::test]
 async fn a_redis_replica_follows() {
-    if skip(Redis::installed()) {
-        return;
-    }
     for options in [options(), options().setting("requirepass", "secret")] {
-        let master = Redis::start_with(&options).await.expect("starts");
+        let Some(master) = if_installed(Redis::start_with(&options).await) else { return };
         assert_eq!(say(&master, &["SET", "early", "1"]), "+OK\r\n");
         let replica = Redis::start_replica(master.addr(), &options).await.expect("starts");
         assert_eq!(say(&replica, &["GET", "early"]), "$1\r\n1\r\n");

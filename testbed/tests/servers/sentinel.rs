@@ -1,26 +1,19 @@
 //! Redis with Sentinel.
 
-use testbed::{Durability, Options, Redis, RedisSentinel};
+use testbed::{RedisSentinel, if_installed};
 
 use crate::{
     life::{assert_gone, eventually, traces},
-    skip,
+    options, say,
 };
-
-fn options() -> Options {
-    Options::new().durability(Durability::OsCache)
-}
-
-fn say(redis: &Redis, words: &[&str]) -> String {
-    redis.command(words).expect("an answer")
-}
 
 #[tokio::test]
 async fn sentinels_move_the_master() {
-    if skip(RedisSentinel::installed()) {
+    let Some(group) =
+        if_installed(RedisSentinel::start_with(&options().setting("requirepass", "secret")).await)
+    else {
         return;
-    }
-    let group = RedisSentinel::start_with(&options().setting("requirepass", "secret")).await.expect("starts");
+    };
     let (master, replica) = (group.master(), group.replica());
     let [a, b, c] = &*group.addresses() else { panic!("three sentinels") };
     assert_eq!(group.url(), format!("redis+sentinel://{a},{b},{c}/mymaster"));
@@ -54,11 +47,8 @@ async fn sentinels_move_the_master() {
 
 #[tokio::test]
 async fn a_sentinel_group_takes_settings_and_goes() {
-    if skip(RedisSentinel::installed()) {
-        return;
-    }
     let options = options().setting("min-replicas-to-write", "1").setting("min-replicas-max-lag", "2");
-    let group = RedisSentinel::start_with(&options).await.expect("starts");
+    let Some(group) = if_installed(RedisSentinel::start_with(&options).await) else { return };
     assert_eq!(say(group.master(), &["SET", "a", "1"]), "+OK\r\n");
     group.replica().kill().expect("kills");
     assert!(say(group.master(), &["SET", "a", "2"]).starts_with("-NOREPLICAS"));

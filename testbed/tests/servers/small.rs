@@ -5,19 +5,13 @@ use std::{
     net::{SocketAddr, TcpStream},
 };
 
-use testbed::{Durability, Options, Redis, ZooKeeper};
+use testbed::{Durability, Options, Redis, ZooKeeper, if_installed};
 
-use crate::{
-    life::{TIMEOUT, assert_gone, whole_life},
-    skip,
-};
+use crate::life::{TIMEOUT, assert_gone, whole_life};
 
 #[tokio::test]
 async fn redis_lives() {
-    if skip(Redis::installed()) {
-        return;
-    }
-    let redis = Redis::start().await.expect("starts");
+    let Some(redis) = if_installed(Redis::start().await) else { return };
     let addr = redis.addr();
     assert_eq!(redis.url(), format!("redis://{addr}"));
     assert_eq!(ask(addr, "SET kept word\r\nQUIT\r\n"), "+OK\r\n+OK\r\n");
@@ -31,11 +25,8 @@ async fn redis_lives() {
 
 #[tokio::test]
 async fn a_fast_redis_forgets() {
-    if skip(Redis::installed()) {
-        return;
-    }
     let options = Options::new().durability(Durability::Fast).setting("maxclients", "17");
-    let redis = Redis::start_with(&options).await.expect("starts");
+    let Some(redis) = if_installed(Redis::start_with(&options).await) else { return };
     let addr = redis.addr();
     assert!(ask(addr, "SET lost word\r\nCONFIG GET maxclients\r\nQUIT\r\n").contains("17"));
     redis.kill().expect("kills");
@@ -45,11 +36,8 @@ async fn a_fast_redis_forgets() {
 
 #[tokio::test]
 async fn zookeeper_lives() {
-    if skip(ZooKeeper::installed()) {
-        return;
-    }
     let options = Options::new().setting("-Duser.name", "somebody");
-    let zookeeper = ZooKeeper::start_with(&options).await.expect("starts");
+    let Some(zookeeper) = if_installed(ZooKeeper::start_with(&options).await) else { return };
     let addr = zookeeper.addr();
     assert!(zookeeper.four_letter("envi").expect("an answer").contains("user.name=somebody"));
     assert_eq!(zookeeper.url(), format!("zk://{addr}"));

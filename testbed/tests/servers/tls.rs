@@ -1,14 +1,12 @@
 //! Groups of Redis that talk TLS among themselves.
 
-use testbed::{Certificates, Options, Proxy, Redis, RedisCluster, RedisSentinel};
-
-use crate::skip;
+use testbed::{Certificates, Options, Proxy, Redis, RedisCluster, RedisSentinel, if_installed, is_installed};
 
 fn options() -> Option<(Certificates, Options)> {
-    if skip(Redis::installed()) {
+    if !is_installed(Redis::installed()) {
         return None;
     }
-    let files = Certificates::make().map_err(|error| assert!(skip(Err(error)))).ok()?;
+    let files = if_installed(Certificates::make())?;
     let options = Options::new().tls(&files);
     Some((files, options))
 }
