@@ -8,11 +8,7 @@ use testbed::{Proxy, ZooKeeper};
 use zookeeper_client::Client;
 
 use crate::frames::{CREATE, Frames, SET_DATA};
-use crate::servers::{client, ensemble, options, queued, single, url};
-
-fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
+use crate::servers::{client, ensemble, options, queued, secs, single, url};
 
 /// The host name of the server leads to a member of an ensemble, which is then cut off from its leader. It
 /// goes on answering reads. They must not count as proof that the session lives.

@@ -7,12 +7,8 @@ use lockwell_core::{Claim, DistributedLock, LeaseState, Mode, Moment, Released, 
 use testbed::{Direction, Proxy};
 use zookeeper_client::Client;
 
-use crate::servers::{client, connect, hold, options, queued, single, url};
+use crate::servers::{client, connect, hold, options, queued, secs, single, url};
 use crate::wire::end_session;
-
-fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
 
 /// The session ends and another gets the lock; then the first request of the release is lost along with its
 /// connection. The node is not there any more when the release is repeated, and that does not prove that the

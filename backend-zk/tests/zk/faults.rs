@@ -8,11 +8,7 @@ use lockwell_core::{DistributedLock, ErrorKind, Locks, Moment};
 use testbed::{Direction, Proxy, ZooKeeper, ZooKeeperEnsemble};
 use zookeeper_client::Client;
 
-use crate::servers::{client, connect, ensemble, hold, options, queued, single, url};
-
-fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
+use crate::servers::{client, connect, ensemble, hold, options, queued, secs, single, url};
 
 /// The holder's server loses its leader and does not know it for longer than the session lasts. The holder
 /// must not consider itself the holder when the next one gets the lock, though its own server goes on

@@ -6,11 +6,7 @@ use lockwell_core::{ErrorKind, Moment};
 use testbed::{Direction, Proxy, ZooKeeper};
 use zookeeper_client::Client;
 
-use crate::servers::{client, hold, options, single};
-
-fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
+use crate::servers::{client, hold, options, secs, single};
 
 /// A claim of another kind whose answer is lost does not know that it must leave. When it is the first, it
 /// holds the lock. So nobody behind it may hold the lock at that time.

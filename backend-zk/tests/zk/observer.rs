@@ -1,18 +1,13 @@
 //! Servers that do not vote, or only read; and a base path that goes.
 
 use std::future::IntoFuture;
-use std::time::Duration;
 
 use lockwell_core::{ErrorKind, Loss};
 use testbed::{ZooKeeper, ZooKeeperEnsemble, if_installed};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::input::becomes;
-use crate::servers::{client, ensemble, hold, lasting, options, queued, single, url};
-
-fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
+use crate::servers::{client, ensemble, hold, lasting, options, queued, secs, single, url};
 
 /// One whose session is at an observer excludes the others, waits in their queue, and takes its session along
 /// when the observer dies.

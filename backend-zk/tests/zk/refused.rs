@@ -1,16 +1,10 @@
 //! Servers that refuse requests, for a while or for good.
 
-use std::time::Duration;
-
 use lockwell_core::{ErrorKind, Moment};
 use zookeeper_client::{Acl, AuthId, Client, Permission};
 
 use crate::frames::{CREATE, CREATE_CONTAINER, DELETE, EXISTS, Frames, GET_DATA, LIST, THROTTLED};
-use crate::servers::{client, connect, hold, options, queued, single};
-
-fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
+use crate::servers::{client, connect, hold, options, queued, secs, single};
 
 /// Forbids to delete nodes of this lock, or allows it again.
 async fn set_delete(admin: &Client, lock: &str, allowed: bool) {

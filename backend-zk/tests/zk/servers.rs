@@ -33,6 +33,10 @@ pub(crate) async fn ensemble(options: &Options) -> Option<ZooKeeperEnsemble> {
     if_installed(ZooKeeperEnsemble::start_with_links(3, options).await)
 }
 
+pub(crate) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
 pub(crate) fn url(addr: SocketAddr) -> String {
     format!("zk://{addr}")
 }

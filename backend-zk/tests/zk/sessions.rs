@@ -9,12 +9,8 @@ use lockwell_core::{ErrorKind, LeaseState, LockGuard, Locks, Moment};
 use testbed::{Direction, Proxy, ZooKeeper};
 use zookeeper_client::{self as zk, Client};
 
-use crate::servers::{client, hold, lasting, options, queued, single, url};
+use crate::servers::{client, hold, lasting, options, queued, secs, single, url};
 use crate::wire::end_session;
-
-fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
 
 /// One who looks from outside.
 struct Witness {
@@ -62,7 +58,7 @@ impl Witness {
     }
 }
 
-async fn becomes(guard: &LockGuard, wanted: LeaseState, within: Duration) {
+pub(crate) async fn becomes(guard: &LockGuard, wanted: LeaseState, within: Duration) {
     let end = Moment::now().after(within);
     while guard.lease_state() != wanted {
         assert!(!end.has_passed(), "{:?}, not {wanted:?}", guard.lease_state());

@@ -8,6 +8,7 @@ use testbed::{Certificates, Proxy, ZooKeeper, if_installed};
 
 use crate::rights::refusal;
 use crate::servers::{client, hold, lasting, options, single};
+use crate::sessions::becomes;
 
 fn certificates() -> Option<Certificates> {
     if_installed(Certificates::make())
@@ -97,11 +98,7 @@ async fn the_server_shows_a_certificate() {
         } else {
             proxy.heal();
         }
-        let end = Moment::now().after(Duration::from_secs(10));
-        while guard.lease_state() != wanted {
-            assert!(!end.has_passed(), "{:?}, not {wanted:?}", guard.lease_state());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        becomes(&guard, wanted, Duration::from_secs(10)).await;
     }
     guard.release().await.expect("held");
     hold(&locks, "a").await.release().await.expect("held");
