@@ -31,6 +31,14 @@ struct Expected {
     shortest: u64,
 }
 
+#[cfg(feature = "redis")]
+const REDIS: Expected = Expected {
+    outlives: true,
+    subjects: &["persistence", "eviction", "replication"],
+    doctor: 1,
+    shortest: 1,
+};
+
 impl Expected {
     fn check(&self, at: impl Fn(&[&str]) -> Command) {
         let run = |args: &[&str]| finish(&mut at(args));
@@ -85,15 +93,17 @@ fn top_shows_it_first(run: &Finished) {
     assert!(first["longest_wait_ms"].as_u64().is_none_or(|ms| ms >= 250), "{first}");
 }
 
+fn at_server(site: &Site, args: &[&str], url: &str) -> Command {
+    let mut command = site.lockwell(args);
+    command.env("LOCKWELL_URL", url);
+    command
+}
+
 /// The commands that scripts build upon, on any server.
 fn everyday_use(url: &str, expected: &Expected) {
     let site = Site::new();
     std::fs::write(site.path("count"), "0\n").unwrap();
-    let at = |args: &[&str]| {
-        let mut command = site.lockwell(args);
-        command.env("LOCKWELL_URL", url);
-        command
-    };
+    let at = |args: &[&str]| at_server(&site, args, url);
     let count = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count; echo $LOCKWELL_TOKEN >> tokens";
     let workers: Vec<_> =
         (0..6).map(|_| Running::start(&mut at(&["run", "a", "--", "sh", "-c", count]))).collect();
@@ -198,15 +208,7 @@ fn everyday_use_of_redis() {
     block_on(async {
         let Some(server) = if_installed(Redis::start_with(&options()).await) else { return };
         make_nothing(&server.url(), Fresh::HasNoLocks, async || keys([&server])).await;
-        everyday_use(
-            &server.url(),
-            &Expected {
-                outlives: true,
-                subjects: &["persistence", "eviction", "replication"],
-                doctor: 1,
-                shortest: 1,
-            },
-        );
+        everyday_use(&server.url(), &REDIS);
     });
 }
 
@@ -222,15 +224,7 @@ fn everyday_use_of_redlock() {
         let addrs: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
         let url = format!("redlock://{}", addrs.join(","));
         make_nothing(&url, Fresh::HasNoLocks, async || keys(&nodes)).await;
-        everyday_use(
-            &url,
-            &Expected {
-                outlives: true,
-                subjects: &["persistence", "eviction", "replication"],
-                doctor: 0,
-                shortest: 1,
-            },
-        );
+        everyday_use(&url, &Expected { doctor: 0, ..REDIS });
     });
 }
 
@@ -242,15 +236,7 @@ fn everyday_use_behind_sentinels() {
         let Some(group) = if_installed(RedisSentinel::start_with(&options()).await) else { return };
         let url = group.url() + "?wait_replicas=1&durability=server";
         make_nothing(&url, Fresh::HasNoLocks, async || keys([group.master()])).await;
-        everyday_use(
-            &url,
-            &Expected {
-                outlives: true,
-                subjects: &["persistence", "eviction", "replication"],
-                doctor: 1,
-                shortest: 1,
-            },
-        );
+        everyday_use(&url, &REDIS);
     });
 }
 
@@ -261,15 +247,7 @@ fn everyday_use_of_a_cluster() {
         let Some(cluster) = if_installed(RedisCluster::start(3, &options()).await) else { return };
         let url = cluster.url() + "?durability=server";
         make_nothing(&url, Fresh::HasNoLocks, async || keys(cluster.nodes())).await;
-        everyday_use(
-            &url,
-            &Expected {
-                outlives: true,
-                subjects: &["persistence", "eviction", "replication"],
-                doctor: 1,
-                shortest: 1,
-            },
-        );
+        everyday_use(&url, &REDIS);
     });
 }
 
@@ -332,11 +310,7 @@ fn a_waiter_that_was_stopped_queues_again_in_zookeeper() {
     block_on(async {
         let Some(server) = if_installed(ZooKeeper::start_with(&options()).await) else { return };
         let site = Site::new();
-        let at = |args: &[&str]| {
-            let mut command = site.lockwell(args);
-            command.env("LOCKWELL_URL", server.url());
-            command
-        };
+        let at = |args: &[&str]| at_server(&site, args, &server.url());
         let script = "echo > started; while [ ! -e go ]; do sleep 0.02; done";
         let holder = Running::start(&mut at(&["run", "--ttl", "4s", "a", "--", "sh", "-c", script]));
         site.wait_for_file("started");
