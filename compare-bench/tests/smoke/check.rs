@@ -13,6 +13,15 @@ pub(crate) fn compare(arguments: &[&str], folder: &Path) -> (Output, Option<Valu
     compare_by(Path::new(env!("CARGO_BIN_EXE_compare-bench")), arguments, folder)
 }
 
+/// A comparison that has to succeed: what it shows, and its report.
+pub(crate) fn measure(line: &str) -> (String, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    (shown, report.expect("results.json"))
+}
+
 /// The same by another program that the comparison is a part of.
 pub(crate) fn compare_by(program: &Path, arguments: &[&str], folder: &Path) -> (Output, Option<Value>) {
     let mut command = Command::new(program);

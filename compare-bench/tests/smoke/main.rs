@@ -6,18 +6,14 @@ mod special;
 use serde_json::{Value, json};
 use testbed::is_installed;
 
-use crate::check::{check, check_ratio, check_shown, compare, positive};
+use crate::check::{check, check_ratio, check_shown, compare, measure, positive};
 
 #[test]
 fn a_short_run_writes_what_the_schema_says() {
-    let folder = tempfile::tempdir().unwrap();
-    let (output, report) = compare(&["--smoke", "--backend", "memory,sqlite"], folder.path());
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let (shown, report) = measure("--smoke --backend memory,sqlite");
     assert!(shown.contains("NOBODY ELSE WANTS THE LOCK") && shown.contains("interval of 95 %"), "{shown}");
     assert_eq!(check_shown(&shown), (true, true), "{shown}");
 
-    let report = report.expect("results.json");
     assert_eq!(report["schema"], "lockwell-compare");
     assert_eq!(report["schema_version"], 4);
     assert_eq!((&report["mode"], &report["finished"]), (&"smoke".into(), &true.into()));
@@ -65,12 +61,7 @@ fn redis_is_measured_alone_and_as_redlock() {
     if !is_installed(testbed::Redis::installed()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let line = ["--smoke", "--backend", "redis,redlock", "--only", OLD];
-    let (output, report) = compare(&line, folder.path());
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
-    let report = report.expect("results.json");
+    let (_, report) = measure(&format!("--smoke --backend redis,redlock --only {OLD}"));
     let backends = report["backends"].as_array().unwrap();
     assert_eq!(backends.len(), 2);
     for backend in backends {
@@ -101,12 +92,9 @@ fn newer_servers_and_a_group_are_measured() {
             Err(reason) => eprintln!("IGNORED: {backend}: {reason}"),
         }
     }
-    let folder = tempfile::tempdir().unwrap();
     let chosen = backends.join(",");
-    let line = ["--smoke", "--durability", "os", "--only", "uncontended,handoff", "--backend", &chosen];
-    let (output, report) = compare(&line, folder.path());
-    assert!(output.status.success(), "{output:?}");
-    let report = report.expect("results.json");
+    let (_, report) =
+        measure(&format!("--smoke --durability os --only uncontended,handoff --backend {chosen}"));
     for result in report["results"].as_array().unwrap() {
         check(result);
     }
@@ -127,12 +115,8 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
     if !is_installed(testbed::ZooKeeper::installed()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
     let line = format!("--smoke --backend zookeeper,zookeeper3 --durability os --contrast --only {OLD}");
-    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
-    let report = report.expect("results.json");
+    let (shown, report) = measure(&line);
     let modes = report["backends"].as_array().unwrap().iter().map(|backend| &backend["settings"]["mode"]);
     assert_eq!(modes.collect::<Vec<_>>(), ["standalone", "follower"]);
     assert!(report["backends"][0]["storage"].as_str().unwrap().ends_with(", forceSync=no"));
@@ -162,13 +146,9 @@ fn others_on_zookeeper_are_measured_or_their_absence_is_told() {
     if !is_installed(testbed::ZooKeeper::installed()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
     let line = "--smoke --backend zookeeper --only uncontended,handoff,crowd --durability os --peers";
-    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let (shown, report) = measure(line);
     check_shown(&shown);
-    let report = report.expect("results.json");
     for name in ["curator", "kazoo"] {
         let mut missing = report["missing"].as_array().unwrap().iter();
         if let Some(missing) = missing.find(|missing| missing["backend"] == name) {
@@ -204,11 +184,8 @@ fn servers_can_be_far_away_and_keep_nothing() {
     if !is_installed(testbed::Redis::installed()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
     let line = "--smoke --backend redis,zookeeper --only uncontended,handoff --delay 5ms --durability none";
-    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report = report.expect("results.json");
+    let (_, report) = measure(line);
     let (backends, results) = (report["backends"].as_array().unwrap(), report["results"].as_array().unwrap());
     assert_eq!(backends[0]["storage"], "memory, 5ms away");
     assert_eq!(backends[0]["settings"]["appendonly"], "no");
@@ -257,11 +234,8 @@ fn an_address_can_be_measured_and_workloads_be_chosen() {
 
 #[test]
 fn servers_can_be_in_memory_and_the_parties_be_chosen() {
-    let folder = tempfile::tempdir().unwrap();
     let line = "--smoke --tmpfs --backend sqlite --only independent --parties 1,3";
-    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report = report.expect("results.json");
+    let (_, report) = measure(line);
     let results = report["results"].as_array().unwrap();
     let parties: Vec<_> = results.iter().filter_map(|result| result["parties"].as_u64()).collect();
     // As tasks, and as processes.

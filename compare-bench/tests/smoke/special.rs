@@ -8,23 +8,19 @@ use std::process::Command;
 use serde_json::Value;
 use testbed::is_installed;
 
-use crate::check::{check, check_shown, compare, compare_by, positive};
+use crate::check::{check, check_shown, compare, compare_by, measure, positive};
 
 #[test]
 fn what_dies_and_what_is_held_is_measured() {
     if !is_installed(testbed::Redis::installed()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
     let line = "--smoke --backend redis,redlock3 --durability os --only herd,holding,recovery";
-    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let (shown, report) = measure(line);
     for title in ["THE HOLDER DIES", "WHAT HOLDING COSTS", "WHAT WAITING COSTS THE SERVER"] {
         assert!(shown.contains(title), "{shown}");
     }
     check_shown(&shown);
-    let report = report.expect("results.json");
     let results = report["results"].as_array().unwrap();
     for backend in ["redis", "redlock3"] {
         let of = |workload: &str| {
@@ -96,25 +92,13 @@ fn recipes_that_are_no_good_are_measured_for_contrast() {
     if backends.is_empty() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
     let chosen = backends.join(",");
-    let line = [
-        "--smoke",
-        "--contrast",
-        "--durability",
-        "os",
-        "--only",
-        "uncontended,handoff",
-        "--backend",
-        &chosen,
-    ];
-    let (output, report) = compare(&line, folder.path());
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let line = format!("--smoke --contrast --durability os --only uncontended,handoff --backend {chosen}");
+    let (shown, report) = measure(&line);
     if backends.contains(&"redis") {
         assert!(shown.contains("UNSAFE"), "{shown}");
     }
-    for result in report.expect("results.json")["results"].as_array().unwrap() {
+    for result in report["results"].as_array().unwrap() {
         let peer = &result["peers"][0];
         let expected = if result["backend"] == "redis" { "legacy-setnx" } else { "plain-row" };
         assert_eq!(peer["name"], expected);
@@ -129,12 +113,8 @@ fn the_cluster_and_the_leader_are_measured() {
     if !is_installed(testbed::RedisCluster::installed()) || !is_installed(testbed::ZooKeeper::installed()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
     let line = "--smoke --durability os --only uncontended,handoff --backend cluster,zookeeper3-leader";
-    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
-    let report = report.expect("results.json");
+    let (_, report) = measure(line);
     assert_eq!(report["backends"][1]["settings"]["mode"], "leader");
     let results = report["results"].as_array().unwrap();
     assert_eq!(results.len(), 6);
@@ -146,12 +126,8 @@ fn a_slow_disk_is_measured() {
     if !cfg!(target_os = "linux") || !is_installed(testbed::Postgres::installed()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
     let line = "--smoke --sync-delay 20ms --only uncontended --backend sqlite,postgres,postgres-grace,etcd";
-    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
-    let report = report.expect("results.json");
+    let (_, report) = measure(line);
     let storage = report["conditions"]["storage"].as_str().unwrap();
     assert!(storage.ends_with(" whose syncs take 20ms longer"), "{storage}");
     assert!(report["disk"]["sync_us"]["p50"].as_f64().unwrap() >= 20_000.0, "{}", report["disk"]);
@@ -169,12 +145,8 @@ fn etcd_is_measured_beside_raw_requests() {
     if !is_installed(testbed::Etcd::installed()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
     let line = "--smoke --only uncontended,handoff --backend etcd,etcd3";
-    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
-    let report = report.expect("results.json");
+    let (_, report) = measure(line);
     let results = report["results"].as_array().unwrap();
     assert_eq!(results.len(), 6);
     results.iter().for_each(check);
