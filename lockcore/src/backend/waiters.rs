@@ -267,20 +267,13 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::task::{Context, Wake, Waker};
+    use std::task::Context;
 
     use futures_util::FutureExt;
 
     use super::*;
     use crate::FencingToken;
-
-    struct OnWake<F>(F);
-
-    impl<F: Fn() + Send + Sync + 'static> Wake for OnWake<F> {
-        fn wake(self: Arc<Self>) {
-            self.0();
-        }
-    }
+    use crate::system::waker;
 
     #[test]
     fn a_waker_may_use_the_waiters() {
@@ -288,7 +281,7 @@ mod tests {
         let waiter = waiters.register(&name, 1);
         let (say, said) = mpsc::channel();
         let asks = Arc::clone(&waiters);
-        let waker = Waker::from(Arc::new(OnWake(move || say.send(asks.is_empty()).unwrap())));
+        let waker = waker(move || say.send(asks.is_empty()).unwrap());
         let kinds: [fn(&Waiters); 2] = [|all| all.notify(1), Waiters::notify_all];
         for notify in kinds {
             let (mut notified, mut cx) = (Box::pin(waiter.notified()), Context::from_waker(&waker));

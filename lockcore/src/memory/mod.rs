@@ -183,19 +183,12 @@ impl DistributedLock for MemoryLock {
 mod tests {
     use std::num::NonZeroU32;
     use std::sync::mpsc;
-    use std::task::{Context, Wake, Waker};
+    use std::task::{Context, Waker};
     use std::time::Duration;
 
     use super::*;
+    use crate::system::waker;
     use crate::{FencingToken, Mode, Wait};
-
-    struct OnWake<F>(F);
-
-    impl<F: Fn() + Send + Sync + 'static> Wake for OnWake<F> {
-        fn wake(self: Arc<Self>) {
-            self.0();
-        }
-    }
 
     #[tokio::test]
     async fn a_waker_may_use_the_server() {
@@ -205,7 +198,7 @@ mod tests {
         let (holder, waiter) = (claim(Wait::No), claim(Wait::Forever));
         let (say, said) = mpsc::channel();
         let asks = Arc::clone(&server);
-        let waker = Waker::from(Arc::new(OnWake(move || say.send(asks.owners(&name)).unwrap())));
+        let waker = waker(move || say.send(asks.owners(&name)).unwrap());
         let mut cx = Context::from_waker(&waker);
         assert!(server.acquire(&holder).as_mut().poll(&mut cx).is_ready());
         let mut waiting = server.acquire(&waiter);

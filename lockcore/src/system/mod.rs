@@ -30,3 +30,5 @@ pub(crate) use sync::{lock, poll_once};
 pub use unique::unique_bits;
 pub(crate) use wakers::quiet;
 pub use wakers::wake_tasks;
+#[cfg(test)]
+pub(crate) use wakers::waker;

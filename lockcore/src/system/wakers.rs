@@ -17,6 +17,20 @@ pub(crate) fn quiet(waker: &Waker) -> Waker {
     Waker::from(Arc::new(QuietWaker(waker.clone())))
 }
 
+/// A waker that does this.
+#[cfg(test)]
+pub(crate) fn waker(on_wake: impl Fn() + Send + Sync + 'static) -> Waker {
+    struct OnWake<F>(F);
+
+    impl<F: Fn() + Send + Sync + 'static> Wake for OnWake<F> {
+        fn wake(self: Arc<Self>) {
+            self.0();
+        }
+    }
+
+    Waker::from(Arc::new(OnWake(on_wake)))
+}
+
 struct QuietWaker(Waker);
 
 impl Wake for QuietWaker {

@@ -1,26 +1,18 @@
 //! Wakers of the application.
 
 use std::pin::Pin;
-use std::task::{Context, Wake, Waker};
+use std::task::Context;
 
 use super::*;
 use crate::LockGuard;
+use crate::system::waker;
 
 /// A request for a lock.
 pub(super) type Waiting = Pin<Box<dyn Future<Output = Result<LockGuard>> + Send>>;
 
-struct OnWake<F>(F);
-
-impl<F: Fn() + Send + Sync + 'static> Wake for OnWake<F> {
-    fn wake(self: Arc<Self>) {
-        self.0();
-    }
-}
-
 /// Polls a request that has to wait, with a waker that does this.
 pub(super) fn woken(waiting: &mut Waiting, on_wake: impl Fn() + Send + Sync + 'static) {
-    let waker = Waker::from(Arc::new(OnWake(on_wake)));
-    assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker(on_wake))).is_pending());
 }
 
 /// A waker that panics, without a message of the panic.
