@@ -22,26 +22,32 @@ pub(super) struct Asked {
 /// The question whose figures are of another moment than those of the same cases elsewhere.
 pub(crate) const BESIDE: &str = "beside";
 
+/// What most questions have in common.
+const USUAL: Asked = Asked {
+    id: "",
+    title: "",
+    what: "",
+    workloads: &[],
+    unit: None,
+    ours,
+    theirs,
+    to_floor: |result| result.ratio,
+};
+
 pub(super) const ASKED: [Asked; 13] = [
     Asked {
         id: "nobody",
         title: "Nobody else wants the lock",
         what: "Acquire and release of a free lock, one after the other: the median time.",
         workloads: &["uncontended"],
-        unit: None,
-        ours,
-        theirs,
-        to_floor: |result| result.ratio,
+        ..USUAL
     },
     Asked {
         id: "many",
         title: "Many locks at once",
         what: "Tasks of one process, each with a lock of its own: acquisitions per second of all together.",
         workloads: &["independent"],
-        unit: None,
-        ours,
-        theirs,
-        to_floor: |result| result.ratio,
+        ..USUAL
     },
     Asked {
         id: "load",
@@ -49,21 +55,17 @@ pub(super) const ASKED: [Asked; 13] = [
         what: "From the arrival of a request to the end of its release, each on a free lock: the median time, and p99 beside it. \
                They contain what it costs to start a request, which is nearly all of the time of a lock within one process.",
         workloads: &["arrivals"],
-        unit: None,
-        ours,
-        theirs,
         // The raw statements follow each other without a pause.
         to_floor: |_| None,
+        ..USUAL
     },
     Asked {
         id: "processes",
         title: "Everybody wants one lock: several processes",
         what: "From the release by one process to the grant to the next (with one process: to its own next grant): the median time.",
         workloads: &["handoff"],
-        unit: None,
-        ours,
         theirs: |_| None,
-        to_floor: |result| result.ratio,
+        ..USUAL
     },
     Asked {
         id: BESIDE,
@@ -71,50 +73,37 @@ pub(super) const ASKED: [Asked; 13] = [
         what: "From the release by one process to the grant to the one that had waited longest, since without a queue another one \
              often gets the lock before: the median time.",
         workloads: &["handoff"],
-        unit: None,
         ours: fair,
-        theirs,
         to_floor: fair_ratio,
+        ..USUAL
     },
     Asked {
         id: "hot",
         title: "Two processes want each of several locks",
         what: "Grants a second of all locks together. The percentiles are from a release to the grant to the process that waited.",
         workloads: &["hot"],
-        unit: None,
-        ours,
-        theirs,
-        to_floor: |result| result.ratio,
+        ..USUAL
     },
     Asked {
         id: "tasks",
         title: "Everybody wants one lock: many tasks of one process",
         what: "Acquisitions per second of all together.",
         workloads: &["crowd"],
-        unit: None,
-        ours,
-        theirs,
-        to_floor: |result| result.ratio,
+        ..USUAL
     },
     Asked {
         id: "readers",
         title: "Many read, few write",
         what: "Tasks of one process on one lock, nine reads for each write: acquisitions per second of all together.",
         workloads: &["readers"],
-        unit: None,
-        ours,
-        theirs,
-        to_floor: |result| result.ratio,
+        ..USUAL
     },
     Asked {
         id: "semaphore",
         title: "A few at a time",
         what: "A semaphore of four permits, and tasks of one process: acquisitions per second of all together.",
         workloads: &["semaphore"],
-        unit: None,
-        ours,
-        theirs,
-        to_floor: |result| result.ratio,
+        ..USUAL
     },
     Asked {
         id: "slow",
@@ -124,7 +113,7 @@ pub(super) const ASKED: [Asked; 13] = [
         unit: Some(Unit::Count),
         ours: |result| result.trips.map(|trips| (trips.median, Some(trips))),
         theirs: |_| None,
-        to_floor: |result| result.ratio,
+        ..USUAL
     },
     Asked {
         id: "server",
@@ -145,10 +134,8 @@ pub(super) const ASKED: [Asked; 13] = [
              measured without grace periods (durability=server). By default nothing is granted there for 31 s after each failover, so that \
              it grants nothing twice if the old server no longer answers.",
         workloads: &["recovery"],
-        unit: None,
-        ours,
         theirs: |_| None,
-        to_floor: |result| result.ratio,
+        ..USUAL
     },
     Asked {
         id: "holding",
@@ -156,10 +143,8 @@ pub(super) const ASKED: [Asked; 13] = [
         what: "A process holds locks and does nothing else. Processor time in each second, of client and servers together (10 ms are 1 % of \
              a core): the median.",
         workloads: &["holding"],
-        unit: None,
-        ours,
         theirs: |_| None,
-        to_floor: |result| result.ratio,
+        ..USUAL
     },
 ];
 
