@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use lockwell_core::backend::{
@@ -13,6 +13,7 @@ use lockwell_core::{Capabilities, Error, ErrorKind, FencingToken, LockName, Lock
 
 use crate::defect::Defect;
 use crate::flawed_lock::Controls;
+use crate::lock;
 
 #[derive(Debug)]
 pub(crate) struct Broken {
@@ -27,10 +28,6 @@ pub(crate) struct Broken {
     waiting: AtomicUsize,
     /// The runtime that was the first to use it.
     home: OnceLock<tokio::runtime::Handle>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Broken {

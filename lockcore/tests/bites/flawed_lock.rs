@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwell_core::backend::MemoryLock;
@@ -15,6 +15,7 @@ use lockwell_core::backend::{
 use lockwell_core::conformance::skipping_clock;
 
 use crate::defect::Defect;
+use crate::lock;
 
 /// What the harness counts and does at the server of a lock.
 #[derive(Clone, Debug)]
@@ -59,10 +60,6 @@ impl fmt::Debug for Flawed {
             .field("last", &last.map(|owner| owner.as_u128().to_be_bytes()))
             .finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const LONG: Duration = Duration::from_millis(800);

@@ -17,9 +17,8 @@ mod weak_lock;
 mod workshop;
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwell_core::conformance::{Case, Harness, Missing, Need, Suite, Target, cases, runtime};
@@ -73,40 +72,29 @@ fn right() -> [Target; 4] {
 }
 
 fn proofs() -> Vec<Proof> {
-    let broken = BROKEN.iter().map(|&(defect, case, words)| {
-        proof(defect, case, words, move || Workshop::new(|controls| Arc::new(Broken::new(defect, controls))))
-    });
-    let flawed = FLAWED.iter().map(|&(defect, case, words)| {
-        proof(defect, case, words, move || Workshop::new(|controls| Arc::new(Flawed::new(defect, controls))))
-    });
-    let weak =
-        WEAK.iter().map(|&(defect, case, words)| proof(defect, case, words, move || Purged::new(defect)));
-    let forgetful = FORGETFUL
-        .iter()
-        .map(|&(defect, case, words)| proof(defect, case, words, move || Periods::new(defect)));
-    let session = SESSION
-        .iter()
-        .map(|&(defect, case, words)| proof(defect, case, words, move || Sessions::new(defect)));
-    let remote = REMOTE
-        .iter()
-        .map(|&(defect, case, words)| proof(defect, case, words, move || Laboratory::new(defect)));
-    let served =
-        SERVED.iter().map(|&(defect, case, words)| proof(defect, case, words, move || Served::start(defect)));
     // Those with other processes wait for the time of the machine, so they begin first.
-    served.chain(broken).chain(flawed).chain(weak).chain(forgetful).chain(session).chain(remote).collect()
+    let tables = [
+        table(SERVED, Served::start),
+        table(BROKEN, |defect| Workshop::new(|controls| Arc::new(Broken::new(defect, controls)))),
+        table(FLAWED, |defect| Workshop::new(|controls| Arc::new(Flawed::new(defect, controls)))),
+        table(WEAK, Purged::new),
+        table(FORGETFUL, Periods::new),
+        table(SESSION, Sessions::new),
+        table(REMOTE, Laboratory::new),
+    ];
+    tables.into_iter().flatten().collect()
 }
 
-fn proof<H: Harness>(
-    defect: impl Debug,
-    case: &'static str,
-    words: &'static str,
-    make: impl Fn() -> H + Send + 'static,
-) -> Proof {
-    Proof { defect: format!("{defect:?}"), make: boxed(make), case, words }
+fn table<H: Harness>(rows: &[(Defect, &'static str, &'static str)], make: fn(Defect) -> H) -> Vec<Proof> {
+    let proof = |&(defect, case, words): &(Defect, &'static str, &'static str)| {
+        let make: Make = Box::new(move || Arc::new(make(defect)) as Arc<dyn Harness>);
+        Proof { defect: format!("{defect:?}"), make, case, words }
+    };
+    rows.iter().map(proof).collect()
 }
 
-fn boxed<H: Harness>(make: impl Fn() -> H + Send + 'static) -> Make {
-    Box::new(move || Arc::new(make()) as Arc<dyn Harness>)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Every case is in one of the two lists, and both have none that does not exist.

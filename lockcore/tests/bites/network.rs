@@ -3,12 +3,14 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwell_core::conformance::{Way, skipping_clock};
 use lockwell_core::{Clock, MemoryLock};
 use tokio::sync::watch;
+
+use crate::lock;
 
 /// How long a client waits for an answer before it gives its connection up.
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -23,10 +25,6 @@ pub(crate) enum Lost {
 }
 
 pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A lock server with switches.
 #[derive(Debug)]

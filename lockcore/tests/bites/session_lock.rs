@@ -2,7 +2,7 @@
 //! with one defect.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwell_core::backend::{
@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::{runtime, task};
 
 use crate::defect::Defect;
+use crate::lock;
 use lockwell_core::conformance::{local_runtime, on_a_thread};
 
 /// How long a request is on its way.
@@ -26,10 +27,6 @@ type Origin = (Option<runtime::Id>, Option<task::Id>);
 
 fn origin() -> Origin {
     (Handle::try_current().ok().map(|runtime| runtime.id()), task::try_id())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The session of one client. All clients have one server.

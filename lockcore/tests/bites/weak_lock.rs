@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwell_core::backend::{
@@ -11,6 +11,7 @@ use lockwell_core::backend::{
 };
 
 use crate::defect::Defect;
+use crate::lock;
 
 #[derive(Debug)]
 pub(crate) struct Weak {
@@ -26,10 +27,6 @@ pub(crate) struct Weak {
     numbers: AtomicU64,
     released: tokio::sync::Notify,
     door: tokio::sync::Mutex<()>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Weak {
