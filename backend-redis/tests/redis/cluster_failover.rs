@@ -2,28 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use lockwell_core::{ErrorKind, LeaseState, LockGuard, Locks};
+use lockwell_core::{ErrorKind, LeaseState};
 use testbed::{Durability, Redis, RedisCluster, if_installed};
 
 use crate::asking::queued;
 use crate::cluster::names;
+use crate::sentinel::lock_at_last;
 use crate::servers::{client, in_memory, keys, tell, until};
 
 /// Three masters with a replica each.
 async fn start() -> Option<RedisCluster> {
     if_installed(RedisCluster::start_with_replicas(3, &in_memory()).await)
-}
-
-/// Asks again until the lock is granted, as an application would. Says how long it took.
-async fn lock_at_last(locks: &Locks, name: &str) -> (LockGuard, Duration) {
-    let start = Instant::now();
-    loop {
-        match locks.lock(name).await {
-            Ok(guard) => return (guard, start.elapsed()),
-            Err(error) => assert!(error.is_retryable(), "{error:#}"),
-        }
-        assert!(start.elapsed() < Duration::from_secs(30), "no new master is found");
-    }
 }
 
 async fn has(replica: &Redis, name: &str) {

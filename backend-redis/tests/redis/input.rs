@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockwell_core::{ErrorKind, Locks};
 use testbed::Redis;
 
+use crate::asking::queued;
 use crate::redlock::nodes;
 use crate::servers::{
     backend, client, in_memory, keys, on_disk, redis, redis_with, redlock_url, refusal, tell, until,
@@ -62,9 +63,7 @@ async fn odd_names(url: &str, servers: &[Redis]) {
     until("every name is its key", || servers.iter().all(|server| keys(server) == expected)).await;
     let waiting: Vec<_> = names.iter().map(|name| tokio::spawn(two.lock(name).into_future())).collect();
     for name in &names {
-        while one.inspect(name).await.expect("an answer").waiters == 0 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        queued(&one, name, 1).await;
     }
     for (guard, waiting) in guards.into_iter().zip(waiting) {
         let (name, before) = (guard.name().clone(), guard.token());
@@ -137,9 +136,7 @@ async fn namespaces_do_not_see_each_other() {
         let (one, two) = (client(&url).await, client(&url).await);
         let guard = one.lock("lock").try_now().await.expect("an answer").expect("free in this namespace");
         let waiting = tokio::spawn(two.lock("lock").into_future());
-        while one.inspect("lock").await.expect("an answer").waiters == 0 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        queued(&one, "lock", 1).await;
         guard.release().await.expect("held");
         held.push(waiting.await.expect("no panic").expect("its turn"));
     }

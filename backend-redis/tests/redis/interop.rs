@@ -6,6 +6,7 @@ use lockwell_core::{ErrorKind, LockRequest, Locks, Renewal};
 use testbed::Redis;
 use tokio::task::JoinSet;
 
+use crate::asking::queued;
 use crate::programs::Program;
 use crate::servers::{backend, client, keys, on_disk, redis, redis_with, redlock_url, soon, until};
 
@@ -95,9 +96,7 @@ async fn the_wait_for_it_is_short(mut pair: Pair) {
                 came
             });
         }
-        while pair.locks.inspect("a").await.expect("an answer").waiters < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        queued(&pair.locks, "a", 2).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(turns.try_join_next().is_none());
         let start = Instant::now();
@@ -149,9 +148,7 @@ async fn it_is_kept_out_by_those_who_hold_together(mut pair: Pair, requests: [Lo
     println!("it had the lock {:?} after the last release", start.elapsed());
     assert!(pair.locks.read("a").try_now().await.expect("an answer").is_none());
     let waiting = tokio::spawn(pair.locks.read("a").into_future());
-    while pair.locks.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    queued(&pair.locks, "a", 1).await;
     assert_eq!(pair.other.ask("release a"), "done");
     let reader = waiting.await.expect("no panic").expect("its turn");
     pair.free_by_force("a").await;

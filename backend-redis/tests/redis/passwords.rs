@@ -10,6 +10,7 @@ use lockwell_redis::client::Client;
 use lockwell_redis::{RedisLock, Redlock};
 use testbed::{Redis, RedisCluster, RedisSentinel, if_installed};
 
+use crate::asking::queued;
 use crate::redlock::nodes;
 use crate::servers::{client, in_memory, on_disk, redis, redlock_url, tell, until};
 
@@ -93,9 +94,7 @@ async fn locks_go_on(url: &str, nodes: &[&Redis]) {
         let wait = Duration::from_secs(20);
         let other = one.lock("other").wait(wait).await.expect("a free lock");
         let waits = tokio::spawn(two.lock("other").wait(wait).into_future());
-        while one.inspect("other").await.expect("an answer").waiters == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        queued(&one, "other", 1).await;
         other.release().await.expect("held");
         waits.await.expect("no panic").expect("its turn").release().await.expect("held");
     }

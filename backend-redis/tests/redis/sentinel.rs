@@ -17,7 +17,7 @@ async fn start() -> Option<RedisSentinel> {
 }
 
 /// Asks again until the lock is granted, as an application would. Says how long it took.
-async fn lock_at_last(locks: &Locks, name: &str) -> (LockGuard, Duration) {
+pub(crate) async fn lock_at_last(locks: &Locks, name: &str) -> (LockGuard, Duration) {
     let start = Instant::now();
     loop {
         match locks.lock(name).await {
