@@ -292,7 +292,7 @@ mod metrics {
     #[cfg(all(feature = "postgres", feature = "redis", feature = "zk", feature = "etcd"))]
     mod reconnections {
         use lockwell::Locks;
-        use testbed::{Durability, Etcd, Options, Postgres, Redis, ZooKeeper, is_installed};
+        use testbed::{Durability, Etcd, Options, Postgres, Redis, Server, ZooKeeper, if_installed};
 
         use super::*;
 
@@ -304,18 +304,15 @@ mod metrics {
             locks.lock("a").wait(Duration::from_secs(30)).await?.release().await
         }
 
-        async fn are_counted(
-            url: &str,
-            backend: &str,
-            restart: impl Future<Output = Result<(), testbed::Error>>,
-        ) {
+        async fn are_counted(url: &str, backend: &str, server: &Server) {
             let handle = recorder();
             let locks = lockwell::connect(url).await.expect("a client");
             let many = || value(&handle.render(), "lockwell_reconnections_total", backend, "");
             let before = many();
             use_lock(&locks).await.expect("a free lock");
             assert!((many() - before).abs() < f64::EPSILON, "the first connection replaces none");
-            restart.await.expect("it comes back");
+            server.kill().expect("it runs");
+            server.restart().await.expect("it comes back");
             let end = Instant::now() + TIMEOUT;
             while many() <= before {
                 assert!(Instant::now() < end, "no reconnection is counted");
@@ -328,50 +325,26 @@ mod metrics {
 
         #[tokio::test]
         async fn of_postgres() {
-            if is_installed(Postgres::installed()) {
-                let server = Postgres::start_with(&options()).await.expect("a server");
-                are_counted(&server.url(), "postgres", async {
-                    server.kill()?;
-                    server.restart().await
-                })
-                .await;
-            }
+            let Some(server) = if_installed(Postgres::start_with(&options()).await) else { return };
+            are_counted(&server.url(), "postgres", &server).await;
         }
 
         #[tokio::test]
         async fn of_redis() {
-            if is_installed(Redis::installed()) {
-                let server = Redis::start_with(&options()).await.expect("a server");
-                are_counted(&server.url(), "redis", async {
-                    server.kill()?;
-                    server.restart().await
-                })
-                .await;
-            }
+            let Some(server) = if_installed(Redis::start_with(&options()).await) else { return };
+            are_counted(&server.url(), "redis", &server).await;
         }
 
         #[tokio::test]
         async fn of_etcd() {
-            if is_installed(Etcd::installed()) {
-                let server = Etcd::start_with(&options()).await.expect("a server");
-                are_counted(&server.url(), "etcd", async {
-                    server.kill()?;
-                    server.restart().await
-                })
-                .await;
-            }
+            let Some(server) = if_installed(Etcd::start_with(&options()).await) else { return };
+            are_counted(&server.url(), "etcd", &server).await;
         }
 
         #[tokio::test]
         async fn of_zookeeper() {
-            if is_installed(ZooKeeper::installed()) {
-                let server = ZooKeeper::start_with(&options()).await.expect("a server");
-                are_counted(&server.url(), "zookeeper", async {
-                    server.kill()?;
-                    server.restart().await
-                })
-                .await;
-            }
+            let Some(server) = if_installed(ZooKeeper::start_with(&options()).await) else { return };
+            are_counted(&server.url(), "zookeeper", &server).await;
         }
     }
 }

@@ -110,7 +110,7 @@ fn on_sqlite() {
 /// The same on real servers, with what only they promise.
 #[cfg(all(feature = "postgres", feature = "redis", feature = "zk"))]
 mod on_a_server {
-    use testbed::{Durability, Options, Postgres, Redis, ZooKeeper, is_installed};
+    use testbed::{Durability, Options, Postgres, Redis, ZooKeeper, if_installed};
 
     const NEEDS: &str = r#""across-hosts", "durable""#;
     /// What only some of them promise.
@@ -126,28 +126,22 @@ mod on_a_server {
 
     #[test]
     fn postgres() {
-        if is_installed(Postgres::installed()) {
-            let server = wait(Postgres::start_with(&options())).expect("a server");
-            super::sells_each_ticket_once(&server.url(), NEEDS);
-            super::is_refused(&server.url(), MORE, "failover-safe");
-        }
+        let Some(server) = if_installed(wait(Postgres::start_with(&options()))) else { return };
+        super::sells_each_ticket_once(&server.url(), NEEDS);
+        super::is_refused(&server.url(), MORE, "failover-safe");
     }
 
     #[test]
     fn redis() {
-        if is_installed(Redis::installed()) {
-            let server = wait(Redis::start_with(&options())).expect("a server");
-            super::sells_each_ticket_once(&server.url(), NEEDS);
-            super::is_refused(&server.url(), MORE, "failover-safe");
-        }
+        let Some(server) = if_installed(wait(Redis::start_with(&options()))) else { return };
+        super::sells_each_ticket_once(&server.url(), NEEDS);
+        super::is_refused(&server.url(), MORE, "failover-safe");
     }
 
     #[test]
     fn zookeeper() {
-        if is_installed(ZooKeeper::installed()) {
-            let server = wait(ZooKeeper::start_with(&options())).expect("a server");
-            super::sells_each_ticket_once(&server.url(), NEEDS);
-            super::sells_each_ticket_once(&server.url(), MORE);
-        }
+        let Some(server) = if_installed(wait(ZooKeeper::start_with(&options()))) else { return };
+        super::sells_each_ticket_once(&server.url(), NEEDS);
+        super::sells_each_ticket_once(&server.url(), MORE);
     }
 }

@@ -12,25 +12,7 @@ use super::servers::options;
 use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Purge, Server,
-        Shared, TokenBlocks,
-    };
-    vec![
-        Shared,
-        Permits,
-        Downgrade,
-        Fencing,
-        TokenBlocks,
-        Fifo,
-        Counted,
-        LongestWait,
-        Durable,
-        Process,
-        Server,
-        Link,
-        Purge,
-    ]
+    [&super::servers::offers()[..], &[Need::Purge]].concat()
 }
 
 /// Those of a server that has grace periods.

@@ -2,32 +2,13 @@
 
 use std::sync::Arc;
 
-use lockwell::conformance::{Need, OneServer};
+use lockwell::conformance::OneServer;
 use testbed::Release;
 
 use super::servers::options;
 use super::targets::Started;
 
-pub(crate) fn offers() -> Vec<Need> {
-    use Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Server, Shared,
-        TokenBlocks,
-    };
-    vec![
-        Shared,
-        Permits,
-        Downgrade,
-        TokenBlocks,
-        Fencing,
-        Fifo,
-        Counted,
-        LongestWait,
-        Durable,
-        Process,
-        Server,
-        Link,
-    ]
-}
+pub(crate) use super::servers::offers;
 
 pub(crate) async fn one(release: &'static Release) -> Started {
     let redis = testbed::Redis::start_with(&options().release(release)).await?;

@@ -9,6 +9,29 @@ pub(crate) fn options() -> Options {
     Options::new().durability(Durability::OsCache).parent(quick_folder())
 }
 
+/// What a server offers that has all kinds of locks.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+pub(crate) fn offers() -> Vec<lockwell::conformance::Need> {
+    use lockwell::conformance::Need::{
+        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Server, Shared,
+        TokenBlocks,
+    };
+    vec![
+        Shared,
+        Permits,
+        Downgrade,
+        TokenBlocks,
+        Fencing,
+        Fifo,
+        Counted,
+        LongestWait,
+        Durable,
+        Process,
+        Server,
+        Link,
+    ]
+}
+
 /// What a client says in its address to trust servers with these certificates and to be trusted.
 #[cfg(all(feature = "redis", feature = "tls"))]
 pub(crate) fn credentials(files: &testbed::Certificates) -> String {
