@@ -8,7 +8,7 @@ use testbed::{Proxy, ZooKeeper};
 use zookeeper_client::Client;
 
 use crate::frames::{CREATE, Frames, SET_DATA};
-use crate::servers::{client, ensemble, options, queued, secs, single, url};
+use crate::servers::{client, ensemble, heir, options, queued, secs, single, url};
 
 /// The host name of the server leads to a member of an ensemble, which is then cut off from its leader. It
 /// goes on answering reads. They must not count as proof that the session lives.
@@ -26,13 +26,7 @@ async fn a_session_that_opens_asks_what_its_server_is() {
     proxy.cut_existing();
     before.lost().await;
     let guard = one.lock("island").ttl(secs(2)).wait(secs(30)).await.expect("a free lock");
-    let heir = tokio::spawn({
-        let request = two.lock("island").ttl(secs(2)).wait(secs(30));
-        async move {
-            let guard = request.await.expect("its turn comes");
-            (Moment::now(), guard)
-        }
-    });
+    let heir = heir(two.lock("island").ttl(secs(2)).wait(secs(30)));
     queued(&two, "island", 1).await;
     tokio::time::sleep(secs(3)).await;
     assert!(guard.is_held(), "lost without a fault: {:?}", guard.lease_state());

@@ -8,7 +8,7 @@ use lockwell_core::{DistributedLock, ErrorKind, Locks, Moment};
 use testbed::{Direction, Proxy, ZooKeeper, ZooKeeperEnsemble};
 use zookeeper_client::Client;
 
-use crate::servers::{client, connect, ensemble, hold, options, queued, secs, single, url};
+use crate::servers::{client, connect, ensemble, heir, hold, options, queued, secs, single, url};
 
 /// The holder's server loses its leader and does not know it for longer than the session lasts. The holder
 /// must not consider itself the holder when the next one gets the lock, though its own server goes on
@@ -26,13 +26,7 @@ async fn a_holder_on_a_cut_off_follower_stops_in_time() {
         let one = client(&url(servers.addresses()[follower])).await;
         let two = client(&url(servers.addresses()[leader])).await;
         let guard = one.lock(name.as_str()).ttl(secs(2)).await.expect("a free lock");
-        let heir = tokio::spawn({
-            let request = two.lock(name.as_str()).ttl(secs(2)).wait(secs(30));
-            async move {
-                let guard = request.await.expect("its turn comes");
-                (Moment::now(), guard)
-            }
-        });
+        let heir = heir(two.lock(name.as_str()).ttl(secs(2)).wait(secs(30)));
         queued(&two, &name, 1).await;
         tokio::time::sleep(secs(3) + Duration::from_millis(137) * round).await;
         assert!(guard.is_held(), "lost without a fault: {:?}", guard.lease_state());
@@ -71,13 +65,7 @@ async fn a_holder_on_a_cut_off_leader_stops_in_time() {
     let others: Vec<_> = followers.iter().map(|follower| addresses[*follower]).collect();
     let two = client(&servers.url_via(&others)).await;
     let guard = one.lock("reign").ttl(secs(3)).await.expect("a free lock");
-    let heir = tokio::spawn({
-        let request = two.lock("reign").ttl(secs(20)).wait(secs(60));
-        async move {
-            let guard = request.await.expect("its turn comes");
-            (Moment::now(), guard)
-        }
-    });
+    let heir = heir(two.lock("reign").ttl(secs(20)).wait(secs(60)));
     queued(&two, "reign", 1).await;
     tokio::time::sleep(secs(4)).await;
     assert!(guard.is_held(), "lost without a fault: {:?}", guard.lease_state());

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::{LockGuard, Locks, Moment};
+use lockwell_core::{LockGuard, LockRequest, Locks, Moment};
 use lockwell_zk::ZkLock;
 use testbed::{Durability, Options, ZooKeeper, ZooKeeperEnsemble, if_installed};
+use tokio::task::JoinHandle;
 
 /// A folder in memory where there is one.
 fn folder() -> PathBuf {
@@ -62,6 +63,14 @@ pub(crate) async fn lasting(url: &str) -> Locks {
 
 pub(crate) async fn hold(locks: &Locks, name: &str) -> LockGuard {
     locks.lock(name).wait(Duration::from_secs(20)).await.expect("a free lock")
+}
+
+/// Waits in a task of its own, which says when its turn came.
+pub(crate) fn heir(request: LockRequest) -> JoinHandle<(Moment, LockGuard)> {
+    tokio::spawn(async move {
+        let guard = request.await.expect("its turn comes");
+        (Moment::now(), guard)
+    })
 }
 
 /// Waits until so many stand in the queue.

@@ -9,7 +9,7 @@ use lockwell_core::{ErrorKind, LeaseState, LockGuard, Locks, Moment};
 use testbed::{Direction, Proxy, ZooKeeper};
 use zookeeper_client::{self as zk, Client};
 
-use crate::servers::{client, hold, lasting, options, queued, secs, single, url};
+use crate::servers::{client, heir, hold, lasting, options, queued, secs, single, url};
 use crate::wire::end_session;
 
 /// One who looks from outside.
@@ -186,13 +186,7 @@ async fn a_session_that_moves_is_granted_less() {
         becomes(&guard, LeaseState::Held, secs(20)).await;
         // In the second round the connection is lost before anybody can have asked.
         tokio::time::sleep(settled).await;
-        let heir = tokio::spawn({
-            let request = two.lock(name.as_str()).ttl(secs(3)).wait(secs(60));
-            async move {
-                let guard = request.await.expect("the session expires");
-                (Moment::now(), guard)
-            }
-        });
+        let heir = heir(two.lock(name.as_str()).ttl(secs(3)).wait(secs(60)));
         queued(&two, &name, 1).await;
         assert!(guard.is_held(), "lost without a fault: {:?}", guard.lease_state());
         proxy.cut();
