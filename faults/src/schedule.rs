@@ -125,33 +125,98 @@ pub enum FaultTarget {
 impl Fault {
     /// What it happens to.
     pub fn target(self) -> FaultTarget {
-        let number = |field| u32::try_from(self.field(field)?).ok();
-        match (self, number("worker"), number("node")) {
-            (Self::FlushAll { .. } | Self::FlushScripts { .. } | Self::Evict { .. }, ..) => FaultTarget::Data,
-            (_, Some(worker), _) => FaultTarget::Worker(worker),
-            (_, _, Some(node)) => FaultTarget::Server(node),
-            (
-                Self::KillAll { .. }
-                | Self::KillLeader { .. }
-                | Self::KillAhead { .. }
-                | Self::HangLeader { .. }
-                | Self::Island { .. }
-                | Self::Promote { .. }
-                | Self::MoveSlot { .. },
-                ..,
-            ) => FaultTarget::Servers,
-            _ => FaultTarget::Data,
+        match self {
+            Self::KillWorker { worker }
+            | Self::StopWorker { worker, .. }
+            | Self::Blackhole { worker, .. }
+            | Self::Cut { worker, .. }
+            | Self::Reset { worker }
+            | Self::Delay { worker, .. }
+            | Self::Hold { worker, .. }
+            | Self::DropReply { worker, .. }
+            | Self::HoldBack { worker, .. }
+            | Self::StepWorkerClock { worker, .. } => FaultTarget::Worker(worker),
+            Self::LoseNode { node, .. }
+            | Self::PauseServer { node, .. }
+            | Self::RestartServer { node, .. }
+            | Self::KillServer { node, .. }
+            | Self::TruncateLog { node, .. }
+            | Self::LoseData { node }
+            | Self::StepServerClock { node, .. }
+            | Self::FillMemory { node, .. }
+            | Self::ChangePassword { node, .. }
+            | Self::ExpireCertificate { node, .. }
+            | Self::Restore { node, .. }
+            | Self::ShortenSessions { node, .. }
+            | Self::KillSessions { node }
+            | Self::KillListeners { node } => FaultTarget::Server(node),
+            Self::KillAll { .. }
+            | Self::KillLeader { .. }
+            | Self::KillAhead { .. }
+            | Self::HangLeader { .. }
+            | Self::Island { .. }
+            | Self::Promote { .. }
+            | Self::MoveSlot { .. } => FaultTarget::Servers,
+            Self::ForceRelease { .. }
+            | Self::FlushAll { .. }
+            | Self::FlushScripts { .. }
+            | Self::Evict { .. }
+            | Self::Rogue { .. }
+            | Self::Deadlocks { .. }
+            | Self::LongReader { .. }
+            | Self::ReplaceFile
+            | Self::FillDisk { .. }
+            | Self::Renumber
+            | Self::RemoveFolder => FaultTarget::Data,
         }
     }
 
     /// How long it lasts.
     pub fn length(self) -> Duration {
-        Duration::from_millis(self.field("millis").unwrap_or(0))
-    }
-
-    /// A number of it, as the file has it.
-    fn field(self, name: &str) -> Option<u64> {
-        serde_json::to_value(self).ok()?.get(name)?.as_u64()
+        match self {
+            Self::StopWorker { millis, .. }
+            | Self::Blackhole { millis, .. }
+            | Self::LoseNode { millis, .. }
+            | Self::Cut { millis, .. }
+            | Self::Delay { millis, .. }
+            | Self::Hold { millis, .. }
+            | Self::DropReply { millis, .. }
+            | Self::HoldBack { millis, .. }
+            | Self::PauseServer { millis, .. }
+            | Self::RestartServer { millis, .. }
+            | Self::KillServer { millis, .. }
+            | Self::KillAll { millis }
+            | Self::KillLeader { millis }
+            | Self::KillAhead { millis, .. }
+            | Self::HangLeader { millis }
+            | Self::Island { millis, .. }
+            | Self::Evict { millis, .. }
+            | Self::FillMemory { millis, .. }
+            | Self::ChangePassword { millis, .. }
+            | Self::ExpireCertificate { millis, .. }
+            | Self::MoveSlot { millis, .. }
+            | Self::Restore { millis, .. }
+            | Self::ShortenSessions { millis, .. }
+            | Self::Rogue { millis }
+            | Self::Deadlocks { millis }
+            | Self::StepServerClock { millis, .. }
+            | Self::StepWorkerClock { millis, .. }
+            | Self::LongReader { millis }
+            | Self::FillDisk { millis } => Duration::from_millis(millis),
+            Self::KillWorker { .. }
+            | Self::Reset { .. }
+            | Self::Promote { .. }
+            | Self::TruncateLog { .. }
+            | Self::LoseData { .. }
+            | Self::ForceRelease { .. }
+            | Self::FlushAll { .. }
+            | Self::FlushScripts { .. }
+            | Self::KillSessions { .. }
+            | Self::KillListeners { .. }
+            | Self::ReplaceFile
+            | Self::Renumber
+            | Self::RemoveFolder => Duration::ZERO,
+        }
     }
 
     /// Whether whoever begins it waits until it is over, as for a transaction that sleeps.

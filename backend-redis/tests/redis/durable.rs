@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use lockwell_core::backend::grace_period;
 use lockwell_core::{ErrorKind, Requirement};
-use testbed::{Redis, RedisCluster, RedisSentinel};
+use testbed::{Redis, RedisCluster, RedisSentinel, if_installed};
 
 use crate::asking::claim;
-use crate::servers::{backend, in_memory, missing, on_disk, redis_with, tell, until};
+use crate::servers::{backend, in_memory, on_disk, redis_with, tell, until};
 
 /// Whether a client that connects now is promised it. An application that demands it is refused otherwise.
 async fn is_promised(url: &str) -> bool {
@@ -114,10 +114,7 @@ async fn the_promise_is_kept_and_is_missing_where_it_could_not_be() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_master_of_a_cluster_must_have_told() {
-    if missing(RedisCluster::installed()) {
-        return;
-    }
-    let cluster = RedisCluster::start(3, &on_disk()).await.expect("a cluster starts");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &on_disk()).await) else { return };
     for url in [cluster.url(), format!("{}?longest_ttl=4s&namespace=grace:", cluster.url())] {
         assert!(is_promised(&url).await, "{url}");
         for master in cluster.nodes() {
@@ -136,11 +133,8 @@ async fn each_master_of_a_cluster_must_have_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_master_behind_sentinels_must_have_told() {
-    if missing(RedisSentinel::installed()) {
-        return;
-    }
     for (options, expected) in [(on_disk(), true), (in_memory(), false)] {
-        let group = RedisSentinel::start_with(&options).await.expect("the group starts");
+        let Some(group) = if_installed(RedisSentinel::start_with(&options).await) else { return };
         assert_eq!(is_promised(&group.url()).await, expected);
         assert_eq!(is_promised(&format!("{}?longest_ttl=4s", group.url())).await, expected);
     }
