@@ -9,12 +9,10 @@ import pytest
 pytest.register_assert_rewrite("scripts", "servers")
 
 import lockwell  # noqa: E402
-from servers import Servers  # noqa: E402
+from servers import BACKENDS, Servers  # noqa: E402
 
 # A shell starts what runs in the background with INT ignored, and then Python leaves it so.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-BACKENDS = ["sqlite", "redis", "postgres", "mariadb", "zookeeper"]
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +24,7 @@ def servers() -> Iterator[Servers]:
 
 @pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> str:
-    """The address of each backend in turn."""
+    """The address of each backend in turn; with the mark `also_on_etcd` also that of etcd."""
     if request.param == "sqlite":
         return f"sqlite://{tmp_path}/locks.db"
     return servers.url(request.param)

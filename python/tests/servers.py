@@ -13,7 +13,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 # What each of them needs.
-PROGRAMS = {"redis": "redis-server", "postgres": "pg_ctl", "mariadb": "mariadbd", "zookeeper": "java"}
+PROGRAMS = {
+    "redis": "redis-server",
+    "postgres": "pg_ctl",
+    "mariadb": "mariadbd",
+    "zookeeper": "java",
+    "etcd": "etcd",
+}
+# Where tests with the fixture `url` or `locks` run. etcd is not among them: many of the tests have leases of
+# 1 s, so as not to take long, and its shortest one is 2 s.
+BACKENDS = ["sqlite", "redis", "postgres", "mariadb", "zookeeper"]
+# For a test whose leases are long enough: it runs on etcd as well.
+also_on_etcd = pytest.mark.parametrize("url", [*BACKENDS, "etcd"], indirect=True)
 
 
 def program(name: str) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 
 import lockwell
 from lockwell.testing import TestServer
+from servers import also_on_etcd
 
 
 async def gone(locks: lockwell.Locks, name: str) -> None:
@@ -22,6 +23,7 @@ async def gone(locks: lockwell.Locks, name: str) -> None:
             await asyncio.sleep(0.01)
 
 
+@also_on_etcd
 def test_the_same_requests(url: str, name: str) -> None:
     async def main() -> None:
         async with await lockwell.aconnect(url) as locks:
@@ -111,6 +113,7 @@ def test_a_loss_and_other_cancellations(memory: lockwell.Locks) -> None:
     asyncio.run(main())
 
 
+@also_on_etcd
 def test_a_cancelled_coroutine_leaves_nothing(url: str, name: str) -> None:
     async def main() -> None:
         async with await lockwell.aconnect(url, server_order=True) as locks:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from servers import ROOT, program
+from servers import ROOT, also_on_etcd, program
 
 PYTHON = """
 import sys, time, pathlib, lockwell
@@ -30,6 +30,7 @@ done
 WRITES = 'text="$(cat "$FILE"; echo .)"; printf "%srust %s\\n" "${text%.}" "$LOCKWELL_TOKEN" >"$FILE"'
 
 
+@also_on_etcd
 def test_python_and_rust_exclude_each_other(url: str, name: str, tmp_path: Path) -> None:
     file = tmp_path / "holders"
     file.write_text("")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import lockwell
+from servers import also_on_etcd
 
 
 def test_a_grace_period(redis_url: str, name: str) -> None:
@@ -73,6 +74,7 @@ def test_a_backend_without_grace_periods(memory: lockwell.Locks) -> None:
     assert memory.inspect("free").is_free
 
 
+@also_on_etcd
 def test_the_findings_of_an_examination(locks: lockwell.Locks) -> None:
     findings = locks.examine()
     assert findings and all(isinstance(finding, lockwell.Finding) for finding in findings)
@@ -86,6 +88,7 @@ def test_the_findings_of_an_examination(locks: lockwell.Locks) -> None:
     asyncio.run(main())
 
 
+@also_on_etcd
 def test_the_leases_of_a_backend(locks: lockwell.Locks) -> None:
     leases = locks.leases
     assert 0 < leases.shortest < 10 <= leases.longest

@@ -9,8 +9,10 @@ import pytest
 
 import lockwell
 from lockwell.testing import TestServer
+from servers import also_on_etcd
 
 
+@also_on_etcd
 def test_an_owner_takes_its_lock_again(url: str, name: str) -> None:
     with lockwell.connect(url) as locks:
         owner = locks.owner()

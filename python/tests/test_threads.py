@@ -9,8 +9,10 @@ import time
 import pytest
 
 import lockwell
+from servers import also_on_etcd
 
 
+@also_on_etcd
 def test_a_block_holds_the_lock(locks: lockwell.Locks, name: str) -> None:
     with locks.lock(name, ttl=10, wait=5) as lock:
         assert (lock.name, lock.mode, lock.state, lock.is_held) == (name, "exclusive", "held", True)
@@ -26,6 +28,7 @@ def test_a_block_holds_the_lock(locks: lockwell.Locks, name: str) -> None:
         assert lock.token > first
 
 
+@also_on_etcd
 def test_an_exception_of_the_block_releases_the_lock(locks: lockwell.Locks, name: str) -> None:
     with pytest.raises(ZeroDivisionError):
         with locks.lock(name):
@@ -37,6 +40,7 @@ def test_an_exception_of_the_block_releases_the_lock(locks: lockwell.Locks, name
         held.release()
 
 
+@also_on_etcd
 def test_a_waiter_gets_the_lock_from_another_thread(locks: lockwell.Locks, name: str) -> None:
     counter = {"in": 0, "sum": 0}
 
@@ -58,6 +62,7 @@ def test_a_waiter_gets_the_lock_from_another_thread(locks: lockwell.Locks, name:
     assert counter == {"in": 0, "sum": 20}
 
 
+@also_on_etcd
 def test_readers_permits_and_a_downgrade(locks: lockwell.Locks, name: str) -> None:
     with locks.read(name) as first, locks.read(name) as second:
         assert first.mode == second.mode == "shared"
@@ -78,6 +83,7 @@ def test_readers_permits_and_a_downgrade(locks: lockwell.Locks, name: str) -> No
         assert permit.is_held
 
 
+@also_on_etcd
 def test_several_locks_at_once(locks: lockwell.Locks, name: str) -> None:
     both = [f"{name}/b", f"{name}/a"]
     with locks.lock_all(both, reading=[f"{name}/c"], wait=5) as held:
@@ -131,6 +137,7 @@ def test_a_loss_is_an_exception_at_the_end_of_the_block(locks: lockwell.Locks, n
     assert "lost" in other.value.__notes__[0]
 
 
+@also_on_etcd
 def test_run_and_decorators(locks: lockwell.Locks, name: str) -> None:
     @locks.exclusive(name, wait=5)
     def nightly(number: int) -> int:
@@ -148,6 +155,7 @@ def test_run_and_decorators(locks: lockwell.Locks, name: str) -> None:
     assert not locks.inspect(name).is_held
 
 
+@also_on_etcd
 def test_a_lock_that_is_dropped_is_released(locks: lockwell.Locks, name: str) -> None:
     lock = locks.lock(name).acquire()
     with pytest.warns(ResourceWarning, match="a lock was not released"):
