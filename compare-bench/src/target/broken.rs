@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use lockwell::backend::{GraceOptions, grace_period};
 use testbed::{Direction, Proxy, Server};
 
 use crate::error::{Error, Result};
@@ -139,6 +140,15 @@ impl Victim {
         let of = format!("{of}; then the lease of {shown}, if the last release was not on the disk");
         Bound { time: time + lease, of }
     }
+
+    /// The same of `PostgreSQL` with `durability=grace`, whose address names no `longest_ttl`. It grants
+    /// nothing for a grace period after a crash. The lease of a release that was lost ends before that.
+    pub(crate) fn bound_of_grace(start: Duration) -> Bound {
+        let Bound { time, of } = Self::bound_of_restart(start);
+        let grace = grace_period(GraceOptions { is_grace: Some(true), longest: None }.longest());
+        let of = format!("{of}; then the grace period of {}", humantime::format_duration(grace));
+        Bound { time: time + grace, of }
+    }
 }
 
 impl Running {
@@ -259,5 +269,15 @@ mod tests {
         assert_eq!(Bound::of_holder(Some(Kind::Redis), lease).time, Duration::from_millis(5300));
         assert_eq!(Bound::of_freeze(Duration::from_millis(500)).time, Duration::from_millis(1500));
         assert!(Bound::of_holder(None, lease).of.contains("4s"));
+    }
+
+    #[test]
+    fn a_crash_with_grace_periods_may_take_one_longer() {
+        let start = Duration::from_millis(100);
+        assert_eq!(Victim::bound_of_restart(start).time, Duration::from_millis(1100));
+        let bound = Victim::bound_of_grace(start);
+        // 30 s, 2 %, and 4 ms.
+        assert_eq!(bound.time, Duration::from_millis(1100 + 30_604));
+        assert!(bound.of.contains("took 100ms") && bound.of.contains("grace period"), "{}", bound.of);
     }
 }

@@ -132,7 +132,8 @@ pub(super) const ASKED: [Asked; 13] = [
         title: "The holder dies",
         what: "From the fault to the next grant: the median time, and the longest time that the settings allow. Sentinel and Cluster are \
              measured without grace periods (durability=server). By default nothing is granted there for 31 s after each failover, so that \
-             it grants nothing twice if the old server no longer answers.",
+             it grants nothing twice if the old server no longer answers. PostgreSQL with grace is measured with them: \
+             after a crash it grants nothing for 30.6 s. Where the longest time does not name the grace period, the run did not count it.",
         workloads: &["recovery"],
         theirs: |_| None,
         ..USUAL

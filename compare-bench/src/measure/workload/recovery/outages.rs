@@ -67,9 +67,10 @@ pub(super) async fn killed(bench: &Bench) -> Result<FaultOutcome> {
     let first = target.running.victim().await?;
     let bound = match (first.is_alone, kind) {
         (false, _) => Victim::bound(kind),
-        (true, Kind::Postgres | Kind::PostgresGrace) => {
+        (true, Kind::Postgres) => {
             Some(Victim::bound_of_lost_release(first.time_to_start().await?, bench.lease()))
         }
+        (true, Kind::PostgresGrace) => Some(Victim::bound_of_grace(first.time_to_start().await?)),
         (true, _) => Some(Victim::bound_of_restart(first.time_to_start().await?)),
     };
     let locks = connect(&target.url).await?;
