@@ -31,6 +31,7 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
         Default::default();
     let mut overlaps = validity::Overlaps::default();
     for lock in locks.values_mut() {
+        rules.mark_passed_on(&mut lock.holds);
         lock.holds.sort_by_key(|hold| (hold.from, hold.until));
         validity::overlaps(&lock.holds, rules, &mut overlaps);
         validity::foreign_releases(&lock.holds, &mut foreign);

@@ -1,5 +1,6 @@
 //! What is checked, and what was found.
 
+use lockwell::Mode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,23 @@ impl Rules {
         let crosses = |span: Span| hold.from < span.until + self.ttl && hold.answered > span.from;
         let is_this = |one: &Deprived| one.holders > 0 && one.lock == hold.ask.lock && crosses(one.span);
         hold.end == End::Taken && self.deprived.iter().any(is_this)
+    }
+
+    /// Marks what a process that was deprived of a lock has passed on to its other tasks until it was told. The
+    /// server knows nothing of such a release; only the last of these tasks is told that the lock was taken.
+    pub(super) fn mark_passed_on(&self, holds: &mut [Hold]) {
+        let mut by_token: Vec<usize> = (0..holds.len()).collect();
+        by_token.sort_by_key(|at| holds[*at].token);
+        for pair in by_token.windows(2).rev() {
+            let (older, newer) = (holds[pair[0]], holds[pair[1]]);
+            let taken = Hold { end: End::Taken, ..older };
+            let is_passed_on = older.end == End::Released
+                && older.ask.mode == Mode::Exclusive
+                && older.ask.who.worker == newer.ask.who.worker;
+            if is_passed_on && self.may_be_deprived(&newer) && self.may_be_deprived(&taken) {
+                holds[pair[0]] = taken;
+            }
+        }
     }
 
     /// When the first fault began.

@@ -166,6 +166,22 @@ fn who_is_deprived_on_purpose_may_be_told_a_little_later() {
 }
 
 #[test]
+fn a_process_that_is_deprived_passes_the_lock_on_until_it_is_told() {
+    let passed_on = [
+        alone(0, 1, [0, 10, 30, 31]),
+        Hold { end: End::Taken, ..alone(0, 2, [0, 31, 40, 41]) },
+        alone(1, 3, [0, 20, 50, 51]),
+    ];
+    let findings = found(&passed_on, &deprived(0, 15));
+    assert_eq!((findings.overlaps, findings.overlaps_after_force, findings.taken), (0, 2, 0));
+    assert_eq!(found(&passed_on, &rules()).overlaps, 2);
+    // Another process was told, or nobody.
+    let other = Hold { end: End::Taken, ..alone(2, 2, [0, 31, 40, 41]) };
+    assert_eq!(found(&[passed_on[0], other, passed_on[2]], &deprived(0, 15)).overlaps, 1);
+    assert_eq!(found(&[passed_on[0], passed_on[2]], &deprived(0, 15)).overlaps, 1);
+}
+
+#[test]
 fn no_fault_excuses_what_was_before_it() {
     let history = [alone(0, 1, [0, 10, 30, 31]), alone(1, 2, [0, 20, 40, 41])];
     let fault = |from: u64| Rules { faults: vec![Span { from: from * MILLI, until: SECOND }], ..rules() };
