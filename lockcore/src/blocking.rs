@@ -50,9 +50,10 @@ pub fn run<T>(request: LockRequest, work: impl FnOnce(&LockHandle) -> T) -> Resu
 /// As [`run`], for work that can fail: one `?` is enough for both errors.
 ///
 /// ```
-/// let locks = lockwell_core::Locks::in_memory();
+/// # use lockwell_core as lockwell;
+/// let locks = lockwell::Locks::in_memory();
 /// let text: Result<String, Box<dyn std::error::Error>> =
-///     lockwell_core::blocking::try_run(locks.lock("report"), |_held| {
+///     lockwell::blocking::try_run(locks.lock("report"), |_held| {
 ///         Ok(std::fs::read_to_string("no/such/report.txt")?)
 ///     });
 /// assert!(text.is_err());

@@ -20,8 +20,10 @@ use crate::words::script::FENCED_WRITE;
 /// The rule: a token above the highest is accepted, or the highest itself from the holder that it came from.
 ///
 /// ```no_run
-/// # async fn example(locks: lockwell_core::Locks, conn: &mut redis::aio::MultiplexedConnection) -> lockwell_core::Result<()> {
-/// use lockwell_redis::FencedWrite;
+/// # mod lockwell { pub use lockwell_core::*; pub use lockwell_redis as redis; }
+/// # use redis::aio::MultiplexedConnection;
+/// # async fn example(locks: lockwell::Locks, conn: &mut MultiplexedConnection) -> lockwell::Result<()> {
+/// use lockwell::redis::FencedWrite;
 /// let guard = locks.lock("report").await?;
 /// FencedWrite::new("report:latest", "42 pages").run(guard.grant(), conn).await?;
 /// # Ok(()) }

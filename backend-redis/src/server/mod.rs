@@ -73,12 +73,14 @@ impl RedisLock {
     /// limit, and lockwell must know when a connection is replaced.
     ///
     /// ```no_run
-    /// # async fn example(client: lockwell_redis::client::Client) -> lockwell_core::Result<()> {
+    /// # mod lockwell { pub use lockwell_core::*; pub use lockwell_redis as redis; }
+    /// # async fn example(client: lockwell::redis::client::Client) -> lockwell::Result<()> {
     /// use std::sync::Arc;
-    /// use lockwell_core::{LockConfig, Locks};
+    /// use lockwell::redis::RedisLock;
+    /// use lockwell::{LockConfig, Locks};
     ///
     /// let (url, config) = LockConfig::new("redis://?namespace=app:").resolve()?;
-    /// let backend = lockwell_redis::RedisLock::connect_with(&url, client.get_connection_info()).await?;
+    /// let backend = RedisLock::connect_with(&url, client.get_connection_info()).await?;
     /// let locks = Locks::with_config(Arc::new(backend), &config)?;
     /// # Ok(()) }
     /// ```

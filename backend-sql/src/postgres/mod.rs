@@ -93,13 +93,15 @@ impl PostgresLock {
     /// application, and are in use for as long as the locks are: they cannot come from a pool.
     ///
     /// ```no_run
-    /// # async fn example(pool: sqlx::PgPool) -> lockwell_core::Result<()> {
+    /// # mod lockwell { pub use lockwell_core::*; pub use lockwell_sql as sql; }
+    /// # async fn example(pool: sqlx::PgPool) -> lockwell::Result<()> {
     /// use std::sync::Arc;
-    /// use lockwell_core::{LockConfig, Locks};
+    /// use lockwell::sql::PostgresLock;
+    /// use lockwell::{LockConfig, Locks};
     ///
     /// let (url, config) = LockConfig::new("postgres://?table=app.locks").resolve()?;
     /// let options = (*pool.connect_options()).clone();
-    /// let backend = lockwell_sql::PostgresLock::connect_with(&url, options).await?;
+    /// let backend = PostgresLock::connect_with(&url, options).await?;
     /// let locks = Locks::with_config(Arc::new(backend), &config)?;
     /// # Ok(()) }
     /// ```

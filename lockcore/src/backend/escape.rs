@@ -7,7 +7,8 @@
 /// changed, so operators find them.
 ///
 /// ```
-/// use lockwell_core::backend::{escape, unescape};
+/// # use lockwell_core as lockwell;
+/// use lockwell::backend::{escape, unescape};
 /// let key = escape("orders/42%", |_, c| c != '/');
 /// assert_eq!(key, "orders%2F42%25");
 /// assert_eq!(unescape(&key).as_deref(), Some("orders/42%"));

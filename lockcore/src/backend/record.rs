@@ -12,9 +12,10 @@ use crate::{Claim, FencingToken, Mode};
 /// must be able to compare it: store it separately.
 ///
 /// ```
+/// # use lockwell_core as lockwell;
 /// use std::time::Duration;
-/// use lockwell_core::backend::Record;
-/// use lockwell_core::{FencingToken, Mode};
+/// use lockwell::backend::Record;
+/// use lockwell::{FencingToken, Mode};
 ///
 /// let ttl = Duration::from_secs(10);
 /// let record = Record::new(FencingToken::new(7), 1_700_000_000_000_000, ttl, Mode::Exclusive, "web-1:4711");

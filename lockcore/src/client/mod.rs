@@ -27,9 +27,10 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
 /// implements the requests to one kind of server.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
+/// # use lockwell_core as lockwell;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
 /// use std::time::Duration;
-/// let locks = lockwell_core::Locks::in_memory();
+/// let locks = lockwell::Locks::in_memory();
 /// let guard = locks.lock("orders/42").ttl(Duration::from_secs(10)).wait(Duration::from_secs(5)).await?;
 /// assert!(guard.is_held());
 /// assert!(locks.lock("orders/42").try_now().await?.is_none());
@@ -317,9 +318,10 @@ impl Locks {
     /// in doubt, lost and released. Without a stream no events are recorded.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
-    /// use lockwell_core::LockEvent;
-    /// let locks = lockwell_core::Locks::in_memory();
+    /// # use lockwell_core as lockwell;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
+    /// use lockwell::LockEvent;
+    /// let locks = lockwell::Locks::in_memory();
     /// let mut events = locks.events();
     /// locks.lock("orders/42").await?.release().await?;
     /// assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })));

@@ -15,15 +15,16 @@ use crate::{Error, ErrorKind, Requirement, Result, ServerUrl};
 /// Where the lock server is, and the defaults of its clients.
 ///
 /// ```
+/// # use lockwell_core as lockwell;
 /// use std::time::Duration;
-/// let config = lockwell_core::LockConfig::from_toml(r#"
+/// let config = lockwell::LockConfig::from_toml(r#"
 ///     url = "memory://"
 ///     ttl = "10s"
 ///     wait = "1m 30s"
 ///     require = ["fencing", "fifo"]
 /// "#)?;
 /// assert_eq!(config.wait, Some(Duration::from_secs(90)));
-/// # Ok::<_, lockwell_core::Error>(())
+/// # Ok::<_, lockwell::Error>(())
 /// ```
 ///
 /// The URL can contain the same options: `memory://?ttl=10s&require=fencing,fifo`. An option in both places
@@ -169,8 +170,9 @@ impl LockConfig {
     /// are changed, such as those of a vault.
     ///
     /// ```
+    /// # use lockwell_core as lockwell;
     /// # async fn ask_the_vault() -> Result<String, std::io::Error> { Ok("secret".to_owned()) }
-    /// let config = lockwell_core::LockConfig::new("postgres://app@db/app").password_from(ask_the_vault);
+    /// let config = lockwell::LockConfig::new("postgres://app@db/app").password_from(ask_the_vault);
     /// ```
     ///
     /// It runs on a thread of its own, with a runtime of lockwell's, so that it is called whatever the

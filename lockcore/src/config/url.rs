@@ -96,9 +96,10 @@ impl ServerUrl {
     /// without one; the path of a socket, where the address names one. No user, no password, no path.
     ///
     /// ```
-    /// let url: lockwell_core::ServerUrl = "postgres://ann:secret@db,[::1]:5433/app".parse()?;
+    /// # use lockwell_core as lockwell;
+    /// let url: lockwell::backend::ServerUrl = "postgres://ann:secret@db,[::1]:5433/app".parse()?;
     /// assert_eq!(url.servers(5432), "db:5432,[::1]:5433");
-    /// # Ok::<_, lockwell_core::Error>(())
+    /// # Ok::<_, lockwell::Error>(())
     /// ```
     pub fn servers(&self, port: u16) -> String {
         match (self.option("socket"), self.hosts()) {

@@ -10,9 +10,11 @@
 //! panics with a message.
 //!
 //! ```no_run
+//! # use lockwell_core as lockwell;
 //! use std::sync::Arc;
-//! use lockwell_core::conformance::{Harness, Need, cases};
-//! use lockwell_core::{Locks, MemoryLock, Result, async_trait};
+//! use lockwell::backend::{MemoryLock, async_trait};
+//! use lockwell::conformance::{Harness, Need, cases};
+//! use lockwell::{Locks, Result};
 //!
 //! #[derive(Debug)]
 //! struct Memory;

@@ -39,7 +39,8 @@ impl Capabilities {
     /// Adds these promises.
     ///
     /// ```
-    /// use lockwell_core::{Capabilities, Requirement};
+    /// # use lockwell_core as lockwell;
+    /// use lockwell::{Capabilities, Requirement};
     /// let promised = Capabilities::minimal("example").promising([Requirement::Shared, Requirement::Fencing]);
     /// assert!(promised.promises(Requirement::Shared) && !promised.promises(Requirement::Fifo));
     /// ```
@@ -123,7 +124,8 @@ impl Capabilities {
     /// the new backend does not promise it, the application fails when it starts, not later.
     ///
     /// ```
-    /// use lockwell_core::{Capabilities, Requirement};
+    /// # use lockwell_core as lockwell;
+    /// use lockwell::{Capabilities, Requirement};
     /// let promised = Capabilities::minimal("example");
     /// let error = promised.require(&[Requirement::Fencing, Requirement::Fifo]).unwrap_err();
     /// assert!(error.to_string().contains("fencing, fifo"));

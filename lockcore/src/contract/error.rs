@@ -18,7 +18,8 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 /// that form; `{:#?}` gives the fields. No password and no owner id is ever part of it.
 ///
 /// ```
-/// use lockwell_core::{Error, ErrorKind, Operation};
+/// # use lockwell_core as lockwell;
+/// use lockwell::{Error, ErrorKind, Operation};
 ///
 /// let error = Error::new(ErrorKind::Unreachable, "the database does not answer")
 ///     .during(Operation::Connect)

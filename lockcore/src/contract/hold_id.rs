@@ -23,9 +23,10 @@ use crate::{Error, ErrorKind, Result};
 /// It is written as 32 hexadecimal digits, also by serde, and with the feature `sqlx` in columns of text.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
-/// use lockwell_core::HoldId;
-/// let locks = lockwell_core::Locks::in_memory();
+/// # use lockwell_core as lockwell;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
+/// use lockwell::HoldId;
+/// let locks = lockwell::Locks::in_memory();
 /// let guard = locks.lock("orders/42").await?;
 /// let text = guard.hold_id().to_string();
 /// assert_eq!(text.len(), 32);

@@ -12,12 +12,13 @@ use crate::{Error, ErrorKind, Result};
 /// A name is data, not a path: `/`, `..`, `{` and quotes have no meaning in it. Cloning is cheap.
 ///
 /// ```
-/// use lockwell_core::LockName;
+/// # use lockwell_core as lockwell;
+/// use lockwell::LockName;
 /// let name: LockName = "orders/42".parse()?;
 /// assert_eq!(name.as_str(), "orders/42");
 /// assert!("".parse::<LockName>().is_err());
 /// assert!("a\nb".parse::<LockName>().is_err());
-/// # Ok::<_, lockwell_core::Error>(())
+/// # Ok::<_, lockwell::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockName(Arc<str>);

@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 /// is too high for it.
 ///
 /// ```
-/// use lockwell_core::FencingToken;
+/// # use lockwell_core as lockwell;
+/// use lockwell::FencingToken;
 /// let token = FencingToken::new(42);
 /// let column = i64::try_from(token)?;
 /// assert_eq!(FencingToken::try_from(column)?, token);

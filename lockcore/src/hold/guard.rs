@@ -35,14 +35,16 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
-/// # async fn example(locks: lockwell_core::Locks) -> lockwell_core::Result<()> {
+/// # use lockwell_core as lockwell;
+/// # async fn example(locks: lockwell::Locks) -> lockwell::Result<()> {
 /// locks.lock("orders/42").await?; // an error: the lock is released before the work begins
 /// # Ok(()) }
 /// ```
 ///
 /// ```
 /// #![deny(unused_must_use)]
-/// # async fn example(locks: lockwell_core::Locks) -> lockwell_core::Result<()> {
+/// # use lockwell_core as lockwell;
+/// # async fn example(locks: lockwell::Locks) -> lockwell::Result<()> {
 /// let _guard = locks.lock("orders/42").await?; // held to the end of the block
 /// # Ok(()) }
 /// ```
@@ -118,8 +120,9 @@ impl LockGuard {
     /// repeated write of this holder from the write of another one with the same token. It is not secret.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
-    /// let guard = lockwell_core::Locks::in_memory().lock("orders/42").await?;
+    /// # use lockwell_core as lockwell;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
+    /// let guard = lockwell::Locks::in_memory().lock("orders/42").await?;
     /// let written = (guard.token(), guard.hold_id()); // stored with the data
     /// let may_write_again = written == (guard.token(), guard.hold_id());
     /// assert!(may_write_again);

@@ -57,8 +57,9 @@ impl LockRequest<All> {
     /// request has a name already, that lock stays exclusive.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
-    /// let locks = lockwell_core::Locks::in_memory();
+    /// # use lockwell_core as lockwell;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
+    /// let locks = lockwell::Locks::in_memory();
     /// let all = locks.lock_all(["orders/42"]).reading(["catalogue"]).await?;
     /// assert!(locks.read("catalogue").try_now().await?.is_some());
     /// assert!(locks.write("catalogue").try_now().await?.is_none());
@@ -97,8 +98,9 @@ impl LockRequest<All> {
     /// one lock.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
-    /// let locks = lockwell_core::Locks::in_memory();
+    /// # use lockwell_core as lockwell;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
+    /// let locks = lockwell::Locks::in_memory();
     /// let both = locks.lock_all(["account/1", "account/2"]);
     /// both.try_run(async |held| held.iter().try_for_each(|lock| lock.check())).await
     /// # }

@@ -82,8 +82,9 @@ impl LockRequest<Campaign> {
     /// An error of `work` ends the campaign, as its value does.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
-    /// let locks = lockwell_core::Locks::in_memory();
+    /// # use lockwell_core as lockwell;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
+    /// let locks = lockwell::Locks::in_memory();
     /// locks.campaign("scheduler").try_run_as_leader(async |held| held.check()).await
     /// # }
     /// ```

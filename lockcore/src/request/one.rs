@@ -48,8 +48,9 @@ impl LockRequest<One> {
     /// As [`run`](Self::run), for work that can fail: one `?` is enough for both errors.
     ///
     /// ```
+    /// # use lockwell_core as lockwell;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let locks = lockwell_core::Locks::in_memory();
+    /// let locks = lockwell::Locks::in_memory();
     /// let work = async |_held| Ok::<_, Box<dyn std::error::Error>>("42".parse::<u32>()?);
     /// let number = locks.lock("orders/42").try_run(work).await?;
     /// assert_eq!(number, 42);

@@ -182,10 +182,13 @@ async fn sleep_system(until: Moment) {
 /// A clock that stands still until a test moves it.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
+/// # use lockwell_core as lockwell;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use lockwell_core::{Locks, Loss, MemoryLock, TestClock};
+/// use lockwell::backend::MemoryLock;
+/// use lockwell::testing::TestClock;
+/// use lockwell::{Locks, Loss};
 ///
 /// let clock = TestClock::new();
 /// let locks = Locks::new(Arc::new(MemoryLock::with_clock(clock.clock())))?;

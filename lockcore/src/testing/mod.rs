@@ -26,10 +26,11 @@ use crate::{
 /// nobody moves the clock of the test while the test waits for it.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
+/// # use lockwell_core as lockwell;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
 /// use std::time::Duration;
-/// use lockwell_core::testing::TestServer;
-/// use lockwell_core::{ErrorKind, Loss, Operation};
+/// use lockwell::testing::TestServer;
+/// use lockwell::{ErrorKind, Loss, Operation};
 ///
 /// let server = TestServer::new();
 /// let locks = server.locks()?;

@@ -31,8 +31,9 @@ tokio::task_local! {
 /// each other would wait for ever.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
-/// let locks = lockwell_core::Locks::in_memory();
+/// # use lockwell_core as lockwell;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
+/// let locks = lockwell::Locks::in_memory();
 /// let owner = locks.owner();
 /// let outer = owner.lock("orders/42").await?;
 /// let inner = owner.lock("orders/42").await?;

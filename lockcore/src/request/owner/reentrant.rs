@@ -59,8 +59,9 @@ impl LockRequest<Reentrant> {
     /// one lock.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell_core::Result<()> {
-    /// let owner = lockwell_core::Locks::in_memory().owner();
+    /// # use lockwell_core as lockwell;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
+    /// let owner = lockwell::Locks::in_memory().owner();
     /// owner.lock("orders/42").try_run(async |held| held.check()).await
     /// # }
     /// ```
