@@ -27,20 +27,6 @@ const BLOCKED_RETRY_LIMIT: Duration = Duration::from_millis(500);
 /// for a second.
 const SHORTEST_TRY: Duration = Duration::from_secs(2);
 
-type Outcomes = Vec<CallOutcome<(RequestReply, Moment)>>;
-
-/// The same outcome for all of a batch.
-fn of_all<D: Dialect>(
-    batch: &[&Request<D>],
-    outcome: impl Fn() -> CallOutcome<(RequestReply, Moment)>,
-) -> Outcomes {
-    batch.iter().map(|_| outcome()).collect()
-}
-
-/// The runtime for requests of several statements on a file. On a runtime that is not driven, a transaction
-/// could stay open and block all other users of the file, including other processes.
-static FILES: SharedRuntime = SharedRuntime::new("lockwell-files");
-
 /// Carries requests out, on one connection for each route.
 pub(crate) struct Statements<D: Dialect> {
     dialect: Arc<D>,
@@ -70,155 +56,23 @@ impl<D: Dialect> Statements<D> {
             self.dialect.shut(idle.conn).await;
         }
     }
-
-    /// Carries out a batch. Returns the connection with the answers.
-    async fn run(
-        &self,
-        mut conn: D::Conn,
-        batch: &[&Request<D>],
-    ) -> (sqlx::Result<Vec<RequestReply>>, Option<D::Conn>) {
-        if D::IS_REMOTE || matches!(batch, [one] if one.is_one_statement()) {
-            let answers = carry_out(&*self.dialect, &self.waiters, &mut conn, batch).await;
-            return (answers, Some(conn));
-        }
-        let Ok(files) = FILES.get() else { return (Err(sqlx::Error::WorkerCrashed), None) };
-        let (dialect, waiters) = (Arc::clone(&self.dialect), Arc::clone(&self.waiters));
-        let batch: Vec<Request<D>> = batch.iter().copied().cloned().collect();
-        let done = files.spawn(async move {
-            let batch: Vec<_> = batch.iter().collect();
-            let answers = carry_out(&*dialect, &waiters, &mut conn, &batch).await;
-            (answers, Some(conn))
-        });
-        done.await.unwrap_or((Err(sqlx::Error::WorkerCrashed), None))
-    }
-
-    /// The outcome of an error for the whole batch, and whether the connection can be used again.
-    ///
-    /// A server that has become a replica goes on answering on old connections, and on new ones until the
-    /// address leads to another server. So a connection to a read-only server is never kept. Only a
-    /// connection that was opened for this batch shows where the address leads now.
-    fn failed(
-        &self,
-        error: &sqlx::Error,
-        batch: &[&Request<D>],
-        attempt: Attempt,
-        since: Moment,
-    ) -> (Outcomes, bool) {
-        match class_of(&*self.dialect, error) {
-            ErrorClass::Again => (of_all(batch, || CallOutcome::Again(fatal(error))), true),
-            ErrorClass::Blocked if batch[1..].iter().any(|one| !is_about_one(batch[0], one)) => {
-                (of_all(batch, || CallOutcome::Blocked), true)
-            }
-            ErrorClass::Blocked
-                if batch.iter().all(|one| one.retries_while_blocked())
-                    && !attempt.began().after(BLOCKED_RETRY_LIMIT).has_passed() =>
-            {
-                (of_all(batch, || CallOutcome::Again(blocked(Some(error)))), true)
-            }
-            ErrorClass::Blocked => (batch.iter().map(|one| one.blocked(error)).collect(), true),
-            ErrorClass::Broken => {
-                tracing::debug!(%error, "a connection failed and is replaced");
-                (of_all(batch, || CallOutcome::Unknown(no_answer(Some(error)))), false)
-            }
-            ErrorClass::ReadOnly if since < attempt.began() => {
-                tracing::info!(%error, "the server takes no writes any more: the connection is replaced");
-                (of_all(batch, || CallOutcome::Unavailable(fatal(error))), false)
-            }
-            ErrorClass::ReadOnly => (of_all(batch, || CallOutcome::Failed(fatal(error))), false),
-            ErrorClass::Fatal => (of_all(batch, || CallOutcome::Failed(fatal(error))), true),
-        }
-    }
 }
 
-/// What the requests of a batch say, which are of one kind.
-macro_rules! each {
-    ($batch:expr, $request:pat => $says:expr) => {
-        $batch
-            .iter()
-            .filter_map(|one| match *one {
-                $request => Some($says),
-                _ => None,
-            })
-            .collect::<Vec<_>>()
-    };
-}
-
-/// Carries out a batch of one kind of requests.
-async fn carry_out<D: Dialect>(
-    dialect: &D,
-    waiters: &Waiters,
-    conn: &mut D::Conn,
-    batch: &[&Request<D>],
-) -> sqlx::Result<Vec<RequestReply>> {
-    let mut signed = None;
-    let sign = || {
-        let sign = Sign { client: waiters.client().as_uuid(), number: waiters.next_heartbeat() };
-        (sign, Moment::now())
-    };
-    let answers = match batch[0] {
-        Request::Take(_) => {
-            let requests = each!(batch, Request::Take(request) => request.clone());
-            let took = batch::take(dialect, waiters, conn, &requests).await?;
-            took.into_iter().map(RequestReply::TryAcquire).collect()
-        }
-        Request::Claim(_) => {
-            let entries = each!(batch, Request::Claim(entry) => entry.clone());
-            let (sign, sent) = sign();
-            let (took, clock) = batch::claim(dialect, waiters, conn, &entries, sign).await?;
-            signed = clock.map(|clock| (sign, sent, clock));
-            took.into_iter().map(RequestReply::TryAcquire).collect()
-        }
-        Request::PollWaiters(places) => {
-            let (sign, sent) = sign();
-            let polled = dialect.poll_waiters(conn, &places.all(), sign).await?;
-            signed = Some((sign, sent, polled.clock));
-            let polled = places.note(polled, sent);
-            batch.iter().map(|_| RequestReply::Polled(Arc::clone(&polled))).collect()
-        }
-        Request::Leave(_) => {
-            let claims = each!(batch, Request::Leave(claim) => claim.clone());
-            let freed = dialect.leave_each(conn, &claims, waiters).await?;
-            freed.into_iter().map(RequestReply::Freed).collect()
-        }
-        Request::Release(_) => {
-            let claims = each!(batch, Request::Release(claim) => claim.clone());
-            let freed = dialect.release(conn, &claims, waiters).await?;
-            freed.into_iter().map(RequestReply::Freed).collect()
-        }
-        Request::LeaveGroup(_) => {
-            let claims = each!(batch, Request::LeaveGroup(claim) => claim.clone());
-            let freed = dialect.leave_group(conn, &claims, waiters).await?;
-            freed.into_iter().map(RequestReply::Freed).collect()
-        }
-        Request::Renew(grants) => vec![RequestReply::Extended(batch::renew(dialect, conn, grants).await?)],
-        Request::KeepPlace(..) => {
-            let places = each!(batch, Request::KeepPlace(ticket, owner) => (*ticket, *owner));
-            dialect.keep(conn, &places).await?.into_iter().map(RequestReply::Kept).collect()
-        }
-        Request::ForgetPlace(_) => {
-            let tickets = each!(batch, Request::ForgetPlace(ticket) => *ticket);
-            dialect.forget_places(conn, &tickets).await?;
-            batch.iter().map(|_| RequestReply::Forgotten).collect()
-        }
-        Request::Enter(..) => {
-            let client = waiters.client().as_uuid();
-            let mut entered = Vec::with_capacity(batch.len());
-            for (claim, receives) in each!(batch, Request::Enter(claim, receives) => (claim, *receives)) {
-                let place = dialect.enqueue(conn, claim, client, receives).await?;
-                entered.push(RequestReply::Entered(place));
-            }
-            entered
-        }
-        Request::Job(work) => {
-            vec![RequestReply::Done(work(JobContext { dialect, waiters, conn }).await?)]
-        }
-    };
-    dialect.intact(conn)?;
-    // Each try of a request has another number, so the answer belongs to the try with this number.
-    if let Some((Sign { number, .. }, sent, clock)) = signed {
-        waiters.note_heartbeat(Heartbeat::new(number, sent, clock));
+/// Runs some work on the connection for requests. The work is repeated until it has an answer.
+pub(crate) async fn job<D: Dialect, T: Send + 'static>(
+    requests: &Batcher<Statements<D>>,
+    route: Route,
+    limit: Duration,
+    work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+) -> Result<T> {
+    let work: Work<D> = Arc::new(move |context| {
+        let work = work(context);
+        Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
+    });
+    match requests.call(route, Request::Job(work), limit).await?.into_answer() {
+        (RequestReply::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
+        _ => Err(unexpected()),
     }
-    Ok(answers)
 }
 
 impl<D: Dialect> Service for Statements<D> {
@@ -337,26 +191,174 @@ impl<D: Dialect> Service for Statements<D> {
     }
 }
 
+impl<D: Dialect> Statements<D> {
+    /// Carries out a batch. Returns the connection with the answers.
+    async fn run(
+        &self,
+        mut conn: D::Conn,
+        batch: &[&Request<D>],
+    ) -> (sqlx::Result<Vec<RequestReply>>, Option<D::Conn>) {
+        if D::IS_REMOTE || matches!(batch, [one] if one.is_one_statement()) {
+            let answers = carry_out(&*self.dialect, &self.waiters, &mut conn, batch).await;
+            return (answers, Some(conn));
+        }
+        let Ok(files) = FILES.get() else { return (Err(sqlx::Error::WorkerCrashed), None) };
+        let (dialect, waiters) = (Arc::clone(&self.dialect), Arc::clone(&self.waiters));
+        let batch: Vec<Request<D>> = batch.iter().copied().cloned().collect();
+        let done = files.spawn(async move {
+            let batch: Vec<_> = batch.iter().collect();
+            let answers = carry_out(&*dialect, &waiters, &mut conn, &batch).await;
+            (answers, Some(conn))
+        });
+        done.await.unwrap_or((Err(sqlx::Error::WorkerCrashed), None))
+    }
+
+    /// The outcome of an error for the whole batch, and whether the connection can be used again.
+    ///
+    /// A server that has become a replica goes on answering on old connections, and on new ones until the
+    /// address leads to another server. So a connection to a read-only server is never kept. Only a
+    /// connection that was opened for this batch shows where the address leads now.
+    fn failed(
+        &self,
+        error: &sqlx::Error,
+        batch: &[&Request<D>],
+        attempt: Attempt,
+        since: Moment,
+    ) -> (Outcomes, bool) {
+        match class_of(&*self.dialect, error) {
+            ErrorClass::Again => (of_all(batch, || CallOutcome::Again(fatal(error))), true),
+            ErrorClass::Blocked if batch[1..].iter().any(|one| !is_about_one(batch[0], one)) => {
+                (of_all(batch, || CallOutcome::Blocked), true)
+            }
+            ErrorClass::Blocked
+                if batch.iter().all(|one| one.retries_while_blocked())
+                    && !attempt.began().after(BLOCKED_RETRY_LIMIT).has_passed() =>
+            {
+                (of_all(batch, || CallOutcome::Again(blocked(Some(error)))), true)
+            }
+            ErrorClass::Blocked => (batch.iter().map(|one| one.blocked(error)).collect(), true),
+            ErrorClass::Broken => {
+                tracing::debug!(%error, "a connection failed and is replaced");
+                (of_all(batch, || CallOutcome::Unknown(no_answer(Some(error)))), false)
+            }
+            ErrorClass::ReadOnly if since < attempt.began() => {
+                tracing::info!(%error, "the server takes no writes any more: the connection is replaced");
+                (of_all(batch, || CallOutcome::Unavailable(fatal(error))), false)
+            }
+            ErrorClass::ReadOnly => (of_all(batch, || CallOutcome::Failed(fatal(error))), false),
+            ErrorClass::Fatal => (of_all(batch, || CallOutcome::Failed(fatal(error))), true),
+        }
+    }
+}
+
+/// The runtime for requests of several statements on a file. On a runtime that is not driven, a transaction
+/// could stay open and block all other users of the file, including other processes.
+static FILES: SharedRuntime = SharedRuntime::new("lockwell-files");
+
+/// What the requests of a batch say, which are of one kind.
+macro_rules! each {
+    ($batch:expr, $request:pat => $says:expr) => {
+        $batch
+            .iter()
+            .filter_map(|one| match *one {
+                $request => Some($says),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+}
+
+/// Carries out a batch of one kind of requests.
+async fn carry_out<D: Dialect>(
+    dialect: &D,
+    waiters: &Waiters,
+    conn: &mut D::Conn,
+    batch: &[&Request<D>],
+) -> sqlx::Result<Vec<RequestReply>> {
+    let mut signed = None;
+    let sign = || {
+        let sign = Sign { client: waiters.client().as_uuid(), number: waiters.next_heartbeat() };
+        (sign, Moment::now())
+    };
+    let answers = match batch[0] {
+        Request::Take(_) => {
+            let requests = each!(batch, Request::Take(request) => request.clone());
+            let took = batch::take(dialect, waiters, conn, &requests).await?;
+            took.into_iter().map(RequestReply::TryAcquire).collect()
+        }
+        Request::Claim(_) => {
+            let entries = each!(batch, Request::Claim(entry) => entry.clone());
+            let (sign, sent) = sign();
+            let (took, clock) = batch::claim(dialect, waiters, conn, &entries, sign).await?;
+            signed = clock.map(|clock| (sign, sent, clock));
+            took.into_iter().map(RequestReply::TryAcquire).collect()
+        }
+        Request::PollWaiters(places) => {
+            let (sign, sent) = sign();
+            let polled = dialect.poll_waiters(conn, &places.all(), sign).await?;
+            signed = Some((sign, sent, polled.clock));
+            let polled = places.note(polled, sent);
+            batch.iter().map(|_| RequestReply::Polled(Arc::clone(&polled))).collect()
+        }
+        Request::Leave(_) => {
+            let claims = each!(batch, Request::Leave(claim) => claim.clone());
+            let freed = dialect.leave_each(conn, &claims, waiters).await?;
+            freed.into_iter().map(RequestReply::Freed).collect()
+        }
+        Request::Release(_) => {
+            let claims = each!(batch, Request::Release(claim) => claim.clone());
+            let freed = dialect.release(conn, &claims, waiters).await?;
+            freed.into_iter().map(RequestReply::Freed).collect()
+        }
+        Request::LeaveGroup(_) => {
+            let claims = each!(batch, Request::LeaveGroup(claim) => claim.clone());
+            let freed = dialect.leave_group(conn, &claims, waiters).await?;
+            freed.into_iter().map(RequestReply::Freed).collect()
+        }
+        Request::Renew(grants) => vec![RequestReply::Extended(batch::renew(dialect, conn, grants).await?)],
+        Request::KeepPlace(..) => {
+            let places = each!(batch, Request::KeepPlace(ticket, owner) => (*ticket, *owner));
+            dialect.keep(conn, &places).await?.into_iter().map(RequestReply::Kept).collect()
+        }
+        Request::ForgetPlace(_) => {
+            let tickets = each!(batch, Request::ForgetPlace(ticket) => *ticket);
+            dialect.forget_places(conn, &tickets).await?;
+            batch.iter().map(|_| RequestReply::Forgotten).collect()
+        }
+        Request::Enter(..) => {
+            let client = waiters.client().as_uuid();
+            let mut entered = Vec::with_capacity(batch.len());
+            for (claim, receives) in each!(batch, Request::Enter(claim, receives) => (claim, *receives)) {
+                let place = dialect.enqueue(conn, claim, client, receives).await?;
+                entered.push(RequestReply::Entered(place));
+            }
+            entered
+        }
+        Request::Job(work) => {
+            vec![RequestReply::Done(work(JobContext { dialect, waiters, conn }).await?)]
+        }
+    };
+    dialect.intact(conn)?;
+    // Each try of a request has another number, so the answer belongs to the try with this number.
+    if let Some((Sign { number, .. }, sent, clock)) = signed {
+        waiters.note_heartbeat(Heartbeat::new(number, sent, clock));
+    }
+    Ok(answers)
+}
+
+type Outcomes = Vec<CallOutcome<(RequestReply, Moment)>>;
+
+/// The same outcome for all of a batch.
+fn of_all<D: Dialect>(
+    batch: &[&Request<D>],
+    outcome: impl Fn() -> CallOutcome<(RequestReply, Moment)>,
+) -> Outcomes {
+    batch.iter().map(|_| outcome()).collect()
+}
+
 /// The time limit of one try. A connection over a network that does not answer is replaced while there is
 /// time for another try.
 fn time_for_one_try<D: Dialect>(attempt: Attempt) -> Duration {
     let left = attempt.until().remaining();
     if D::IS_REMOTE { left.min((left / 2).max(SHORTEST_TRY)) } else { left }
-}
-
-/// Runs some work on the connection for requests. The work is repeated until it has an answer.
-pub(crate) async fn job<D: Dialect, T: Send + 'static>(
-    requests: &Batcher<Statements<D>>,
-    route: Route,
-    limit: Duration,
-    work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
-) -> Result<T> {
-    let work: Work<D> = Arc::new(move |context| {
-        let work = work(context);
-        Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
-    });
-    match requests.call(route, Request::Job(work), limit).await?.into_answer() {
-        (RequestReply::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
-        _ => Err(unexpected()),
-    }
 }

@@ -37,16 +37,6 @@ struct LockInner<D: Dialect> {
     record: Arc<dyn Any + Send + Sync>,
 }
 
-impl<D: Dialect> LockInner<D> {
-    fn client(&self) -> Result<Arc<Client<D>>> {
-        self.clients.get(|| Client::new(&self.dialect, self.options.timeout))
-    }
-
-    async fn purge(&self, idle: Duration, stops: bool) -> Result<u64> {
-        purge(&*self.client()?, idle, stops).await
-    }
-}
-
 impl<D: Dialect> SqlLock<D> {
     /// Connects, checks the tables, and creates them where they are missing and that is allowed.
     pub(crate) async fn open(
@@ -66,38 +56,6 @@ impl<D: Dialect> SqlLock<D> {
         lock.set_up().await.map_err(context)?;
         lock.start_purging();
         Ok(lock)
-    }
-
-    async fn set_up(&self) -> Result<()> {
-        match self.check(false).await {
-            Err(error) if error.kind() == ErrorKind::Misconfigured && self.0.options.create => {
-                // The tables may be missing. If creating them does not help, the first error says more.
-                match self.check(true).await {
-                    Err(second) if second.kind() == ErrorKind::Refused => Err(Error::new(
-                        ErrorKind::Misconfigured,
-                        "the lock tables are missing or not of the form that this version needs, and this user may \
-                         not create them; let an administrator run the statements that `lockwell schema` prints",
-                    )
-                    .with_source(format!("{error:#}; and then: {second:#}"))),
-                    other => other,
-                }
-            }
-            other => other,
-        }
-    }
-
-    /// Checks the tables; with `create`, creates them before.
-    async fn check(&self, create: bool) -> Result<()> {
-        let client = self.0.client()?;
-        let checked = client.run(Route::Main, move |JobContext { dialect, conn, .. }| {
-            Box::pin(async move {
-                if create {
-                    dialect.create(conn).await?;
-                }
-                dialect.check(conn).await
-            })
-        });
-        checked.await
     }
 
     /// The statements that create the tables, for an administrator.
@@ -123,67 +81,6 @@ impl<D: Dialect> SqlLock<D> {
     pub async fn purge(&self, idle: Duration) -> Result<u64> {
         self.0.purge(idle, false).await
     }
-
-    /// Starts the purge of idle rows. It ends with the last handle.
-    fn start_purging(&self) {
-        let idle = self.0.options.purge_after;
-        if idle.is_zero() {
-            return;
-        }
-        let inner = Arc::downgrade(&self.0);
-        let pause = (idle / 4).clamp(Duration::from_secs(1), Duration::from_hours(1));
-        drop(tokio::spawn(async move {
-            loop {
-                // Jitter, so that the processes of a fleet that started together do not purge together.
-                tokio::time::sleep(pause.mul_f64(0.5 + rand::random::<f64>())).await;
-                let Some(inner) = inner.upgrade() else { return };
-                match inner.purge(idle, true).await {
-                    Ok(purged) => tracing::debug!(purged, "idle lock rows deleted"),
-                    // A user may well be without the right to delete.
-                    Err(error) => {
-                        tracing::info!(error = format!("{error:#}"), "idle lock rows are not deleted");
-                    }
-                }
-            }
-        }));
-    }
-
-    fn turn(&self) -> Result<LockQueue<'_, D>> {
-        Ok(LockQueue { client: self.0.client()?, record: &self.0.record })
-    }
-}
-
-/// Repeats a request until no transaction has locked the lock's row. It does so on a connection of its own,
-/// so that other requests do not wait.
-async fn until_unblocked<T, F: Future<Output = Result<T>>>(request: impl Fn(Route) -> F) -> Result<T> {
-    let (mut route, mut pause) = (Route::Main, Duration::from_millis(5));
-    loop {
-        match request(route).await {
-            Err(error) if error.kind() == ErrorKind::Held && pause < Duration::from_secs(2) => {
-                tokio::time::sleep(pause).await;
-                pause *= 2;
-                route = Route::BlockedRows;
-            }
-            other => return other,
-        }
-    }
-}
-
-/// The same for the release of a claim.
-async fn until_freed<D: Dialect>(
-    client: &Client<D>,
-    claim: &Claim,
-    request: fn(Claim) -> Request<D>,
-) -> Result<Freed> {
-    // An earlier request, of which an answer was lost, may have been carried out before the row was locked.
-    let in_doubt = &AtomicBool::new(false);
-    let freed = until_unblocked(|route| async move {
-        let freed = client.free(route, request(claim.clone())).await?;
-        in_doubt.fetch_or(freed.in_doubt, Ordering::Relaxed);
-        if freed.blocked { Err(blocked(None)) } else { Ok(freed) }
-    });
-    let freed = freed.await?;
-    Ok(Freed { in_doubt: in_doubt.load(Ordering::Relaxed), ..freed })
 }
 
 #[async_trait]
@@ -354,4 +251,109 @@ impl<D: Dialect> fmt::Debug for SqlLock<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlLock").field("dialect", &self.0.dialect).finish_non_exhaustive()
     }
+}
+
+impl<D: Dialect> SqlLock<D> {
+    async fn set_up(&self) -> Result<()> {
+        match self.check(false).await {
+            Err(error) if error.kind() == ErrorKind::Misconfigured && self.0.options.create => {
+                // The tables may be missing. If creating them does not help, the first error says more.
+                match self.check(true).await {
+                    Err(second) if second.kind() == ErrorKind::Refused => Err(Error::new(
+                        ErrorKind::Misconfigured,
+                        "the lock tables are missing or not of the form that this version needs, and this user may \
+                         not create them; let an administrator run the statements that `lockwell schema` prints",
+                    )
+                    .with_source(format!("{error:#}; and then: {second:#}"))),
+                    other => other,
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// Checks the tables; with `create`, creates them before.
+    async fn check(&self, create: bool) -> Result<()> {
+        let client = self.0.client()?;
+        let checked = client.run(Route::Main, move |JobContext { dialect, conn, .. }| {
+            Box::pin(async move {
+                if create {
+                    dialect.create(conn).await?;
+                }
+                dialect.check(conn).await
+            })
+        });
+        checked.await
+    }
+
+    /// Starts the purge of idle rows. It ends with the last handle.
+    fn start_purging(&self) {
+        let idle = self.0.options.purge_after;
+        if idle.is_zero() {
+            return;
+        }
+        let inner = Arc::downgrade(&self.0);
+        let pause = (idle / 4).clamp(Duration::from_secs(1), Duration::from_hours(1));
+        drop(tokio::spawn(async move {
+            loop {
+                // Jitter, so that the processes of a fleet that started together do not purge together.
+                tokio::time::sleep(pause.mul_f64(0.5 + rand::random::<f64>())).await;
+                let Some(inner) = inner.upgrade() else { return };
+                match inner.purge(idle, true).await {
+                    Ok(purged) => tracing::debug!(purged, "idle lock rows deleted"),
+                    // A user may well be without the right to delete.
+                    Err(error) => {
+                        tracing::info!(error = format!("{error:#}"), "idle lock rows are not deleted");
+                    }
+                }
+            }
+        }));
+    }
+
+    fn turn(&self) -> Result<LockQueue<'_, D>> {
+        Ok(LockQueue { client: self.0.client()?, record: &self.0.record })
+    }
+}
+
+impl<D: Dialect> LockInner<D> {
+    fn client(&self) -> Result<Arc<Client<D>>> {
+        self.clients.get(|| Client::new(&self.dialect, self.options.timeout))
+    }
+
+    async fn purge(&self, idle: Duration, stops: bool) -> Result<u64> {
+        purge(&*self.client()?, idle, stops).await
+    }
+}
+
+/// Repeats a request until no transaction has locked the lock's row. It does so on a connection of its own,
+/// so that other requests do not wait.
+async fn until_unblocked<T, F: Future<Output = Result<T>>>(request: impl Fn(Route) -> F) -> Result<T> {
+    let (mut route, mut pause) = (Route::Main, Duration::from_millis(5));
+    loop {
+        match request(route).await {
+            Err(error) if error.kind() == ErrorKind::Held && pause < Duration::from_secs(2) => {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+                route = Route::BlockedRows;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The same for the release of a claim.
+async fn until_freed<D: Dialect>(
+    client: &Client<D>,
+    claim: &Claim,
+    request: fn(Claim) -> Request<D>,
+) -> Result<Freed> {
+    // An earlier request, of which an answer was lost, may have been carried out before the row was locked.
+    let in_doubt = &AtomicBool::new(false);
+    let freed = until_unblocked(|route| async move {
+        let freed = client.free(route, request(claim.clone())).await?;
+        in_doubt.fetch_or(freed.in_doubt, Ordering::Relaxed);
+        if freed.blocked { Err(blocked(None)) } else { Ok(freed) }
+    });
+    let freed = freed.await?;
+    Ok(Freed { in_doubt: in_doubt.load(Ordering::Relaxed), ..freed })
 }

@@ -46,6 +46,29 @@ pub(crate) struct NotifiedPlace {
 }
 
 impl<D: Dialect> LockQueue<'_, D> {
+    /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The
+    /// claim enters the queue with its first request.
+    pub(crate) fn place_at_once(&self, claim: &Claim) -> Option<QueuePlace> {
+        let is_hot = self.client.dialect.hot()?.is_hot(claim.name());
+        let queues = is_hot && claim.wait() != Wait::No && self.client.notifier.receives();
+        queues.then(|| {
+            claim.note_queued();
+            self.place(claim)
+        })
+    }
+
+    /// The same where the database numbers the places. The answer to the request for the place is that to the
+    /// first request for the lock, too.
+    pub(crate) async fn enter_at_once(&self, claim: &Claim) -> Result<Option<QueuePlace>> {
+        let is_held = self.client.dialect.handed_on().is_some_and(|locks| locks.is_hot(claim.name()));
+        let may_wait = claim.wait() != Wait::No && !claim.is_wait_over();
+        if !is_held || !may_wait || !self.client.notifier.receives() {
+            return Ok(None);
+        }
+        claim.note_queued();
+        claim.within_wait(self.enter(claim)).await.map(Some)
+    }
+
     /// Turns the answer of the database into one for the waiting loop.
     pub(crate) fn answer(
         &self,
@@ -88,74 +111,6 @@ impl<D: Dialect> LockQueue<'_, D> {
             Some(QueuePlace::Notified(_)) | None => KEEP_EVERY,
         };
         Ok(ClaimReply::Refused { recheck: recheck.min(lease_end(free_in)) })
-    }
-
-    /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The
-    /// claim enters the queue with its first request.
-    pub(crate) fn place_at_once(&self, claim: &Claim) -> Option<QueuePlace> {
-        let is_hot = self.client.dialect.hot()?.is_hot(claim.name());
-        let queues = is_hot && claim.wait() != Wait::No && self.client.notifier.receives();
-        queues.then(|| {
-            claim.note_queued();
-            self.place(claim)
-        })
-    }
-
-    /// The same where the database numbers the places. The answer to the request for the place is that to the
-    /// first request for the lock, too.
-    pub(crate) async fn enter_at_once(&self, claim: &Claim) -> Result<Option<QueuePlace>> {
-        let is_held = self.client.dialect.handed_on().is_some_and(|locks| locks.is_hot(claim.name()));
-        let may_wait = claim.wait() != Wait::No && !claim.is_wait_over();
-        if !is_held || !may_wait || !self.client.notifier.receives() {
-            return Ok(None);
-        }
-        claim.note_queued();
-        claim.within_wait(self.enter(claim)).await.map(Some)
-    }
-
-    fn place(&self, claim: &Claim) -> QueuePlace {
-        QueuePlace::HandOver(self.client.places.take(claim, &self.client.waiters))
-    }
-
-    /// Asks for a lock on databases where a release grants it to a waiter. A claim that has asked before, and
-    /// was not notified since, asks only if a poll says so. One poll serves all waiters.
-    async fn ask_for_hand_over(
-        &self,
-        claim: &Claim,
-        place: &QueuePlace,
-        entry: &HandOverPlace,
-    ) -> Result<ClaimReply> {
-        if let Some(asked) = entry.last_asked_unnotified() {
-            let poll = match self.client.poll_waiters(asked).await {
-                Ok(poll) => poll,
-                // A transaction has locked rows or tables of the queue: nothing was found out, and nothing is
-                // lost.
-                Err(error) if error.kind() == ErrorKind::Held => {
-                    return Ok(ClaimReply::Unavailable { error, pause: BLOCKED });
-                }
-                Err(error) => return Err(error),
-            };
-            match poll.status_of(entry.waiter.ticket()) {
-                WaiterStatus::Unchanged(recheck) => return Ok(ClaimReply::Refused { recheck }),
-                WaiterStatus::Missing => entry.note_missing(),
-                WaiterStatus::MayAsk => (),
-            }
-            if claim.is_wait_over() {
-                return Ok(ClaimReply::Refused { recheck: KEEP_EVERY });
-            }
-        }
-        entry.note_asked();
-        let route = if entry.is_blocked() { Route::BlockedRows } else { Route::Main };
-        let queued =
-            QueuedClaim { claim: claim.clone(), row: entry.row(claim, self.client.notifier.receives()) };
-        let mut unanswered = Unanswered((route == Route::BlockedRows).then_some(claim));
-        let took = self.client.claim(route, queued).await?;
-        unanswered.0 = None;
-        entry.note_answer(
-            matches!(took.0, TryAcquire::Busy(_) | TryAcquire::Stale),
-            took.0 == TryAcquire::Blocked,
-        );
-        self.answer(claim, took, Some(place))
     }
 }
 
@@ -245,6 +200,53 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
         {
             self.client.forget_place(waiter.ticket());
         }
+    }
+}
+
+impl<D: Dialect> LockQueue<'_, D> {
+    /// Asks for a lock on databases where a release grants it to a waiter. A claim that has asked before, and
+    /// was not notified since, asks only if a poll says so. One poll serves all waiters.
+    async fn ask_for_hand_over(
+        &self,
+        claim: &Claim,
+        place: &QueuePlace,
+        entry: &HandOverPlace,
+    ) -> Result<ClaimReply> {
+        if let Some(asked) = entry.last_asked_unnotified() {
+            let poll = match self.client.poll_waiters(asked).await {
+                Ok(poll) => poll,
+                // A transaction has locked rows or tables of the queue: nothing was found out, and nothing is
+                // lost.
+                Err(error) if error.kind() == ErrorKind::Held => {
+                    return Ok(ClaimReply::Unavailable { error, pause: BLOCKED });
+                }
+                Err(error) => return Err(error),
+            };
+            match poll.status_of(entry.waiter.ticket()) {
+                WaiterStatus::Unchanged(recheck) => return Ok(ClaimReply::Refused { recheck }),
+                WaiterStatus::Missing => entry.note_missing(),
+                WaiterStatus::MayAsk => (),
+            }
+            if claim.is_wait_over() {
+                return Ok(ClaimReply::Refused { recheck: KEEP_EVERY });
+            }
+        }
+        entry.note_asked();
+        let route = if entry.is_blocked() { Route::BlockedRows } else { Route::Main };
+        let queued =
+            QueuedClaim { claim: claim.clone(), row: entry.row(claim, self.client.notifier.receives()) };
+        let mut unanswered = Unanswered((route == Route::BlockedRows).then_some(claim));
+        let took = self.client.claim(route, queued).await?;
+        unanswered.0 = None;
+        entry.note_answer(
+            matches!(took.0, TryAcquire::Busy(_) | TryAcquire::Stale),
+            took.0 == TryAcquire::Blocked,
+        );
+        self.answer(claim, took, Some(place))
+    }
+
+    fn place(&self, claim: &Claim) -> QueuePlace {
+        QueuePlace::HandOver(self.client.places.take(claim, &self.client.waiters))
     }
 }
 

@@ -9,62 +9,7 @@ use crate::dialect::queued::{Entered, Places, SIGNED_LATELY, TRIES};
 use crate::ids::AsUuid;
 use crate::words::{QueueRow, QueuedClaim, Sign, TryAcquire, block, micros, token};
 
-/// The token; the mode of the lock, and the time left; whether it has no row; whether to ask again; the
-/// server's clock; and whether the answer is durable.
-type Claimed = (Option<i64>, Option<i64>, Option<i64>, bool, bool, i64, bool);
-
-/// The same for a claim that only takes a place.
-type EnteredRow = (Option<i64>, Option<i64>, bool, bool, i64);
-
-/// The token; the mode of the lock, and the time left.
-type TakenRow = (Option<i64>, Option<i64>, Option<i64>);
-
 impl Postgres {
-    /// Takes one exclusive lock, for a claim with or without a place. Returns the server's clock if the
-    /// request was a sign of life.
-    pub(super) async fn claim_one(
-        &self,
-        conn: &mut PgConnection,
-        claim: &Claim,
-        place: Option<(QueueRow, Sign)>,
-    ) -> sqlx::Result<(TryAcquire, Option<u64>)> {
-        let (mut took, mut clock) = (TryAcquire::Busy(None), None);
-        for _ in 0..TRIES {
-            let row: Claimed = self
-                .statement(&self.sql.claim)
-                .bind(claim.name().as_str())
-                .bind(claim.owner().as_uuid())
-                .bind(micros(claim.ttl()))
-                .bind(claim.label())
-                .bind(block(claim))
-                .bind(place.map(|(_, sign)| sign.client))
-                .bind(place.map(|(row, _)| row.number))
-                .bind(micros(PLACE_TTL))
-                .bind(place.map(|(_, sign)| sign.number.cast_signed()))
-                .bind(place.and_then(|(row, _)| row.lease).map(micros))
-                .row(&mut *conn)
-                .await?
-                .ok_or(sqlx::Error::RowNotFound)?;
-            let (taken, in_use, left, is_new, again, now, _) = row;
-            if let Some(number) = taken {
-                return Ok((TryAcquire::Granted(token(number)), clock));
-            }
-            if is_new {
-                self.make(conn, vec![claim.name().as_str()]).await?;
-                continue;
-            }
-            took = TryAcquire::refused(claim, in_use, left);
-            clock = place.map(|_| now.cast_unsigned());
-            if !again {
-                break;
-            }
-        }
-        if place.is_some() {
-            self.marked.note(claim.name());
-        }
-        Ok((took, clock))
-    }
-
     /// Takes a place without locking the lock's row, where that is marked already. It is no heartbeat.
     /// `None`: perhaps no release sees the place, if there is one, so the claim must ask; it keeps the place
     /// then.
@@ -111,26 +56,49 @@ impl Postgres {
         Ok(left.map(|left| TryAcquire::refused(claim, Some(0), Some(left))))
     }
 
-    async fn enter_rows(
+    /// Takes one exclusive lock, for a claim with or without a place. Returns the server's clock if the
+    /// request was a sign of life.
+    pub(super) async fn claim_one(
         &self,
         conn: &mut PgConnection,
-        entries: &[&QueuedClaim],
-        sign: Sign,
-    ) -> sqlx::Result<Vec<EnteredRow>> {
-        let claims = || entries.iter().map(|entry| &entry.claim);
-        self.statement(&self.sql.enter)
-            .bind(names(claims()))
-            .bind(owners(claims()))
-            .bind(labels(claims()))
-            .bind(tokens(claims()))
-            .bind(claims().map(|claim| claim.mode().code()).collect::<Vec<_>>())
-            .bind(entries.iter().map(|entry| entry.row.number).collect::<Vec<_>>())
-            .bind(entries.iter().map(|entry| entry.row.lease.map(micros)).collect::<Vec<_>>())
-            .bind(sign.client)
-            .bind(micros(PLACE_TTL))
-            .bind(sign.number.cast_signed())
-            .rows(conn)
-            .await
+        claim: &Claim,
+        place: Option<(QueueRow, Sign)>,
+    ) -> sqlx::Result<(TryAcquire, Option<u64>)> {
+        let (mut took, mut clock) = (TryAcquire::Busy(None), None);
+        for _ in 0..TRIES {
+            let row: Claimed = self
+                .statement(&self.sql.claim)
+                .bind(claim.name().as_str())
+                .bind(claim.owner().as_uuid())
+                .bind(micros(claim.ttl()))
+                .bind(claim.label())
+                .bind(block(claim))
+                .bind(place.map(|(_, sign)| sign.client))
+                .bind(place.map(|(row, _)| row.number))
+                .bind(micros(PLACE_TTL))
+                .bind(place.map(|(_, sign)| sign.number.cast_signed()))
+                .bind(place.and_then(|(row, _)| row.lease).map(micros))
+                .row(&mut *conn)
+                .await?
+                .ok_or(sqlx::Error::RowNotFound)?;
+            let (taken, in_use, left, is_new, again, now, _) = row;
+            if let Some(number) = taken {
+                return Ok((TryAcquire::Granted(token(number)), clock));
+            }
+            if is_new {
+                self.make(conn, vec![claim.name().as_str()]).await?;
+                continue;
+            }
+            took = TryAcquire::refused(claim, in_use, left);
+            clock = place.map(|_| now.cast_unsigned());
+            if !again {
+                break;
+            }
+        }
+        if place.is_some() {
+            self.marked.note(claim.name());
+        }
+        Ok((took, clock))
     }
 
     /// Makes rows for locks that were never used.
@@ -180,3 +148,37 @@ impl Places for Postgres {
         Ok(claims.zip(rows).map(answer).collect())
     }
 }
+
+impl Postgres {
+    async fn enter_rows(
+        &self,
+        conn: &mut PgConnection,
+        entries: &[&QueuedClaim],
+        sign: Sign,
+    ) -> sqlx::Result<Vec<EnteredRow>> {
+        let claims = || entries.iter().map(|entry| &entry.claim);
+        self.statement(&self.sql.enter)
+            .bind(names(claims()))
+            .bind(owners(claims()))
+            .bind(labels(claims()))
+            .bind(tokens(claims()))
+            .bind(claims().map(|claim| claim.mode().code()).collect::<Vec<_>>())
+            .bind(entries.iter().map(|entry| entry.row.number).collect::<Vec<_>>())
+            .bind(entries.iter().map(|entry| entry.row.lease.map(micros)).collect::<Vec<_>>())
+            .bind(sign.client)
+            .bind(micros(PLACE_TTL))
+            .bind(sign.number.cast_signed())
+            .rows(conn)
+            .await
+    }
+}
+
+/// The token; the mode of the lock, and the time left; whether it has no row; whether to ask again; the
+/// server's clock; and whether the answer is durable.
+type Claimed = (Option<i64>, Option<i64>, Option<i64>, bool, bool, i64, bool);
+
+/// The same for a claim that only takes a place.
+type EnteredRow = (Option<i64>, Option<i64>, bool, bool, i64);
+
+/// The token; the mode of the lock, and the time left.
+type TakenRow = (Option<i64>, Option<i64>, Option<i64>);

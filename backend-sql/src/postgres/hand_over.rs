@@ -27,45 +27,6 @@ use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
 use crate::words::{ErrorClass, Freed, Notification};
 
-/// Whether the claim held the lock, whether a transaction has locked its row, then [`Handed`].
-type HandedOne = (bool, bool, Option<bool>, Option<String>, bool, bool);
-
-/// Whether all waiters must be notified, the notification for a waiter of this client, and whether to look
-/// again.
-type Handed = (Option<bool>, Option<String>, bool, bool);
-
-/// What the server has answered to a message.
-#[derive(Default)]
-struct Sent {
-    /// The rows of the transaction.
-    rows: Vec<PgRow>,
-    committed: bool,
-    error: Option<sqlx::Error>,
-}
-
-/// Sends a message whose first so many statements end with the commit.
-async fn send(conn: &mut PgConnection, text: String, until_commit: usize) -> Sent {
-    let (mut sent, mut done) = (Sent::default(), 0);
-    let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(conn);
-    while let Some(answer) = answers.next().await {
-        match answer {
-            Ok(Either::Right(row)) if !sent.committed => sent.rows.push(row),
-            Ok(Either::Right(_)) => (),
-            Ok(Either::Left(_)) => {
-                done += 1;
-                sent.committed = done >= until_commit;
-            }
-            Err(error) => sent.error = Some(error),
-        }
-    }
-    sent
-}
-
-/// How many statements come before one that must set everything itself.
-fn settings() -> usize {
-    FOR_ONE.matches(';').count()
-}
-
 impl Postgres {
     /// Frees each lock, or grants it to its first waiter.
     pub(super) async fn release_each(
@@ -200,14 +161,6 @@ impl Postgres {
         }
     }
 
-    /// The notifications that hand-overs have left, as a text for the simple protocol.
-    fn notes(&self, named: &NamedSql) -> String {
-        if self.session.is_shared() {
-            return format!("{FOR_ONE}{}", self.sql.send_notes.text());
-        }
-        format!("EXECUTE {}_notes", named.name)
-    }
-
     /// Carries the statement out and commits it, and then sends the notifications that it has left. `bound`
     /// are its arguments.
     async fn commit_and_notify<T>(
@@ -249,6 +202,14 @@ impl Postgres {
         sent.rows.iter().map(T::from_row).collect()
     }
 
+    /// The notifications that hand-overs have left, as a text for the simple protocol.
+    fn notes(&self, named: &NamedSql) -> String {
+        if self.session.is_shared() {
+            return format!("{FOR_ONE}{}", self.sql.send_notes.text());
+        }
+        format!("EXECUTE {}_notes", named.name)
+    }
+
     /// The locks are handed over, but the notifications were not sent.
     async fn notify_again(
         &self,
@@ -267,6 +228,13 @@ impl Postgres {
     }
 }
 
+/// Whether the claim held the lock, whether a transaction has locked its row, then [`Handed`].
+type HandedOne = (bool, bool, Option<bool>, Option<String>, bool, bool);
+
+/// Whether all waiters must be notified, the notification for a waiter of this client, and whether to look
+/// again.
+type Handed = (Option<bool>, Option<String>, bool, bool);
+
 /// The arguments: those of one claim, or arrays.
 fn bound<'a>(statement: BoundStatement<'a>, claims: &[Claim], waiters: &Waiters) -> BoundStatement<'a> {
     let bound = match claims {
@@ -274,6 +242,38 @@ fn bound<'a>(statement: BoundStatement<'a>, claims: &[Claim], waiters: &Waiters)
         many => statement.bind(names(many.iter())).bind(owners(many.iter())),
     };
     bound.bind(waiters.client().as_uuid())
+}
+
+/// What the server has answered to a message.
+#[derive(Default)]
+struct Sent {
+    /// The rows of the transaction.
+    rows: Vec<PgRow>,
+    committed: bool,
+    error: Option<sqlx::Error>,
+}
+
+/// Sends a message whose first so many statements end with the commit.
+async fn send(conn: &mut PgConnection, text: String, until_commit: usize) -> Sent {
+    let (mut sent, mut done) = (Sent::default(), 0);
+    let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(conn);
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(Either::Right(row)) if !sent.committed => sent.rows.push(row),
+            Ok(Either::Right(_)) => (),
+            Ok(Either::Left(_)) => {
+                done += 1;
+                sent.committed = done >= until_commit;
+            }
+            Err(error) => sent.error = Some(error),
+        }
+    }
+    sent
+}
+
+/// How many statements come before one that must set everything itself.
+fn settings() -> usize {
+    FOR_ONE.matches(';').count()
 }
 
 /// Whether the session does not have the statement yet: "invalid SQL statement name".

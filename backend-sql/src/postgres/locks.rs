@@ -19,115 +19,6 @@ use crate::words::{
     TakeRequest, TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
 };
 
-/// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
-type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);
-
-impl Postgres {
-    /// Takes a lock that has a row. `None`: it has none.
-    async fn take_one(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<Taken>> {
-        self.statement(&self.sql.take)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(micros(claim.ttl()))
-            .bind(claim.label())
-            .bind(block(claim))
-            .row(conn)
-            .await
-    }
-
-    /// Takes a lock that has no row yet.
-    async fn take_new(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<i64>> {
-        self.statement(&self.sql.take_new)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(micros(claim.ttl()))
-            .bind(claim.label())
-            .bind(block(claim))
-            .value(conn)
-            .await
-    }
-
-    async fn take_many(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<Taken>> {
-        let claims = requests.iter().map(|request| &request.claim);
-        self.taking(&self.sql.take_many, claims).rows(conn).await
-    }
-
-    async fn take_each(
-        &self,
-        conn: &mut PgConnection,
-        requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
-        if let [TakeRequest { claim, .. }] = requests {
-            if let Some(taken) = self.take_one(conn, claim).await? {
-                return Ok(vec![self.answer(conn, claim, taken).await?]);
-            }
-            if let Some(number) = self.take_new(conn, claim).await? {
-                return Ok(vec![TryAcquire::Granted(token(number))]);
-            }
-        }
-        let mut answers = Vec::with_capacity(requests.len());
-        for (TakeRequest { claim, .. }, taken) in requests.iter().zip(self.take_many(conn, requests).await?) {
-            answers.push(self.answer(conn, claim, taken).await?);
-        }
-        Ok(answers)
-    }
-
-    async fn claim_all(
-        &self,
-        conn: &mut PgConnection,
-        entries: &[QueuedClaim],
-        sign: Sign,
-    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
-        match entries {
-            [entry] if Hold::of(&entry.claim) == Hold::Alone => {
-                if let Some(refused) = self.enter_marked(&mut *conn, entry, sign).await? {
-                    return Ok((vec![refused], None));
-                }
-                let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.row, sign))).await?;
-                Ok((vec![took], clock))
-            }
-            many => claim_each(self, conn, many, sign).await,
-        }
-    }
-
-    /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement
-    /// decides.
-    async fn answer(&self, conn: &mut PgConnection, claim: &Claim, taken: Taken) -> sqlx::Result<TryAcquire> {
-        Ok(match taken {
-            (Some(number), ..) => TryAcquire::Granted(token(number)),
-            (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
-            (_, in_use, left, _) => TryAcquire::refused(claim, in_use, left),
-        })
-    }
-
-    /// Frees a lock. Returns the number of holders.
-    async fn force(&self, conn: &mut PgConnection, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
-        let held: Option<(i64, i64)> = self
-            .statement(&self.sql.force)
-            .bind(name.as_str())
-            .bind(Uuid::from_u128(unique_bits()))
-            .bind(forced.up_to())
-            .row(&mut *conn)
-            .await?;
-        let Some((mode, token)) = held else {
-            // An earlier try, whose answer was lost, has freed it.
-            if let Some(holders) = forced.holders() {
-                return Ok(holders);
-            }
-            self.force_unknown(conn, name).await?;
-            return Ok(0);
-        };
-        let mut holders = 1;
-        if mode != 0 {
-            let alive: Vec<bool> =
-                self.statement(&self.sql.force_members).bind(name.as_str()).values(conn).await?;
-            holders = alive.into_iter().filter(|alive| *alive).count();
-        }
-        forced.note(token, holders);
-        Ok(holders)
-    }
-}
-
 impl Dialect for Postgres {
     fn hot(&self) -> Option<&Hot> {
         Some(&self.hot)
@@ -334,3 +225,112 @@ impl Dialect for Postgres {
         Ok(Portion { gone, last: Some(last) })
     }
 }
+
+impl Postgres {
+    async fn take_each(
+        &self,
+        conn: &mut PgConnection,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        if let [TakeRequest { claim, .. }] = requests {
+            if let Some(taken) = self.take_one(conn, claim).await? {
+                return Ok(vec![self.answer(conn, claim, taken).await?]);
+            }
+            if let Some(number) = self.take_new(conn, claim).await? {
+                return Ok(vec![TryAcquire::Granted(token(number))]);
+            }
+        }
+        let mut answers = Vec::with_capacity(requests.len());
+        for (TakeRequest { claim, .. }, taken) in requests.iter().zip(self.take_many(conn, requests).await?) {
+            answers.push(self.answer(conn, claim, taken).await?);
+        }
+        Ok(answers)
+    }
+
+    /// Takes a lock that has a row. `None`: it has none.
+    async fn take_one(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<Taken>> {
+        self.statement(&self.sql.take)
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(micros(claim.ttl()))
+            .bind(claim.label())
+            .bind(block(claim))
+            .row(conn)
+            .await
+    }
+
+    /// Takes a lock that has no row yet.
+    async fn take_new(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<i64>> {
+        self.statement(&self.sql.take_new)
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(micros(claim.ttl()))
+            .bind(claim.label())
+            .bind(block(claim))
+            .value(conn)
+            .await
+    }
+
+    async fn take_many(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<Taken>> {
+        let claims = requests.iter().map(|request| &request.claim);
+        self.taking(&self.sql.take_many, claims).rows(conn).await
+    }
+
+    /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement
+    /// decides.
+    async fn answer(&self, conn: &mut PgConnection, claim: &Claim, taken: Taken) -> sqlx::Result<TryAcquire> {
+        Ok(match taken {
+            (Some(number), ..) => TryAcquire::Granted(token(number)),
+            (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
+            (_, in_use, left, _) => TryAcquire::refused(claim, in_use, left),
+        })
+    }
+
+    async fn claim_all(
+        &self,
+        conn: &mut PgConnection,
+        entries: &[QueuedClaim],
+        sign: Sign,
+    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+        match entries {
+            [entry] if Hold::of(&entry.claim) == Hold::Alone => {
+                if let Some(refused) = self.enter_marked(&mut *conn, entry, sign).await? {
+                    return Ok((vec![refused], None));
+                }
+                let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.row, sign))).await?;
+                Ok((vec![took], clock))
+            }
+            many => claim_each(self, conn, many, sign).await,
+        }
+    }
+
+    /// Frees a lock. Returns the number of holders.
+    async fn force(&self, conn: &mut PgConnection, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
+        let held: Option<(i64, i64)> = self
+            .statement(&self.sql.force)
+            .bind(name.as_str())
+            .bind(Uuid::from_u128(unique_bits()))
+            .bind(forced.up_to())
+            .row(&mut *conn)
+            .await?;
+        let Some((mode, token)) = held else {
+            // An earlier try, whose answer was lost, has freed it.
+            if let Some(holders) = forced.holders() {
+                return Ok(holders);
+            }
+            self.force_unknown(conn, name).await?;
+            return Ok(0);
+        };
+        let mut holders = 1;
+        if mode != 0 {
+            let alive: Vec<bool> =
+                self.statement(&self.sql.force_members).bind(name.as_str()).values(conn).await?;
+            holders = alive.into_iter().filter(|alive| *alive).count();
+        }
+        forced.note(token, holders);
+        Ok(holders)
+    }
+}
+
+/// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
+type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);
