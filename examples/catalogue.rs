@@ -3,8 +3,8 @@
 //! The writer turns into a reader when it has written, without a gap: so it can look at its own work,
 //! together with the other readers, and be sure that nobody has written in between.
 //!
-//! `cargo run --example catalogue`, or `--features postgres -- postgres://user:password@host/database` and any
-//! other address
+//! `cargo run --example catalogue`, or `--features postgres -- postgres://user:password@host/database` and
+//! any other address
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

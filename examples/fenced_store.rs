@@ -1,8 +1,9 @@
 //! A store with a plain HTTP interface that refuses a holder who has lost its lock without knowing it.
 //!
-//! `PUT /NAME` carries two headers: the token of the lock, and the id of the hold. The store keeps the highest
-//! token with each value, and compares in the same step as it writes. A lower token is answered with 409, and
-//! so is the same token from another hold, since some backends can grant a token twice when they fail over.
+//! `PUT /NAME` carries two headers: the token of the lock, and the id of the hold. The store keeps the
+//! highest token with each value, and compares in the same step as it writes. A lower token is answered with
+//! 409, and so is the same token from another hold, since some backends can grant a token twice when they
+//! fail over.
 //!
 //! `cargo run --example fenced_store`
 

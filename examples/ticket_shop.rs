@@ -3,7 +3,7 @@
 //! First without a lock: two shops read the same number, and sell the same ticket. Then with a lock:
 //!
 //! ```text
-//! cargo run --example ticket_shop --features sqlite                  # processes of this host, by an SQLite file
+//! cargo run --example ticket_shop --features sqlite  # processes of this host, by an SQLite file
 //! cargo run --example ticket_shop --features postgres -- --url postgres://user:password@host/database
 //! cargo run --example ticket_shop --features zk -- --url zk://host1,host2,host3/locks
 //! ```

@@ -4,7 +4,8 @@
 //! # async fn example() -> lockwell::Result<()> {
 //! use std::time::Duration;
 //!
-//! let locks = lockwell::connect("sqlite://locks.db").await?; // with the feature `sqlite`; or postgres://, redis://, ...
+//! // With the feature `sqlite`; or postgres://, redis://, ...
+//! let locks = lockwell::connect("sqlite://locks.db").await?;
 //! let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // `TimedOut` after 5 seconds
 //! println!("nobody else sells tickets now, fencing token {}", guard.token());
 //! guard.release().await?; // or drop the guard, which releases in the background
@@ -81,8 +82,8 @@
 //!     // Limits: the lock is lost after a minute, or when `guard.progress()` was not called for 5 seconds.
 //!     let limited = locks.lock("import").max_hold(Duration::from_secs(60));
 //!     let _limited = limited.progress(Duration::from_secs(5)).await?;
-//!     // The tasks of this process pass a lock from one to the next in memory, at most 1000 times and for 20 ms. Then
-//!     // other processes have their turn.
+//!     // The tasks of this process pass a lock from one to the next in memory, at most 1000 times and for
+//!     // 20 ms. Then other processes have their turn.
 //!     let _tasks = locks.clone().hand_over(1000, Duration::from_millis(20));
 //!     Ok(())
 //! }
@@ -95,9 +96,9 @@
 //! The address selects the backend, and can contain options, which the guide to the backend lists. An option
 //! that is set both in the address and in the configuration is an error. The address can come from a file, or
 //! from the environment variable `LOCKWELL_URL` ([`LockConfig::from_env`]). With `password_file` or
-//! [`LockConfig::password_from`] the password is in a file or comes from a function, and not in the address. A
-//! program can require promises of the backend ([`guides::choosing`]). Connecting to a backend that does not
-//! make them fails.
+//! [`LockConfig::password_from`] the password is in a file or comes from a function, and not in the address.
+//! A program can require promises of the backend ([`guides::choosing`]). Connecting to a backend that does
+//! not make them fails.
 //!
 //! ```
 //! use lockwell::{LockConfig, Locks, Result};
@@ -116,8 +117,8 @@
 //! # Guides
 //!
 //! * Begin: [`guides::first_day`], from an empty folder to a service in production
-//! * Use: [`guides::choosing`] a backend, [`guides::modes`], [`guides::command`], [`guides::hold`] for other languages,
-//!   [`guides::migrating`]; Python has a package, in the folder `python` of the repository
+//! * Use: [`guides::choosing`] a backend, [`guides::modes`], [`guides::command`], [`guides::hold`] for other
+//!   languages, [`guides::migrating`]; Python has a package, in the folder `python` of the repository
 //! * Operate: [`guides::production`], [`guides::operations`], [`guides::sql`], [`guides::redis`],
 //!   [`guides::zookeeper`], [`guides::etcd`]
 //! * Trust: [`guides::guarantees`], [`guides::fencing`], [`guides::testing`]

@@ -50,9 +50,9 @@ impl Registry {
     /// Adds a backend for addresses with this scheme.
     ///
     /// `connect` gets the address without the options that every address understands (`ttl`, `wait`, `label`,
-    /// `require`, `server_order`, `hand_over`, `lazy`, `password_file`), and with the present password. It connects to the
-    /// server and checks it, so that a wrong password is an error of connecting. For connections that it makes
-    /// later it asks [`ServerUrl::passwords`] for the password.
+    /// `require`, `server_order`, `hand_over`, `lazy`, `password_file`), and with the present password. It
+    /// connects to the server and checks it, so that a wrong password is an error of connecting. For
+    /// connections that it makes later it asks [`ServerUrl::passwords`] for the password.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the scheme is taken, or is not lower-case letters,
@@ -116,8 +116,8 @@ impl Registry {
     }
 
     /// Converts the tables at this address to the durability that it names, while nobody holds a lock. False:
-    /// they have it already. It waits until nobody holds a lock, for this time at most. Afterwards all clients
-    /// have to connect again.
+    /// they have it already. It waits until nobody holds a lock, for this time at most. Afterwards all
+    /// clients have to connect again.
     ///
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) where the tables have no durability of their own: only

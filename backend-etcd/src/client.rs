@@ -21,8 +21,8 @@ use crate::options::EtcdOptions;
 /// A request without an answer for this time is repeated on a new connection.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// How many requests of a runtime are under way at a time. With thousands, a busy server would answer the last
-/// ones so late that they would be repeated, and then be busier.
+/// How many requests of a runtime are under way at a time. With thousands, a busy server would answer the
+/// last ones so late that they would be repeated, and then be busier.
 const UNDER_WAY: usize = 256;
 
 /// A request that has waited for this long for others is sent nevertheless: a future that nobody polls must
@@ -96,8 +96,8 @@ impl ClientInner {
         self.ask_now(until, request).await
     }
 
-    /// Makes a connection, once for all who need one at the time: thousands may wait when theirs ends. Each of
-    /// them drives it, so one that is not polled any more holds up nobody.
+    /// Makes a connection, once for all who need one at the time: thousands may wait when theirs ends. Each
+    /// of them drives it, so one that is not polled any more holds up nobody.
     async fn connect(&self) -> Result<Connection, Failure> {
         let slot = self.dialing.get(Mutex::default).map_err(Failure::Refused)?;
         let dialing = {

@@ -44,8 +44,8 @@ impl GuardedWrite {
         self
     }
 
-    /// Executes the writes. They are sent once, so a commit that has succeeded leaves no copy behind that could
-    /// overwrite a later one.
+    /// Executes the writes. They are sent once, so a commit that has succeeded leaves no copy behind that
+    /// could overwrite a later one.
     ///
     /// # Errors
     /// [`Lost`](ErrorKind::Lost) if the lock is not held any more; then nothing was written.

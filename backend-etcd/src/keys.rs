@@ -114,8 +114,8 @@ impl Base {
     }
 }
 
-/// What a key holds: how the token is counted, since when the claim holds or waits, by the wall clock, and the
-/// label. The last two are for people only.
+/// What a key holds: how the token is counted, since when the claim holds or waits, by the wall clock, and
+/// the label. The last two are for people only.
 pub(crate) fn value(claim: &Claim, base: Base, since: Duration) -> String {
     let (since, label) = (since.as_millis(), claim.label());
     match base {

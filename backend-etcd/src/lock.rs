@@ -34,8 +34,8 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// keeps no lock alive.
 ///
 /// On several servers of a release before 3.4.31 or 3.5.13 the lock does not promise
-/// [`FailoverSafe`](Requirement::FailoverSafe): a leader that has been replaced may end leases. The release is
-/// that of the member that this has connected to first.
+/// [`FailoverSafe`](Requirement::FailoverSafe): a leader that has been replaced may end leases. The release
+/// is that of the member that this has connected to first.
 pub struct EtcdLock {
     inner: Arc<ClientInner>,
     old_leaders_end_leases: bool,

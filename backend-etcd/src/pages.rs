@@ -5,8 +5,8 @@ use lockwell_core::Result;
 use crate::client::ClientInner;
 use crate::messages::{KeyValue, Range, Txn};
 
-/// How many keys are read at a time. The longest has about 2 KiB with its value, and gRPC takes no answer over
-/// 4 MiB.
+/// How many keys are read at a time. The longest has about 2 KiB with its value, and gRPC takes no answer
+/// over 4 MiB.
 const PAGE: u16 = 1000;
 
 /// Reads all keys of a range as they are at one moment, page by page.

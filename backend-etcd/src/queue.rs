@@ -256,8 +256,8 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Says in the claim's key since when it holds the lock, if it is its turn. Otherwise reads what is before
-    /// it.
+    /// Says in the claim's key since when it holds the lock, if it is its turn. Otherwise reads what is
+    /// before it.
     ///
     /// The servers cannot count. So a permit looks first, and asks for its turn when it knows that fewer are
     /// before it than there are permits: that stays so.

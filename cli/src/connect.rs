@@ -89,8 +89,8 @@ impl Address {
             self.url = self.url.with_option("create", "false");
         }
         loop {
-            // The backends wait for a server that is just restarting. The command does not, unless it was told
-            // to, and then it says so.
+            // The backends wait for a server that is just restarting. The command does not, unless it was
+            // told to, and then it says so.
             match registry.try_connect_backend(&self.url, patience.limit(self.url.timeout()?)).await {
                 Ok(backend) => return Ok(Connection { backend, config: self.config }),
                 Err(error) if may_pass(&error) => patience.again(error.into()).await?,

@@ -61,8 +61,8 @@ impl Patience {
         self.left().map_or(LONGEST, |left| left.clamp(shortest, LONGEST))
     }
 
-    /// The same as [`again`](Self::again) after an error of the library. Without a wait, the grace period of a
-    /// server that may have forgotten grants is waited for all the same: the lock may be free.
+    /// The same as [`again`](Self::again) after an error of the library. Without a wait, the grace period of
+    /// a server that may have forgotten grants is waited for all the same: the lock may be free.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.

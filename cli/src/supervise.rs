@@ -167,8 +167,8 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Ends the command and all that it has started: TERM, and KILL after the grace. `asked`: the signal that asks
-/// for the end of lockwell as well, if one comes meanwhile.
+/// Ends the command and all that it has started: TERM, and KILL after the grace. `asked`: the signal that
+/// asks for the end of lockwell as well, if one comes meanwhile.
 async fn stop(
     child: &mut Child,
     signals: &mut Signals,

@@ -118,8 +118,8 @@ pub(crate) struct RunArgs {
     /// begin with `compare/`, those of other libraries with `compare_peers/`. The raw statements use a table
     /// or node `lockwell_compare_floor`, or keys `compare/floor/...`; faulty recipes use a table or node
     /// `lockwell_compare_contrast`, or keys `compare_contrast/...`; `--peers` makes a folder `FILE.flock`
-    /// beside a file of `SQLite`. All of these are removed at the end. What lockwell keeps for its locks stays
-    /// as for any lock, such as a row in SQL for a day.
+    /// beside a file of `SQLite`. All of these are removed at the end. What lockwell keeps for its locks
+    /// stays as for any lock, such as a row in SQL for a day.
     #[arg(long, value_name = "URL", conflicts_with_all = ["backend", "tmpfs"])]
     pub(crate) url: Vec<String>,
 
@@ -162,9 +162,9 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) peers: bool,
 
-    /// Measure a program of your own as well, on each backend of the run. The words of its command have spaces
-    /// between them. compare-bench/README.md says what the program reads and answers. May be given several
-    /// times.
+    /// Measure a program of your own as well, on each backend of the run. The words of its command have
+    /// spaces between them. compare-bench/README.md says what the program reads and answers. May be given
+    /// several times.
     #[arg(long, value_name = "NAME=COMMAND")]
     pub(crate) peer: Vec<GivenProgram>,
 

@@ -4,13 +4,13 @@
 //! last line:
 //!
 //! ```text
-//! + TASK LOCK MODE ASKED FROM TOKEN             granted: the validity begins
-//! = TASK UNTIL                                  still valid
-//! - TASK UNTIL END CALLED ANSWERED LATE         the validity has ended, and the release has its answer
-//! ? TASK LOCK MODE ASKED ANSWERED WHY           not granted
-//! ! TASK AT                                     the guard said that it was held after it had said that it was not
-//! u TASK AT                                     `lost()` has said nothing long after the guard was not held any more
-//! x TASK AT                                     the guarded witness refused a stale read or write
+//! + TASK LOCK MODE ASKED FROM TOKEN       granted: the validity begins
+//! = TASK UNTIL                            still valid
+//! - TASK UNTIL END CALLED ANSWERED LATE   the validity has ended, and the release has its answer
+//! ? TASK LOCK MODE ASKED ANSWERED WHY     not granted
+//! ! TASK AT                               the guard said that it was held after it had said that it was not
+//! u TASK AT                               `lost()` says nothing long after the guard was not held any more
+//! x TASK AT                               the guarded witness refused a stale read or write
 //! ```
 //!
 //! Times are nanoseconds of the boot clock, which all processes of a host share.

@@ -26,8 +26,8 @@ use crate::time::{micros, nanos, nanos_of};
 
 /// For how long it goes on after the last fault and all that may follow from it.
 ///
-/// Attempts that are given up cover about a third of the time of a lock that nobody gets, and the rest of what is
-/// judged must be longer than the bound.
+/// Attempts that are given up cover about a third of the time of a lock that nobody gets, and the rest of
+/// what is judged must be longer than the bound.
 const CALM: Duration = Duration::from_secs(5);
 
 /// How long the workers may take to come to an end.

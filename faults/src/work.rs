@@ -20,7 +20,8 @@ use crate::time::nanos;
 /// How often a holder looks whether it still holds.
 const LOOK: Duration = Duration::from_millis(4);
 
-/// One who has looked so often at a lock that is not held any more, and slept in between, should have been told.
+/// One who has looked so often at a lock that is not held any more, and slept in between, should have been
+/// told.
 const UNTOLD: u32 = 50;
 
 /// How long a worker pauses after an error, so that it does not ask a dead server without a pause.

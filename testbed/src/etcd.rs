@@ -59,8 +59,8 @@ impl Etcd {
         format!("etcd://{addr}")
     }
 
-    /// Lets the disk hang for the log of the consensus, until the answer is dropped. A leader for which that is
-    /// so cannot write and goes on as if it led: it answers keep-alives, and reads that need no majority.
+    /// Lets the disk hang for the log of the consensus, until the answer is dropped. A leader for which that
+    /// is so cannot write and goes on as if it led: it answers keep-alives, and reads that need no majority.
     /// Blocks some milliseconds.
     pub fn hang_log(&self) -> Result<HungSyncs, Error> {
         let pid = self.pid().ok_or_else(|| Error::State("etcd does not run".into()))?;

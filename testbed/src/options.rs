@@ -86,9 +86,9 @@ impl Options {
         self
     }
 
-    /// etcd takes TLS connections only. Redis takes them, too, on a port of its own and from those who show a certificate. The
-    /// members of a Sentinel group or a cluster use nothing else among themselves, and tell clients these
-    /// ports. The files are not copied.
+    /// etcd takes TLS connections only. Redis takes them, too, on a port of its own and from those who show a
+    /// certificate. The members of a Sentinel group or a cluster use nothing else among themselves, and tell
+    /// clients these ports. The files are not copied.
     #[must_use]
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.tls = Some(["ca.pem", "member.pem", "member.key"].map(|file| certificates.path(file)));

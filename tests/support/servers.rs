@@ -38,7 +38,7 @@ pub(crate) fn credentials(files: &testbed::Certificates) -> String {
     format!("?ca={}&cert={}&key={}", files.path("ca.pem"), files.path("ours.pem"), files.path("ours.key"))
 }
 
-/// The option of a group of Redis servers that are trusted to keep each grant: new ones would grant nothing for
-/// half a minute, and restarted ones as well.
+/// The option of a group of Redis servers that are trusted to keep each grant: new ones would grant nothing
+/// for half a minute, and restarted ones as well.
 #[cfg(all(feature = "redis", feature = "tls"))]
 pub(crate) const KEEPS: &str = "durability=server";

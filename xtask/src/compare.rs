@@ -32,7 +32,8 @@ pub(crate) fn run(mut args: Vec<String>) -> Result<ExitCode> {
     foreground(cargo.args(&args))
 }
 
-/// How it is built: see Cargo.toml. What only shows results is not worth the minutes of link-time optimisation.
+/// How it is built: see Cargo.toml. What only shows results is not worth the minutes of link-time
+/// optimisation.
 fn profile(args: &[String]) -> &'static str {
     let shows = args.first().is_some_and(|word| MEASURE_NOTHING.contains(&&**word));
     if shows || args.iter().any(|arg| arg == "--quick") { "quick" } else { "release" }

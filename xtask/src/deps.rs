@@ -1,9 +1,9 @@
-//! `cargo xtask deps`: how many packages each feature brings, and how long it takes to compile, as a table in the
-//! documentation.
+//! `cargo xtask deps`: how many packages each feature brings, and how long it takes to compile, as a table in
+//! the documentation.
 //!
-//! With `--check` it writes nothing, and fails where the table has another number of packages, so that a new dependency
-//! is seen in the change that brings it. Either way it fails where one backend brings what only another
-//! needs. The times stay as they are, unless `--measure` asks for new ones.
+//! With `--check` it writes nothing, and fails where the table has another number of packages, so that a new
+//! dependency is seen in the change that brings it. Either way it fails where one backend brings what only
+//! another needs. The times stay as they are, unless `--measure` asks for new ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -56,7 +56,8 @@ pub(crate) struct Options {
     /// Write nothing, and fail if the documentation is out of date.
     #[arg(long, conflicts_with = "measure")]
     check: bool,
-    /// Compile each choice from nothing, which takes a quarter of an hour, and write the processor time of that.
+    /// Compile each choice from nothing, which takes a quarter of an hour, and write the processor time of
+    /// that.
     #[arg(long)]
     measure: bool,
 }

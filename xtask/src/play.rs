@@ -14,8 +14,8 @@ use crate::shell::Result;
 const REDLOCK: usize = 5;
 const GROUP: usize = 3;
 
-/// The option of a group of Redis servers that are trusted to keep each grant: new ones would grant nothing for
-/// half a minute.
+/// The option of a group of Redis servers that are trusted to keep each grant: new ones would grant nothing
+/// for half a minute.
 const KEEPS: &str = "?durability=server";
 
 /// What is not a release.

@@ -11,8 +11,8 @@ use crate::shell::Result;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
     /// Start these servers, print their addresses, and stop them on Ctrl-C: redis, redlock, sentinel,
-    /// cluster, postgres, mariadb, zookeeper, zookeeper3, etcd, etcd3, or a release such as redis8. Their data is deleted
-    /// when they stop. Without names, list the releases.
+    /// cluster, postgres, mariadb, zookeeper, zookeeper3, etcd, etcd3, or a release such as redis8. Their
+    /// data is deleted when they stop. Without names, list the releases.
     #[arg(value_name = "NAME")]
     start: Vec<String>,
 

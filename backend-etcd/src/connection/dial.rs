@@ -1,8 +1,8 @@
 //! How a channel dials: once.
 //!
 //! A channel of tonic whose connection has ended dials again by itself, whenever something is sent. Such a
-//! connection would be counted by nobody, and would be used without a login of its own and without the question
-//! whether its server belongs to a majority. So it fails instead, and a new channel is opened.
+//! connection would be counted by nobody, and would be used without a login of its own and without the
+//! question whether its server belongs to a majority. So it fails instead, and a new channel is opened.
 
 use std::error::Error;
 use std::future::{Future, ready};

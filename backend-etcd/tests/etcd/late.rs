@@ -8,8 +8,8 @@ use testbed::{Direction, Proxy};
 
 use crate::support::{backend, options, secs, server, take, waiting_claim};
 
-/// A request to end a lease was repeated, and its first copy arrives when the claim would have a new lease with
-/// the same id, and the lock.
+/// A request to end a lease was repeated, and its first copy arrives when the claim would have a new lease
+/// with the same id, and the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_revocation_takes_no_lock_from_its_holder() {
     let Some(etcd) = server(&options()).await else { return };

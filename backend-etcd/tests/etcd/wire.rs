@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 
 use crate::support::{backend, options, secs, server, take, waiting_claim};
 
-/// A connection that has ended sends nothing, and does not dial again by itself: the next request is sent once,
-/// on a new connection.
+/// A connection that has ended sends nothing, and does not dial again by itself: the next request is sent
+/// once, on a new connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_in_doubt_after_a_break() {
     let Some(etcd) = server(&options()).await else { return };

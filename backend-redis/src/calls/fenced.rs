@@ -14,8 +14,8 @@ use crate::words::script::FENCED_WRITE;
 ///
 /// A lease alone cannot stop a holder that was paused between its last check of the lock and its write. This
 /// can: beside the data it stores the highest token that has written, with the
-/// [id of that hold](lockwell_core::HoldId), and compares in the same step. It works with the lock of any backend,
-/// on any Redis, on the application's own connection.
+/// [id of that hold](lockwell_core::HoldId), and compares in the same step. It works with the lock of any
+/// backend, on any Redis, on the application's own connection.
 ///
 /// The rule: a token above the highest is accepted, or the highest itself from the holder that it came from.
 ///

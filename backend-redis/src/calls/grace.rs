@@ -5,15 +5,15 @@
 //!   connection only while the *mark*, a key beside the locks, names this very identity. So a promoted
 //!   replica, which has the mark of its master, grants nothing, and neither does a server that begins with
 //!   what a file had, or with nothing.
-//! * A client that has seen an identity for a grace period, by its own clock, sets the mark in the place of the
-//!   one that it has seen. All grants of an earlier server have ended by then. The server's clock plays no part:
-//!   the uptime that it reports, too, follows its wall clock, which may be set right after the start.
-//!   The copy of a request to set it that arrives late finds another mark, or sets it to what it is.
+//! * A client that has seen an identity for a grace period, by its own clock, sets the mark in the place of
+//!   the one that it has seen. All grants of an earlier server have ended by then. The server's clock plays
+//!   no part: the uptime that it reports, too, follows its wall clock, which may be set right after the
+//!   start. The copy of a request to set it that arrives late finds another mark, or sets it to what it is.
 //! * An operator begins a grace period by a mark that names no server and is unlike all others. A client that
 //!   has seen it for a grace period sets the mark.
-//! * So it is where there is no mark: nobody knows whether there never was one, or it was lost with the grants. Behind
-//!   sentinels and in a cluster a server that has been up for a grace period, and was never promoted, has lost
-//!   none since.
+//! * So it is where there is no mark: nobody knows whether there never was one, or it was lost with the
+//!   grants. Behind sentinels and in a cluster a server that has been up for a grace period, and was never
+//!   promoted, has lost none since.
 //! * A connection outlasts the change of its server into a replica and back. Two such changes take longer
 //!   than [`FRESH`], so a connection on which the server was not asked for that time asks again before it
 //!   grants. It also looks whether an operator has begun a grace period.

@@ -102,7 +102,8 @@ async fn masters(
 }
 
 /// Reaches the server, and warns of one that may lose locks. With `strict=true` such a server has been
-/// refused when the connection was made. Returns whether the server has told that its locks survive a restart.
+/// refused when the connection was made. Returns whether the server has told that its locks survive a
+/// restart.
 async fn server(
     wire: &Arc<Wire>,
     in_cluster: bool,

@@ -366,8 +366,8 @@ impl Node {
     }
 }
 
-/// From when on a node has a vote that had been up for this time when it was asked. This machine may have been
-/// up for less, so the start of the node may be before the zero of its clock.
+/// From when on a node has a vote that had been up for this time when it was asked. This machine may have
+/// been up for less, so the start of the node may be before the zero of its clock.
 fn votes_from(asked_at: Moment, uptime: Duration, longest_ttl: Duration) -> Moment {
     asked_at.after(longest_ttl.saturating_sub(uptime))
 }

@@ -10,8 +10,8 @@
 //!   connection. So this task waits for the answer, and if the claim is cancelled by then, it releases what
 //!   this round has at the node.
 //! * A copy that comes still later, over a connection that was replaced, puts the claim [in
-//!   doubt](lockwell_core::Claim::note_in_doubt): lockcore repeats its release until the lease of such a copy has
-//!   ended.
+//!   doubt](lockwell_core::Claim::note_in_doubt): lockcore repeats its release until the lease of such a copy
+//!   has ended.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -65,8 +65,8 @@ impl RedisLock {
     /// Connects to the server of a client that the application has, with its login and its certificates:
     /// `client.get_connection_info()` of a `redis::Client`. It is one server.
     ///
-    /// The address has the other options: `redis://?namespace=app:`. The password is that of the client, unless
-    /// the address came with a [file or a function](lockwell_core::LockConfig::password_from) for it.
+    /// The address has the other options: `redis://?namespace=app:`. The password is that of the client,
+    /// unless the address came with a [file or a function](lockwell_core::LockConfig::password_from) for it.
     ///
     /// The connections are made for lockwell alone. Those of the application, such as a `ConnectionManager`,
     /// do not do: notifications arrive over the connection that makes the calls, a call has its own time
@@ -256,7 +256,8 @@ impl DistributedLock for RedisLock {
         let found = client.calls.call(items::inspection(&self.common.keys, name)).await?;
         let holders: Vec<_> =
             answers::lock_view(&found.value)?.names().map(|(name, _)| name.to_owned()).collect();
-        // In a grace period there may be one that the server has forgotten, and who must not reclaim the lock.
+        // In a grace period there may be one that the server has forgotten, and who must not reclaim the
+        // lock.
         if holders.is_empty() && found.closed_for.is_none() {
             return Ok(0);
         }

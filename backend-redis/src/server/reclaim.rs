@@ -1,9 +1,9 @@
 //! Holders whose grants the server has forgotten make their records again.
 //!
-//! In a grace period nothing is granted, so each holder whose lease is valid by its own clock still has its lock,
-//! whatever the server knows of it. A renewal that finds no record therefore says nothing: the holder *reclaims*
-//! the lock, by a call that names the server that was asked, the mode in which the lock is held now, and the
-//! token. `reclaim.lua` says which records of others give way.
+//! In a grace period nothing is granted, so each holder whose lease is valid by its own clock still has its
+//! lock, whatever the server knows of it. A renewal that finds no record therefore says nothing: the holder
+//! *reclaims* the lock, by a call that names the server that was asked, the mode in which the lock is held
+//! now, and the token. `reclaim.lua` says which records of others give way.
 //!
 //! A reclaim that finds the lock released would keep it taken until the lease ends. A renewal finds no record
 //! either if the lock was released since it was sent, over the connection of another runtime. So a release

@@ -9,8 +9,8 @@ use crate::words::address::{Address, Topology};
 use crate::words::error::is_wrong_password;
 
 /// Makes a connection to the server at this address, or to the master that its sentinels name. What the
-/// server pushes goes to the subscriber. The address [has its password](Address::logging_in); if it is refused
-/// and there is another by now, that is tried.
+/// server pushes goes to the subscriber. The address [has its password](Address::logging_in); if it is
+/// refused and there is another by now, that is tried.
 pub(crate) async fn connect(address: &Address, subscriber: Option<Subscriber>) -> RedisResult<Link> {
     match connect_once(address, subscriber.clone()).await {
         Err(error) if is_wrong_password(&error) => match address.logging_in_anew().await {

@@ -18,8 +18,8 @@ pub(crate) struct Identity {
     /// while keeps its run, so the run alone is not enough.
     pub(crate) text: Arc<str>,
     pub(crate) history: Arc<str>,
-    /// For how long the server had been up without being promoted when it said so, if it has never been, by its
-    /// own clock.
+    /// For how long the server had been up without being promoted when it said so, if it has never been, by
+    /// its own clock.
     up_for: Option<Duration>,
     asked: Moment,
 }
@@ -64,8 +64,8 @@ impl Identity {
         })
     }
 
-    /// Asks the server whether it is still the same, and a master. A connection ends with the run, so only the
-    /// history can be another.
+    /// Asks the server whether it is still the same, and a master. A connection ends with the run, so only
+    /// the history can be another.
     pub(crate) async fn is_still(&self, link: &mut Link) -> RedisResult<bool> {
         let answer = link.query(redis::cmd("INFO").arg("replication")).await?;
         let info = Info::parse(&one_text(answer));

@@ -257,7 +257,8 @@ impl Wire {
         }
     }
 
-    /// Notes that the server behind the connection may have become another: it is asked before the next grant.
+    /// Notes that the server behind the connection may have become another: it is asked before the next
+    /// grant.
     pub(crate) fn doubt_identity(&self, generation: u64) {
         let mut slot = self.slot();
         if slot.generation != generation {

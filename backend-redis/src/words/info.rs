@@ -18,7 +18,8 @@ impl Info {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// Whether the server reads its files, after its start. Meanwhile it says that it has no append-only file.
+    /// Whether the server reads its files, after its start. Meanwhile it says that it has no append-only
+    /// file.
     pub(crate) fn is_loading(&self) -> bool {
         !matches!(self.get("loading"), "" | "0")
     }

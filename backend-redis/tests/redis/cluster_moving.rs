@@ -151,8 +151,8 @@ async fn locks_live_through_a_move_and_what_cannot_be_done_is_told() {
 }
 
 /// Many slots are moved to and fro while tasks of two clients take, keep and release locks in them.
-/// The mark of each server is in its first slot. That of another, which came with the slot, keeps no client out for
-/// long.
+/// The mark of each server is in its first slot. That of another, which came with the slot, keeps no client
+/// out for long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mark_that_has_moved_is_set_again() {
     let Some(cluster) = start().await else { return };

@@ -95,8 +95,8 @@ async fn survives(server: &Redis, url: &str, ttl: Duration) -> bool {
     status.is_held()
 }
 
-/// The promise is what a restart shows. In a grace period a holder can make its lock anew, and nobody else gets
-/// it; but the server has forgotten it, and so it is not promised.
+/// The promise is what a restart shows. In a grace period a holder can make its lock anew, and nobody else
+/// gets it; but the server has forgotten it, and so it is not promised.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_promise_is_kept_and_is_missing_where_it_could_not_be() {
     for options in [on_disk(), on_disk().setting("appendfsync", "everysec"), in_memory()] {

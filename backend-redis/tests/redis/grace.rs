@@ -75,8 +75,8 @@ async fn a_restarted_server_waits_for_what_it_has_forgotten() {
     three.lock("b").ttl(LONGEST).try_now().await.expect("open").expect("free").release().await.expect("held");
 }
 
-/// However long the server says that it has been up: that is a difference of two times of its wall clock, which
-/// may have been set right after the start.
+/// However long the server says that it has been up: that is a difference of two times of its wall clock,
+/// which may have been set right after the start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_a_mark_is_watched_for_a_grace_period() {
     let Some(server) = redis().await else { return };
@@ -246,7 +246,8 @@ async fn each_master_of_a_cluster_has_its_mark() {
     }
 }
 
-/// The servers have been up for a grace period, and none was promoted: no lock of a new namespace was forgotten.
+/// The servers have been up for a grace period, and none was promoted: no lock of a new namespace was
+/// forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_namespace_of_an_old_cluster_does_not_wait() {
     let Some(cluster) = if_installed(RedisCluster::start(3, &in_memory()).await) else { return };

@@ -248,7 +248,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The rule at the resource (`lockwell_core::FencingToken`): higher, or equal and from the recorded owner.
+    /// The rule at the resource (`lockwell_core::FencingToken`): higher, or equal and from the recorded
+    /// owner.
     pub(crate) fn accepts(&self, claim: usize) -> bool {
         let Some(token) = self.claims[claim].token() else { return false };
         self.resource.is_none_or(|(highest, owner)| token > highest || token == highest && owner == claim)

@@ -180,8 +180,8 @@ pub trait Dialect: Groups + Examine {
     /// Deletes places of waiters that are gone: at most a portion of them.
     fn sweep(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Swept>> + Send;
 
-    /// Deletes places of this client whose waiters it does not have any more, on a database that keeps them as
-    /// long as the client gives heartbeats.
+    /// Deletes places of this client whose waiters it does not have any more, on a database that keeps them
+    /// as long as the client gives heartbeats.
     fn forget_stale(
         &self,
         _: &mut Self::Conn,

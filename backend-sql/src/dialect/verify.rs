@@ -13,9 +13,9 @@ pub(crate) struct VerifyRecord {
     pub(crate) verify: HeldSql,
 }
 
-/// The statement that checks this grant, if it was made by this kind of database. From now on the lock goes to
-/// others through the database only: a task that got it from this one would have the same owner, and need not
-/// wait for the transaction.
+/// The statement that checks this grant, if it was made by this kind of database. From now on the lock goes
+/// to others through the database only: a task that got it from this one would have the same owner, and need
+/// not wait for the transaction.
 pub(crate) fn statement(grant: &Grant, backend: &'static str) -> Result<Sql> {
     let sql = match grant.record::<VerifyRecord>() {
         Some(record) if record.backend == backend => Ok(record.verify.of(Hold::of(grant.claim()))),
@@ -61,9 +61,9 @@ macro_rules! verify_trait {
             /// until the transaction ends. After `Ok`, what the transaction writes is written under the lock
             /// or not at all.
             ///
-            /// From then on the lock is not handed on to another task of this process: the next one gets it from
-            /// the server, after the end of the transaction. A handle or a grant whose guard has handed its
-            /// lock on is refused as `Lost`.
+            /// From then on the lock is not handed on to another task of this process: the next one gets it
+            /// from the server, after the end of the transaction. A handle or a grant whose guard has handed
+            /// its lock on is refused as `Lost`.
             ///
             /// A reader, or the holder of a permit, keeps its own place in the group: others come and go
             /// meanwhile, but no writer gets in, and no one gets this permit.

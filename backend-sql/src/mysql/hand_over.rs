@@ -90,8 +90,8 @@ impl MySql {
         Ok(freed)
     }
 
-    /// Grants the lock to its first waiter, with less work for the server than [`hand_over`](Self::hand_over).
-    /// `None`: it was not granted, and is still held.
+    /// Grants the lock to its first waiter, with less work for the server than
+    /// [`hand_over`](Self::hand_over). `None`: it was not granted, and is still held.
     async fn pass_on(
         &self,
         conn: &mut Conn,

@@ -3,8 +3,8 @@
 //! * **A crash** of the server, also of one of its backends, loses the last changes to the table of locks:
 //!   those of up to three times `wal_writer_delay`. With them it empties the mark, which is UNLOGGED. Without
 //!   an open mark a granting statement fails, so nothing is granted until each lease has ended that may have
-//!   been lost ([`MarkWatch`](lockwell_core::backend::MarkWatch)). The same happens on a promoted replica, and in a
-//!   restored backup.
+//!   been lost ([`MarkWatch`](lockwell_core::backend::MarkWatch)). The same happens on a promoted replica,
+//!   and in a restored backup.
 //! * **A holder** whose record survived renews it as ever. One whose record is lost reclaims the lock by its
 //!   renewal: the record that is there has a lower token. Leases that have ended locally are not renewed, so
 //!   an old record that came back is not taken for a lock that is held. A reader or a holder of a permit
@@ -13,10 +13,10 @@
 //!   each later holder has reclaimed its lock, or lost it.
 //! * **Tokens** rise over a crash: none is granted above a bound that is on the disk, and after a crash the
 //!   first one is above that bound.
-//! * **By hand** a period is begun where a server lacks grants and has an open mark, as after a move by logical
-//!   replication to tables that were made before.
-//! * **A lease that is longer** than what the tables were made for is refused. If it waited for the disk of one
-//!   server, a replica could lack it for longer than a grace period.
+//! * **By hand** a period is begun where a server lacks grants and has an open mark, as after a move by
+//!   logical replication to tables that were made before.
+//! * **A lease that is longer** than what the tables were made for is refused. If it waited for the disk of
+//!   one server, a replica could lack it for longer than a grace period.
 //!
 //! Nobody needs the disk for the rest: a release that is lost leaves a lease that ends.
 
@@ -49,8 +49,8 @@ pub(super) enum Closed {
     For(Duration),
 }
 
-/// A user who may only read leaves the mark to others, and learns that the server grants nothing for so long at
-/// least.
+/// A user who may only read leaves the mark to others, and learns that the server grants nothing for so long
+/// at least.
 fn left_to_others(error: sqlx::Error, left: Duration) -> sqlx::Result<MarkAdvice> {
     let sqlx::Error::Database(why) = &error else { return Err(error) };
     match why.code().as_deref() {
@@ -69,8 +69,8 @@ fn is_no_grant(error: &sqlx::Error) -> bool {
 }
 
 impl Postgres {
-    /// If a statement has failed because the server grants nothing, looks at the mark, and raises the bound of
-    /// tokens if that was the reason. `None`: it has not failed for that reason.
+    /// If a statement has failed because the server grants nothing, looks at the mark, and raises the bound
+    /// of tokens if that was the reason. `None`: it has not failed for that reason.
     pub(super) async fn closed<'a, T>(
         &self,
         conn: &mut PgConnection,
@@ -187,8 +187,8 @@ impl Postgres {
         Err(ours(ErrorKind::Conflict, "others change the mark of the server at the same time"))
     }
 
-    /// Makes records again that the server has lost. The other leases have been renewed, so an error is none of
-    /// theirs.
+    /// Makes records again that the server has lost. The other leases have been renewed, so an error is none
+    /// of theirs.
     pub(super) async fn reclaim(&self, conn: &mut PgConnection, grants: &[Grant], answers: &mut [Extension]) {
         let Some(grace) = &self.grace else { return };
         let choose = |(grant, answer): (&Grant, &Extension)| {
@@ -283,8 +283,8 @@ impl Postgres {
     }
 }
 
-/// How many grace periods have begun lately, at least, if the floor of tokens is so far ahead of the clock, in
-/// microseconds. Each raises the floor by up to 2^33, which the clock makes up for in 2.4 hours.
+/// How many grace periods have begun lately, at least, if the floor of tokens is so far ahead of the clock,
+/// in microseconds. Each raises the floor by up to 2^33, which the clock makes up for in 2.4 hours.
 fn periods(ahead: i64) -> i64 {
     // One that was begun by hand raises it by a little more.
     (ahead - (1 << 31)).max(0) / (1 << 33) + i64::from(ahead > 1 << 31)

@@ -95,8 +95,8 @@ impl Postgres {
         let handed: sqlx::Result<Vec<Handed>> =
             self.carry_out(conn, sql, notifies, from_ref(claim), waiters).await;
         match handed {
-            // Another transaction that notifies may take long to commit, and the queue of notifications may be
-            // full. The release does not depend on that.
+            // Another transaction that notifies may take long to commit, and the queue of notifications may
+            // be full. The release does not depend on that.
             Err(error @ sqlx::Error::Database(_))
                 if notifies && matches!(class_of(self, &error), ErrorClass::Blocked | ErrorClass::Fatal) =>
             {

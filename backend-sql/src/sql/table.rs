@@ -6,8 +6,8 @@ use crate::words::Hold;
 use lockwell_core::{Error, ErrorKind, Result};
 
 /// The table of locks; the others have the same name with `_members` behind it, for the members of groups,
-/// `_queue`, or `_waiters` and `_clients`, for those who wait, `_state` for what outlives a crash, and `_mark`
-/// for what does not.
+/// `_queue`, or `_waiters` and `_clients`, for those who wait, `_state` for what outlives a crash, and
+/// `_mark` for what does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     name: String,

@@ -23,8 +23,8 @@ pub(super) fn id() -> Option<String> {
     None
 }
 
-/// An id of this host that stays when it starts anew. Empty if there is none. In a container it may be that of
-/// the container or of its image, so what has the same boot is one host, whatever this says.
+/// An id of this host that stays when it starts anew. Empty if there is none. In a container it may be that
+/// of the container or of its image, so what has the same boot is one host, whatever this says.
 #[cfg(target_os = "linux")]
 pub(super) fn host() -> String {
     let ids = ["/etc/machine-id", "/var/lib/dbus/machine-id"];

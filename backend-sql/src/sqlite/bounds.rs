@@ -39,8 +39,9 @@ impl Sqlite {
         Ok(left.map(span))
     }
 
-    /// Makes the state of the tables allow all these claims. It is one statement, which is on the disk when this
-    /// returns: the runtime of the caller may stop at any moment, and a transaction would then stay open.
+    /// Makes the state of the tables allow all these claims. It is one statement, which is on the disk when
+    /// this returns: the runtime of the caller may stop at any moment, and a transaction would then stay
+    /// open.
     pub(super) async fn raise(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<()> {
         let claims: Vec<_> = requests
             .iter()

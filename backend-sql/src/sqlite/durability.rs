@@ -4,17 +4,18 @@
 //! lost excludes nobody who is still there, and need not be synced before it is answered. Two things must
 //! survive the crash all the same:
 //!
-//! * **Tokens.** The resource that checks them is often elsewhere and has seen the highest. So a durable bound
-//!   is raised ahead of the grants, and no grant exceeds it (`may_grant` in `bounds.sql`). The first claim
-//!   after a crash finds the id of another boot in the tables; it makes the bound the floor, and each token
-//!   from then on is higher. The statement that grants compares all of it itself.
+//! * **Tokens.** The resource that checks them is often elsewhere and has seen the highest. So a durable
+//!   bound is raised ahead of the grants, and no grant exceeds it (`may_grant` in `bounds.sql`). The first
+//!   claim after a crash finds the id of another boot in the tables; it makes the bound the floor, and each
+//!   token from then on is higher. The statement that grants compares all of it itself.
 //! * **The file.** With `synchronous=NORMAL` SQLite syncs its log before a checkpoint, and the database after
 //!   it, so a crash cuts off the end of the log and nothing else.
 //!
-//! While the host runs, everybody reads what was written, on disk or not, unless a sync fails: then the kernel
-//! may drop what it has not written. SQLite hides the errors of checkpoints that it makes by itself. So each
-//! connection that grants makes a checkpoint of its own now and then ([`LOOK_EVERY`]), and a client that has
-//! seen an error grants nothing until each lease that may be lost has ended, and a checkpoint has succeeded.
+//! While the host runs, everybody reads what was written, on disk or not, unless a sync fails: then the
+//! kernel may drop what it has not written. SQLite hides the errors of checkpoints that it makes by itself.
+//! So each connection that grants makes a checkpoint of its own now and then ([`LOOK_EVERY`]), and a client
+//! that has seen an error grants nothing until each lease that may be lost has ended, and a checkpoint has
+//! succeeded.
 //!
 //! It needs one host: the kernel whose crash loses the end of the log must be the one that runs all holders.
 //! On file systems that other kernels may have open, and where the boot has no id, grants are synced.

@@ -1,4 +1,5 @@
-//! The version of SQLite in the program: with the feature `sqlite-unbundled` that of the system, which may be too old.
+//! The version of SQLite in the program: with the feature `sqlite-unbundled` that of the system, which may be
+//! too old.
 
 use sqlx::sqlite::SqliteConnection;
 

@@ -1,8 +1,8 @@
 //! The folder of the sockets, which is opened once.
 //!
-//! Another user may own it, or the folder around it, and can put something else in its place at any moment, or
-//! in the place of a socket. So the folder is checked by its descriptor, and what is in it is looked up, given
-//! away and removed relative to that. By their paths, root could be made to do it to files elsewhere.
+//! Another user may own it, or the folder around it, and can put something else in its place at any moment,
+//! or in the place of a socket. So the folder is checked by its descriptor, and what is in it is looked up,
+//! given away and removed relative to that. By their paths, root could be made to do it to files elsewhere.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -40,8 +40,8 @@ impl Folder {
         }
     }
 
-    /// Makes the folder, if it is missing, for those who may write the database. Refuses one that somebody else
-    /// may write to, or has made.
+    /// Makes the folder, if it is missing, for those who may write the database. Refuses one that somebody
+    /// else may write to, or has made.
     pub(super) fn make(path: &Path, database: &fs::Metadata) -> io::Result<Self> {
         let is_new = match DirBuilder::new().mode(0o700).create(path) {
             Ok(()) => true,
@@ -93,8 +93,8 @@ impl Folder {
         &self.path
     }
 
-    /// A path that leads to this name in this folder. Elsewhere than on Linux it leads to what has the folder's
-    /// name, and must be short.
+    /// A path that leads to this name in this folder. Elsewhere than on Linux it leads to what has the
+    /// folder's name, and must be short.
     pub(super) fn path_of(&self, name: &str) -> io::Result<PathBuf> {
         if cfg!(target_os = "linux") {
             return Ok(format!("/proc/self/fd/{}/{name}", self.file.as_raw_fd()).into());

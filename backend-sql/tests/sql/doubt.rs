@@ -106,7 +106,8 @@ async fn a_release_is_done_though_nobody_could_be_notified() {
     waiting.abort();
 }
 
-/// The repeated release finds the row locked by whoever takes the lock next, and afterwards nothing of its own.
+/// The repeated release finds the row locked by whoever takes the lock next, and afterwards nothing of its
+/// own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_row_ends_no_doubt() {
     let Some(url) = url(Kind::Postgres, "locked_row").await else { return };

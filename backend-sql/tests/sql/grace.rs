@@ -1,4 +1,5 @@
-//! Tables of PostgreSQL on which grants wait for no disk: what a crash, a promotion and a restored table mean.
+//! Tables of PostgreSQL on which grants wait for no disk: what a crash, a promotion and a restored table
+//! mean.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};

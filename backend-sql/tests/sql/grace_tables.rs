@@ -1,5 +1,5 @@
-//! Tables of PostgreSQL on which grants wait for no disk: what is part of the tables, and other tables of the same
-//! name.
+//! Tables of PostgreSQL on which grants wait for no disk: what is part of the tables, and other tables of the
+//! same name.
 
 use std::time::Duration;
 

@@ -25,8 +25,8 @@ use crate::servers::{Kind, backend, claim, permit, soon};
 use crate::sqlite_child::command;
 
 const TTL: Duration = Duration::from_mins(10);
-/// Tokens for five minutes of the clock. After a few grants the tokens of a lock are ahead of the clock, which
-/// then cannot hide that one was forgotten.
+/// Tokens for five minutes of the clock. After a few grants the tokens of a lock are ahead of the clock,
+/// which then cannot hide that one was forgotten.
 const TOKENS: NonZeroU32 = NonZeroU32::new(330_000_000).expect("not zero");
 /// The mode of a lock that is being downgraded.
 const EITHER: i64 = i64::MIN;
@@ -338,7 +338,8 @@ async fn what_was_granted_survives_a_power_cut() {
     assert!(shown.syncs >= shown.grants / 2, "grants that meet share a sync, and each has one");
 }
 
-/// Syncs are left for the creation of the file, for two checkpoints, and for the bound, whenever it is raised.
+/// Syncs are left for the creation of the file, for two checkpoints, and for the bound, whenever it is
+/// raised.
 #[tokio::test]
 async fn tokens_survive_a_power_cut_without_syncs() {
     let Some(shown) = cut_everywhere("grace").await else { return };

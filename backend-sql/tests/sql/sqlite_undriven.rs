@@ -13,7 +13,8 @@ use crate::servers::{Kind, admin, backend, claim, url};
 
 const TTL: Duration = Duration::from_mins(1);
 
-/// Drives the runtime in small steps until the work is done. Between them, somebody else must be able to write.
+/// Drives the runtime in small steps until the work is done. Between them, somebody else must be able to
+/// write.
 fn in_steps<T>(runtime: &Runtime, others: &Runtime, url: &str, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     for _ in 0..10_000 {
@@ -43,8 +44,8 @@ fn a_claim_that_is_not_driven_blocks_no_other_writer() {
         let (one, claim) = (&one, claim(name, mode, ttl));
         async move { one.acquire(&claim).await.expect("an answer").expect("free") }
     };
-    // The state of the tables must be raised: after a start of the host, and for a lease that is longer than all
-    // before.
+    // The state of the tables must be raised: after a start of the host, and for a lease that is longer than
+    // all before.
     runtime.block_on(acquire("first", Mode::Exclusive, TTL));
     others.block_on(admin(Kind::Sqlite, &url, "UPDATE undriven_state SET boot = 'another', raised_at = 0"));
     in_steps(&runtime, &others, &url, acquire("second", Mode::Exclusive, TTL));

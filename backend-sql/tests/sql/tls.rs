@@ -60,8 +60,9 @@ async fn many_at_once(url: &str) -> Duration {
     began.elapsed()
 }
 
-/// What does not fit into one record of TLS is not held back. A message of 400 claims has about 50 KB; without
-/// `TCP_NODELAY` each of them takes some 40 ms more, and all of this took 4 to 5 times as long as without TLS.
+/// What does not fit into one record of TLS is not held back. A message of 400 claims has about 50 KB;
+/// without `TCP_NODELAY` each of them takes some 40 ms more, and all of this took 4 to 5 times as long as
+/// without TLS.
 async fn large_batches(plain: &str, tls: &str) {
     if !can_set_nodelay() {
         return;

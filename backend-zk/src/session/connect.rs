@@ -135,7 +135,8 @@ async fn connect_within(
     }
     #[cfg(feature = "tls")]
     if let Some(files) = options.tls.clone() {
-        // Reading files can block, and this can be the thread of the sessions, whose heartbeats keep the locks.
+        // Reading files can block, and this can be the thread of the sessions, whose heartbeats keep the
+        // locks.
         let reading = tokio::task::spawn_blocking(move || tls_options(&files));
         let slow = |_| Error::new(ErrorKind::Unreachable, "the files for TLS cannot be read in time");
         let failed = |error: tokio::task::JoinError| {

@@ -1,8 +1,8 @@
 //! Refuses ZooKeeper in a forked child whose parent had a client.
 //!
 //! The client crate does its input and output on a thread of its own, `async-io`, which it starts once. A
-//! forked child has its state, but not the thread, and its descriptor of epoll is that of the parent: events of
-//! the child's connections would reach the parent, and events of the parent's sessions the child.
+//! forked child has its state, but not the thread, and its descriptor of epoll is that of the parent: events
+//! of the child's connections would reach the parent, and events of the parent's sessions the child.
 
 use std::sync::OnceLock;
 

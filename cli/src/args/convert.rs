@@ -8,9 +8,10 @@ use super::{Server, time};
 
 /// Convert the lock tables of PostgreSQL to another durability, which the address names.
 ///
-/// The address says what the tables are to be: durability=disk, or durability=grace, with longest_ttl if it is
-/// not 30s. Tokens go on rising. Nobody may hold a lock meanwhile. All programs that had connected before fail
-/// afterwards until they connect again. The user must own the tables. On a terminal, lockwell asks before.
+/// The address says what the tables are to be: durability=disk, or durability=grace, with longest_ttl if it
+/// is not 30s. Tokens go on rising. Nobody may hold a lock meanwhile. All programs that had connected before
+/// fail afterwards until they connect again. The user must own the tables. On a terminal, lockwell asks
+/// before.
 ///
 /// Exit status: 0 when the tables are as the address says, 75 if locks were held until the end of --wait, or
 /// transactions use the tables, 69 in a grace period, 64 where there is nothing to convert. See lockwell run

@@ -71,8 +71,8 @@ pub(crate) struct TopArgs {
 
 /// Wait until a lock is free, without taking it.
 ///
-/// Exit status: 0 when it is free, 75 if it is still held, or not known to be free, after the time of --for. See lockwell run --help
-/// for errors.
+/// Exit status: 0 when it is free, 75 if it is still held, or not known to be free, after the time of --for.
+/// See lockwell run --help for errors.
 #[derive(Args)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]

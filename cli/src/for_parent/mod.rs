@@ -208,7 +208,8 @@ impl Keeping<'_> {
         }
     }
 
-    /// Tells of a lock that is in doubt, or is not any more. Of the rest, the other program is told elsewhere.
+    /// Tells of a lock that is in doubt, or is not any more. Of the rest, the other program is told
+    /// elsewhere.
     fn pass_on(&self, event: &LockEvent) -> Result<(), Failure> {
         let valid_ms = millis(self.hold.time_left());
         match event {

@@ -41,8 +41,8 @@ struct Seen {
 /// A lock, as it is shown.
 pub(super) struct Row<'a> {
     pub(super) status: &'a LockStatus,
-    /// How often it was granted, at least: of the holds between two looks only the last is seen. `None`: there
-    /// was one look only. Zero is exact if the lock is held exclusively: by the same hold all the time.
+    /// How often it was granted, at least: of the holds between two looks only the last is seen. `None`:
+    /// there was one look only. Zero is exact if the lock is held exclusively: by the same hold all the time.
     pub(super) grants_per_second: Option<f64>,
     /// How long ago the lock was looked at.
     pub(super) age: Duration,

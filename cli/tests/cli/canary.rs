@@ -137,7 +137,8 @@ fn sing_all(url: &str, levels: &[&str]) {
     assert!(run.status == 0 && run.out.contains(CANARY), "{run:?}");
     for level in levels {
         let verbs = AT_A_SERVER.map(words);
-        // A lock of ZooKeeper does not outlive its lockwell, and grace periods are not what these servers have.
+        // A lock of ZooKeeper does not outlive its lockwell, and grace periods are not what these servers
+        // have.
         let refused =
             |verb: &Vec<String>| verb[0] == "grace" || verb[0] == "acquire" && url.starts_with("zk");
         for (verb, end) in verbs.iter().zip(sing(url, level, &verbs, 1)) {

@@ -36,8 +36,8 @@ fn image(root: &Path) {
     }
 }
 
-/// Starts the image as a container runtime does: with `/proc`, `/dev`, a folder that is mounted at `/data`, and
-/// the user and the program that the Dockerfile names. `None`: these rights are missing here.
+/// Starts the image as a container runtime does: with `/proc`, `/dev`, a folder that is mounted at `/data`,
+/// and the user and the program that the Dockerfile names. `None`: these rights are missing here.
 fn contained(site: &Site, args: &[&str]) -> Option<Finished> {
     let (user, group) = instruction("USER").split_once(':').unwrap();
     let entry = instruction("ENTRYPOINT").trim_matches(['[', ']', '"']);
@@ -104,7 +104,8 @@ fn process_1_collects_orphans() {
     assert_eq!((run.out.trim(), run.status), ("0", 7), "{run:?}");
 }
 
-/// A command that is ended with all that it has started leaves zombies to process 1, which are not waited for.
+/// A command that is ended with all that it has started leaves zombies to process 1, which are not waited
+/// for.
 #[test]
 #[cfg(target_os = "linux")]
 fn process_1_collects_what_it_ends() {

@@ -60,8 +60,8 @@ fn curve(buckets: &Buckets) -> Vec<(f64, f64)> {
 /// So many members of a family share a plot with the raw statements of each: then there are six lines.
 const WITH_RAW: usize = 3;
 
-/// Latency of a lock that nobody else wants. For each setting a plot of one backend of each family, then one of
-/// each family with the raw statements.
+/// Latency of a lock that nobody else wants. For each setting a plot of one backend of each family, then one
+/// of each family with the raw statements.
 pub(crate) fn percentiles(runs: &[Report]) -> Result<Vec<Markup>> {
     let x = Axis { label: "share of all times that are shorter", scale: Scale::Nines, shown: percent };
     let mut figures = Vec::new();

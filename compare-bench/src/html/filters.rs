@@ -1,5 +1,5 @@
-//! What of the report is shown: boxes to tick for the data, the machine and the family. The style sheet hides what is
-//! not ticked, so that no script is needed.
+//! What of the report is shown: boxes to tick for the data, the machine and the family. The style sheet hides
+//! what is not ticked, so that no script is needed.
 
 use std::fmt::Write;
 
@@ -80,7 +80,8 @@ pub(super) fn controls(runs: &[Report]) -> Markup {
     }
 }
 
-/// What hides the rest. The boxes are looked for in the header alone: in a large page a browser may look for minutes.
+/// What hides the rest. The boxes are looked for in the header alone: in a large page a browser may look for
+/// minutes.
 pub(super) fn style(runs: &[Report]) -> String {
     let mut style = String::new();
     for Choice { class, .. } in choices(runs).into_iter().flat_map(|(_, choices)| choices) {

@@ -99,8 +99,8 @@ pub(crate) struct Spread {
     pub(crate) p99: f64,
     pub(crate) p999: f64,
     pub(crate) max: f64,
-    /// All of them in nanoseconds, so that anybody can compute other figures: a histogram in the compressed form V2 of
-    /// `HdrHistogram`, with two digits of each latency, in base64. Empty of none.
+    /// All of them in nanoseconds, so that anybody can compute other figures: a histogram in the compressed
+    /// form V2 of `HdrHistogram`, with two digits of each latency, in base64. Empty of none.
     #[schemars(with = "String")]
     pub(crate) histogram: Buckets,
 }

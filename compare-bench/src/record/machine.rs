@@ -9,7 +9,8 @@ use testbed::Checkout;
 
 use crate::measure::stats::{as_float, round3};
 
-/// How this program was built. A compiler does not tell the name of a profile, and `cargo xtask compare` does.
+/// How this program was built. A compiler does not tell the name of a profile, and `cargo xtask compare`
+/// does.
 pub(crate) const PROFILE: &str = match option_env!("LOCKWELL_COMPARE_PROFILE") {
     _ if cfg!(debug_assertions) => "debug",
     Some(profile) => profile,
@@ -31,7 +32,8 @@ pub(crate) struct Machine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Build {
     pub(crate) version: String,
-    /// "release", "quick", which was not optimised when it was linked, or "debug", whose figures mean nothing.
+    /// "release", "quick", which was not optimised when it was linked, or "debug", whose figures mean
+    /// nothing.
     pub(crate) profile: String,
     pub(crate) git_commit: Option<String>,
     /// Whether the checkout had changes that were not committed.

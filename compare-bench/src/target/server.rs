@@ -262,8 +262,8 @@ impl Site {
     }
 }
 
-/// The option of a group of Redis servers that are trusted to keep each grant: new ones would grant nothing for
-/// half a minute.
+/// The option of a group of Redis servers that are trusted to keep each grant: new ones would grant nothing
+/// for half a minute.
 const KEEPS: &str = "?durability=server";
 
 impl Running {

@@ -195,8 +195,8 @@ fn candidate(backend: &Backend) -> Candidate {
     }
 }
 
-/// By its promise, and by the setting that the promise of Redis depends on: older result files have the promise
-/// also without that setting, and Redlock makes it for the restart of one node.
+/// By its promise, and by the setting that the promise of Redis depends on: older result files have the
+/// promise also without that setting, and Redlock makes it for the restart of one node.
 pub(crate) fn survives_restart(backend: &Backend) -> bool {
     let keeps_no_log = backend.settings.get("appendonly").is_some_and(|value| value == "no");
     backend.promises.get("durable") == Some(&true) && !keeps_no_log

@@ -25,9 +25,9 @@ pub(crate) struct Line {
     pub(crate) is_unfit: bool,
     pub(crate) median: f64,
     pub(crate) value: Option<Interval>,
-    /// By what factor another figure has to differ, if it is to be known which of the two is larger. A noisy one
-    /// is no surer than its ratio to the raw statements, and beside unsteady ones it has to differ by more than
-    /// they did from round to round.
+    /// By what factor another figure has to differ, if it is to be known which of the two is larger. A noisy
+    /// one is no surer than its ratio to the raw statements, and beside unsteady ones it has to differ by
+    /// more than they did from round to round.
     pub(crate) noise: f64,
     pub(crate) tail: Tail,
     /// How it compares with raw statements.
@@ -92,9 +92,10 @@ impl Line {
         }
     }
 
-    /// What is told instead of a ratio, where the figure measures something else than those of others. How long
-    /// a lone server is down is decided by the one who stopped it, and when a group of servers goes on without
-    /// the one that fails is decided by its settings. And the latency of what falls behind grows for as long as requests arrive.
+    /// What is told instead of a ratio, where the figure measures something else than those of others. How
+    /// long a lone server is down is decided by the one who stopped it, and when a group of servers goes on
+    /// without the one that fails is decided by its settings. And the latency of what falls behind grows for
+    /// as long as requests arrive.
     pub(crate) fn instead(&self) -> Option<String> {
         let is_of_a_server = self.recovery.as_ref().is_some_and(|recovery| !recovery.role.is_empty());
         let of_a_server = is_of_a_server.then(|| show::time(self.median));

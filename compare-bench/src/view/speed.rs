@@ -13,7 +13,8 @@ pub(crate) const UNKNOWN: &str = "cannot be told on this machine now";
 pub(crate) struct Speed {
     /// The work, and the family that does it fastest, where that is known.
     pub(crate) fastest: Vec<(&'static str, String)>,
-    /// Of each work that was compared, those that cannot be told apart from the fastest, and the fastest itself.
+    /// Of each work that was compared, those that cannot be told apart from the fastest, and the fastest
+    /// itself.
     pub(crate) leaders: Vec<Vec<String>>,
     pub(crate) words: String,
 }

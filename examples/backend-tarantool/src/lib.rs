@@ -87,8 +87,8 @@ impl DistributedLock for TarantoolLock {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        // The first call is answered at once. The others wait at the server, for less than `SILENCE`, and for a
-        // small part of the lease, which counts from before the call.
+        // The first call is answered at once. The others wait at the server, for less than `SILENCE`, and for
+        // a small part of the lease, which counts from before the call.
         let seconds = |waits: Duration| waits.min(SILENCE / 2).as_secs_f64();
         let (mut is_first, mut waits) = (true, if claim.wait() == Wait::No { 0.0 } else { 0.001 });
         if waits > 0.0 {

@@ -82,8 +82,8 @@ fn join(mut spans: Vec<Span>) -> Vec<Span> {
 /// time, within the bound or not.
 pub(super) fn withheld(lock: &OfLock, rules: &Rules, disturbed: &Disturbed, found: &mut Found) -> u64 {
     let mut taken = disturbed.0.clone();
-    // Attempts that were given up. Each may have had the lock, but one after the other must not hide that nobody
-    // gets it: their time is subtracted, and the bound does not begin anew after each.
+    // Attempts that were given up. Each may have had the lock, but one after the other must not hide that
+    // nobody gets it: their time is subtracted, and the bound does not begin anew after each.
     let mut given_up = Vec::new();
     let (mut permits, mut limit) = (Vec::new(), 0);
     for hold in &lock.holds {
@@ -155,7 +155,8 @@ fn full(permits: &[Span], limit: u32) -> Vec<Span> {
     spans
 }
 
-/// The longest part of a span that none of the sorted, joined spans covers, without what `given_up` covers of it.
+/// The longest part of a span that none of the sorted, joined spans covers, without what `given_up` covers of
+/// it.
 fn longest_gap(taken: &[Span], given_up: &[Span], span: Span) -> u64 {
     let length = |from: u64, until: u64| {
         let first = given_up.partition_point(|one| one.until <= from);

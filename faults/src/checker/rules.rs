@@ -54,9 +54,9 @@ pub(crate) struct Deprived {
 }
 
 impl Rules {
-    /// Whether this holder may be one of those that were deprived of the lock on purpose. Its process hears of
-    /// it within a lease, and passes the lock on to its other tasks until then. A release that was under way
-    /// came too late.
+    /// Whether this holder may be one of those that were deprived of the lock on purpose. Its process hears
+    /// of it within a lease, and passes the lock on to its other tasks until then. A release that was under
+    /// way came too late.
     pub(super) fn may_be_deprived(&self, hold: &Hold) -> bool {
         let crosses = |span: Span| hold.from < span.until + self.ttl && hold.answered > span.from;
         let is_this = |one: &Deprived| one.holders > 0 && one.lock == hold.ask.lock && crosses(one.span);

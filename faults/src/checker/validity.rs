@@ -90,8 +90,9 @@ pub(super) fn overlaps(sorted: &[Hold], rules: &Rules, overlaps: &mut Overlaps) 
 
 /// Releases of exclusive locks that were confirmed though another was the holder when they were called.
 ///
-/// If the lock was granted twice, both releases are right: that of a holder is confirmed whose record a failover
-/// has lost, since an earlier copy of its request may have freed the lock. The overlap is found by itself.
+/// If the lock was granted twice, both releases are right: that of a holder is confirmed whose record a
+/// failover has lost, since an earlier copy of its request may have freed the lock. The overlap is found by
+/// itself.
 pub(super) fn foreign_releases(sorted: &[Hold], found: &mut Found) {
     let valid: Vec<&Hold> = sorted.iter().filter(|hold| hold.until > hold.from).collect();
     for pair in valid.windows(2) {

@@ -105,8 +105,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The servers whose copies are restored together. A member of etcd without what it has confirmed does not
-    /// start, so all go back.
+    /// The servers whose copies are restored together. A member of etcd without what it has confirmed does
+    /// not start, so all go back.
     pub(super) fn go_back(&self, node: u32) -> Range<usize> {
         match self.servers.kind {
             Kind::Etcd3 => 0..self.servers.nodes.len(),

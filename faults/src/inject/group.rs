@@ -24,7 +24,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// written.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// For so long the replica of a Redis without sentinels gets nothing before the server is killed, in milliseconds.
+/// For so long the replica of a Redis without sentinels gets nothing before the server is killed, in
+/// milliseconds.
 const AHEAD: u64 = 500;
 
 impl Stage {
@@ -70,8 +71,8 @@ impl Stage {
         self.servers.nodes[leader].server().kill().map_err(failed)
     }
 
-    /// Lets the replica behind sentinels take over when it has received nothing for so long, and kills the old
-    /// master. The sentinels do not wait until they notice a dead master: by then the leases have ended.
+    /// Lets the replica behind sentinels take over when it has received nothing for so long, and kills the
+    /// old master. The sentinels do not wait until they notice a dead master: by then the leases have ended.
     pub(super) async fn kill_ahead(&self, ahead: u64) -> Result<()> {
         let group = self.servers.sentinels.as_ref().ok_or_else(|| Error::failed("there are no sentinels"))?;
         let addr = group.present_master().await.map_err(failed)?;
@@ -188,8 +189,8 @@ impl Stage {
     }
 }
 
-/// The master sends its replica nothing for so long. The replica connects again, and is refused. The process that
-/// starts later knows nothing of this.
+/// The master sends its replica nothing for so long. The replica connects again, and is refused. The process
+/// that starts later knows nothing of this.
 async fn get_ahead(master: &Redis, millis: u64) -> Result<()> {
     let refuse = ["ACL", "SETUSER", "default", "-psync", "-sync"];
     for command in [&refuse[..], &["CLIENT", "KILL", "TYPE", "replica"]] {

@@ -37,8 +37,8 @@ pub struct Happened {
     pub inner_from: u64,
     /// A time before it was over.
     pub inner_until: u64,
-    /// How much it did, where that can be counted: replies that were dropped, bytes that came late, connections
-    /// that were ended.
+    /// How much it did, where that can be counted: replies that were dropped, bytes that came late,
+    /// connections that were ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<u64>,
 }
@@ -113,8 +113,8 @@ impl Stage {
         }
     }
 
-    /// The workers whose connections are healed at the end of this fault, in their order. One that comes before the
-    /// end of another would be healed with it.
+    /// The workers whose connections are healed at the end of this fault, in their order. One that comes
+    /// before the end of another would be healed with it.
     fn needs_lines(&self, fault: Fault) -> std::ops::Range<usize> {
         match fault {
             Fault::Blackhole { worker, .. }

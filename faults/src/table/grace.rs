@@ -8,8 +8,8 @@ use crate::table::expected::{ByBackend, LONG_OF_HOLDERS, failover};
 
 const NO_GRACE: &str = "it has no grace periods";
 
-/// The servers forget their last grants, or all. Of a lock that a group shares PostgreSQL takes nobody's word, and
-/// Redis not that of the holder of a permit whom an old one precludes: such a holder loses it.
+/// The servers forget their last grants, or all. Of a lock that a group shares PostgreSQL takes nobody's
+/// word, and Redis not that of the holder of a permit whom an old one precludes: such a holder loses it.
 fn of_one_server(kind: Kind) -> ByBackend {
     match kind {
         Kind::Postgres | Kind::Redis => Ok(MayLose),

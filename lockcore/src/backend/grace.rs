@@ -1,9 +1,9 @@
 //! The grace period of a server that may have forgotten its last grants.
 //!
-//! A grant that waits for no disk is lost if the server crashes, and so is one that a replica did not have when
-//! it was promoted. Such a server must not grant a lock before each lease that it may have granted has ended.
-//! `NFSv4` (RFC 8881, section 8.4.2) and Chubby (Burrows 2006, section 2.9) call that time the grace period.
-//! Holders extend their leases meanwhile.
+//! A grant that waits for no disk is lost if the server crashes, and so is one that a replica did not have
+//! when it was promoted. Such a server must not grant a lock before each lease that it may have granted has
+//! ended. `NFSv4` (RFC 8881, section 8.4.2) and Chubby (Burrows 2006, section 2.9) call that time the grace
+//! period. Holders extend their leases meanwhile.
 //!
 //! * The server keeps a *mark* in a place that it loses whenever it may have lost a grant. While there is no
 //!   mark, or one that is not open, nothing is granted: the statement that grants looks at the mark itself.

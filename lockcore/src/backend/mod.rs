@@ -13,7 +13,8 @@
 //! * [`SharedTask`]: one task for all who want its answer, which none of them has to drive.
 //! * [`LeaseTable`]: leases that the client itself has to end, for servers that keep records as long as a
 //!   session lives.
-//! * [`MarkWatch`]: the grace period, for servers that may forget their last grants. [`GraceGauge`]: a metric.
+//! * [`MarkWatch`]: the grace period, for servers that may forget their last grants. [`GraceGauge`]: a
+//!   metric.
 //! * [`Finding`] and [`Severity`]: the results of an examination of the server, as `lockwell doctor` shows
 //!   them.
 //! * [`set_nodelay`]: `TCP_NODELAY` on the sockets of a client crate that does not set it.

@@ -35,8 +35,8 @@ impl CallerRelease {
     }
 
     /// The release of an operation that goes on in a task, since its caller has left. It releases its claim
-    /// itself, or hands the lock on with the turn. This only has it on the list: if its runtime is not driven,
-    /// the keeper releases the claim.
+    /// itself, or hands the lock on with the turn. This only has it on the list: if its runtime is not
+    /// driven, the keeper releases the claim.
     pub(super) fn of_moved(releases: &Arc<Releases>, claim: &Claim, outcome: AcquireStatus) -> Self {
         let mut release = Self::new(releases, claim.clone(), outcome);
         release.id = Some(releases.enter(claim, release.outcome, false));

@@ -106,15 +106,15 @@ impl Locks {
         Self::new(Arc::new(crate::MemoryLock::new())).expect("a thread for the keeper")
     }
 
-    /// The same client, but each request has a place of its own in the queue of the server: all requests of all
-    /// processes are served in the order of their arrival ([`fifo`](crate::Requirement::Fifo)).
+    /// The same client, but each request has a place of its own in the queue of the server: all requests of
+    /// all processes are served in the order of their arrival ([`fifo`](crate::Requirement::Fifo)).
     ///
-    /// Without it, processes are served in turn, not requests. Of all tasks that want one name as an exclusive
-    /// lock, one has a claim at the server, and the others queue in memory, in order. A task that releases the
-    /// lock gives it to the next one without a request to the server, for a slice of 2 ms; then the first in
-    /// the queue of the server gets it. Each task has a higher [token](crate::FencingToken) than the one before
-    /// it. A task that does not take the lock within 2 ms is passed over, and keeps its place. The place at the
-    /// server stays when the task that made it is cancelled. On backends that do not promise
+    /// Without it, processes are served in turn, not requests. Of all tasks that want one name as an
+    /// exclusive lock, one has a claim at the server, and the others queue in memory, in order. A task that
+    /// releases the lock gives it to the next one without a request to the server, for a slice of 2 ms; then
+    /// the first in the queue of the server gets it. Each task has a higher [token](crate::FencingToken) than
+    /// the one before it. A task that does not take the lock within 2 ms is passed over, and keeps its place.
+    /// The place at the server stays when the task that made it is cancelled. On backends that do not promise
     /// [`token_blocks`](crate::Requirement::TokenBlocks), tasks share the place only.
     ///
     /// A lock is given only to a task with the same ttl, lock delay and label, and not after a
@@ -128,8 +128,8 @@ impl Locks {
         self
     }
 
-    /// A client that passes a lock from task to task without a request to the server up to `max` times and for
-    /// up to `span`, rather than for a slice of 2 ms: see [`server_order`](Self::server_order). Then it
+    /// A client that passes a lock from task to task without a request to the server up to `max` times and
+    /// for up to `span`, rather than for a slice of 2 ms: see [`server_order`](Self::server_order). Then it
     /// releases the lock at the server.
     ///
     /// Each claim reserves `max` more tokens, whether the lock is passed on or not, so `max` is limited to
@@ -138,8 +138,8 @@ impl Locks {
     ///
     /// This is unfair to other processes within these bounds: the process that is first in the server's queue
     /// waits for up to `max` holders, or for `span` and one more holder. A lock is passed on only in the
-    /// first third of its lease. If the lock is lost, its guard is `Lost`, and the next task claims the lock at
-    /// the server.
+    /// first third of its lease. If the lock is lost, its guard is `Lost`, and the next task claims the lock
+    /// at the server.
     #[must_use]
     pub fn hand_over(self, max: u32, span: Duration) -> Self {
         self.sharing(Sharing::Chosen(HandOver::new(max, span)))

@@ -178,9 +178,9 @@ impl LockConfig {
     /// It runs on a thread of its own, with a runtime of lockwell's, so that it is called whatever the
     /// application's runtime does, and may block. A connection waits for it for 1.5 s. If it takes longer,
     /// fails or panics, that connection is not made, with an error of kind
-    /// [`Unreachable`](ErrorKind::Unreachable), and the next try calls it again, or waits for the call that is
-    /// under way. Connections that are there go on. At most four calls are under way at a time. The text of
-    /// its error is logged, and must not contain the password.
+    /// [`Unreachable`](ErrorKind::Unreachable), and the next try calls it again, or waits for the call that
+    /// is under way. Connections that are there go on. At most four calls are under way at a time. The text
+    /// of its error is logged, and must not contain the password.
     #[must_use]
     pub fn password_from<F, E>(mut self, ask: impl Fn() -> F + Send + Sync + 'static) -> Self
     where

@@ -30,7 +30,8 @@ const CALLS_UNDER_WAY: usize = 4;
 /// How errors call a function of the application.
 const FUNCTION: &str = "the function that gives the password";
 
-/// For how long after its call a password is used that came too late for the connection that had asked for it.
+/// For how long after its call a password is used that came too late for the connection that had asked for
+/// it.
 const LATE: Duration = Duration::from_secs(10);
 
 type Asking = Pin<Box<dyn Future<Output = Result<Secret>>>>;
@@ -71,8 +72,8 @@ impl Passwords {
         Self::new(Source::Text(secret))
     }
 
-    /// The only line of the file at this path, for a password that `option` of an address names beside the one
-    /// of [`password_file`](crate::LockConfig::password_file), in the same way.
+    /// The only line of the file at this path, for a password that `option` of an address names beside the
+    /// one of [`password_file`](crate::LockConfig::password_file), in the same way.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the file cannot be read now, or has no such line.

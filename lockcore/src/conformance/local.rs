@@ -37,8 +37,8 @@ async fn crowd(
     crowd
 }
 
-/// All of them get the lock, one after the other, with rising tokens. On a busy machine one that does not take
-/// the lock in time is passed over, so the order of their places is not looked at.
+/// All of them get the lock, one after the other, with rising tokens. On a busy machine one that does not
+/// take the lock in time is passed over, so the order of their places is not looked at.
 async fn all_get_it(
     locks: &Locks,
     crowd: Vec<tokio::task::JoinHandle<(u32, FencingToken)>>,
@@ -73,8 +73,8 @@ pub(super) async fn one_claim_serves_all_tasks(stage: Stage) {
     queued(&two, &name, 0, secs(3)).await;
 }
 
-/// The place in the queue of the server outlives the tasks that have waited first: one whose future is dropped,
-/// and one whose wait ends. The next task of the client has it.
+/// The place in the queue of the server outlives the tasks that have waited first: one whose future is
+/// dropped, and one whose wait ends. The next task of the client has it.
 pub(super) async fn a_place_outlives_its_task(stage: Stage) {
     let (one, two) = (stage.process().await, stage.client().await);
     let name = stage.name("place");

@@ -41,7 +41,8 @@ impl Capabilities {
     /// ```
     /// # use lockwell_core as lockwell;
     /// use lockwell::{Capabilities, Requirement};
-    /// let promised = Capabilities::minimal("example").promising([Requirement::Shared, Requirement::Fencing]);
+    /// let nothing = Capabilities::minimal("example");
+    /// let promised = nothing.promising([Requirement::Shared, Requirement::Fencing]);
     /// assert!(promised.promises(Requirement::Shared) && !promised.promises(Requirement::Fifo));
     /// ```
     #[must_use]

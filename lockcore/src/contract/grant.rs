@@ -95,9 +95,9 @@ impl Grant {
     }
 
     /// Notes that something at the server depends on this hold, such as an open transaction that has verified
-    /// it: so the lock is not handed on to another task of this process, and its release goes to the server. A
-    /// backend calls it *before* it sends what depends on the hold, since tasks that hand a lock on have one
-    /// owner, and the server cannot tell them apart.
+    /// it: so the lock is not handed on to another task of this process, and its release goes to the server.
+    /// A backend calls it *before* it sends what depends on the hold, since tasks that hand a lock on have
+    /// one owner, and the server cannot tell them apart.
     ///
     /// # Errors
     /// [`Lost`](ErrorKind::Lost) if the lock has been handed on already.
@@ -251,8 +251,8 @@ pub struct LockStatus {
     /// Its holders.
     pub holders: Vec<Holder>,
     /// How many claims are in its queue: of the tasks of a process that want it alone, one, unless they have
-    /// [`server_order`](crate::Locks::server_order). Where a majority of servers decides, a server that is late can still
-    /// count a claim that has left.
+    /// [`server_order`](crate::Locks::server_order). Where a majority of servers decides, a server that is
+    /// late can still count a claim that has left.
     pub waiters: usize,
     /// How long the waiter that has waited longest has been in the queue, by the server's clock. `None` if no
     /// claim waits, or if the server does not know. If a waiter lost its place, for example in a crash of the

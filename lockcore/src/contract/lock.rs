@@ -56,8 +56,8 @@ use crate::{
 ///     [`InDoubt`](crate::Released::InDoubt) if that is unknown.
 /// 13. **[`inspect`](Self::inspect) is accurate.** It shows the tokens and labels of the holders. The time
 ///     for which a lock has been held counts from its grant, and does not start again with a renewal. If the
-///     server does not record the grant, it counts from the beginning of the wait, and the documentation of the
-///     backend says so. A server that may have forgotten grants may lack a holder; it says so
+///     server does not record the grant, it counts from the beginning of the wait, and the documentation of
+///     the backend says so. A server that may have forgotten grants may lack a holder; it says so
 ///     ([`LockStatus::unknown_for`]), and grants nothing meanwhile
 ///     ([`GracePeriod`](crate::ErrorKind::GracePeriod)).
 /// 14. **An acquire that is repeated on a second connection is in doubt.** The backend calls
@@ -86,9 +86,9 @@ use crate::{
 #[cfg_attr(feature = "conformance", doc = "[conformance suite](crate::conformance)")]
 #[cfg_attr(not(feature = "conformance"), doc = "conformance suite (feature `conformance`)")]
 /// checks these rules, except where no case can see a violation: that a release cannot overtake its acquire
-/// (rule 3), clocks of clients that differ from the server's (rule 4), a token that is higher without need when
-/// an acquire is repeated (rule 2), the round trips of readers and permits (rule 10), the time held of one who
-/// had to wait (rule 13), and what the backend logs (rule 18).
+/// (rule 3), clocks of clients that differ from the server's (rule 4), a token that is higher without need
+/// when an acquire is repeated (rule 2), the round trips of readers and permits (rule 10), the time held of
+/// one who had to wait (rule 13), and what the backend logs (rule 18).
 ///
 /// `lockcore` polls the futures of `acquire` and `release` to their ends. If a caller is dropped, its claim
 /// is cancelled, and the backend's future moves to a separate task. Only the end of a runtime drops such a

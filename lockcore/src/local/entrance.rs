@@ -116,8 +116,8 @@ impl Drop for QueueEntry<'_> {
     }
 }
 
-/// The place of a claim in the queue, which it has instead of a turn. If its runtime is not driven, the keeper
-/// removes it: no place is kept at the server for a waiter that has gone.
+/// The place of a claim in the queue, which it has instead of a turn. If its runtime is not driven, the
+/// keeper removes it: no place is kept at the server for a waiter that has gone.
 #[derive(Debug)]
 struct LocalPlace {
     queues: Weak<LocalQueues>,

@@ -4,8 +4,8 @@
 //! the *claim turn*, of which there is one for each name. It passes the turn on when it is done, at the
 //! latest by dropping it: so a task that is cancelled anywhere does not delay the others.
 //!
-//! A held lock is *offered* to the next task for a short slice of time. A task that does not take an offer, or
-//! does nothing with its turn, loses it and keeps its place: see `watch.rs`.
+//! A held lock is *offered* to the next task for a short slice of time. A task that does not take an offer,
+//! or does nothing with its turn, loses it and keeps its place: see `watch.rs`.
 
 mod delivery;
 mod entrance;

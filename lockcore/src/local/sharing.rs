@@ -41,8 +41,8 @@ impl Sharing {
     /// the lock on so many times.
     ///
     /// Tokens must not outrun the clock of the server in microseconds, with which they continue after a loss
-    /// of the counter. On Redis one counter is for all names. So what is reserved is at most twice of what has
-    /// been used, and a few.
+    /// of the counter. On Redis one counter is for all names. So what is reserved is at most twice of what
+    /// has been used, and a few.
     pub(super) fn tokens(self, waiting: usize, used: u32) -> NonZeroU32 {
         let more = match self {
             Self::Place => 0,

@@ -49,7 +49,8 @@ impl LockRequest<One> {
     ///
     /// ```
     /// # use lockwell_core as lockwell;
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let locks = lockwell::Locks::in_memory();
     /// let work = async |_held| Ok::<_, Box<dyn std::error::Error>>("42".parse::<u32>()?);
     /// let number = locks.lock("orders/42").try_run(work).await?;

@@ -155,8 +155,8 @@ fn settle(
             let is_granted = claim.decide(Fate::Granted);
             let open = armed.background().check_open();
             if open.is_err() || !is_granted {
-                // The client was closed while it waited: the lock would not be renewed. Or the keeper releases
-                // it, since nobody has driven this, and the answer goes nowhere.
+                // The client was closed while it waited: the lock would not be renewed. Or the keeper
+                // releases it, since nobody has driven this, and the answer goes nowhere.
                 let answer = open.map(|()| None).map_err(|error| decorate(&armed, error));
                 armed.release_in_background(AcquireStatus::Answered);
                 claim.turn().pass_on();

@@ -40,7 +40,8 @@ mod tests {
     use crate::testing::TestServer;
     use crate::{Locks, Operation};
 
-    /// The outcome of each kind of try, while the server is closed for three tries and somebody moves its clock.
+    /// The outcome of each kind of try, while the server is closed for three tries and somebody moves its
+    /// clock.
     async fn outcomes(is_patient: bool) -> Vec<Result<bool>> {
         let server = TestServer::new();
         let locks: Locks = server.locks().unwrap();

@@ -158,8 +158,8 @@ impl State {
         }
     }
 
-    /// The server has crashed, and starts with another clock. Or a replica takes its place, which has the row of
-    /// some time, and not the last rise of the bound.
+    /// The server has crashed, and starts with another clock. Or a replica takes its place, which has the row
+    /// of some time, and not the last rise of the bound.
     pub(crate) fn crash(&mut self, clock_back: bool, replica: bool) {
         self.crashes += 1;
         self.row = self.on_disk;

@@ -251,7 +251,8 @@ fn peers(run: &Run) -> String {
     table
 }
 
-/// Grants a second on one name, over the number of processes: of each backend, and of the libraries beside it.
+/// Grants a second on one name, over the number of processes: of each backend, and of the libraries beside
+/// it.
 fn contention(run: &Run) -> String {
     const CASES: [(u64, u64); 5] = [(1, 0), (4, 0), (16, 0), (64, 0), (4, 1000)];
     let titles = ["", "1 process", "4", "16", "64", "4, each holds for 1 ms"];

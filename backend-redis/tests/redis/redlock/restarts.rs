@@ -160,8 +160,8 @@ async fn a_node_that_writes_every_change_remembers_and_votes_at_once() {
     never_two(&[knew_it, is_new], &grant).await.release().await.expect("held");
 }
 
-/// A node that reads its file says that it has none. It must not lose its vote for the longest lease, which is
-/// a minute here.
+/// A node that reads its file says that it has none. It must not lose its vote for the longest lease, which
+/// is a minute here.
 #[tokio::test]
 async fn nodes_that_remember_vote_as_soon_as_they_have_loaded_their_files() {
     // For each key, in microseconds.

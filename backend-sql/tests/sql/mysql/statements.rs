@@ -11,7 +11,8 @@ use super::{RELEASES, connect, start};
 const CLIENTS: u32 = 3;
 const TURNS: u32 = 60;
 
-/// Each client takes the lock and releases it. The others wait meanwhile, so each release hands the lock over.
+/// Each client takes the lock and releases it. The others wait meanwhile, so each release hands the lock
+/// over.
 async fn pass(clients: &[Locks], turns: u32) {
     let work = |locks: &Locks| {
         let locks = locks.clone();
@@ -73,8 +74,8 @@ async fn a_hand_over_takes_few_statements() {
         // itself.
         let limit = f64::from(CLIENTS) * (3.0 * took.as_secs_f64() + 4.0);
         assert!(heartbeats < limit, "{release}: {heartbeats} heartbeats in {took:?}");
-        // A claim that enters the queue sends two statements, and six more if it is a heartbeat; a release three;
-        // a message of a parked connection has three. A kill that comes late makes some more of those.
+        // A claim that enters the queue sends two statements, and six more if it is a heartbeat; a release
+        // three; a message of a parked connection has three. A kill that comes late makes some more of those.
         let rest = (all - 3.0 * parked - 6.0 * heartbeats) / turns;
         // On a slow machine clients renew, and ask whose turn it is.
         let asked = f64::from(CLIENTS) * 15.0 * took.as_secs_f64() / turns;

@@ -1,4 +1,5 @@
-//! What the holders of one name or of several logged: is it possible, and how did a lock go from hand to hand?
+//! What the holders of one name or of several logged: is it possible, and how did a lock go from hand to
+//! hand?
 
 mod handing;
 
@@ -138,9 +139,9 @@ impl History {
         spans(self.turns.iter().map(|turn| turn.acquired - turn.asked))
     }
 
-    /// Acquisitions per second while all parties asked, of all names together: from the first turn to the end of
-    /// that time. The first turn of a name does not count. What comes later is left out, since nobody asks again
-    /// then, and whoever sleeps before it asks again has nobody to wait for.
+    /// Acquisitions per second while all parties asked, of all names together: from the first turn to the end
+    /// of that time. The first turn of a name does not count. What comes later is left out, since nobody asks
+    /// again then, and whoever sleeps before it asks again has nobody to wait for.
     pub(crate) fn per_second(&self) -> f64 {
         rate(self.steps(), self.span())
     }
@@ -150,8 +151,8 @@ impl History {
         count(self.contended().iter().map(|turns| turns.len().saturating_sub(1)).sum())
     }
 
-    /// The turns of each name that began while all parties asked. All of them, if there was time for one on each
-    /// at most.
+    /// The turns of each name that began while all parties asked. All of them, if there was time for one on
+    /// each at most.
     fn contended(&self) -> Vec<&[Turn]> {
         let end = |turns: &[Turn]| turns.partition_point(|turn| turn.acquired <= self.until);
         let in_time: Vec<&[Turn]> = self.by_name().map(|turns| &turns[..end(turns)]).collect();

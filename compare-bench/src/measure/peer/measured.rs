@@ -97,7 +97,8 @@ impl MeasuredPeers {
         all
     }
 
-    /// All processes, with this number of tasks each, on the names of the case. `what` are the spans that count.
+    /// All processes, with this number of tasks each, on the names of the case. `what` are the spans that
+    /// count.
     pub(crate) async fn contend(
         &mut self,
         tasks: usize,

@@ -47,8 +47,8 @@ impl Workers {
         Self::start_each(url, &vec![name.to_owned(); count]).await
     }
 
-    /// The same with a name for each. If some contend for the same name, as many contend for each other one, and
-    /// they are neighbours.
+    /// The same with a name for each. If some contend for the same name, as many contend for each other one,
+    /// and they are neighbours.
     pub(crate) async fn start_each(url: &str, names: &[String]) -> Result<Self> {
         let mut all = Vec::new();
         for name in names {

@@ -1,5 +1,5 @@
-//! Several names at once, each wanted by two processes: what a server grants in all, and whether the queue of one
-//! name slows down those of others.
+//! Several names at once, each wanted by two processes: what a server grants in all, and whether the queue of
+//! one name slows down those of others.
 
 use lockwell::backend::async_trait;
 
@@ -52,7 +52,8 @@ impl Workload for Hot {
         let of_each: Vec<String> = names.iter().flat_map(|name| vec![name.clone(); ON_EACH_NAME]).collect();
         let mut workers = Workers::start_each(&bench.target.url, &of_each).await?;
         let mut peers = MeasuredPeers::start(bench, case, &name, parties, Quantity::PerSecond).await;
-        // Of two processes on a name, the one that waits has waited longest: ours and theirs have the same figure.
+        // Of two processes on a name, the one that waits has waited longest: ours and theirs have the same
+        // figure.
         let mut found =
             Found::new(Quantity::PerSecond, "release called to acquire of the waiting process returned");
         let mut repeat = bench.repeat(case);

@@ -54,7 +54,8 @@ async fn a_turn_that_wakes_a_panic_goes_to_the_next() {
     drop(next.expect("the turn that nobody picked up is passed on"));
 }
 
-/// The keeper wakes a claim that nobody polls. Then its turn goes to the next task, and it is woken for that, too.
+/// The keeper wakes a claim that nobody polls. Then its turn goes to the next task, and it is woken for that,
+/// too.
 #[tokio::test]
 async fn a_claim_that_wakes_a_panic_loses_its_turn_to_the_next() {
     // Nothing but the keeper is to wake the claim, so the timers are those of a clock that stands still.

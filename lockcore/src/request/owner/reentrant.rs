@@ -114,8 +114,8 @@ async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantG
     if let Some(held) = owned.hold() {
         return again(held, checked);
     }
-    // Two tasks take it at the same time if one of them was not driven for a while. They exclude each other at
-    // the server, and whoever gets the lock has it for the owner.
+    // Two tasks take it at the same time if one of them was not driven for a while. They exclude each other
+    // at the server, and whoever gets the lock has it for the owner.
     let answer = tokio::select! {
         biased;
         held = owned.held() => return again(held, checked),
