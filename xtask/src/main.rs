@@ -76,7 +76,7 @@ enum Command {
     Semver(semver::Options),
     /// Check that no files of a package import each other in a circle.
     Circles,
-    /// Check that no source file is longer than 400 lines.
+    /// List source files that are longer than 400 lines, and comments that are wider than 110 columns.
     Sizes,
     /// Be busy until the standard input ends.
     #[command(hide = true, name = busy::COMMAND)]
