@@ -108,12 +108,12 @@ pub(crate) enum Op {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ReplyOp {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4")]
-    answer: Option<Answer>,
+    #[prost(oneof = "OpAnswer", tags = "1, 2, 3, 4")]
+    answer: Option<OpAnswer>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Answer {
+pub(crate) enum OpAnswer {
     #[prost(message, tag = "1")]
     Range(RangeReply),
     #[prost(message, tag = "2")]
@@ -234,8 +234,8 @@ impl TxnReply {
         let (mut found, mut inner) = (Vec::new(), None);
         for response in self.responses {
             match response.answer {
-                Some(Answer::Range(range)) => found.push(range.kvs),
-                Some(Answer::Txn(txn)) => inner = Some(txn),
+                Some(OpAnswer::Range(range)) => found.push(range.kvs),
+                Some(OpAnswer::Txn(txn)) => inner = Some(txn),
                 _ => (),
             }
         }

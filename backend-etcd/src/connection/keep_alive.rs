@@ -14,10 +14,10 @@ use crate::messages::{Lease, LeaseReply};
 /// So a second stream carries twice as many.
 const STREAMS: usize = 4;
 
-type Answer = oneshot::Sender<Result<LeaseReply, Status>>;
+type AnswerSender = oneshot::Sender<Result<LeaseReply, Status>>;
 
 /// Who waits for the answers of a stream; `None` when it has ended.
-type Waiting = Arc<Mutex<Option<HashMap<i64, VecDeque<Answer>>>>>;
+type Waiting = Arc<Mutex<Option<HashMap<i64, VecDeque<AnswerSender>>>>>;
 
 pub(super) struct KeepAlives {
     line: Line,
@@ -40,7 +40,7 @@ impl KeepAlives {
         answer.await.unwrap_or_else(|_| Err(Status::unavailable("the stream of keep-alives has ended")))
     }
 
-    fn send(&self, id: i64, mut sender: Answer) {
+    fn send(&self, id: i64, mut sender: AnswerSender) {
         let at = usize::try_from(id.unsigned_abs()).unwrap_or_default() % STREAMS;
         let mut stream = self.streams[at].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(live) = &*stream {
@@ -82,7 +82,7 @@ impl Live {
     }
 
     /// Gives the sender back if the stream has ended.
-    fn send(&self, id: i64, sender: Answer) -> Result<(), Answer> {
+    fn send(&self, id: i64, sender: AnswerSender) -> Result<(), AnswerSender> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(waiting) = &mut *waiting else { return Err(sender) };
         waiting.entry(id).or_default().push_back(sender);

@@ -14,13 +14,13 @@ use crate::calls::requests::{Requests, polls, wanted};
 use crate::words::keys::LockKeys;
 use crate::words::script::{CLAIM_VOTE, INSTALL, REINSTATE, VOTE};
 
-/// One round of a claim. A record at a node belongs to claim *and* round: a request of an earlier round may
-/// come late, and must not change the record of a later one.
+/// The number of one round of a claim. A record at a node belongs to claim *and* round: a request of an
+/// earlier round may come late, and must not change the record of a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Round(u64);
+pub(super) struct RoundNumber(u64);
 
-impl Round {
-    /// A round that does not exist.
+impl RoundNumber {
+    /// That of no round.
     pub(super) const NONE: Self = Self(0);
 
     /// The next one. They rise over all claims of the process: a claim may be asked for again, by another
@@ -30,7 +30,7 @@ impl Round {
         Self(ROUNDS.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The round that this grant is from.
+    /// That of the round that this grant is from.
     pub(super) fn of(grant: &Grant) -> Result<Self> {
         let foreign = || Error::new(ErrorKind::InvalidInput, "this grant is not from Redlock");
         grant.record::<Self>().copied().ok_or_else(foreign)
@@ -85,7 +85,7 @@ impl NodesContext {
     pub(super) fn ballot(
         self: &Arc<Self>,
         claim: &Claim,
-        round: Round,
+        round: RoundNumber,
         numbers: Numbers,
         ticket: Option<i64>,
     ) -> Ballot {
@@ -108,20 +108,20 @@ impl NodesContext {
     }
 
     /// Phase 2.
-    pub(super) fn install(&self, claim: &Claim, round: Round, token: u64, many: NonZeroU32) -> Item {
+    pub(super) fn install(&self, claim: &Claim, round: RoundNumber, token: u64, many: NonZeroU32) -> Item {
         let args = vec![owner(claim), round.text(), token.to_string(), many.to_string()];
         let keys = self.keys_of_holder(claim).to_vec();
         Item { script: &INSTALL, slot: 0, keys: keys.into(), args: args.into(), takes: None }
     }
 
     /// Extends leases.
-    pub(super) fn renewal(&self, leases: &[(Grant, Round)]) -> Item {
+    pub(super) fn renewal(&self, leases: &[(Grant, RoundNumber)]) -> Item {
         let leases = leases.iter().map(|(grant, round)| (grant.claim(), round.text()));
         renewal(&self.common.keys, leases, 0)
     }
 
     /// Sets a lock at a node that has lost it. It is not sent any more once the claim is cancelled.
-    pub(super) fn reinstate(&self, grant: &Grant, round: Round) -> Item {
+    pub(super) fn reinstate(&self, grant: &Grant, round: RoundNumber) -> Item {
         let claim = grant.claim();
         let args = vec![
             owner(claim),
@@ -141,7 +141,7 @@ impl NodesContext {
 pub(super) struct Ballot {
     shared: Arc<NodesContext>,
     pub(super) claim: Claim,
-    round: Round,
+    round: RoundNumber,
     numbers: Numbers,
     /// The waiter to notify, if the claim queues.
     ticket: Option<i64>,

@@ -20,14 +20,14 @@ use futures_util::future::join_all;
 use lockwell_core::Grant;
 
 use super::context::NodesContext;
-use super::items::Round;
+use super::items::RoundNumber;
 use super::node::Node;
 
 /// Sets locks again at one node. Nodes, and the names at one of them, do not wait for each other.
 pub(super) fn reinstate(
     shared: &Arc<NodesContext>,
     node: &Arc<Node>,
-    lost: Vec<(Grant, Round)>,
+    lost: Vec<(Grant, RoundNumber)>,
     limit: Duration,
 ) {
     let (shared, node) = (Arc::clone(shared), Arc::clone(node));

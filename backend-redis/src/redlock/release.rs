@@ -37,7 +37,7 @@ impl NodesContext {
         node: &Arc<Node>,
         claim: &Claim,
         queued: bool,
-        round: Option<items::Round>,
+        round: Option<items::RoundNumber>,
         short: Option<Item>,
     ) -> impl Future<Output = Result<Released>> + use<> {
         let (shared, node, claim) = (Arc::clone(self), Arc::clone(node), claim.clone());
@@ -52,7 +52,7 @@ impl NodesContext {
                     ReleaseAnswer::Unclear => shared.hot.note(claim.name()),
                 }
             }
-            let round = round.map_or_else(String::new, items::Round::text);
+            let round = round.map_or_else(String::new, items::RoundNumber::text);
             let item = shared.requests().release_claim(&claim, queued, &round);
             Ok(match shared.free(&node, item).await? {
                 Released::NotHeld => Released::from_answer(false, in_doubt),
@@ -123,7 +123,7 @@ impl Quorum {
         let writer = grant.claim();
         // From now on the writer's lock is not set again at a node that lost it, and late votes are released.
         writer.cancel();
-        let round = items::Round::of(grant)?;
+        let round = items::RoundNumber::of(grant)?;
         let item = self.shared.requests().downgrade(writer, &round.text());
         match self.free_everywhere(|node| self.shared.free(node, item.clone())).await? {
             Released::NotHeld => Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade")),

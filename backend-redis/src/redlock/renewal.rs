@@ -9,7 +9,7 @@ use lockwell_core::backend::valid_until;
 use lockwell_core::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 
 use super::context::NodesContext;
-use super::items::Round;
+use super::items::RoundNumber;
 use super::node::Node;
 use super::reinstate::reinstate;
 use super::tally::majority;
@@ -17,7 +17,7 @@ use crate::calls::items::renewal_calls;
 use crate::words::error::no_answer;
 
 /// A lease, and the round that it was granted in: only records of that round count.
-type Lease = (Grant, Round);
+type Lease = (Grant, RoundNumber);
 
 /// The nodes' answers for one lease.
 #[derive(Clone, Default)]
@@ -47,7 +47,7 @@ async fn renew_together(
     grants: &[Grant],
     until: Moment,
 ) -> Vec<Renewal> {
-    let leases = grants.iter().map(|grant| Ok((grant.clone(), Round::of(grant)?)));
+    let leases = grants.iter().map(|grant| Ok((grant.clone(), RoundNumber::of(grant)?)));
     let leases: Arc<[Lease]> = match leases.collect::<Result<Vec<_>>>() {
         Ok(leases) => leases.into(),
         Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),

@@ -45,7 +45,7 @@ struct Round<'a> {
     shared: &'a Arc<NodesContext>,
     nodes: &'a [Arc<Node>],
     claim: &'a Claim,
-    number: items::Round,
+    number: items::RoundNumber,
     numbers: items::Numbers,
     limit: Duration,
     tally: Tally,
@@ -72,7 +72,7 @@ pub(crate) async fn run(
         shared,
         nodes,
         claim,
-        number: items::Round::next(),
+        number: items::RoundNumber::next(),
         numbers: shared.numbers(claim),
         limit,
         tally: Tally::new(nodes.len()),
@@ -263,7 +263,7 @@ impl Round<'_> {
             }
             while withdrawals.next().await.is_some() {}
             // A place that stays is removed at the end of its time.
-            let leave = |node| shared.release_at(node, &claim, true, Some(items::Round::NONE), None);
+            let leave = |node| shared.release_at(node, &claim, true, Some(items::RoundNumber::NONE), None);
             join_all(nodes.iter().map(leave)).await;
         }));
     }
@@ -356,7 +356,7 @@ impl NodesContext {
         self: &Arc<Self>,
         node: &Arc<Node>,
         claim: &Claim,
-        round: items::Round,
+        round: items::RoundNumber,
     ) -> BoxFuture<'static, ()> {
         let freed = self.release_at(node, claim, false, Some(round), None);
         Box::pin(async move {

@@ -136,8 +136,10 @@ pub(crate) struct Line {
     /// Its answers: `REFUSED` or `INSTALLED`, or both if the request was duplicated.
     pub(crate) replies: Set,
     pub(crate) late: Late,
-    /// A renewal, the how manieth, and the setting of a lock that the node had lost.
+    /// The number of the renewal whose request is under way.
     pub(crate) renew: Option<u8>,
+    /// The number of the renewal after which a lock that the node had lost is set again. That request is
+    /// under way.
     pub(crate) reinstate: Option<u8>,
 }
 

@@ -9,13 +9,13 @@ use crate::telemetry::Telemetry;
 use crate::{Mode, Wait};
 
 /// A server and its leases, on a clock that only the test moves.
-struct Ground {
+struct Setup {
     clock: TestClock,
     server: Arc<Chosen>,
     renewer: Arc<Renewer>,
 }
 
-impl Ground {
+impl Setup {
     fn new() -> Self {
         let clock = TestClock::new();
         let inner = MemoryLock::with_clock(clock.clock());
@@ -71,80 +71,80 @@ async fn ends(task: tokio::task::JoinHandle<()>) {
 
 #[test]
 fn leases_that_are_alike_are_renewed_together() {
-    let ground = Ground::new();
-    let held = ["a", "b", "c"].map(|name| ground.held(name));
-    assert_eq!(ground.sizes(held.to_vec()), [3]);
+    let setup = Setup::new();
+    let held = ["a", "b", "c"].map(|name| setup.held(name));
+    assert_eq!(setup.sizes(held.to_vec()), [3]);
     held[1].set_batch_limit(2);
-    assert_eq!(ground.sizes(held.to_vec()), [1, 2], "one of them has failed");
-    let short = ground.held_for("short", Duration::from_secs(1));
-    assert_eq!(ground.sizes(vec![ground.held("d"), short]), [1, 1], "one of them needs its answer soon");
+    assert_eq!(setup.sizes(held.to_vec()), [1, 2], "one of them has failed");
+    let short = setup.held_for("short", Duration::from_secs(1));
+    assert_eq!(setup.sizes(vec![setup.held("d"), short]), [1, 1], "one of them needs its answer soon");
 }
 
 #[test]
 fn a_batch_has_at_most_500_leases() {
-    let ground = Ground::new();
-    let held: Batch = (0..501).map(|number| ground.held(&number.to_string())).collect();
-    assert_eq!(ground.sizes(held), [500, 1]);
+    let setup = Setup::new();
+    let held: Batch = (0..501).map(|number| setup.held(&number.to_string())).collect();
+    assert_eq!(setup.sizes(held), [500, 1]);
 }
 
 #[tokio::test]
 async fn a_batch_that_has_failed_is_halved() {
-    let ground = Ground::new();
-    let held = ["a", "b", "c", "d"].map(|name| ground.hung(name));
-    let renewing = ground.renew(held.to_vec());
+    let setup = Setup::new();
+    let held = ["a", "b", "c", "d"].map(|name| setup.hung(name));
+    let renewing = setup.renew(held.to_vec());
     let_others_run().await;
-    ground.clock.advance(LEASE / 4);
+    setup.clock.advance(LEASE / 4);
     ends(renewing).await;
     assert_eq!(held.each_ref().map(|held| held.batch_limit()), [2; 4]);
-    assert_eq!(ground.sizes(held.to_vec()), [2, 2]);
+    assert_eq!(setup.sizes(held.to_vec()), [2, 2]);
 }
 
 #[tokio::test]
 async fn leases_in_doubt_do_not_delay_the_others() {
-    let ground = Ground::new();
+    let setup = Setup::new();
     let doubtful: Vec<_> = (0..9)
         .map(|number| {
-            let held = ground.hung(&number.to_string());
-            held.on(ground.clock.clock().now(), Event::Unknown(millis(5)));
-            ground.renew(vec![held])
+            let held = setup.hung(&number.to_string());
+            held.on(setup.clock.clock().now(), Event::Unknown(millis(5)));
+            setup.renew(vec![held])
         })
         .collect();
     let_others_run().await;
-    assert_eq!(ground.asked(), 8, "eight leases in doubt are renewed at a time");
-    ends(ground.renew(vec![ground.held("healthy")])).await;
-    assert_eq!(ground.asked(), 9);
+    assert_eq!(setup.asked(), 8, "eight leases in doubt are renewed at a time");
+    ends(setup.renew(vec![setup.held("healthy")])).await;
+    assert_eq!(setup.asked(), 9);
     assert!(doubtful.iter().all(|renewing| !renewing.is_finished()));
 }
 
 #[tokio::test]
 async fn a_renewal_without_an_answer_fails_a_little_after_its_time() {
-    let ground = Ground::new();
-    let held = ground.hung("a");
-    let limit = held.lease().renewal_timeout(ground.clock.clock().now());
-    let renewing = ground.renew(vec![Arc::clone(&held)]);
+    let setup = Setup::new();
+    let held = setup.hung("a");
+    let limit = held.lease().renewal_timeout(setup.clock.clock().now());
+    let renewing = setup.renew(vec![Arc::clone(&held)]);
     let_others_run().await;
-    ground.clock.advance(limit);
+    setup.clock.advance(limit);
     let_others_run().await;
     assert!(!renewing.is_finished(), "the backend has a little longer");
-    ground.clock.advance(limit / 8);
+    setup.clock.advance(limit / 8);
     ends(renewing).await;
     assert_eq!(held.lease().failures(), 1);
 }
 
 /// Has all these leases renewed at once, as often as they fail, by a server that refuses these batches.
 /// Returns the sizes of the batches of each round.
-async fn rounds(ground: &Ground, all: &Batch, refuses: impl Fn(&Batch) -> bool) -> Vec<Vec<usize>> {
+async fn rounds(setup: &Setup, all: &Batch, refuses: impl Fn(&Batch) -> bool) -> Vec<Vec<usize>> {
     let mut rounds = Vec::new();
     for _ in 0..10 {
         let due: Batch =
             all.iter().filter(|held| rounds.is_empty() || held.lease().failures() > 0).cloned().collect();
-        let batches = batches(due, ground.clock.clock().now());
+        let batches = batches(due, setup.clock.clock().now());
         rounds.push(batches.iter().map(Vec::len).collect());
         for batch in batches {
-            ground.server.refuses.store(refuses(&batch), Ordering::SeqCst);
-            ends(ground.renew(batch)).await;
+            setup.server.refuses.store(refuses(&batch), Ordering::SeqCst);
+            ends(setup.renew(batch)).await;
         }
-        ground.clock.advance(millis(1));
+        setup.clock.advance(millis(1));
     }
     rounds
 }
@@ -152,19 +152,19 @@ async fn rounds(ground: &Ground, all: &Batch, refuses: impl Fn(&Batch) -> bool) 
 /// A renewal with many small batches would take long after the outage.
 #[tokio::test]
 async fn an_outage_splits_no_batch_twice() {
-    let ground = Ground::new();
-    let held: Batch = (0..1000).map(|number| ground.held(&number.to_string())).collect();
-    let rounds = rounds(&ground, &held, |_| true).await;
+    let setup = Setup::new();
+    let held: Batch = (0..1000).map(|number| setup.held(&number.to_string())).collect();
+    let rounds = rounds(&setup, &held, |_| true).await;
     assert_eq!(rounds[0], [500; 2]);
     assert!(rounds[1..].iter().all(|sizes| *sizes == [250; 4]), "{rounds:?}");
 }
 
 #[tokio::test]
 async fn a_lease_that_fails_all_the_time_is_soon_alone() {
-    let ground = Ground::new();
-    let held: Batch = (0..1000).map(|number| ground.held(&number.to_string())).collect();
+    let setup = Setup::new();
+    let held: Batch = (0..1000).map(|number| setup.held(&number.to_string())).collect();
     let fails = Arc::clone(&held[777]);
-    let rounds = rounds(&ground, &held, |batch| batch.iter().any(|held| Arc::ptr_eq(held, &fails))).await;
+    let rounds = rounds(&setup, &held, |batch| batch.iter().any(|held| Arc::ptr_eq(held, &fails))).await;
     assert_eq!(rounds.last().unwrap(), &[1], "{rounds:?}");
     assert!(fails.lease().failures() == 10 && rounds[1] == [250; 2], "{rounds:?}");
 }
