@@ -63,8 +63,9 @@ impl Rules {
         hold.end == End::Taken && self.deprived.iter().any(is_this)
     }
 
-    /// Marks what a process that was deprived of a lock has passed on to its other tasks until it was told. The
-    /// server knows nothing of such a release; only the last of these tasks is told that the lock was taken.
+    /// Marks what a process that was deprived of a lock has passed on to its other tasks until it was told.
+    /// The server knows nothing of such a release; only the last of these tasks is told that the lock was
+    /// taken.
     pub(super) fn mark_passed_on(&self, holds: &mut [Hold]) {
         let mut by_token: Vec<usize> = (0..holds.len()).collect();
         by_token.sort_by_key(|at| holds[*at].token);

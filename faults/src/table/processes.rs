@@ -49,7 +49,7 @@ pub(super) const ALL: &[Scenario] = &[
         draw: |draw| {
             let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(200));
             draw.fault(at, Fault::HoldBack { worker, millis });
-            // Long enough that it has sent something: each of its holders renews its lease after a third of it.
+            // Long enough that it has sent something: each holder renews its lease after a third of it.
             draw.fault(at + 400, Fault::StopWorker { worker, millis: millis + 300 });
         },
         expected: safe_on_line,
