@@ -87,6 +87,7 @@ impl<D: Dialect> Notifier<D> {
             requests,
             limit,
             receives: Arc::default(),
+            has_subscribed: Arc::default(),
             resubscribed: Arc::default(),
         };
         Self { state, task: Mutex::new(None) }
@@ -138,7 +139,8 @@ struct NotifierTask<D: Dialect> {
     requests: Batcher<Statements<D>>,
     limit: Duration,
     receives: Arc<AtomicBool>,
-    /// Notified after each subscription but the first.
+    has_subscribed: Arc<AtomicBool>,
+    /// Notified after each subscription of this client but the first.
     resubscribed: Arc<Notify>,
 }
 
@@ -151,6 +153,7 @@ impl<D: Dialect> Clone for NotifierTask<D> {
             requests: self.requests.clone(),
             limit: self.limit,
             receives: Arc::clone(&self.receives),
+            has_subscribed: Arc::clone(&self.has_subscribed),
             resubscribed: Arc::clone(&self.resubscribed),
         }
     }
@@ -247,12 +250,12 @@ impl<D: Dialect> NotifierTask<D> {
                 }
             }
             if !self.receives.swap(true, Ordering::Relaxed) {
-                let before = ready.send_replace(true);
+                ready.send_replace(true);
                 // Notifications between the last connection and this one are lost. And the places that were
                 // entered meanwhile say that a release cannot grant the lock to them: each waiter that asks
                 // now corrects its own.
                 self.waiters.notify_all();
-                if before {
+                if self.has_subscribed.swap(true, Ordering::Relaxed) {
                     self.resubscribed.notify_one();
                 }
             }

@@ -23,7 +23,7 @@ pub(super) struct Sweeper<'a, D: Dialect> {
     pub(super) requests: &'a Batcher<Statements<D>>,
     /// No request may take longer.
     pub(super) limit: Duration,
-    /// Notified after each subscription but the first.
+    /// Notified after each subscription of this client but the first.
     pub(super) resubscribed: &'a Notify,
 }
 
@@ -31,12 +31,15 @@ impl<D: Dialect> Sweeper<'_, D> {
     /// Deletes places of waiters that are gone, of other clients and of this one, over the connection for
     /// requests.
     pub(super) async fn sweep_while_waiting(self) {
-        let mut look = Ok(Swept::default());
+        let (mut look, mut looks_for_own) = (Ok(Swept::default()), D::FINDS_PLACES_OF_CLIENT);
         loop {
             tokio::select! {
                 () = sleep(Swept::pause(&look)) => (),
                 // The server may have been started from a backup.
-                () = self.resubscribed.notified() => sleep(SOON.mul_f64(rand::random::<f64>())).await,
+                () = self.resubscribed.notified() => {
+                    looks_for_own = true;
+                    sleep(SOON.mul_f64(rand::random::<f64>())).await;
+                }
             }
             if self.waiters.is_empty() {
                 continue;
@@ -45,18 +48,21 @@ impl<D: Dialect> Sweeper<'_, D> {
             let looking = job(self.requests, Route::Main, self.limit, move |context| {
                 let (JobContext { dialect, waiters, conn }, places) = (context, Arc::clone(&places));
                 Box::pin(async move {
-                    // Before the look: a waiter that comes meanwhile has a higher number.
-                    let known = places.now();
-                    dialect.forget_stale(conn, waiters.client().as_uuid(), &known).await?;
+                    if looks_for_own {
+                        // Before the look: a waiter that comes meanwhile has a higher number.
+                        let known = places.now();
+                        dialect.forget_stale(conn, waiters.client().as_uuid(), &known).await?;
+                    }
                     dialect.sweep(conn).await
                 })
             });
             look = looking.await;
-            if let Err(error) = &look {
-                tracing::debug!(
-                    error = format!("{error:#}"),
-                    "places of waiters that are gone are not deleted"
-                );
+            match &look {
+                Ok(_) => looks_for_own = D::FINDS_PLACES_OF_CLIENT,
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::debug!(error, "places of waiters that are gone are not deleted");
+                }
             }
         }
     }

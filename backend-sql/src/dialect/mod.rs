@@ -28,6 +28,10 @@ use crate::words::{
 /// The requests about exclusive locks, about the queue, and about all kinds of locks. All of them are
 /// idempotent for a given owner, so each may be repeated after a lost reply.
 pub trait Dialect: Groups + Examine {
+    /// Whether the places of a client are found by an index, so that each may look for its own now and then.
+    /// Otherwise it does so only after it has subscribed again.
+    const FINDS_PLACES_OF_CLIENT: bool = false;
+
     /// Takes each lock that is free for its claim, exclusively. The names differ from each other.
     fn take(
         &self,

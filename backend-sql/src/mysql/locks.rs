@@ -74,6 +74,8 @@ impl MySql {
 }
 
 impl Dialect for MySql {
+    const FINDS_PLACES_OF_CLIENT: bool = true;
+
     fn hot(&self) -> Option<&Hot> {
         Some(&self.hot)
     }

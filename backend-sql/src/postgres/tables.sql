@@ -47,7 +47,6 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {waiters} (
     entered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (name, ticket)
 );
-CREATE INDEX IF NOT EXISTS {base}_waiters_client ON {waiters} (client);
 -- A sequence that is UNLOGGED, as that of such a table is since version 15, cannot be used on a promoted replica.
 DO $$ DECLARE numbers regclass := pg_get_serial_sequence('{waiters}', 'ticket'); BEGIN
     IF (SELECT relpersistence FROM pg_class WHERE oid = numbers) = 'u' THEN
