@@ -119,7 +119,9 @@ def has(module: str) -> bool:
 
 
 @contextlib.contextmanager
-def libraries(redis_url: str | None, zookeeper_url: str | None, folder: str) -> Iterator[list[Library]]:
+def libraries(
+    redis_url: str | None, zookeeper_url: str | None, etcd_url: str | None, folder: str
+) -> Iterator[list[Library]]:
     with contextlib.ExitStack() as stack:
         found: list[Library] = []
 
@@ -165,6 +167,8 @@ def libraries(redis_url: str | None, zookeeper_url: str | None, folder: str) -> 
             zk.start()
             stack.callback(zk.stop)
             found.append(Library("ZooKeeper", "kazoo", lambda name: zk.Lock(f"/kazoo/{name}")))
+        if etcd_url is not None:
+            ours("etcd", etcd_url)
         yield found
 
 
@@ -188,6 +192,7 @@ def main() -> None:
     )
     parser.add_argument("--redis", help="the address of a server, instead of one that is started")
     parser.add_argument("--zookeeper", help="the same")
+    parser.add_argument("--etcd", help="the same")
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
@@ -199,8 +204,9 @@ def main() -> None:
             return servers.url(name) if is_there else given
 
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        urls = address(options.redis, "redis"), address(options.zookeeper, "zookeeper")
-        found = stack.enter_context(libraries(*urls, folder))
+        redis_url, zookeeper_url = address(options.redis, "redis"), address(options.zookeeper, "zookeeper")
+        etcd_url = address(options.etcd, "etcd")
+        found = stack.enter_context(libraries(redis_url, zookeeper_url, etcd_url, folder))
         for number in range(options.rounds):
             # In another order each time, so that a machine that becomes slower affects all alike.
             for place in range(len(found)):

@@ -164,6 +164,7 @@ def test_a_lock_that_is_dropped_is_released(locks: lockwell.Locks, name: str) ->
         pass
 
 
+@also_on_etcd
 def test_a_leader(locks: lockwell.Locks, name: str) -> None:
     terms: list[int] = []
 
@@ -176,7 +177,7 @@ def test_a_leader(locks: lockwell.Locks, name: str) -> None:
             lock.wait_lost(30)
         return "done"
 
-    assert locks.run_as_leader(name, lead, label="me", ttl=1) == "done"
+    assert locks.run_as_leader(name, lead, label="me", ttl=2) == "done"
     assert len(terms) == 2 and terms[1] > terms[0]
     with locks.campaign(name):
         with pytest.raises(lockwell.TimedOutError):
