@@ -172,6 +172,8 @@ pub(crate) enum Setup {
     Grace,
     /// The same, and there is an asynchronous replica, which can be promoted.
     GraceStandby,
+    /// Redis: as `Cluster`, whose grace periods are as short as those of `Grace`.
+    GraceCluster,
     /// The same as `Grace`, and the wall clocks of servers and workers can be stepped.
     GraceClocks,
 }
@@ -180,13 +182,19 @@ impl Setup {
     /// The longest lease of servers with grace periods, which is the shortest that they allow: for so long
     /// they grant nothing after a fault. Zero: they have none.
     pub(crate) fn grace(self) -> Duration {
-        let has_grace = matches!(self, Self::Grace | Self::GraceStandby | Self::GraceClocks);
+        let has_grace =
+            matches!(self, Self::Grace | Self::GraceStandby | Self::GraceCluster | Self::GraceClocks);
         if has_grace { Duration::from_secs(4) } else { Duration::ZERO }
     }
 
     /// Whether wall clocks can be stepped.
     pub(crate) fn has_clocks(self) -> bool {
         matches!(self, Self::Clocks | Self::GraceClocks)
+    }
+
+    /// Whether there is a Redis Cluster.
+    pub(crate) fn has_cluster(self) -> bool {
+        matches!(self, Self::Cluster | Self::GraceCluster)
     }
 
     /// Whether there is an asynchronous replica.

@@ -50,10 +50,10 @@ pub enum Fault {
     KillServer { node: u32, millis: u64 },
     /// All servers are killed at once and started again.
     KillAll { millis: u64 },
-    /// The server that leads is killed and started again.
+    /// The server that leads is killed and started again. Redis Cluster: a master.
     KillLeader { millis: u64 },
-    /// Sentinel: the master sends its replica nothing for `ahead`. Then the replica takes over, and the old
-    /// master is killed and started again.
+    /// Sentinel, Redis Cluster: the master sends its replica nothing for `ahead`. Then the replica takes over,
+    /// and the old master is killed and started again.
     KillAhead { ahead: u64, millis: u64 },
     /// etcd: the disk of the server that leads hangs.
     HangLeader { millis: u64 },

@@ -149,7 +149,7 @@ impl TestServers {
                 }
                 self.nodes.push(Node::MariaDb(server));
             }
-            Kind::Redis if setup == Setup::Cluster => {
+            Kind::Redis if setup.has_cluster() => {
                 let cluster = RedisCluster::start_with_replicas(3, options).await.map_err(failed)?;
                 let nodes = cluster.nodes().iter().chain(cluster.replicas());
                 self.nodes = nodes.cloned().map(Node::Redis).collect();

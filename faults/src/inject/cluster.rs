@@ -60,22 +60,52 @@ impl Stage {
 
     /// The replica of the first master takes its place.
     pub(super) async fn promote_in_cluster(&self, planned: bool) -> Result<()> {
-        let cluster = self.cluster()?;
-        let (master, replica) = (&cluster.nodes()[0], &cluster.replicas()[0]);
         if planned {
-            tell(replica, &["CLUSTER", "FAILOVER"])?;
-        } else {
-            master.kill().map_err(failed)?;
+            return self.take_over(0, &["CLUSTER", "FAILOVER"]).await;
         }
-        let end = tokio::time::Instant::now() + TIMEOUT;
-        while !tell(replica, &["ROLE"])?.contains("master") {
-            if tokio::time::Instant::now() > end {
-                return Err(Error::failed("the replica does not take over"));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
+        self.cluster()?.nodes()[0].kill().map_err(failed)?;
+        until_master(self.partner(0)?).await
     }
+
+    /// The other server of this one's slots takes them over, as it is told to.
+    pub(super) async fn take_over(&self, master: usize, words: &[&str]) -> Result<()> {
+        let replica = self.partner(master)?;
+        tell(replica, words)?;
+        until_master(replica).await
+    }
+
+    /// One of the masters, another one each time, when the cluster is in order.
+    pub(super) async fn next_master(&self) -> Result<usize> {
+        let cluster = self.cluster()?;
+        cluster.ready().await.map_err(failed)?;
+        let done = self.happened.lock().map_err(|_| Error::failed("a fault panicked"))?.len();
+        let first = done % cluster.nodes().len();
+        let replica = self.partner(first)?;
+        Ok(if is_master(replica)? { first + cluster.nodes().len() } else { first })
+    }
+
+    /// The server that has the slots of this one, or had them, or takes them over.
+    fn partner(&self, server: usize) -> Result<&Redis> {
+        let cluster = self.cluster()?;
+        let count = cluster.nodes().len();
+        Ok(if server < count { &cluster.replicas()[server] } else { &cluster.nodes()[server - count] })
+    }
+}
+
+/// Waits until this server is a master.
+async fn until_master(server: &Redis) -> Result<()> {
+    let end = tokio::time::Instant::now() + TIMEOUT;
+    while !is_master(server)? {
+        if tokio::time::Instant::now() > end {
+            return Err(Error::failed("the replica does not take over"));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+fn is_master(node: &Redis) -> Result<bool> {
+    Ok(tell(node, &["ROLE"])?.contains("master"))
 }
 
 fn tell(node: &Redis, words: &[&str]) -> Result<String> {

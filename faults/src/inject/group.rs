@@ -59,33 +59,43 @@ impl Stage {
     }
 
     pub(super) async fn kill_leader(&self) -> Result<()> {
-        let leader = match &self.servers.sentinels {
-            Some(group) => {
-                let addr = group.present_master().await.map_err(failed)?;
-                self.servers.nodes.iter().position(|node| node.server().addr() == addr)
-            }
-            None => Some(self.leader().await?),
-        };
-        let leader = leader.ok_or_else(|| Error::failed("nobody leads"))?;
+        let leader = if self.has_masters() { self.master().await? } else { self.leader().await? };
         self.choose(leader);
         self.servers.nodes[leader].server().kill().map_err(failed)
     }
 
-    /// Lets the replica behind sentinels take over when it has received nothing for so long, and kills the
-    /// old master. The sentinels do not wait until they notice a dead master: by then the leases have ended.
+    /// Lets the replica take over when it has received nothing for so long, and kills the old master. Nobody
+    /// waits until others notice a dead master: by then the leases have ended.
     pub(super) async fn kill_ahead(&self, ahead: u64) -> Result<()> {
-        let group = self.servers.sentinels.as_ref().ok_or_else(|| Error::failed("there are no sentinels"))?;
-        let addr = group.present_master().await.map_err(failed)?;
-        let leads = |node: &Node| node.server().addr() == addr;
-        let leader = self.servers.nodes.iter().position(leads);
-        let leader = leader.ok_or_else(|| Error::failed("nobody leads"))?;
+        let leader = self.master().await?;
         let Node::Redis(master) = &self.servers.nodes[leader] else {
             return Err(Error::failed("the master is no Redis"));
         };
         get_ahead(master, ahead).await?;
-        change_master(group).await?;
+        match &self.servers.sentinels {
+            Some(group) => change_master(group).await?,
+            None => self.take_over(leader, &["CLUSTER", "FAILOVER", "FORCE"]).await?,
+        }
         self.choose(leader);
         master.kill().map_err(failed)
+    }
+
+    /// Whether a master of Redis can be replaced by its replica.
+    fn has_masters(&self) -> bool {
+        self.servers.sentinels.is_some() || self.servers.cluster.is_some()
+    }
+
+    /// The master, whose replica has all that it has. Of a cluster each of the masters in turn.
+    async fn master(&self) -> Result<usize> {
+        match &self.servers.sentinels {
+            Some(group) => {
+                group.ready().await.map_err(failed)?;
+                let addr = group.present_master().await.map_err(failed)?;
+                let leader = self.servers.nodes.iter().position(|node| node.server().addr() == addr);
+                leader.ok_or_else(|| Error::failed("nobody leads"))
+            }
+            None => self.next_master().await,
+        }
     }
 
     pub(super) async fn restart_chosen(&self) -> Result<()> {

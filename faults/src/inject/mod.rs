@@ -108,7 +108,10 @@ impl Stage {
             | Fault::KillListeners { node }
             | Fault::FlushScripts { node } => node as usize..node as usize + 1,
             Fault::Restore { node, .. } => self.go_back(node),
-            Fault::KillAll { .. } | Fault::Rogue { .. } => 0..self.turns.len(),
+            Fault::KillAll { .. }
+            | Fault::KillLeader { .. }
+            | Fault::KillAhead { .. }
+            | Fault::Rogue { .. } => 0..self.turns.len(),
             _ => 0..0,
         }
     }

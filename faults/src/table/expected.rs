@@ -18,6 +18,7 @@ pub(super) const NOT_SQL: &str = "there are no rows that others could lock";
 pub(super) const NOT_SQLITE: &str = "there is no file that others could open";
 pub(super) const ONE_NODE: &str = "there are no other servers";
 pub(super) const NOT_CLUSTER: &str = "it has no slots, and no cluster of it is started here";
+pub(super) const NO_SENTINEL: &str = "no sentinels watch it";
 pub(super) const NO_LEADER: &str = "no server leads";
 
 pub(super) fn safe_in_processes(kind: Kind) -> ByBackend {

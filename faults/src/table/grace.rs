@@ -1,10 +1,11 @@
 //! What happens to servers that may have forgotten grants, and therefore make none for a while.
 
 use crate::kind::{Kind, Memory, Setup};
+use crate::plan::Crew;
 use crate::scenario::Expected::MayLose;
 use crate::scenario::Scenario;
-use crate::schedule::Fault;
-use crate::table::expected::{ByBackend, LONG_OF_HOLDERS, failover};
+use crate::schedule::{Draw, Fault};
+use crate::table::expected::{ByBackend, HOLDERS, LONG, LONG_OF_HOLDERS, NO_SENTINEL, NOT_CLUSTER, failover};
 
 const NO_GRACE: &str = "it has no grace periods";
 
@@ -15,6 +16,24 @@ fn of_one_server(kind: Kind) -> ByBackend {
         Kind::Postgres | Kind::Redis => Ok(MayLose),
         Kind::Sentinel => Err("grace-failover does it"),
         _ => Err(NO_GRACE),
+    }
+}
+
+/// As [`HOLDERS`], with fewer attempts in the same time: many such runs are made at once.
+const SLOWLY: Scenario = Scenario { crew: Crew { hold: 150_000, ..HOLDERS }, ..LONG };
+
+/// Eight faults, any time after each other, so also in a grace period: three of four times the replica takes
+/// over, and once the master is killed and starts again, with nothing, before or after others notice that.
+fn failovers(draw: &mut Draw) {
+    let mut at = draw.first();
+    for _ in 0..8 {
+        let millis = draw.between(0, 2_500);
+        let fault = match draw.between(0, 4) {
+            0 => Fault::KillLeader { millis },
+            _ => Fault::KillAhead { ahead: draw.between(100, 900), millis },
+        };
+        draw.fault(at, fault);
+        at += draw.between(1_000, 8_000);
     }
 }
 
@@ -79,5 +98,23 @@ pub(super) const ALL: &[Scenario] = &[
             _ => Err(NO_GRACE),
         },
         ..LONG_OF_HOLDERS
+    },
+    Scenario {
+        name: "grace-failovers-often",
+        about: "the same eight times behind sentinels, at any moment of the grace periods; some masters start again instead",
+        memory: Memory::Forgets,
+        setup: Setup::GraceStandby,
+        draw: failovers,
+        expected: |kind| if kind == Kind::Sentinel { Ok(MayLose) } else { Err(NO_SENTINEL) },
+        ..SLOWLY
+    },
+    Scenario {
+        name: "grace-cluster-failovers",
+        about: "the same in a Redis Cluster, whose masters take turns",
+        memory: Memory::Forgets,
+        setup: Setup::GraceCluster,
+        draw: failovers,
+        expected: |kind| if kind == Kind::Redis { Ok(MayLose) } else { Err(NOT_CLUSTER) },
+        ..SLOWLY
     },
 ];
