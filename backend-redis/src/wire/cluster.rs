@@ -12,11 +12,13 @@ use std::time::Duration;
 use lockwell_core::Moment;
 use lockwell_core::backend::Backoff;
 use redis::{ConnectionAddr, RedisError, RedisResult, ServerErrorKind};
-
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::refresh::read_slots;
 use super::slots::{Name, View};
 use crate::wire::Wire;
+use crate::wire::dial::unreachable_now;
 use crate::wire::doubts::Demands;
 use crate::wire::link::Subscriber;
 use crate::words::address::{Address, Topology};
@@ -29,25 +31,25 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 const MOVING: Duration = Duration::from_secs(2);
 
 /// The outcome of the request; `None` while it is under way.
-pub(super) type Refreshing = watch::Receiver<Option<RedisResult<()>>>;
+type Refreshing = watch::Receiver<Option<RedisResult<()>>>;
 
 pub(crate) struct Cluster {
-    pub(super) address: Address,
+    address: Address,
     subscriber: Subscriber,
     demands: Option<Demands>,
     state: Mutex<State>,
 }
 
-pub(super) struct State {
+struct State {
     /// The master of each slot; empty before the first answer.
     slots: Vec<Option<Arc<Wire>>>,
-    pub(super) masters: HashMap<Name, Arc<Wire>>,
+    masters: HashMap<Name, Arc<Wire>>,
     /// Slots that calls found to be between two nodes, and when.
     moving: HashMap<u16, Moment>,
     /// The latest request for the slots.
-    pub(super) refreshing: Option<Refreshing>,
-    pub(super) next_refresh: Moment,
-    pub(super) pauses: Backoff,
+    refreshing: Option<Refreshing>,
+    next_refresh: Moment,
+    pauses: Backoff,
 }
 
 impl Cluster {
@@ -63,16 +65,65 @@ impl Cluster {
         Self { address, subscriber, demands, state: Mutex::new(state) }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The nodes that the address names.
-    pub(super) fn seeds(&self) -> &[ConnectionAddr] {
-        match &self.address.topology {
-            Topology::Cluster(seeds) => seeds,
-            _ => &[],
+    /// The nodes that are known, by the address or by each other.
+    fn addresses(&self) -> Vec<ConnectionAddr> {
+        let Topology::Cluster(seeds) = &self.address.topology else { return Vec::new() };
+        let mut addresses = seeds.clone();
+        for name in self.state().masters.keys() {
+            let addr = self.address.node(name.host.clone(), name.port);
+            if !addresses.contains(&addr) {
+                addresses.push(addr);
+            }
         }
+        addresses
+    }
+
+    /// Asks for the slots in the background, by one task at a time, with pauses in between.
+    pub(crate) fn refresh_soon(self: &Arc<Self>) {
+        drop(self.refresh());
+    }
+
+    /// Asks for the slots, and waits for the answer.
+    pub(crate) async fn learn(self: &Arc<Self>) -> RedisResult<()> {
+        // The task is gone only with its runtime; then the next call starts another.
+        let mut asking = self.refresh().ok_or_else(unreachable_now)?;
+        let outcome = asking.wait_for(Option::is_some).await.map_err(|_| unreachable_now())?.clone();
+        outcome.unwrap_or(Ok(()))
+    }
+
+    fn refresh(self: &Arc<Self>) -> Option<Refreshing> {
+        // A call can be dropped outside of any runtime.
+        let runtime = Handle::try_current().ok()?;
+        let mut state = self.state();
+        if let Some(asking) = &state.refreshing
+            && asking.borrow().is_none()
+            && asking.has_changed().is_ok()
+        {
+            return Some(asking.clone());
+        }
+        let (sender, asking) = watch::channel(None);
+        state.refreshing = Some(asking.clone());
+        let begin = state.next_refresh;
+        drop(state);
+        let cluster = Arc::clone(self);
+        drop(runtime.spawn(async move {
+            tokio::time::sleep(begin.remaining()).await;
+            let found = read_slots(&cluster.address, cluster.masters(), cluster.addresses()).await;
+            if let Err(error) = &found {
+                tracing::debug!(%error, "no node says who serves which slot");
+            }
+            let found = found.map(|view| cluster.apply(&view));
+            let mut state = cluster.state();
+            let pause = state.pauses.next_pause();
+            state.next_refresh = Moment::now().after(pause);
+            drop(state);
+            sender.send_replace(Some(found));
+        }));
+        Some(asking)
     }
 
     /// The master of a slot, as far as it is known.
@@ -111,7 +162,7 @@ impl Cluster {
     }
 
     /// Updates the slots from the nodes' answer.
-    pub(super) fn apply(&self, view: &View) {
+    fn apply(&self, view: &View) {
         let mut state = self.state();
         let mut slots: Vec<Option<Arc<Wire>>> = vec![None; usize::from(SLOTS)];
         for (first, last, name) in view {
