@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use lockwell_core::{Finding, LockName, Result, Severity};
 use redis::Value;
 
-use crate::checks::{ask, info};
+use crate::checks::{ask, info, keeps_every_change};
 use crate::wire::Wire;
-use crate::wire::doubts::{self, Demands};
+use crate::wire::doubts::Demands;
 use crate::words::error::fatal;
 use crate::words::keys::{Keys, SEPARATOR};
 
@@ -62,11 +62,7 @@ pub(crate) async fn examine(wire: &Arc<Wire>, demands: Demands, timeout: Duratio
             "allow the user +info and +config|get, at least for this",
         )]
     } else {
-        let every_change = match ask(wire, &doubts::config(), timeout).await? {
-            Ok(value) => doubts::keeps_every_change(&value),
-            Err(_) => None,
-        };
-        demands.findings(&info, every_change)
+        demands.findings(&info, keeps_every_change(wire, timeout).await?)
     };
     let asked = SystemTime::now();
     if let Ok(Value::Array(time)) = ask(wire, &redis::cmd("TIME"), timeout).await?

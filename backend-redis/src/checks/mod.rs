@@ -13,8 +13,8 @@ use crate::wire::Wire;
 use crate::wire::doubts::{self, Demands};
 use crate::wire::route::Route;
 use crate::words::answers::text;
-use crate::words::error::{ErrorClass, classify, fatal, loading, no_answer, no_link};
-use crate::words::info::{Info, one_text};
+use crate::words::error::{ErrorClass, classify, fatal, is_denied, loading, no_answer, no_link};
+use crate::words::info::{Info, config};
 use crate::words::keys::Keys;
 use crate::words::options::RedisOptions;
 use crate::words::script::RIGHTS;
@@ -112,24 +112,20 @@ async fn server(
 ) -> Result<bool> {
     let misconfigured = |text: &str| Err(Error::new(ErrorKind::Misconfigured, text));
     let info = info(wire, options.timeout).await?;
-    if info.get("redis_mode") == "sentinel" {
+    if info.is_sentinel() {
         return misconfigured("the server is a sentinel: use redis+sentinel:// to reach its master");
     }
-    if info.get("role") == "slave" {
+    if info.is_replica() {
         return misconfigured("the server is a replica, and read only: connect to its master");
     }
-    if info.get("cluster_enabled") == "1" && !in_cluster {
+    if info.is_in_cluster() && !in_cluster {
         return misconfigured("the server is part of a cluster: use redis+cluster:// to reach it");
     }
-    let is_durable = doubts::survives_restart(&info);
+    let is_durable = info.survives_restart();
     if options.accept_loss {
         return Ok(is_durable);
     }
-    let every_change = match ask(wire, &doubts::config(), options.timeout).await? {
-        Ok(value) => doubts::keeps_every_change(&value),
-        Err(_) => None,
-    };
-    for doubt in demands.doubts(&info, every_change) {
+    for doubt in demands.doubts(&info, keeps_every_change(wire, options.timeout).await?) {
         tracing::warn!(address = %wire.address.topology, "this Redis server may lose locks: {doubt}");
     }
     Ok(is_durable)
@@ -172,16 +168,15 @@ pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
         let answer = ask(wire, &redis::cmd("INFO"), left).await;
         // The last question may have too little time for an answer: then what the server said before counts.
         let is_last = was_loading && left < 10 * LOADING;
-        let info = match answer.map_err(|error| if is_last { no_answer(Some(&loading())) } else { error })? {
-            Ok(value) => Info::parse(&one_text(value)),
-            Err(error) if error.kind() == Kind::Server(ServerErrorKind::NoPerm) => {
+        let answer = answer.map_err(|error| if is_last { no_answer(Some(&loading())) } else { error })?;
+        match Info::of_loaded(answer) {
+            Ok(info) => return Ok(info),
+            Err(error) if is_denied(&error) => {
                 tracing::info!(%error, "INFO is not allowed: the server is not checked");
                 return Ok(Info::default());
             }
+            Err(error) if error.kind() == Kind::Server(ServerErrorKind::BusyLoading) => (),
             Err(error) => return Err(fatal(&error, None)),
-        };
-        if !info.is_loading() {
-            return Ok(info);
         }
         if end.remaining() <= LOADING {
             return Err(no_answer(Some(&loading())));
@@ -189,6 +184,11 @@ pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
         was_loading = true;
         tokio::time::sleep(LOADING).await;
     }
+}
+
+/// Whether the server answers only after its change is on the disk. `None`: it does not say.
+pub(crate) async fn keeps_every_change(wire: &Arc<Wire>, timeout: Duration) -> Result<Option<bool>> {
+    Ok(ask(wire, &config(), timeout).await?.ok().and_then(|answer| doubts::keeps_every_change(&answer)))
 }
 
 /// Asks again while the server is loading, busy or just restarting. The inner error is the server's final

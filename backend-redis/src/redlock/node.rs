@@ -17,7 +17,7 @@ use crate::wire::link::Subscriber;
 use crate::words::address::Address;
 use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Tokens};
 use crate::words::error::{no_answer, no_link};
-use crate::words::info::Info;
+use crate::words::info::{Info, config, setting_is};
 use crate::words::script::{READ_COUNTERS, RESTORE_COUNTERS};
 
 /// How often a node that looks dead is probed.
@@ -269,21 +269,19 @@ impl Node {
     ) -> Result<NodeState> {
         let asked_at = Moment::now();
         let info = checks::info(self.calls.wire(), limit).await?;
-        if info.get("role") == "slave" {
+        if info.is_replica() {
             let text = "a node is a replica: Redlock needs independent masters";
             return Err(Error::new(ErrorKind::Misconfigured, text));
         }
-        if info.get("cluster_enabled") == "1" {
+        if info.is_in_cluster() {
             let text = "a node is part of a cluster: Redlock needs independent masters";
             return Err(Error::new(ErrorKind::Misconfigured, text));
         }
         let run_id: Arc<str> = info.get("run_id").into();
         let keeps = self.keeps_every_change(&info, limit).await?;
         let remembers = keeps && !has_rewritten(&info);
-        // Without INFO it counts as just started. The figure is the difference of two times that were rounded
-        // down, so it can be a second too high.
-        let uptime: u64 = info.get("uptime_in_seconds").parse().unwrap_or(0);
-        let uptime = Duration::from_secs(uptime.saturating_sub(1));
+        // Without INFO it counts as just started.
+        let uptime = info.uptime().unwrap_or_default();
         let votes_from = if remembers { Moment::now() } else { votes_from(asked_at, uptime, longest_ttl) };
         let whole = remembers || self.has_noted(&run_id, limit).await;
         if remembers && self.notes {
@@ -332,24 +330,13 @@ impl Node {
 
     /// Whether the node answers only after its change is on the disk, also while it rewrites its file.
     async fn keeps_every_change(&self, info: &Info, limit: Duration) -> Result<bool> {
-        if info.get("aof_enabled") != "1" || info.get("aof_last_write_status") != "ok" {
+        if !info.survives_restart() || info.get("aof_last_write_status") != "ok" {
             return Ok(false);
         }
-        let mut command = redis::cmd("CONFIG");
-        command.arg("GET").arg("*appendfsync*");
-        // No answer decides nothing: a node that is slow just now must not lose its vote for minutes.
-        let words = match checks::ask(self.calls.wire(), &command, limit).await? {
-            Ok(Value::Map(pairs)) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
-            Ok(Value::Array(words)) => words,
-            // Without the right to ask, the safe answer is no.
-            Ok(_) | Err(_) => Vec::new(),
-        };
-        let is = |name: &str, wanted: &str| {
-            let text = |value: &Value, text: &str| matches!(value, Value::BulkString(word) if word == text.as_bytes());
-            words
-                .chunks(2)
-                .any(|pair| text(&pair[0], name) && pair.get(1).is_some_and(|value| text(value, wanted)))
-        };
+        // No answer decides nothing: a node that is slow just now must not lose its vote for minutes. Without
+        // the right to ask, the safe answer is no.
+        let answer = checks::ask(self.calls.wire(), &config(), limit).await?;
+        let is = |name, value| answer.as_ref().is_ok_and(|all| setting_is(all, name, value) == Some(true));
         Ok(is("appendfsync", "always") && is("no-appendfsync-on-rewrite", "no"))
     }
 

@@ -1,11 +1,11 @@
 //! Whether a server may lose locks, according to its settings.
 
 use lockwell_core::{Finding, Severity};
-use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
+use redis::{RedisResult, Value};
 
 use crate::wire::link::Link;
-use crate::words::error::{STRICT, UNCHECKED, loading};
-use crate::words::info::{Info, one_text};
+use crate::words::error::{STRICT, UNCHECKED, is_denied};
+use crate::words::info::{Info, config, setting_is};
 
 /// What a server that keeps locks must fulfil: with `strict=true` on every connection, otherwise for a
 /// warning.
@@ -39,7 +39,7 @@ impl Demands {
 
     fn replication(self, info: &Info) -> Finding {
         let replicas: u32 = info.get("connected_slaves").parse().unwrap_or(0);
-        let can_move = replicas > 0 || (self.by_sentinels && info.get("role") == "master");
+        let can_move = replicas > 0 || (self.by_sentinels && info.is_master());
         // A failover takes any replica: each must have confirmed a grant.
         if can_move && (self.wait_replicas == 0 || self.wait_replicas < replicas) {
             let waits = self.wait_replicas;
@@ -57,15 +57,12 @@ impl Demands {
         let refuse = |code: &str, text: String| Err(redis::make_extension_error(code.to_owned(), Some(text)));
         let unchecked =
             || refuse(UNCHECKED, "strict=true needs the rights to INFO and CONFIG GET".to_owned());
-        let info = match link.query(&redis::cmd("INFO")).await {
+        let info = match Info::of_loaded(link.query(&redis::cmd("INFO")).await) {
             Err(error) if is_denied(&error) => return unchecked(),
-            answer => Info::parse(&one_text(answer?)),
+            info => info?,
         };
-        if info.is_loading() {
-            return Err(loading());
-        }
         // A server that is no master gets an error of its own.
-        if info.get("role") != "master" || info.get("redis_mode") == "sentinel" {
+        if !info.is_master() || info.is_sentinel() {
             return Ok(());
         }
         let every_change = match link.query(&config()).await {
@@ -110,43 +107,11 @@ fn persistence(info: &Info, every_change: Option<bool>) -> Finding {
     Finding::good("persistence", text)
 }
 
-fn is_denied(error: &redis::RedisError) -> bool {
-    error.kind() == Kind::Server(ServerErrorKind::NoPerm)
-}
-
-/// Whether locks survive a clean restart of the server, as far as it has told: it keeps an append-only file.
-/// A snapshot (`save`) does not count, since `INFO` does not say whether the server makes one when it stops.
-/// Nor does a grace period: in it holders make their locks anew, and the server has forgotten them.
-pub(crate) fn survives_restart(info: &Info) -> bool {
-    info.get("aof_enabled") == "1"
-}
-
-/// Asks when changes reach the disk. A pattern, since servers before Redis 7 take only one name.
-pub(crate) fn config() -> Cmd {
-    let mut command = redis::cmd("CONFIG");
-    command.arg("GET").arg("*appendfsync*");
-    command
-}
-
 /// Whether the server answers only after its change is on the disk, by its answer to [`config`].
 pub(crate) fn keeps_every_change(answer: &Value) -> Option<bool> {
-    let words: Vec<&Value> = match answer {
-        Value::Map(pairs) => pairs.iter().flat_map(|(name, value)| [name, value]).collect(),
-        Value::Array(values) => values.iter().collect(),
-        _ => return None,
-    };
-    let value_of = |wanted: &str| {
-        let found = words.chunks(2).find(|pair| is(pair[0], wanted));
-        found.and_then(|pair| pair.get(1).copied())
-    };
-    let always = is(value_of("appendfsync")?, "always");
+    let always = setting_is(answer, "appendfsync", "always")?;
     // While the file is rewritten, such a server does not wait for the disk.
-    let lapses = value_of("no-appendfsync-on-rewrite").is_some_and(|value| is(value, "yes"));
-    Some(always && !lapses)
-}
-
-fn is(value: &Value, text: &str) -> bool {
-    matches!(value, Value::BulkString(bytes) if bytes == text.as_bytes())
+    Some(always && setting_is(answer, "no-appendfsync-on-rewrite", "yes") != Some(true))
 }
 
 #[cfg(test)]
@@ -172,7 +137,7 @@ mod tests {
 
     #[test]
     fn only_a_server_that_tells_of_its_file_keeps_locks_over_a_restart() {
-        let survives = |text: &str| survives_restart(&Info::parse(text));
+        let survives = |text: &str| Info::parse(text).survives_restart();
         assert!(survives("loading:0\r\naof_enabled:1\r\n"));
         assert!(!survives("loading:0\r\naof_enabled:0\r\n") && !survives(""));
     }

@@ -8,7 +8,7 @@ use redis::RedisResult;
 
 use crate::wire::link::Link;
 use crate::words::error::NO_IDENTITY;
-use crate::words::info::{Info, one_text};
+use crate::words::info::Info;
 
 /// What a server says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,11 +40,9 @@ impl Identity {
         if run.is_empty() || history.is_empty() {
             return None;
         }
-        // It counts whole seconds.
-        let up_for = info.get("uptime_in_seconds").parse().ok().map(|seconds: u64| seconds.saturating_sub(1));
         let before = info.get("master_replid2");
         let is_first = !before.is_empty() && before.bytes().all(|digit| digit == b'0');
-        let up_for = up_for.filter(|_| is_first).map(Duration::from_secs);
+        let up_for = info.uptime().filter(|_| is_first);
         let text = format!("{run}:{history}").into();
         Some(Self { text, history: history.into(), up_for, asked: Moment::now() })
     }
@@ -57,7 +55,7 @@ impl Identity {
 
     /// Asks the server.
     pub(crate) async fn ask(link: &mut Link) -> RedisResult<Self> {
-        let info = Info::parse(&one_text(link.query(&redis::cmd("INFO")).await?));
+        let info = Info::of(link.query(&redis::cmd("INFO")).await?);
         Self::parse(&info).ok_or_else(|| {
             let text = "durability=grace needs a server whose INFO has run_id and master_replid";
             redis::make_extension_error(NO_IDENTITY.to_owned(), Some(text.to_owned()))
@@ -67,9 +65,8 @@ impl Identity {
     /// Asks the server whether it is still the same, and a master. A connection ends with the run, so only
     /// the history can be another.
     pub(crate) async fn is_still(&self, link: &mut Link) -> RedisResult<bool> {
-        let answer = link.query(redis::cmd("INFO").arg("replication")).await?;
-        let info = Info::parse(&one_text(answer));
-        Ok(info.get("role") == "master" && info.get("master_replid") == &*self.history)
+        let info = Info::of(link.query(redis::cmd("INFO").arg("replication")).await?);
+        Ok(info.is_master() && info.get("master_replid") == &*self.history)
     }
 }
 

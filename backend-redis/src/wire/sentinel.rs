@@ -8,13 +8,13 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::{
     ConnectionAddr, ErrorKind, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
-    RedisResult, ServerErrorKind, Value,
+    RedisResult, Value,
 };
 
 use crate::wire::dial::{connect_to, open, unreachable_now};
 use crate::wire::link::{Link, Subscriber};
 use crate::words::address::{Address, tcp};
-use crate::words::error::{ErrorClass, SENTINEL_LOGIN, classify};
+use crate::words::error::{ErrorClass, SENTINEL_LOGIN, classify, is_denied};
 
 /// How long one sentinel may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -98,7 +98,7 @@ async fn connect_to_master(
     match link.query(&redis::cmd("ROLE")).await {
         Ok(Value::Array(parts)) if !is_master(parts.first()) => Err(unreachable_now()),
         // Without the right to ask, a replica shows by refusing to write.
-        Err(error) if error.kind() != ErrorKind::Server(ServerErrorKind::NoPerm) => Err(error),
+        Err(error) if !is_denied(&error) => Err(error),
         _ => Ok(link),
     }
 }

@@ -79,6 +79,11 @@ pub(crate) fn is_wrong_password(error: &RedisError) -> bool {
     error.kind() == Kind::AuthenticationFailed || error.code() == Some("WRONGPASS")
 }
 
+/// Whether the user has no right to the command.
+pub(crate) fn is_denied(error: &RedisError) -> bool {
+    error.kind() == Kind::Server(ServerErrorKind::NoPerm)
+}
+
 /// What a server answers to most requests while it reads its files.
 pub(crate) fn loading() -> RedisError {
     (Kind::Server(ServerErrorKind::BusyLoading), "the server is loading its data").into()
