@@ -25,6 +25,17 @@ pub(crate) trait Kind: Debug + Send + Sync + 'static {
     /// Commands that make the data folder, to be run one after the other before the first start.
     fn prepare(&self, site: &Site<'_>) -> Result<Vec<Vec<String>>, Error>;
 
+    /// The programs that make the folder `data`, if it is like every other that they make with the same
+    /// arguments: then one is kept, and copied for each server that is not measured. None: each is made.
+    fn makers(&self) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// Files of that folder that no copy has: each server makes its own.
+    fn own_files(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The command that starts the server. Also writes its configuration, if it has any.
     fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error>;
 

@@ -37,6 +37,7 @@ mod group;
 mod hang;
 #[cfg(feature = "conformance")]
 mod harness;
+mod kept;
 mod kind;
 mod mariadb;
 mod options;

@@ -136,6 +136,10 @@ impl Kind for Programs {
         Ok(vec![command])
     }
 
+    fn makers(&self) -> Result<Vec<String>, Error> {
+        Ok(vec![self.install.clone(), self.daemon.clone()])
+    }
+
     fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
         Ok([self.common(&self.daemon, site)?, serving(site, addr)?].concat())
     }

@@ -70,8 +70,9 @@ impl Options {
         self
     }
 
-    /// The server is measured, or runs for long: its Java machine is as it is by itself. Otherwise that of
-    /// `ZooKeeper` is one that costs little to start.
+    /// The server is measured, or runs for long: its Java machine is as it is by itself, and its own program
+    /// makes its data folder. Otherwise the Java machine of `ZooKeeper` is one that costs little to start,
+    /// and the data folder is the copy of one that was made before.
     #[must_use]
     pub fn measured(mut self) -> Self {
         self.measured = true;

@@ -156,6 +156,13 @@ impl Kind for Programs {
         Ok(vec![self.command("initdb", &args)?])
     }
 
+    fn makers(&self) -> Result<Vec<String>, Error> {
+        if self.source.is_some() {
+            return Ok(Vec::new());
+        }
+        Ok(vec![self.path("initdb")?, self.path("postgres")?])
+    }
+
     fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
         let mut settings = vec![
             "listen_addresses=127.0.0.1",

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::launch::{Run, TIMEOUT, launch, prepare, tail};
+use self::launch::{Run, TIMEOUT, launch, make_data, tail};
 use crate::{
     Error, Options,
     kind::{Kind, Site},
@@ -155,9 +155,7 @@ impl ServerInner {
         let folder = supervisor.folder().to_owned();
         let site = Site { folder: &folder, options: &options, more_ports: &[] };
         site.write("hooks.sh", kind.hooks())?;
-        for command in kind.prepare(&site)? {
-            prepare(&*kind, &site, &mut supervisor, &command)?;
-        }
+        make_data(&*kind, &site, &mut supervisor)?;
         let mut run = Run { supervisor, pid: None };
         let mut attempt = 1;
         loop {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use testbed::{MariaDb, Postgres, Server, is_installed};
+use testbed::{MariaDb, Options, Postgres, Server, is_installed};
 
 /// Set in the process that starts a server and waits to be killed. Its value says which.
 const VICTIM: &str = "TESTBED_VICTIM";
@@ -40,7 +40,8 @@ async fn victim() {
 async fn early_victim() {
     if env::var_os(VICTIM).is_some() {
         println!("\nSERVER 0 {}", env::temp_dir().display());
-        Postgres::start().await.map(drop).expect("starts");
+        // Without a data folder that was made before.
+        Postgres::start_with(&Options::new().measured()).await.map(drop).expect("starts");
     }
 }
 

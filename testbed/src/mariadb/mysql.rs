@@ -71,6 +71,15 @@ impl Kind for Programs {
         Ok(vec![command])
     }
 
+    fn makers(&self) -> Result<Vec<String>, Error> {
+        Ok(vec![self.daemon.clone()])
+    }
+
+    fn own_files(&self) -> &'static [&'static str] {
+        // The server's UUID.
+        &["auto.cnf"]
+    }
+
     fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
         Ok([self.common(site)?, serving(site, addr)?].concat())
     }

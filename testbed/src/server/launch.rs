@@ -1,15 +1,19 @@
 //! Runs the commands of a server, and waits for what they do.
 
 use std::{
+    fs,
     net::SocketAddr,
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
 
 use crate::{
     Error,
+    kept::{Found, Kept},
     kind::{Kind, Site},
     proctree,
+    programs::text,
     supervisor::Supervisor,
 };
 
@@ -25,8 +29,56 @@ pub(super) struct Run {
 /// How much of the log an error shows.
 const TAIL: usize = 4000;
 
+/// Makes the data folder, or copies one.
+pub(super) fn make_data(kind: &dyn Kind, site: &Site<'_>, supervisor: &mut Supervisor) -> Result<(), Error> {
+    let commands = kind.prepare(site)?;
+    let vacancy = match find_data(kind, site, &commands)? {
+        Some(Found::Whole(whole)) => {
+            return copy(kind, site, supervisor, whole.folder(), &site.folder.join("data"));
+        }
+        Some(Found::Nothing(vacancy)) => Some(vacancy),
+        None => None,
+    };
+    for command in &commands {
+        prepare(kind, site, supervisor, command)?;
+    }
+    let Some(vacancy) = vacancy else { return Ok(()) };
+    let filled = vacancy.fill(|folder| {
+        copy(kind, site, supervisor, &site.folder.join("data"), folder)?;
+        kind.own_files().iter().try_for_each(|file| Ok(fs::remove_file(folder.join(file))?))
+    });
+    if let Err(error) = filled {
+        tracing::warn!(server = kind.name(), %error, "its data folder is not kept");
+    }
+    Ok(())
+}
+
+/// Looks for a data folder that these commands have made.
+fn find_data(kind: &dyn Kind, site: &Site<'_>, commands: &[Vec<String>]) -> Result<Option<Found>, Error> {
+    let makers = kind.makers()?;
+    if site.options.measured || makers.is_empty() {
+        return Ok(None);
+    }
+    // They name the folder of this server, which is another each time.
+    let folder = text(site.folder)?;
+    let like: Vec<String> = commands.iter().flatten().map(|word| word.replace(&folder, "")).collect();
+    Ok(Kept::find(kind.name(), &like, &makers).and_then(Kept::look))
+}
+
+/// Copies what is in a folder, with its owners. The copying ends with the server if this process is killed.
+fn copy(
+    kind: &dyn Kind,
+    site: &Site<'_>,
+    supervisor: &mut Supervisor,
+    from: &Path,
+    to: &Path,
+) -> Result<(), Error> {
+    let command = ["cp".to_owned(), "-a".to_owned(), text(&from.join("."))?, text(to)?];
+    prepare(kind, site, supervisor, &command)
+}
+
 /// Runs one of the commands that make the data folder.
-pub(super) fn prepare(
+fn prepare(
     kind: &dyn Kind,
     site: &Site<'_>,
     supervisor: &mut Supervisor,

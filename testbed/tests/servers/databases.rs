@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use testbed::{Durability, Error, MariaDb, Options, PgBouncer, Postgres, Proxy, if_installed};
+use testbed::{Durability, Error, MariaDb, Options, PgBouncer, Postgres, Proxy, Release, if_installed};
 
 use crate::life::{assert_gone, eventually, whole_life};
 
@@ -125,6 +125,51 @@ async fn settings_arrive_and_failures_show_the_log() {
     }
     let error = Postgres::start_with(&Options::new().parent("/no/such/folder")).await.expect_err("no folder");
     assert!(error.to_string().contains("/no/such/folder"), "{error}");
+}
+
+/// What `initdb` says.
+const INITDB: &str = "performing post-bootstrap initialization";
+
+#[tokio::test]
+async fn a_data_folder_is_made_once_and_copied_unless_the_server_is_measured() {
+    let options = || Options::new().durability(Durability::Fast);
+    let Some(first) = if_installed(Postgres::start_with(&options()).await) else { return };
+    let second = Postgres::start_with(&options().setting("max_connections", "7")).await.expect("starts");
+    assert!(!second.log_tail().contains(INITDB), "{}", second.log_tail());
+    let measured = Postgres::start_with(&options().measured()).await.expect("starts");
+    assert!(measured.log_tail().contains(INITDB), "{}", measured.log_tail());
+
+    first.admin_sql(TABLE).await.expect("a table");
+    for other in [&second, &measured] {
+        other.admin_sql(TABLE).await.expect("no such table yet");
+        let rows = other.admin_sql("SHOW data_directory; SHOW server_encoding; SELECT usename FROM pg_user");
+        let data = other.folder().join("data").display().to_string();
+        assert_eq!(rows.await.expect("rows"), format!("{data}\nUTF8\npostgres\n"));
+    }
+}
+
+#[tokio::test]
+async fn each_mysql_has_an_id_of_its_own() {
+    let options = Options::new().durability(Durability::Fast).release(Release::named("mysql9"));
+    let mut ids = Vec::new();
+    for options in [options.clone(), options.clone(), options.measured()] {
+        let Some(server) = if_fetched(MariaDb::start_with(&options).await) else { return };
+        ids.push(server.admin_sql("SELECT @@server_uuid").await.expect("rows"));
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 3, "{ids:?}");
+}
+
+/// Nobody has to fetch a newer release.
+fn if_fetched<T>(answer: Result<T, Error>) -> Option<T> {
+    match answer {
+        Err(error) if error.is_not_installed() => {
+            println!("ignored: {error}");
+            None
+        }
+        answer => Some(answer.expect("it starts")),
+    }
 }
 
 /// The states of a process and its descendants.
