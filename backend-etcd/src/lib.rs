@@ -23,7 +23,7 @@ mod error;
 mod examine;
 mod floor;
 /// Untrusted input, for tests and the targets of `fuzz/`.
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guarded;

@@ -9,7 +9,7 @@
 
 mod calls;
 mod checks;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gather;

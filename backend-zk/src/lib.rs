@@ -25,7 +25,7 @@
 mod client;
 mod error;
 mod examine;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guarded;

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::shell::{Result, cargo, foreground, root, text};
 
-/// It is not covered by semantic versioning.
-const UNCOVERED: [&str; 2] = ["conformance", "default"];
+/// They are not covered by semantic versioning.
+const UNCOVERED: [&str; 3] = ["conformance", "default", "fuzzing"];
 
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
@@ -77,7 +77,8 @@ mod tests {
     #[test]
     fn what_is_published_is_compared_without_what_is_not_covered() {
         let metadata = json!({ "packages": [
-            { "name": "ours", "publish": null, "features": { "default": [], "tls": [], "conformance": [] } },
+            { "name": "ours", "publish": null,
+              "features": { "default": [], "tls": [], "conformance": [], "fuzzing": [] } },
             { "name": "tool", "publish": [], "features": {} },
         ]});
         let published = published(&metadata);

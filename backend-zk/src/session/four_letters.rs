@@ -142,7 +142,7 @@ fn read_conf(text: &str) -> Option<(Duration, u32)> {
 }
 
 /// Parses an answer with all parsers, for [`fuzzing`](crate::fuzzing).
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn read(text: &str) {
     assert!(!state(&Ok(text.to_owned())).is_empty());
     assert!(read_conf(text).is_none() || text.contains("tickTime="));
