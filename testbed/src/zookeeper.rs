@@ -1,5 +1,6 @@
 //! A throwaway `ZooKeeper`.
 
+mod classes;
 pub(crate) mod ensemble;
 mod java;
 mod links;
@@ -49,7 +50,12 @@ impl ZooKeeper {
     /// Starts one. Settings are those of `zoo.cfg`, and properties of its Java machine where they begin with
     /// `-D`.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
-        Self::launch(Java::find(None, options)?, options).await
+        Self::start_java(Java::find(None, options)?, options).await
+    }
+
+    async fn start_java(mut java: Java, options: &Options) -> Result<Self, Error> {
+        java.classes = classes::find(&java, options).await;
+        Self::launch(java, options).await
     }
 
     async fn launch(java: Java, options: &Options) -> Result<Self, Error> {

@@ -97,7 +97,7 @@ impl ZooKeeperEnsemble {
             }
             let java = Java::find(Some(Member { id: index + 1, members }), options)?;
             let options = options.clone();
-            starts.push(async move { ZooKeeper::launch(java, &options).await });
+            starts.push(async move { ZooKeeper::start_java(java, &options).await });
         }
         let servers = start_all(starts).await?;
         let this = Self { members: Members { servers, links }.into() };

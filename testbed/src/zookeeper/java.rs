@@ -88,6 +88,20 @@ const SHORT_LIVED: [&str; 2] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 /// The file with settings that the server was given after its first start.
 pub(super) const SINCE: &str = "since.cfg";
 
+/// What is done with a file of [classes](super::classes).
+#[derive(Debug, Clone)]
+pub(super) enum Classes {
+    /// There is none.
+    Unused,
+    /// This one is read.
+    Read(String),
+    /// One is written, into the server's folder, when the server is stopped.
+    Write,
+}
+
+/// The file of classes, where it is written and where it is kept.
+pub(super) const CLASSES: &str = "classes.jsa";
+
 /// What makes a server the member of an ensemble.
 #[derive(Debug)]
 pub(super) struct Member {
@@ -102,12 +116,27 @@ pub(super) struct Java {
     path: String,
     class_path: String,
     member: Option<Member>,
+    /// What it does with the file of classes.
+    pub(super) classes: Classes,
 }
 
 impl Java {
     pub(super) fn find(member: Option<Member>, options: &Options) -> Result<Self, Error> {
         let class_path = class_path(options.release_of(Family::ZooKeeper)?)?;
-        Ok(Self { path: find("java", "default-jre-headless")?, class_path, member })
+        let path = find("java", "default-jre-headless")?;
+        Ok(Self { path, class_path, member, classes: Classes::Unused })
+    }
+
+    /// The same for a single server that writes the file of classes.
+    pub(super) fn writes_classes(&self) -> Self {
+        let (path, class_path) = (self.path.clone(), self.class_path.clone());
+        Self { path, class_path, member: None, classes: Classes::Write }
+    }
+
+    /// What decides what is in the file of classes: all files that Java reads them from.
+    pub(super) fn files(&self) -> Vec<String> {
+        let archives = self.class_path.split(':').filter(|archive| Path::new(archive).is_file());
+        std::iter::once(&*self.path).chain(archives).map(str::to_owned).collect()
     }
 
     /// Properties of the Java machine.
@@ -168,6 +197,11 @@ impl Kind for Java {
         command.extend(self.machine().iter().map(ToString::to_string));
         if !site.options.measured {
             command.extend(SHORT_LIVED.map(str::to_owned));
+        }
+        match &self.classes {
+            Classes::Unused => {}
+            Classes::Read(file) => command.push(format!("-XX:SharedArchiveFile={file}")),
+            Classes::Write => command.push(format!("-XX:ArchiveClassesAtExit={}", site.path(CLASSES)?)),
         }
         // A file in the system's temporary folder, which a killed one would leave behind.
         command.push("-XX:-UsePerfData".to_owned());

@@ -50,6 +50,20 @@ async fn zookeeper_lives() {
     assert_gone(pid, &folder);
 }
 
+#[tokio::test]
+async fn a_zookeeper_reads_the_classes_of_an_earlier_one_unless_it_is_measured() {
+    let options = Options::new().durability(Durability::OsCache);
+    let Some(first) = if_installed(ZooKeeper::start_with(&options).await) else { return };
+    let measured = ZooKeeper::start_with(&options.measured()).await.expect("starts");
+    let maps = |server: &ZooKeeper| {
+        let pid = server.pid().expect("runs");
+        std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("what it has in its memory")
+    };
+    let file = "/target/testbed/zookeeper-";
+    assert!(maps(&first).contains(file), "{}", first.log_tail());
+    assert!(!maps(&measured).contains(file));
+}
+
 fn ask(addr: SocketAddr, question: &str) -> String {
     let mut stream = TcpStream::connect(addr).expect("connects");
     stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
