@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{Certificates, Error, Release, release::Family};
 
+/// A folder in memory.
+const MEMORY: &str = "/dev/shm";
+
 /// What a committed write has to survive. The slower, the safer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -35,6 +38,8 @@ pub struct Options {
 
 impl Options {
     /// The defaults: [`Durability::Disk`], no extra settings, a folder under the system's temporary folder.
+    /// With another durability, and if the server is not measured, the folder is in memory where there is
+    /// `/dev/shm`.
     pub fn new() -> Self {
         Self::default()
     }
@@ -113,6 +118,29 @@ impl Options {
     }
 
     pub(crate) fn parent_folder(&self) -> PathBuf {
-        self.parent.clone().unwrap_or_else(std::env::temp_dir)
+        let memory = || {
+            let folder = Path::new(MEMORY);
+            (self.durability != Durability::Disk && !self.measured && folder.is_dir())
+                .then(|| folder.to_owned())
+        };
+        self.parent.clone().or_else(memory).unwrap_or_else(std::env::temp_dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_need_not_survive_is_in_memory() {
+        let memory = Path::new(MEMORY);
+        let memory = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        for durability in [Durability::OsCache, Durability::Fast] {
+            let options = Options::new().durability(durability);
+            assert_eq!(options.parent_folder(), memory);
+            assert_eq!(options.clone().parent("/tmp/other").parent_folder(), Path::new("/tmp/other"));
+            assert_eq!(options.measured().parent_folder(), std::env::temp_dir());
+        }
+        assert_eq!(Options::new().parent_folder(), std::env::temp_dir());
     }
 }
