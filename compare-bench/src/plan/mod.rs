@@ -147,7 +147,7 @@ impl Plan {
         modes: Rounds::new(4, 5, 600, 120),
         herd: Rounds::new(4, 5, 1000, 150),
         holding: Rounds::new(3, 3, 2500, 0),
-        faults: Faults { holders: 20, outages: 20, ..Self::USUAL.faults },
+        faults: Faults { holders: 20, outages: 18, ..Self::USUAL.faults },
         tasks: &[1, 16, 64, 256, 1024],
         rates: &[100, 1000, 3000, 10_000],
         alone: &[1, 4, 16],

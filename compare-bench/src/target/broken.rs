@@ -145,9 +145,18 @@ impl Victim {
     /// nothing for a grace period after a crash. The lease of a release that was lost ends before that.
     pub(crate) fn bound_of_grace(start: Duration) -> Bound {
         let Bound { time, of } = Self::bound_of_restart(start);
-        let grace = grace_period(GraceOptions { is_grace: Some(true), longest: None }.longest());
+        let grace = Self::grace(Kind::PostgresGrace);
         let of = format!("{of}; then the grace period of {}", humantime::format_duration(grace));
         Bound { time: time + grace, of }
+    }
+
+    /// For how long nothing is granted after each crash, beside the restart.
+    pub(crate) fn grace(kind: Kind) -> Duration {
+        if kind == Kind::PostgresGrace {
+            grace_period(GraceOptions { is_grace: Some(true), longest: None }.longest())
+        } else {
+            Duration::ZERO
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::plan::case::{Case, Others, START};
 use crate::plan::{Plan, Rounds};
 use crate::record::{self, Measurement, Quantity, Round};
 use crate::target::Choice;
-use crate::target::broken::Lines;
+use crate::target::broken::{Lines, Victim};
 use crate::target::kind::Kind;
 
 pub(crate) struct Recovery;
@@ -29,6 +29,10 @@ enum Fault {
     Frozen,
     Killed,
 }
+
+/// How often a server with grace periods is killed at most: each time takes half a minute, nearly all of it
+/// by the settings.
+const OUTAGES_WITH_GRACE: u32 = 4;
 
 const FAULTS: [Fault; 4] = [Fault::HolderKilled, Fault::CutOff, Fault::Frozen, Fault::Killed];
 
@@ -64,12 +68,21 @@ impl Fault {
             Self::HolderKilled | Self::CutOff => faults.lease * 2 + around,
             Self::Frozen => (faults.freeze + around / 2) * faults.outages,
             Self::Killed => {
-                let slow = choice.near().is_some_and(|kind| matches!(kind, Kind::Sentinel | Kind::Cluster));
+                let kind = choice.near();
+                let slow = kind.is_some_and(|kind| matches!(kind, Kind::Sentinel | Kind::Cluster));
                 let each = if slow { Duration::from_secs(8) } else { Duration::from_secs(2) };
-                START + (each + around) * faults.outages
+                let grace = kind.map_or(Duration::ZERO, Victim::grace);
+                // The restart before the first that counts is followed by a grace period as well.
+                START + grace + (each + grace + around) * how_often(plan, kind)
             }
         }
     }
+}
+
+/// How often a server is killed.
+fn how_often(plan: &Plan, kind: Option<Kind>) -> u32 {
+    let has_grace = kind.is_some_and(|kind| !Victim::grace(kind).is_zero());
+    if has_grace { plan.faults.outages.min(OUTAGES_WITH_GRACE) } else { plan.faults.outages }
 }
 
 #[async_trait]
@@ -127,5 +140,38 @@ impl Workload for Recovery {
         };
         let measurement = found.measurement(self.name(), case, bench, Some((0.0, 0.0)), Vec::new());
         Ok(Measurement { recovery: Some(recovery), noisy: false, ..measurement })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::server::{Durability, Site};
+
+    /// How long the death of a server is planned to take.
+    fn killed(kind: Kind, plan: &Plan) -> Duration {
+        let site = Site {
+            folder: "/".into(),
+            durability: Durability::default(),
+            delay: Duration::ZERO,
+            sync_delay: Duration::ZERO,
+        };
+        Fault::Killed.time(plan, &Choice::Own(kind, site))
+    }
+
+    #[test]
+    fn grace_periods_are_planned() {
+        let grace = Victim::grace(Kind::PostgresGrace);
+        assert!(killed(Kind::Postgres, &Plan::USUAL) < grace, "a restart takes a moment");
+        for plan in [Plan::USUAL, Plan::FULL] {
+            let often = how_often(&plan, Some(Kind::PostgresGrace));
+            assert!(often > 2 && often <= plan.faults.outages, "{often}: an interval takes three");
+            // One more after the restart that is not counted.
+            let planned = killed(Kind::PostgresGrace, &plan);
+            assert!(planned > grace * (often + 1), "{planned:?}");
+        }
+        let once = Plan { faults: crate::plan::Faults { outages: 1, ..Plan::FULL.faults }, ..Plan::FULL };
+        assert_eq!(how_often(&once, Some(Kind::PostgresGrace)), 1, "no more often than others");
+        assert_eq!(how_often(&Plan::FULL, Some(Kind::Postgres)), Plan::FULL.faults.outages);
     }
 }

@@ -8,7 +8,7 @@ use faults::nanos;
 use lockwell::Locks;
 use tokio::task::JoinHandle;
 
-use super::Bench;
+use super::{Bench, how_often};
 use crate::error::{Error, Result};
 use crate::measure::workload::bench::TIMEOUT;
 use crate::measure::workload::recovery::outcome::FaultOutcome;
@@ -76,7 +76,7 @@ pub(super) async fn killed(bench: &Bench) -> Result<FaultOutcome> {
     let locks = connect(&target.url).await?;
     let probe = Probe::start(bench, &locks, "dead");
     let mut times = Vec::new();
-    for _ in 0..bench.plan.faults.outages {
+    for _ in 0..how_often(&bench.plan, Some(kind)) {
         let victim = target.running.victim().await?;
         // A restart changes more than a freeze: clients reconnect, replicas follow.
         let fault = probe.calm().await?;
