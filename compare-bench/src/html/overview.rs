@@ -98,8 +98,8 @@ fn families(overview: &Overview, faults: &[Results]) -> Markup {
             } } }
         } }
         p.faint {
-            "Medians, with intervals of 95 % (us: microseconds). Less time is better. Bold: the best of those that are as safe in a \
-             failover. Differences within the machine's noise count as equal. "
+            "Medians and intervals of 95 % (us: microseconds). Less time is better. Bold: the best among those as safe in a failover. \
+             \"Cannot be told apart\": by intervals, or within the machine's noise. "
             (overview.measured) "."
             @if overview.setting.conditions.durability != "unknown" { " Servers and clients shared this machine." }
         }

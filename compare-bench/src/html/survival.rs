@@ -117,14 +117,33 @@ pub(super) fn told(results: &[Results], backend: &str) -> Option<String> {
         all.filter(|it| names.contains(&&*it.backend) && !matches!(it.verdict, Verdict::NotRun { .. }))
     };
     let faults: BTreeSet<&str> = runs().map(|it| &*it.scenario).collect();
-    let twice: BTreeSet<&str> =
-        runs().filter(|it| it.findings.overlaps > 0).map(|it| &*it.scenario).collect();
+    let twice = with_two_holders(runs());
     let lost: u64 = runs().map(|it| it.counts.guarded_lost).sum();
     let lost = if lost == 0 { String::new() } else { format!(", {lost} checked writes lost") };
-    (!faults.is_empty()).then(|| match twice.len() {
-        0 => format!("never two holders in {} kinds of faults{lost}", faults.len()),
-        some => format!("two holders seen in {some} of {} kinds of faults{lost}", faults.len()),
-    })
+    let named = match &twice.iter().copied().collect::<Vec<_>>()[..] {
+        [] => "never two holders in".to_owned(),
+        [one] => format!("two holders in {one}, 1 of"),
+        // There is little room, and the link leads to their names.
+        many => format!("two holders seen in {} of", many.len()),
+    };
+    (!faults.is_empty()).then(|| format!("{named} {} kinds of faults{lost}", faults.len()))
+}
+
+/// The scenarios of the runs in which two held a lock at once, without an operator who had freed it.
+fn with_two_holders<'a>(runs: impl Iterator<Item = &'a RunOutcome>) -> BTreeSet<&'a str> {
+    runs.filter(|it| it.findings.overlaps > 0).map(|it| &*it.scenario).collect()
+}
+
+/// These scenarios of each backend that has any.
+fn seen_twice(results: &Results) -> Vec<String> {
+    let of_kind = |kind: &Kind| {
+        let is_of_kind =
+            |it: &&RunOutcome| it.backend == kind.name() && !matches!(it.verdict, Verdict::NotRun { .. });
+        let names: Vec<&str> =
+            with_two_holders(results.outcomes.iter().filter(is_of_kind)).into_iter().collect();
+        (!names.is_empty()).then(|| format!("{}: {}", full(kind.name()), names.join(", ")))
+    };
+    Kind::ALL.iter().filter_map(of_kind).collect()
 }
 
 /// The section.
@@ -138,6 +157,8 @@ pub(super) fn section(results: &Results) -> Result<Markup> {
             b { "lost" } ": as safe, but a holder may lose the lock before its lease ends, and is told. "
             b { "guard" } ": two may hold it for a moment, and a resource that checks tokens loses nothing. \
              In brackets: in how many of the runs it was so, where it was not so in all." }
+        @let twice = seen_twice(results);
+        @if !twice.is_empty() { p { b { "Two holders at once were seen" } " on " (twice.join("; on ")) ". What these names mean is below the table." } }
         div.wide { table.matrix {
             caption { "What each backend survives. The details are below." }
             thead { tr { th { "scenario" } @for kind in &kinds { th.n { (full(kind.name())) } } } }
@@ -246,4 +267,37 @@ fn since(nanos: u64, began: u64) -> u64 {
 /// Microseconds, as seconds.
 fn at(micros: u64) -> String {
     format!("{}.{:03} s", micros / 1_000_000, micros / 1000 % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_with_two_holders_are_named() {
+        let mut results: Results =
+            serde_json::from_str(include_str!("../../tests/data/faults.json")).unwrap();
+        let said = |results: &Results, backend: &str| told(std::slice::from_ref(results), backend);
+        let expected = "two holders in client-clock, 1 of 3 kinds of faults";
+        assert_eq!(said(&results, "sqlite").as_deref(), Some(expected));
+        assert_eq!(said(&results, "memory"), None);
+        let page = section(&results).unwrap().into_string();
+        assert!(
+            page.contains(" on SQLite: client-clock; on Redis behind Sentinel: switchover; on "),
+            "{page}"
+        );
+        // More than there is room for above.
+        for outcome in &mut results.outcomes {
+            outcome.findings.overlaps = u64::from(outcome.backend == "sqlite");
+        }
+        let expected = "two holders seen in 3 of 3 kinds of faults";
+        assert_eq!(said(&results, "sqlite").as_deref(), Some(expected));
+        assert_eq!(seen_twice(&results), ["SQLite: cancelled, client-clock, holder-killed"]);
+        // An operator has freed the lock of one of the two.
+        for outcome in &mut results.outcomes {
+            outcome.findings.overlaps_after_force = std::mem::take(&mut outcome.findings.overlaps);
+        }
+        assert_eq!(said(&results, "sqlite").as_deref(), Some("never two holders in 3 kinds of faults"));
+        assert!(!section(&results).unwrap().into_string().contains("Two holders at once were seen"));
+    }
 }

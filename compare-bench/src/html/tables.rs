@@ -70,7 +70,7 @@ fn table(group: &Group) -> Markup {
 /// All locks and all cases, a table for each setting: how many times the best each is.
 pub(crate) fn matrix(runs: &[Report], questions: &[Question]) -> Markup {
     html! {
-        p { "How many times as slow as the best of its row each is; the best is 1.0, also if the boxes hide it. What cannot be told apart shares a rank in the tables below. \
+        p { "How many times as slow as the best of its row each is; the best is 1.0, also if the boxes hide it. Locks whose intervals overlap share a rank in the tables below. \
              A dash: not measured, or too few rounds. What options such as server_order change is in the tables, too. Where a server \
              fails, the time itself stands there: a lone server is down for as long as it was stopped, and a group of servers goes \
              on without it when it has noticed, which takes most of them longer than a short stop. Where requests arrive faster than they are answered, the rate that was reached stands there: the latency \

@@ -17,10 +17,11 @@ use crate::view::{Question, missing, questions, show, trust, words};
 pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean nothing. Build with --release, or use `cargo xtask compare`.";
 
 /// What the columns of all tables are.
-const COLUMNS: &str = "The number before a name is its rank; locks that cannot be told apart from the best of a rank share it. Behind each \
-     median stands its interval of 95 % (bootstrap over the rounds). p99: 99 of 100 took at most so long. To raw: the ratio to raw statements, \
-     which are the fewest that any lock on this server needs, and are measured in turns with the locks; 1.10 of a latency is 10 % slower, 2.00 of a \
-     rate is twice that of one raw connection (Redis, ZooKeeper, etcd: of as many tasks on it, or processes with one each).";
+const COLUMNS: &str = "The number before a name is its rank; locks whose intervals overlap that of the best of a rank share it. Above, what \
+     differs by less than the machine's noise cannot be told apart either. Behind each median stands its interval of 95 % (bootstrap over the \
+     rounds). p99: 99 of 100 took at most so long. To raw: the ratio to raw statements, which are the fewest that any lock on this server needs, \
+     and are measured in turns with the locks; 1.10 of a latency is 10 % slower, 2.00 of a rate is twice that of one raw connection (Redis, \
+     ZooKeeper, etcd: of as many tasks on it, or processes with one each).";
 
 /// Of what stands below the line that it belongs to.
 const INDENT: usize = 4;

@@ -9,18 +9,22 @@ use crate::view::speed::{Speed, UNKNOWN, names};
 
 /// What the answers mean: below them.
 pub(crate) const TERMS: &str = "verify_in: a call in the transaction that writes; it fails if the lock was lost. Fencing token: a number \
-     that rises with each grant; the target refuses lower ones. Idempotency key: requests with the same key take effect once. \
-     Lease: how long a lock is held without renewal; a holder that was paused for longer may still act.";
+     that rises with each grant; the target refuses lower ones. Idempotency key: requests with it take effect once. Lease: how long a lock \
+     is held without renewal; a holder paused for longer may still act.";
 
-/// For work that is not in one database alone, since it acts elsewhere, too.
+/// For work that is not in one database alone, since it acts elsewhere, too. For how long providers remember
+/// keys, by their documentation, is in docs/fencing.md.
 pub(crate) const BILLING: [&str; 2] = [
     "Billing: no lock alone prevents a second charge.",
-    "Insert a row with a unique key of your own, such as customer and month; commit; charge with that idempotency key; mark the row as \
-     paid. After a crash, charge unpaid rows with their keys.",
+    "Insert a row with a unique key, such as customer and month; commit; charge with that idempotency key; mark the row paid, and keep \
+     it. After a crash, charge unpaid rows while the provider knows their keys (Stripe: at least 24 hours); later, ask it first.",
 ];
 
-/// Which of several databases to choose, if one of them can check the lock where the work writes.
-const OF_SEVERAL: &str = "; if you run both kinds, the SQL database";
+/// Which of several databases to choose, if one of them can check the lock where the work writes, and why.
+const OF_SEVERAL: [&str; 2] = [
+    "; if you run both kinds, the SQL database",
+    "; unlike Redis, an SQL database can refuse the writes of a second holder (verify_in)",
+];
 
 /// The questions, in the order in which they are asked.
 pub(crate) const QUESTIONS: [&str; 3] = [
@@ -123,12 +127,18 @@ fn one(case: &Case, overview: &Overview) -> Advice {
     } else {
         let speed = Speed::of(&fit, overview);
         let because = match decides {
-            Decides::Presence(_) => reason.to_owned(),
+            Decides::Presence(_) => format!("{reason}{}", of_several(&fit)[1]),
             Decides::Speed | Decides::SpeedAlone | Decides::Promise => format!("{reason}; {}", speed.words),
         };
         (choice(&speed, &fit, decides), because)
     };
     Advice { answers, condition, choice, because }
+}
+
+/// What is said where only some of those that fit can check the lock.
+fn of_several(fit: &[&Candidate]) -> [&'static str; 2] {
+    let verifying = fit.iter().filter(|it| it.verifies()).count();
+    if (1..fit.len()).contains(&verifying) { OF_SEVERAL } else { [""; 2] }
 }
 
 /// Those whose speed is known to be the best, or all that fit.
@@ -138,11 +148,7 @@ fn choice(speed: &Speed, fit: &[&Candidate], decides: Decides) -> String {
         fit.iter().find(|it| it.family == family).map_or_else(|| family.to_owned(), |it| named(it))
     };
     match (decides, &speed.fastest[..]) {
-        (Decides::Presence(which), _) => {
-            let verifying = fit.iter().filter(|it| it.verifies()).count();
-            let of_several = if (1..fit.len()).contains(&verifying) { OF_SEVERAL } else { "" };
-            format!("{which} ({}){of_several}", all())
-        }
+        (Decides::Presence(which), _) => format!("{which} ({}){}", all(), of_several(fit)[0]),
         (Decides::SpeedAlone, []) if fit.len() > 1 => UNKNOWN.to_owned(),
         (Decides::Promise, _) | (_, []) => all(),
         // It is nowhere known to be slower than another one.
@@ -211,7 +217,8 @@ mod tests {
             "SQLite, because it needs no server; a free lock takes 250 us, and a hand-over between processes takes 1.40 ms",
             "that database (PostgreSQL), because with verify_in, only one holder's transactions commit, after a failover as well",
             "the one that you run (PostgreSQL or Redis/Valkey); if you run both kinds, the SQL database, because you need no further \
-             server; speed matters only at hundreds of locks a second",
+             server; speed matters only at hundreds of locks a second; unlike Redis, an SQL database can refuse the writes of a second \
+             holder (verify_in)",
             "Redis/Valkey, because only speed decides here; for a free lock Redis/Valkey is the fastest, 38 times as fast \
              as PostgreSQL (10.0 us and 380 us), and for a hand-over between processes Redis/Valkey is the fastest, 36 times as \
              fast as PostgreSQL (20.0 us and 720 us)",
