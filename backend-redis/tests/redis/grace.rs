@@ -7,7 +7,7 @@ use lockwell_core::backend::grace_period;
 use lockwell_core::{ErrorKind, LockGuard, Locks, Severity};
 use testbed::{Durability, RedisCluster, RedisSentinel, if_installed};
 
-use crate::servers::{client, in_memory, redis, refusal, tell, until};
+use crate::servers::{client, in_memory, on_disk, redis, redis_with, refusal, tell, until};
 
 /// The shortest that there may be.
 const LONGEST: Duration = Duration::from_secs(4);
@@ -73,6 +73,26 @@ async fn a_restarted_server_waits_for_what_it_has_forgotten() {
     // The mark names this run of the server: a third client need not wait.
     let three = client(&with_grace(&server.url())).await;
     three.lock("b").ttl(LONGEST).try_now().await.expect("open").expect("free").release().await.expect("held");
+}
+
+/// A server that is ended in good order forgets nothing, but its clients do not know that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planned_restart_with_all_data_is_followed_by_a_period() {
+    let Some(server) = redis_with(&on_disk()).await else { return };
+    let (one, two) = (open(&server.url()).await, client(&with_grace(&server.url())).await);
+    let guard = one.lock("a").ttl(LONGEST).await.expect("a free lock");
+    server.stop().await.expect("it ends");
+    let ended = Instant::now();
+    server.restart().await.expect("it starts again");
+    let error = two.lock("b").ttl(LONGEST).try_now().await.expect_err("nothing is granted");
+    assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+    let (next, took) = lock_after(ended, &two, "b").await;
+    println!("granted {took:?} after the end of the server");
+    assert!(took >= LONGEST, "{took:?}");
+    // If the server was away for longer than the lease, its holder has lost it.
+    let other = two.lock("a").ttl(LONGEST).try_now().await.expect("open");
+    assert_eq!(other.is_none(), guard.is_held(), "it was kept, or has ended");
+    next.release().await.expect("held");
 }
 
 /// However long the server says that it has been up: that is a difference of two times of its wall clock,
