@@ -188,6 +188,7 @@ pub mod guides {
     #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/production.md")]
     pub mod production {}
+    #[doc = include_str!("guide_links.md")]
     #[cfg_attr(feature = "redis", doc = include_str!("../docs/redis.md"))]
     #[cfg_attr(not(feature = "redis"), doc = "docs/redis.md: its code needs the feature `redis`.")]
     pub mod redis {}

@@ -132,6 +132,46 @@ fn links_of_the_guides_lead_to_modules() {
     }
 }
 
+/// The text of the files of the repository whose names begin so.
+fn sources(beginning: &str) -> String {
+    let mut git = Process::new("git");
+    let listed =
+        text(git.arg("-C").arg(root()).args(["ls-files", "--", beginning])).expect("git lists files");
+    let read = |file| fs::read_to_string(root().join(file)).expect("a file");
+    listed.lines().filter(|file| file.ends_with(".rs")).map(read).collect()
+}
+
+/// The tables of what happens name the tests and the scenarios of faults that show it.
+#[test]
+fn the_tests_of_what_happens_are_there() {
+    let scenarios = sources("faults/src/table");
+    let mut number = 0;
+    for page in pages().lines() {
+        let page_text = fs::read_to_string(root().join(page)).expect("a page");
+        for told in page_text.split("with the tests that show it (in `").skip(1) {
+            let tests = sources(told.split('`').next().unwrap_or_default());
+            let rows = told.lines().skip_while(|line| !line.starts_with('|'));
+            for row in rows.take_while(|line| line.starts_with('|')) {
+                let words: Vec<_> = row.split('`').collect();
+                // What stands before a word, and the word.
+                let mut of_scenarios = false;
+                for pair in words.chunks_exact(2) {
+                    of_scenarios = pair[0].contains("scenario") || of_scenarios && pair[0] == ", ";
+                    if of_scenarios {
+                        assert!(scenarios.contains(&format!("name: \"{}\"", pair[1])), "{page}: {}", pair[1]);
+                    } else if pair[1].matches('_').count() > 1 {
+                        assert!(tests.contains(&format!("fn {}(", pair[1])), "{page}: {}", pair[1]);
+                    } else {
+                        continue;
+                    }
+                    number += 1;
+                }
+            }
+        }
+    }
+    assert!(number > 25, "{number}");
+}
+
 /// Everybody reads it first.
 #[test]
 fn the_readme_has_eight_kilobytes_at_most() {
