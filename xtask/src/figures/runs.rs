@@ -137,9 +137,13 @@ impl Run {
 fn about(report: &Value) -> String {
     let (machine, build, conditions) = (&report["machine"], &report["build"], &report["conditions"]);
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
-    let servers: Vec<_> = list(&report["backends"])
-        .map(|backend| format!("{} on {}", text(&backend["name"]), text(&backend["version"])))
-        .collect();
+    let server = |backend: &Value| {
+        let (name, version) = (text(&backend["name"]), text(&backend["version"]));
+        // The version of memory says where it is.
+        let on = if version.starts_with("in ") { "" } else { "on " };
+        format!("{name} {on}{version}")
+    };
+    let servers: Vec<_> = list(&report["backends"]).map(server).collect();
     format!(
         "{}, {} cores, {}; data on {}, durability `{}`; commit {}, {}: {}.",
         text(&machine["cpu"]),
