@@ -105,7 +105,9 @@ impl Faults {
         }
         let seconds: f64 = self.outcomes.iter().filter_map(|outcome| outcome["seconds"].as_f64()).sum();
         let minutes = (seconds / 60.0).round();
-        format!("{} runs of {minutes} minutes together; commit {}:", self.outcomes.len(), commits.join(", "))
+        let faults: usize = self.outcomes.iter().map(|outcome| list(&outcome["happened"]).count()).sum();
+        let (runs, commits) = (self.outcomes.len(), commits.join(", "));
+        format!("{runs} runs of {minutes} minutes together, with {faults} faults; commit {commits}:")
     }
 }
 
@@ -168,7 +170,7 @@ mod tests {
         let outcome = |backend: &str, verdict: &str, lateness: Value| {
             json!({
                 "scenario": "calm", "backend": backend, "seed": 1, "commit": "0123456789abcdef", "verdict": verdict,
-                "seconds": 45.0,
+                "seconds": 45.0, "happened": [{}, {}],
                 "counts": { "operations": 1000, "grants": 900, "guarded_lost": 0, "lateness": lateness },
             })
         };
@@ -183,7 +185,7 @@ mod tests {
     fn runs_are_counted_by_backend() {
         let all = [Faults::new("faults".to_owned(), file()).unwrap()];
         let table = faults("faults", &all).unwrap();
-        assert!(table.starts_with("3 runs of 2 minutes together; commit 0123456789:\n\n|"), "{table}");
+        assert!(table.starts_with("3 runs of 2 minutes together, with 6 faults; commit 0123456789:\n\n|"), "{table}");
         assert!(table.contains("| redis | 2 | 1 | 2000 | 1800 | 0 | 4 | 700 us, 9.00 ms |"), "{table}");
         assert!(table.contains("| sqlite | 1 | 1 | 1000 | 900 | 0 | 0 |  |"), "{table}");
         assert!(table.contains("| all | 3 | 2 | 3000 | 2700 | 0 | 4 | 700 us, 9.00 ms |"), "{table}");
