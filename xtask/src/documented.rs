@@ -138,7 +138,8 @@ fn sources(beginning: &str) -> String {
     let listed =
         text(git.arg("-C").arg(root()).args(["ls-files", "--", beginning])).expect("git lists files");
     let read = |file| fs::read_to_string(root().join(file)).expect("a file");
-    listed.lines().filter(|file| file.ends_with(".rs")).map(read).collect()
+    let is_rust = |file: &&str| std::path::Path::new(file).extension().is_some_and(|end| end == "rs");
+    listed.lines().filter(is_rust).map(read).collect()
 }
 
 /// The tables of what happens name the tests and the scenarios of faults that show it.

@@ -185,7 +185,10 @@ mod tests {
     fn runs_are_counted_by_backend() {
         let all = [Faults::new("faults".to_owned(), file()).unwrap()];
         let table = faults("faults", &all).unwrap();
-        assert!(table.starts_with("3 runs of 2 minutes together, with 6 faults; commit 0123456789:\n\n|"), "{table}");
+        assert!(
+            table.starts_with("3 runs of 2 minutes together, with 6 faults; commit 0123456789:\n\n|"),
+            "{table}"
+        );
         assert!(table.contains("| redis | 2 | 1 | 2000 | 1800 | 0 | 4 | 700 us, 9.00 ms |"), "{table}");
         assert!(table.contains("| sqlite | 1 | 1 | 1000 | 900 | 0 | 0 |  |"), "{table}");
         assert!(table.contains("| all | 3 | 2 | 3000 | 2700 | 0 | 4 | 700 us, 9.00 ms |"), "{table}");
