@@ -52,8 +52,8 @@ pub enum Fault {
     KillAll { millis: u64 },
     /// The server that leads is killed and started again. Redis Cluster: a master.
     KillLeader { millis: u64 },
-    /// Sentinel, Redis Cluster: the master sends its replica nothing for `ahead`. Then the replica takes over,
-    /// and the old master is killed and started again.
+    /// Sentinel, Redis Cluster: the master sends its replica nothing for `ahead`. Then the replica takes
+    /// over, and the old master is killed and started again.
     KillAhead { ahead: u64, millis: u64 },
     /// etcd: the disk of the server that leads hangs.
     HangLeader { millis: u64 },

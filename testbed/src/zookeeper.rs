@@ -55,10 +55,6 @@ impl ZooKeeper {
 
     async fn start_java(mut java: Java, options: &Options) -> Result<Self, Error> {
         java.classes = classes::find(&java, options).await;
-        Self::launch(java, options).await
-    }
-
-    async fn launch(java: Java, options: &Options) -> Result<Self, Error> {
         Ok(Self { server: Server::start(java, options).await? })
     }
 

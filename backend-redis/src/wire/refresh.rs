@@ -30,8 +30,8 @@ const HEAD_START: Duration = Duration::from_millis(150);
 /// How long further nodes are waited for when one has answered.
 const GRACE: Duration = Duration::from_millis(30);
 
-/// Asks some of the nodes at once, and takes the answer of most of those that answer soon. Those that hang are
-/// not waited for. `masters` may have connections; the others are reached by `address`.
+/// Asks some of the nodes at once, and takes the answer of most of those that answer soon. Those that hang
+/// are not waited for. `masters` may have connections; the others are reached by `address`.
 pub(super) async fn read_slots(
     address: &Address,
     masters: Vec<Arc<Wire>>,

@@ -3,15 +3,13 @@
 
 use std::fs;
 
-use super::{
-    ZooKeeper,
-    java::{CLASSES, Classes, Java},
-};
+use super::java::{CLASSES, Classes, Java};
 use crate::{
-    Error, Options,
+    Error, Options, Server,
     kept::{Found, Kept, Vacancy, Whole},
     programs::text,
     server::blocking,
+    wire::{LONG, exchange},
 };
 
 /// The file, if there is one or one can be made. Java looks whether it fits its own version and the archives,
@@ -39,10 +37,13 @@ pub(super) async fn find(java: &Java, options: &Options) -> Classes {
 
 /// Has a server write the file at its end.
 async fn make(java: &Java, vacancy: Vacancy) -> Result<Whole, Error> {
-    let server = ZooKeeper::launch(java.writes_classes(), &Options::new()).await?;
-    let asked = server.clone();
-    let asking =
-        move || ["srvr", "mntr", "conf"].iter().try_for_each(|word| asked.four_letter(word).map(drop));
+    let server = Server::start(java.writes_classes(), &Options::new()).await?;
+    let addr = server.addr();
+    let ask = move |word: &str| exchange(addr, word.as_bytes(), LONG).map(drop);
+    let asking = move || {
+        let asked = ["srvr", "mntr", "conf"].into_iter().try_for_each(ask);
+        asked.map_err(Error::io(format!("zookeeper on {addr}")))
+    };
     // Only classes that it has used are in the file.
     blocking(asking).await?;
     server.stop().await?;

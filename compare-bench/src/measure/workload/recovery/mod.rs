@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lockwell::backend::async_trait;
 
+use self::outages::how_often;
 use super::found::Found;
 use crate::error::{Error, Result};
 use crate::measure::stats::{micros, round3};
@@ -29,10 +30,6 @@ enum Fault {
     Frozen,
     Killed,
 }
-
-/// How often a server with grace periods is killed at most: each time takes half a minute, nearly all of it
-/// by the settings.
-const OUTAGES_WITH_GRACE: u32 = 4;
 
 const FAULTS: [Fault; 4] = [Fault::HolderKilled, Fault::CutOff, Fault::Frozen, Fault::Killed];
 
@@ -77,12 +74,6 @@ impl Fault {
             }
         }
     }
-}
-
-/// How often a server is killed.
-fn how_often(plan: &Plan, kind: Option<Kind>) -> u32 {
-    let has_grace = kind.is_some_and(|kind| !Victim::grace(kind).is_zero());
-    if has_grace { plan.faults.outages.min(OUTAGES_WITH_GRACE) } else { plan.faults.outages }
 }
 
 #[async_trait]

@@ -8,10 +8,10 @@ use faults::nanos;
 use lockwell::Locks;
 use tokio::task::JoinHandle;
 
-use super::{Bench, how_often};
 use crate::error::{Error, Result};
-use crate::measure::workload::bench::TIMEOUT;
+use crate::measure::workload::bench::{Bench, TIMEOUT};
 use crate::measure::workload::recovery::outcome::FaultOutcome;
+use crate::plan::Plan;
 use crate::target::broken::{Bound, Victim};
 use crate::target::kind::Kind;
 use crate::target::{Choice, connect};
@@ -27,6 +27,16 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest that is waited for a grant.
 const LONGEST: Duration = Duration::from_mins(1);
+
+/// How often a server with grace periods is killed at most: each time takes half a minute, nearly all of it
+/// by the settings.
+const OUTAGES_WITH_GRACE: u32 = 4;
+
+/// How often a server is killed.
+pub(super) fn how_often(plan: &Plan, kind: Option<Kind>) -> u32 {
+    let has_grace = kind.is_some_and(|kind| !Victim::grace(kind).is_zero());
+    if has_grace { plan.faults.outages.min(OUTAGES_WITH_GRACE) } else { plan.faults.outages }
+}
 
 /// A server is stopped, and goes on a little later.
 pub(super) async fn frozen(bench: &Bench) -> Result<FaultOutcome> {
