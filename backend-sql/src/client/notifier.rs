@@ -60,7 +60,7 @@ enum Delivery {
 }
 
 pub(crate) struct Notifier<D: Dialect> {
-    state: NotifierTask<D>,
+    state: Arc<NotifierTask<D>>,
     task: Mutex<Option<Subscribing>>,
 }
 
@@ -86,11 +86,11 @@ impl<D: Dialect> Notifier<D> {
             places,
             requests,
             limit,
-            receives: Arc::default(),
-            has_subscribed: Arc::default(),
-            resubscribed: Arc::default(),
+            receives: AtomicBool::default(),
+            has_subscribed: AtomicBool::default(),
+            resubscribed: Notify::default(),
         };
-        Self { state, task: Mutex::new(None) }
+        Self { state: Arc::new(state), task: Mutex::new(None) }
     }
 
     /// Whether notifications arrive at this process.
@@ -108,7 +108,7 @@ impl<D: Dialect> Notifier<D> {
                 Some(task) if !task.handle.is_finished() => (task.began, task.subscribed.clone()),
                 _ => {
                     let (ready, subscribed) = watch::channel(false);
-                    let (state, began) = (self.state.clone(), Moment::now());
+                    let (state, began) = (Arc::clone(&self.state), Moment::now());
                     let handle = tokio::spawn(async move { state.run(&ready).await });
                     *task = Some(Subscribing { handle, began, subscribed: subscribed.clone() });
                     (began, subscribed)
@@ -138,25 +138,10 @@ struct NotifierTask<D: Dialect> {
     places: Arc<HandOverPlaces>,
     requests: Batcher<Statements<D>>,
     limit: Duration,
-    receives: Arc<AtomicBool>,
-    has_subscribed: Arc<AtomicBool>,
+    receives: AtomicBool,
+    has_subscribed: AtomicBool,
     /// Notified after each subscription of this client but the first.
-    resubscribed: Arc<Notify>,
-}
-
-impl<D: Dialect> Clone for NotifierTask<D> {
-    fn clone(&self) -> Self {
-        Self {
-            dialect: Arc::clone(&self.dialect),
-            waiters: Arc::clone(&self.waiters),
-            places: Arc::clone(&self.places),
-            requests: self.requests.clone(),
-            limit: self.limit,
-            receives: Arc::clone(&self.receives),
-            has_subscribed: Arc::clone(&self.has_subscribed),
-            resubscribed: Arc::clone(&self.resubscribed),
-        }
-    }
+    resubscribed: Notify,
 }
 
 impl<D: Dialect> NotifierTask<D> {
