@@ -47,26 +47,59 @@ pub struct QueuedClaim {
     pub row: QueueRow,
 }
 
-/// A request about one lock that is, or is to be, held alone.
+/// A request of one claim about its lock.
 #[derive(Clone, Copy, Debug)]
-pub enum LoneRequest<'a> {
+pub enum LockRequest<'a> {
     /// Takes the lock if it is free.
-    Take,
+    Take(&'a Claim),
     /// The same for a claim with a place in the queue, on databases where a release grants the lock to a
     /// waiter.
     Claim(&'a QueuedClaim),
     /// Takes a place in the queue.
-    Enter,
+    Enter(&'a Claim),
     Release(&'a Claim),
 }
 
+impl<'a> LockRequest<'a> {
+    pub(crate) fn claim(self) -> &'a Claim {
+        match self {
+            Self::Take(claim)
+            | Self::Claim(QueuedClaim { claim, .. })
+            | Self::Enter(claim)
+            | Self::Release(claim) => claim,
+        }
+    }
+
+    /// The claim, if the request takes the lock.
+    pub(crate) fn taker(self) -> Option<&'a Claim> {
+        matches!(self, Self::Take(_) | Self::Claim(_)).then(|| self.claim())
+    }
+
+    /// Whether it should still be sent.
+    pub(crate) fn is_wanted(self) -> bool {
+        matches!(self, Self::Release(_)) || !self.claim().is_cancelled()
+    }
+
+    /// Whether the request alone is a single statement, which the database carries out even if this process
+    /// stops.
+    pub(crate) fn is_one_statement(self) -> bool {
+        match self {
+            Self::Take(claim) => Hold::of(claim) == Hold::Alone,
+            Self::Claim(_) => false,
+            // The second one only reads.
+            Self::Enter(_) | Self::Release(_) => true,
+        }
+    }
+}
+
 /// A heartbeat of a client. It counts for all its waiters.
+#[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sign {
-    pub client: Uuid,
+pub(crate) struct Sign {
+    pub(crate) client: Uuid,
     /// Each sign of the client has another number. A grant contains the number of the last sign that the
     /// server had seen.
-    pub number: u64,
+    pub(crate) number: u64,
 }
 
 /// Which table has the row of a holder.
@@ -116,15 +149,6 @@ impl TryAcquire {
             _ => Self::Busy(left.map(span)),
         }
     }
-}
-
-/// A place in a queue whose tickets the database gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entered {
-    /// `NO_TICKET` if a release has granted the lock to the claim already.
-    pub ticket: i64,
-    /// The answer to a request for the lock with this place, if that is refused.
-    pub refused: Option<TryAcquire>,
 }
 
 /// The result of releasing a lock or of leaving the queue.
@@ -288,16 +312,16 @@ impl KnownPlaces {
 
 /// The answer of a database to a poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WaiterPoll {
+pub(crate) struct WaiterPoll {
     /// The server's clock, in microseconds.
-    pub clock: u64,
+    pub(crate) clock: u64,
     /// The numbers of entries that the database does not have, or that no release would see. They must be
     /// taken anew.
-    pub missing: Vec<i64>,
+    pub(crate) missing: Vec<i64>,
     /// The numbers of entries whose waiters should ask for their locks.
-    pub turns: Vec<i64>,
+    pub(crate) turns: Vec<i64>,
     /// The time until the first lease ends on the locks that are waited for, if there is one.
-    pub left: Option<Duration>,
+    pub(crate) left: Option<Duration>,
 }
 
 /// The result of a portion.

@@ -7,7 +7,7 @@ use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant};
 
 use crate::dialect::Dialect;
-use crate::words::{Extension, Hold, JOINS, QueuedClaim, Sign, TakeRequest, TryAcquire};
+use crate::words::{Extension, Hold, JOINS, TakeRequest, TryAcquire};
 
 /// Takes each lock that is free for its claim.
 ///
@@ -30,28 +30,8 @@ pub(crate) async fn take<D: Dialect>(
     Ok(answers)
 }
 
-/// The same for claims with places in the queue, on databases where a release grants the lock to a waiter.
-/// Returns the server's clock as well if the request was a heartbeat.
-pub(crate) async fn claim<D: Dialect>(
-    dialect: &D,
-    waiters: &Waiters,
-    conn: &mut D::Conn,
-    entries: &[QueuedClaim],
-    sign: Sign,
-) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
-    let (mut answers, clock) = dialect.claim(conn, entries, sign).await?;
-    let claims: Vec<_> = entries.iter().map(|entry| entry.claim.clone()).collect();
-    let stale = reap_stale(dialect, waiters, conn, &claims, &answers).await?;
-    if !stale.is_empty() {
-        let (again, _) = dialect.claim(conn, &pick(entries, &stale), sign).await?;
-        replace(&mut answers, stale, again);
-    }
-    renew_members(dialect, conn, &claims, &mut answers).await?;
-    Ok((answers, clock))
-}
-
 /// Removes members whose leases have ended from their groups. Returns the claims that must ask again.
-async fn reap_stale<D: Dialect>(
+pub(crate) async fn reap_stale<D: Dialect>(
     dialect: &D,
     waiters: &Waiters,
     conn: &mut D::Conn,
@@ -73,14 +53,14 @@ async fn reap_stale<D: Dialect>(
 
 /// Replaces answers by those of the second try. If a group still has dead members, a transaction has locked
 /// their rows.
-fn replace(answers: &mut [TryAcquire], places: Vec<usize>, again: Vec<TryAcquire>) {
+pub(crate) fn replace(answers: &mut [TryAcquire], places: Vec<usize>, again: Vec<TryAcquire>) {
     for (at, answer) in places.into_iter().zip(again) {
         answers[at] = if answer == TryAcquire::Stale { TryAcquire::Busy(None) } else { answer };
     }
 }
 
 /// Renews the leases of claims that are already members.
-async fn renew_members<D: Dialect>(
+pub(crate) async fn renew_members<D: Dialect>(
     dialect: &D,
     conn: &mut D::Conn,
     claims: &[Claim],
@@ -149,7 +129,7 @@ fn queue_order(a: &TakeRequest, b: &TakeRequest) -> Ordering {
     (a.claim.name(), a.ticket).cmp(&(b.claim.name(), b.ticket))
 }
 
-fn pick<T: Clone>(all: &[T], places: &[usize]) -> Vec<T> {
+pub(crate) fn pick<T: Clone>(all: &[T], places: &[usize]) -> Vec<T> {
     places.iter().map(|&at| all[at].clone()).collect()
 }
 

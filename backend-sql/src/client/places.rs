@@ -4,6 +4,8 @@
 //! same request asks the database whose turn it is, and all waiters use its answer for a moment. So ten
 //! thousand waiters send as many statements as ten.
 
+#![cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -5,19 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::{
-    Attempt, Batcher, CallOutcome, Heartbeat, Service, SharedRuntime, Waiters, note_reconnection,
+    Attempt, Batcher, Call, CallOutcome, Service, SharedRuntime, Waiters, note_reconnection,
 };
-use lockwell_core::{Claim, Moment, Result};
+use lockwell_core::{Claim, Error, ErrorKind, Moment, Result};
 
-use crate::client::batch;
 use crate::client::idle::{Idle, IdleConnection};
-use crate::client::requests::{
-    Done, JobContext, Request, RequestReply, Route, Work, blocked, is_about_one, unexpected,
-};
+use crate::client::requests::{AnyAnswer, AnyRequest, Done, Job, JobContext, Kind, Route, blocked};
 use crate::dialect::Dialect;
 use crate::dialect::error::{class_of, fatal, no_answer};
-use crate::ids::AsUuid;
-use crate::words::{ErrorClass, Sign};
+use crate::words::{ErrorClass, Hold, LockRequest};
 
 /// How long a claim for a group repeats its request while the row is locked. Other claims lock it only for a
 /// moment.
@@ -58,6 +54,29 @@ impl<D: Dialect> Statements<D> {
     }
 }
 
+/// An answer, and when its statement was sent.
+pub(crate) type Answered<T> = (T, Moment);
+
+/// Waits for the answer to a request of this kind. Says whether an earlier try, whose answer was lost, may
+/// have been carried out as well.
+pub(crate) async fn answer<D: Dialect, K: Kind<D>>(
+    call: Call<Statements<D>>,
+) -> Result<(Answered<K::Answer>, bool)> {
+    let ((answer, sent), in_doubt) = call.await?.into_parts();
+    let other = |_| Error::new(ErrorKind::Internal, "an answer to another request");
+    Ok(((*answer.downcast().map_err(other)?, sent), in_doubt))
+}
+
+/// Sends a request, and waits for its answer.
+pub(crate) async fn ask<D: Dialect, K: Kind<D>>(
+    requests: &Batcher<Statements<D>>,
+    route: Route,
+    limit: Duration,
+    request: K,
+) -> Result<(Answered<K::Answer>, bool)> {
+    answer::<D, K>(requests.call(route, Arc::new(request), limit)).await
+}
+
 /// Runs some work on the connection for requests. The work is repeated until it has an answer.
 pub(crate) async fn job<D: Dialect, T: Send + 'static>(
     requests: &Batcher<Statements<D>>,
@@ -65,66 +84,42 @@ pub(crate) async fn job<D: Dialect, T: Send + 'static>(
     limit: Duration,
     work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
 ) -> Result<T> {
-    let work: Work<D> = Arc::new(move |context| {
-        let work = work(context);
-        Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
-    });
-    match requests.call(route, Request::Job(work), limit).await?.into_answer() {
-        (RequestReply::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
-        _ => Err(unexpected()),
-    }
+    Ok(ask(requests, route, limit, Job(Box::new(work))).await?.0.0)
 }
 
 impl<D: Dialect> Service for Statements<D> {
     type Key = Route;
-    type Request = Request<D>;
-    /// With the time at which the statement was sent.
-    type Answer = (RequestReply, Moment);
+    type Request = AnyRequest<D>;
+    type Answer = Answered<AnyAnswer>;
 
     const PARTS: u8 = D::PARTS;
 
-    fn shares(&self, first: &Request<D>, other: &Request<D>) -> bool {
-        first.is_shared() && std::mem::discriminant(first) == std::mem::discriminant(other)
+    fn shares(&self, first: &AnyRequest<D>, other: &AnyRequest<D>) -> bool {
+        let kind = |one: &AnyRequest<D>| (&**one as &dyn Any).type_id();
+        first.is_shared() && kind(first) == kind(other)
     }
 
-    fn is_about_one(&self, first: &Request<D>, other: &Request<D>) -> bool {
-        is_about_one(first, other)
+    fn is_about_one(&self, first: &AnyRequest<D>, other: &AnyRequest<D>) -> bool {
+        let names = (first.taker().map(Claim::name), other.taker().map(Claim::name));
+        matches!(names, (Some(one), Some(other)) if one == other)
     }
 
-    /// Requests of different kinds may overtake each other, since a claim has only one request at a time.
-    /// Renewals go first, because their leases are running out; then the requests that free locks; then those
-    /// that take them.
-    fn urgency(&self, request: &Request<D>) -> u8 {
-        match request {
-            Request::Renew(_) => 0,
-            Request::ForgetPlace(_) => 1,
-            Request::Release(_) => 2,
-            Request::LeaveGroup(_) => 3,
-            // In the order in which they came, so that none of them waits for ever.
-            Request::Job(_)
-            | Request::KeepPlace(..)
-            | Request::Take(_)
-            | Request::Claim(_)
-            | Request::PollWaiters(_)
-            | Request::Enter(..)
-            | Request::Leave(_) => 4,
-        }
+    fn urgency(&self, request: &AnyRequest<D>) -> u8 {
+        request.urgency()
     }
 
-    fn is_wanted(&self, request: &Request<D>) -> bool {
-        match request {
-            Request::Enter(claim, _) => !claim.is_cancelled(),
-            other => other.taker().is_none_or(|claim| !claim.is_cancelled()),
-        }
+    fn is_wanted(&self, request: &AnyRequest<D>) -> bool {
+        request.about().is_none_or(LockRequest::is_wanted)
     }
 
     /// A connection is opened by a task.
-    fn is_light(&self, route: &Route, request: &Request<D>) -> bool {
-        let Some(request) = request.lone() else { return false };
-        self.look(*route, |conn| self.dialect.is_light(conn, request)).unwrap_or(false)
+    fn is_light(&self, route: &Route, request: &AnyRequest<D>) -> bool {
+        let Some(request) = request.about() else { return false };
+        let is_light = |conn: &D::Conn| self.dialect.is_light(conn, request);
+        Hold::of(request.claim()) == Hold::Alone && self.look(*route, is_light).unwrap_or(false)
     }
 
-    fn note_in_doubt(&self, request: &Request<D>) {
+    fn note_in_doubt(&self, request: &AnyRequest<D>) {
         if let Some(claim) = request.taker() {
             claim.note_in_doubt();
         }
@@ -146,7 +141,7 @@ impl<D: Dialect> Service for Statements<D> {
         Ok(())
     }
 
-    async fn call(&self, route: &Route, batch: &[&Request<D>], attempt: Attempt) -> Outcomes {
+    async fn call(&self, route: &Route, batch: &[&AnyRequest<D>], attempt: Attempt) -> Outcomes {
         // The guard is dropped first, so that it is not held while the statement runs.
         let idle = self.idle.on(*route).take();
         let Some(IdleConnection { conn, since }) = idle else {
@@ -155,8 +150,8 @@ impl<D: Dialect> Service for Statements<D> {
         let sent = Moment::now();
         // This future owns the connection until it has answered. If the future is dropped, or has no answer
         // in time, the connection is closed, since its state is unknown.
-        let is_long = matches!(batch[0], Request::Job(_));
-        let limit = if is_long { attempt.until().remaining() } else { time_for_one_try::<D>(attempt) };
+        let limit =
+            if batch[0].is_job() { attempt.until().remaining() } else { time_for_one_try::<D>(attempt) };
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
             tracing::debug!("a connection does not answer and is replaced");
             note_reconnection(self.dialect.capabilities().backend());
@@ -193,24 +188,15 @@ impl<D: Dialect> Service for Statements<D> {
 
 impl<D: Dialect> Statements<D> {
     /// Carries out a batch. Returns the connection with the answers.
-    async fn run(
-        &self,
-        mut conn: D::Conn,
-        batch: &[&Request<D>],
-    ) -> (sqlx::Result<Vec<RequestReply>>, Option<D::Conn>) {
-        if D::IS_REMOTE || matches!(batch, [one] if one.is_one_statement()) {
-            let answers = carry_out(&*self.dialect, &self.waiters, &mut conn, batch).await;
-            return (answers, Some(conn));
+    async fn run(&self, conn: D::Conn, batch: &[&AnyRequest<D>]) -> (Answers, Option<D::Conn>) {
+        let all = batch.iter().map(|one| Arc::clone(one)).collect();
+        let done = carry_out(Arc::clone(&self.dialect), Arc::clone(&self.waiters), conn, all);
+        let is_one = |one: &AnyRequest<D>| one.about().is_some_and(LockRequest::is_one_statement);
+        if D::IS_REMOTE || matches!(batch, [one] if is_one(one)) {
+            return done.await;
         }
         let Ok(files) = FILES.get() else { return (Err(sqlx::Error::WorkerCrashed), None) };
-        let (dialect, waiters) = (Arc::clone(&self.dialect), Arc::clone(&self.waiters));
-        let batch: Vec<Request<D>> = batch.iter().copied().cloned().collect();
-        let done = files.spawn(async move {
-            let batch: Vec<_> = batch.iter().collect();
-            let answers = carry_out(&*dialect, &waiters, &mut conn, &batch).await;
-            (answers, Some(conn))
-        });
-        done.await.unwrap_or((Err(sqlx::Error::WorkerCrashed), None))
+        files.spawn(done).await.unwrap_or((Err(sqlx::Error::WorkerCrashed), None))
     }
 
     /// The outcome of an error for the whole batch, and whether the connection can be used again.
@@ -221,22 +207,28 @@ impl<D: Dialect> Statements<D> {
     fn failed(
         &self,
         error: &sqlx::Error,
-        batch: &[&Request<D>],
+        batch: &[&AnyRequest<D>],
         attempt: Attempt,
         since: Moment,
     ) -> (Outcomes, bool) {
         match class_of(&*self.dialect, error) {
             ErrorClass::Again => (of_all(batch, || CallOutcome::Again(fatal(error))), true),
-            ErrorClass::Blocked if batch[1..].iter().any(|one| !is_about_one(batch[0], one)) => {
+            ErrorClass::Blocked if batch[1..].iter().any(|one| !self.is_about_one(batch[0], one)) => {
                 (of_all(batch, || CallOutcome::Blocked), true)
             }
             ErrorClass::Blocked
-                if batch.iter().all(|one| one.retries_while_blocked())
+                if batch.iter().all(|one| one.taker().is_some_and(is_for_group))
                     && !attempt.began().after(BLOCKED_RETRY_LIMIT).has_passed() =>
             {
                 (of_all(batch, || CallOutcome::Again(blocked(Some(error)))), true)
             }
-            ErrorClass::Blocked => (batch.iter().map(|one| one.blocked(error)).collect(), true),
+            ErrorClass::Blocked => {
+                let outcome = |one: &&AnyRequest<D>| match one.any_blocked(error) {
+                    Some(answer) => CallOutcome::Answered((answer, Moment::now())),
+                    None => CallOutcome::Failed(blocked(Some(error))),
+                };
+                (batch.iter().map(outcome).collect(), true)
+            }
             ErrorClass::Broken => {
                 tracing::debug!(%error, "a connection failed and is replaced");
                 (of_all(batch, || CallOutcome::Unknown(no_answer(Some(error)))), false)
@@ -255,105 +247,32 @@ impl<D: Dialect> Statements<D> {
 /// could stay open and block all other users of the file, including other processes.
 static FILES: SharedRuntime = SharedRuntime::new("lockwell-files");
 
-/// What the requests of a batch say, which are of one kind.
-macro_rules! each {
-    ($batch:expr, $request:pat => $says:expr) => {
-        $batch
-            .iter()
-            .filter_map(|one| match *one {
-                $request => Some($says),
-                _ => None,
-            })
-            .collect::<Vec<_>>()
-    };
-}
-
-/// Carries out a batch of one kind of requests.
+/// Carries out a batch of one kind of requests. Returns the connection with the answers.
 async fn carry_out<D: Dialect>(
-    dialect: &D,
-    waiters: &Waiters,
-    conn: &mut D::Conn,
-    batch: &[&Request<D>],
-) -> sqlx::Result<Vec<RequestReply>> {
-    let mut signed = None;
-    let sign = || {
-        let sign = Sign { client: waiters.client().as_uuid(), number: waiters.next_heartbeat() };
-        (sign, Moment::now())
-    };
-    let answers = match batch[0] {
-        Request::Take(_) => {
-            let requests = each!(batch, Request::Take(request) => request.clone());
-            let took = batch::take(dialect, waiters, conn, &requests).await?;
-            took.into_iter().map(RequestReply::TryAcquire).collect()
-        }
-        Request::Claim(_) => {
-            let entries = each!(batch, Request::Claim(entry) => entry.clone());
-            let (sign, sent) = sign();
-            let (took, clock) = batch::claim(dialect, waiters, conn, &entries, sign).await?;
-            signed = clock.map(|clock| (sign, sent, clock));
-            took.into_iter().map(RequestReply::TryAcquire).collect()
-        }
-        Request::PollWaiters(places) => {
-            let (sign, sent) = sign();
-            let polled = dialect.poll_waiters(conn, &places.all(), sign).await?;
-            signed = Some((sign, sent, polled.clock));
-            let polled = places.note(polled, sent);
-            batch.iter().map(|_| RequestReply::Polled(Arc::clone(&polled))).collect()
-        }
-        Request::Leave(_) => {
-            let claims = each!(batch, Request::Leave(claim) => claim.clone());
-            let freed = dialect.leave_each(conn, &claims, waiters).await?;
-            freed.into_iter().map(RequestReply::Freed).collect()
-        }
-        Request::Release(_) => {
-            let claims = each!(batch, Request::Release(claim) => claim.clone());
-            let freed = dialect.release(conn, &claims, waiters).await?;
-            freed.into_iter().map(RequestReply::Freed).collect()
-        }
-        Request::LeaveGroup(_) => {
-            let claims = each!(batch, Request::LeaveGroup(claim) => claim.clone());
-            let freed = dialect.leave_group(conn, &claims, waiters).await?;
-            freed.into_iter().map(RequestReply::Freed).collect()
-        }
-        Request::Renew(grants) => vec![RequestReply::Extended(batch::renew(dialect, conn, grants).await?)],
-        Request::KeepPlace(..) => {
-            let places = each!(batch, Request::KeepPlace(ticket, owner) => (*ticket, *owner));
-            dialect.keep(conn, &places).await?.into_iter().map(RequestReply::Kept).collect()
-        }
-        Request::ForgetPlace(_) => {
-            let tickets = each!(batch, Request::ForgetPlace(ticket) => *ticket);
-            dialect.forget_places(conn, &tickets).await?;
-            batch.iter().map(|_| RequestReply::Forgotten).collect()
-        }
-        Request::Enter(..) => {
-            let client = waiters.client().as_uuid();
-            let mut entered = Vec::with_capacity(batch.len());
-            for (claim, receives) in each!(batch, Request::Enter(claim, receives) => (claim, *receives)) {
-                let place = dialect.enqueue(conn, claim, client, receives).await?;
-                entered.push(RequestReply::Entered(place));
-            }
-            entered
-        }
-        Request::Job(work) => {
-            vec![RequestReply::Done(work(JobContext { dialect, waiters, conn }).await?)]
-        }
-    };
-    dialect.intact(conn)?;
-    // Each try of a request has another number, so the answer belongs to the try with this number.
-    if let Some((Sign { number, .. }, sent, clock)) = signed {
-        waiters.note_heartbeat(Heartbeat::new(number, sent, clock));
-    }
-    Ok(answers)
+    dialect: Arc<D>,
+    waiters: Arc<Waiters>,
+    mut conn: D::Conn,
+    batch: Vec<AnyRequest<D>>,
+) -> (Answers, Option<D::Conn>) {
+    let on = JobContext { dialect: &*dialect, waiters: &waiters, conn: &mut conn };
+    let answers = batch[0].carry_out_all(on, &batch).await;
+    let answers = answers.and_then(|answers| dialect.intact(&conn).map(|()| answers));
+    (answers, Some(conn))
 }
 
-type Outcomes = Vec<CallOutcome<(RequestReply, Moment)>>;
+type Answers = sqlx::Result<Vec<AnyAnswer>>;
+
+type Outcomes = Vec<CallOutcome<Answered<AnyAnswer>>>;
 
 /// The same outcome for all of a batch.
-fn of_all<D: Dialect>(
-    batch: &[&Request<D>],
-    outcome: impl Fn() -> CallOutcome<(RequestReply, Moment)>,
-) -> Outcomes {
+fn of_all<T>(batch: &[T], outcome: impl Fn() -> CallOutcome<Answered<AnyAnswer>>) -> Outcomes {
     batch.iter().map(|_| outcome()).collect()
+}
+
+/// Whether to repeat the request of a claim for a while when a row is locked, instead of answering `Blocked`.
+/// Claims that join or leave a group lock its row for a moment, and that must not refuse others.
+fn is_for_group(claim: &Claim) -> bool {
+    Hold::of(claim) == Hold::Together
 }
 
 /// The time limit of one try. A connection over a network that does not answer is replaced while there is

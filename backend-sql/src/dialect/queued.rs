@@ -4,10 +4,13 @@
 use std::future::Future;
 use std::time::Duration;
 
+use lockwell_core::backend::Hot;
 use lockwell_core::{Claim, Mode};
+use uuid::Uuid;
 
+use crate::dialect::Dialect;
 use crate::dialect::groups::Groups;
-use crate::words::{Hold, JOINS, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcquire};
+use crate::words::{Hold, JOINS, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll};
 
 /// How often a claim asks if it finds the lock free or its own meanwhile. Afterwards it is refused.
 pub(crate) const TRIES: usize = 3;
@@ -15,6 +18,33 @@ pub(crate) const TRIES: usize = 3;
 /// For how long after a heartbeat a claim enters the queue without another one. A place counts for 4 s after
 /// the last heartbeat, and the client gives the next one at most 1.3 s after the claim has entered.
 pub(crate) const SIGNED_LATELY: Duration = Duration::from_millis(500);
+
+/// A queue whose places the clients number. A release grants the lock to the first waiter. One heartbeat
+/// counts for all waiters of a client.
+pub(crate) trait HandOverQueue: Dialect {
+    /// The locks that somebody has waited for lately.
+    fn hot(&self) -> &Hot;
+
+    /// Takes each lock that is free for its claim, or a place in its queue. A claim that has a place keeps
+    /// it. If the request was a heartbeat of the client, it returns the server's clock as well, in
+    /// microseconds.
+    fn claim(
+        &self,
+        conn: &mut Self::Conn,
+        entries: &[QueuedClaim],
+        sign: Sign,
+    ) -> impl Future<Output = sqlx::Result<(Vec<TryAcquire>, Option<u64>)>> + Send;
+
+    /// Gives a heartbeat for all waiters of the client, and asks about those with these numbers and owners:
+    /// which of them have no place any more (for example after a grant whose notification was lost), and
+    /// which find their lock free.
+    fn poll_waiters(
+        &self,
+        conn: &mut Self::Conn,
+        places: &[(i64, Uuid)],
+        sign: Sign,
+    ) -> impl Future<Output = sqlx::Result<WaiterPoll>> + Send;
+}
 
 /// The state of a lock when a claim had taken its place.
 #[derive(Clone, Copy, Debug)]

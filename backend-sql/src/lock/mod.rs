@@ -1,7 +1,11 @@
 //! The lock on top of a dialect: the same for all databases.
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod hand_over;
 pub(crate) mod purge;
-mod turn;
+#[cfg(feature = "sqlite-unbundled")]
+pub(crate) mod tickets;
+pub(crate) mod turn;
 
 use std::any::Any;
 use std::fmt;
@@ -9,17 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockwell_core::backend::{ClaimReply, PerRuntime, valid_until, wait_for_turn};
+use lockwell_core::backend::{ClaimReply, PerRuntime, valid_until};
 use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
     Operation, Released, Renewal, Result, async_trait,
 };
 
 use crate::client::Client;
-use crate::client::requests::{JobContext, Request, Route, blocked};
+use crate::client::kinds::{LeaveGroup, Release};
+use crate::client::requests::{JobContext, Kind, Route, blocked};
 use crate::dialect::Dialect;
 use crate::lock::purge::purge;
-use crate::lock::turn::LockQueue;
+use crate::lock::turn::Acquire;
 use crate::sql::options::SqlOptions;
 use crate::words::{Extension, Forced, Freed, Hold, NO_TICKET, TakeRequest};
 
@@ -33,7 +38,7 @@ struct LockInner<D: Dialect> {
     dialect: Arc<D>,
     options: SqlOptions,
     clients: PerRuntime<Client<D>>,
-    /// The record of each grant, for `verify_in`.
+    acquire: Acquire<D>,
     record: Arc<dyn Any + Send + Sync>,
 }
 
@@ -43,11 +48,13 @@ impl<D: Dialect> SqlLock<D> {
         dialect: D,
         options: SqlOptions,
         record: Arc<dyn Any + Send + Sync>,
+        acquire: Acquire<D>,
     ) -> Result<Self> {
         let lock = Self(Arc::new(LockInner {
             dialect: Arc::new(dialect),
             options,
             clients: PerRuntime::new(),
+            acquire,
             record,
         }));
         let backend = lock.capabilities().backend();
@@ -95,24 +102,19 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        let turn = self.turn()?;
-        let place = match turn.place_at_once(claim) {
-            None => turn.enter_at_once(claim).await?,
-            place => place,
-        };
-        wait_for_turn(&turn, claim, place).await
+        (self.0.acquire)(self.0.client()?, claim).await
     }
 
     /// All claims go into one statement.
     async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>> {
-        let turn = match self.turn() {
-            Ok(turn) => turn,
+        let client = match self.0.client() {
+            Ok(client) => client,
             Err(error) => return claims.iter().map(|_| Err(error.duplicate())).collect(),
         };
         let requests = claims.iter().map(|claim| TakeRequest::new(claim, NO_TICKET));
-        let answers = turn.client.take_each(requests).await;
+        let answers = client.take_each(requests).await;
         let answered = claims.iter().zip(answers);
-        let granted = |(claim, took): (&Claim, Result<_>)| match turn.answer(claim, took?, None)? {
+        let granted = |(claim, took): (&Claim, Result<_>)| match client.answer(claim, took?, None)? {
             ClaimReply::Granted(grant) => Ok(Some(grant)),
             ClaimReply::Unavailable { error, .. } => Err(error),
             // Refused, or nothing was decided.
@@ -170,12 +172,12 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         // A transaction that verified the lock holds its row. The lock must not be free before it ends.
         let mut freed = Freed::default();
         if Hold::of(claim) == Hold::Alone {
-            freed = until_freed(&client, claim, Request::Release).await?;
+            freed = until_freed(&client, claim, Release).await?;
         }
         let mut in_doubt = freed.in_doubt;
         if !freed.released {
             // A writer is a member by now if it was downgraded and the answer was lost.
-            freed = until_freed(&client, claim, Request::LeaveGroup).await?;
+            freed = until_freed(&client, claim, LeaveGroup).await?;
             in_doubt |= freed.in_doubt;
         }
         let released = freed.released || left;
@@ -309,15 +311,11 @@ impl<D: Dialect> SqlLock<D> {
             }
         }));
     }
-
-    fn turn(&self) -> Result<LockQueue<'_, D>> {
-        Ok(LockQueue { client: self.0.client()?, record: &self.0.record })
-    }
 }
 
 impl<D: Dialect> LockInner<D> {
     fn client(&self) -> Result<Arc<Client<D>>> {
-        self.clients.get(|| Client::new(&self.dialect, self.options.timeout))
+        self.clients.get(|| Client::new(&self.dialect, self.options.timeout, &self.record))
     }
 
     async fn purge(&self, idle: Duration, stops: bool) -> Result<u64> {
@@ -342,10 +340,10 @@ async fn until_unblocked<T, F: Future<Output = Result<T>>>(request: impl Fn(Rout
 }
 
 /// The same for the release of a claim.
-async fn until_freed<D: Dialect>(
+async fn until_freed<D: Dialect, K: Kind<D, Answer = Freed>>(
     client: &Client<D>,
     claim: &Claim,
-    request: fn(Claim) -> Request<D>,
+    request: fn(Claim) -> K,
 ) -> Result<Freed> {
     // An earlier request, of which an answer was lost, may have been carried out before the row was locked.
     let in_doubt = &AtomicBool::new(false);

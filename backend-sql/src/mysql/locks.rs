@@ -15,11 +15,11 @@ use super::driver::{Conn, MySql};
 use super::rows::Rows;
 use crate::dialect::Dialect;
 use crate::dialect::groups::Groups;
-use crate::dialect::queued::claim_each;
+use crate::dialect::queued::{HandOverQueue, claim_each};
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, LoneRequest, PORTION, Portion, QueuedClaim, Sign,
+    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, LockRequest, PORTION, Portion, QueuedClaim, Sign,
     TakeRequest, TryAcquire, WaiterPoll, WaitersRow, micros, status,
 };
 
@@ -76,17 +76,13 @@ impl MySql {
 impl Dialect for MySql {
     const FINDS_PLACES_OF_CLIENT: bool = true;
 
-    fn hot(&self) -> Option<&Hot> {
-        Some(&self.hot)
-    }
-
     /// The transactions of several statements, and a release that is to wake a waiter, are for tasks.
-    fn is_light(&self, conn: &Conn, request: LoneRequest<'_>) -> bool {
+    fn is_light(&self, conn: &Conn, request: LockRequest<'_>) -> bool {
         match request {
-            LoneRequest::Take => true,
-            LoneRequest::Claim(entry) => !self.signs(conn, &[entry]),
-            LoneRequest::Release(claim) => !self.hot.is_hot(claim.name()),
-            LoneRequest::Enter => false,
+            LockRequest::Take(_) => true,
+            LockRequest::Claim(entry) => !self.signs(conn, &[entry]),
+            LockRequest::Release(claim) => !self.hot.is_hot(claim.name()),
+            LockRequest::Enter(_) => false,
         }
     }
 
@@ -95,24 +91,6 @@ impl Dialect for MySql {
             [request] => Ok(vec![self.take_one(conn, &request.claim).await?]),
             many => self.take_many(conn, many).await,
         }
-    }
-
-    async fn claim(
-        &self,
-        conn: &mut Conn,
-        entries: &[QueuedClaim],
-        sign: Sign,
-    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
-        claim_each(self, conn, entries, sign).await
-    }
-
-    async fn poll_waiters(
-        &self,
-        conn: &mut Conn,
-        places: &[(i64, Uuid)],
-        sign: Sign,
-    ) -> sqlx::Result<WaiterPoll> {
-        self.poll(conn, places, sign).await
     }
 
     async fn release(
@@ -206,5 +184,29 @@ impl Dialect for MySql {
         let gone = purge.execute(&mut conn.inner).await?.rows_affected();
         let last = String::from_utf8(last).map_err(|error| sqlx::Error::Decode(error.into()))?;
         Ok(Portion { gone, last: Some(last) })
+    }
+}
+
+impl HandOverQueue for MySql {
+    fn hot(&self) -> &Hot {
+        &self.hot
+    }
+
+    async fn claim(
+        &self,
+        conn: &mut Conn,
+        entries: &[QueuedClaim],
+        sign: Sign,
+    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+        claim_each(self, conn, entries, sign).await
+    }
+
+    async fn poll_waiters(
+        &self,
+        conn: &mut Conn,
+        places: &[(i64, Uuid)],
+        sign: Sign,
+    ) -> sqlx::Result<WaiterPoll> {
+        self.poll(conn, places, sign).await
     }
 }

@@ -32,7 +32,7 @@ use self::contended::Contended;
 use self::driver::MySql;
 use self::statements::Statements;
 use crate::dialect::verify::{VerifyRecord, verify_trait};
-use crate::lock::SqlLock;
+use crate::lock::{self, SqlLock};
 use crate::sql::login::{Login, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
 
@@ -102,7 +102,7 @@ impl MySqlLock {
         let record = Arc::new(VerifyRecord { backend: "mysql", verify: sql.verify.clone() });
         let (contended, push) = (Contended::default(), Arc::default());
         let (hot, marked, passed_on) = (Hot::new(), Hot::new(), Hot::new());
-        Self::open(MySql { address, connect, contended, push, hot, marked, passed_on, sql }, options, record)
-            .await
+        let dialect = MySql { address, connect, contended, push, hot, marked, passed_on, sql };
+        Self::open(dialect, options, record, lock::hand_over::acquire).await
     }
 }

@@ -11,22 +11,18 @@ use super::driver::{Postgres, names, owners, ttls};
 use super::grace::{Closed, LOOKS};
 use crate::dialect::Dialect;
 use crate::dialect::error::ended;
-use crate::dialect::queued::claim_each;
+use crate::dialect::queued::{HandOverQueue, claim_each};
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, LoneRequest, PORTION, Portion, QueuedClaim, Sign,
+    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, LockRequest, PORTION, Portion, QueuedClaim, Sign,
     TakeRequest, TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
 };
 
 impl Dialect for Postgres {
-    fn hot(&self) -> Option<&Hot> {
-        Some(&self.hot)
-    }
-
     /// Each message is a transaction, or several. One that fails stays open, without locks, until its answer
     /// is read: behind a pooler it would occupy a connection of the server for so long.
-    fn is_light(&self, _: &PgConnection, _: LoneRequest<'_>) -> bool {
+    fn is_light(&self, _: &PgConnection, _: LockRequest<'_>) -> bool {
         !self.pooled && !self.session.is_shared()
     }
 
@@ -40,42 +36,6 @@ impl Dialect for Postgres {
                 _ => return taken,
             }
         }
-    }
-
-    async fn claim(
-        &self,
-        conn: &mut PgConnection,
-        entries: &[QueuedClaim],
-        sign: Sign,
-    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
-        let mut tries = 0..LOOKS;
-        loop {
-            let claimed = self.claim_all(conn, entries, sign).await;
-            match self.closed(conn, &claimed, entries.iter().map(|entry| &entry.claim)).await? {
-                Some(Closed::For(left)) => return Ok((vec![TryAcquire::Closed(left); entries.len()], None)),
-                Some(Closed::NotNow) if tries.next().is_some() => (),
-                _ => return claimed,
-            }
-        }
-    }
-
-    async fn poll_waiters(
-        &self,
-        conn: &mut PgConnection,
-        places: &[(i64, Uuid)],
-        sign: Sign,
-    ) -> sqlx::Result<WaiterPoll> {
-        let (clock, missing, turns, left): (i64, Vec<i64>, Vec<i64>, Option<i64>) = self
-            .statement(&self.sql.poll_waiters)
-            .bind(places.iter().map(|(number, _)| *number).collect::<Vec<_>>())
-            .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
-            .bind(sign.client)
-            .bind(micros(PLACE_TTL))
-            .bind(sign.number.cast_signed())
-            .row(conn)
-            .await?
-            .ok_or(sqlx::Error::RowNotFound)?;
-        Ok(WaiterPoll { clock: clock.cast_unsigned(), missing, turns, left: left.map(span) })
     }
 
     async fn release(
@@ -223,6 +183,48 @@ impl Dialect for Postgres {
         let purge = self.statement(&self.sql.purge).bind(micros(idle)).bind(after).bind(last.as_str());
         let gone = purge.execute(conn).await?.rows_affected();
         Ok(Portion { gone, last: Some(last) })
+    }
+}
+
+impl HandOverQueue for Postgres {
+    fn hot(&self) -> &Hot {
+        &self.hot
+    }
+
+    async fn claim(
+        &self,
+        conn: &mut PgConnection,
+        entries: &[QueuedClaim],
+        sign: Sign,
+    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+        let mut tries = 0..LOOKS;
+        loop {
+            let claimed = self.claim_all(conn, entries, sign).await;
+            match self.closed(conn, &claimed, entries.iter().map(|entry| &entry.claim)).await? {
+                Some(Closed::For(left)) => return Ok((vec![TryAcquire::Closed(left); entries.len()], None)),
+                Some(Closed::NotNow) if tries.next().is_some() => (),
+                _ => return claimed,
+            }
+        }
+    }
+
+    async fn poll_waiters(
+        &self,
+        conn: &mut PgConnection,
+        places: &[(i64, Uuid)],
+        sign: Sign,
+    ) -> sqlx::Result<WaiterPoll> {
+        let (clock, missing, turns, left): (i64, Vec<i64>, Vec<i64>, Option<i64>) = self
+            .statement(&self.sql.poll_waiters)
+            .bind(places.iter().map(|(number, _)| *number).collect::<Vec<_>>())
+            .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
+            .bind(sign.client)
+            .bind(micros(PLACE_TTL))
+            .bind(sign.number.cast_signed())
+            .row(conn)
+            .await?
+            .ok_or(sqlx::Error::RowNotFound)?;
+        Ok(WaiterPoll { clock: clock.cast_unsigned(), missing, turns, left: left.map(span) })
     }
 }
 

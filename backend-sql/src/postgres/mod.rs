@@ -29,7 +29,7 @@ use self::session::{Found, Session};
 use self::statements::{DISK, GRACE, Statements};
 use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::dialect::verify::{VerifyRecord, verify_trait};
-use crate::lock::SqlLock;
+use crate::lock::{self, SqlLock};
 use crate::sql::login::{Login, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
 use crate::sql::table::Table;
@@ -129,7 +129,7 @@ impl PostgresLock {
         let files = if postgres.grace.is_some() { &GRACE } else { &DISK };
         postgres.sql = Statements::new(&table, files);
         let record = Arc::new(VerifyRecord { backend: "postgres", verify: postgres.sql.verify.clone() });
-        Self::open(postgres, options, record).await
+        Self::open(postgres, options, record, lock::hand_over::acquire).await
     }
 }
 

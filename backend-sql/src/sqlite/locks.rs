@@ -15,10 +15,12 @@ use super::driver::{Sqlite, json, owners};
 use super::wake::{left_of, provisional};
 use super::write::Commits;
 use crate::dialect::Dialect;
+use crate::dialect::groups::Groups;
 use crate::dialect::sweep::Swept;
+use crate::dialect::tickets::{Entered, TicketQueue};
 use crate::ids::AsUuid;
 use crate::words::{
-    Entered, Extension, Forced, Freed, Hold, HolderRow, LoneRequest, NO_TICKET, PORTION, Portion, SEVERAL,
+    Extension, Forced, Freed, Hold, HolderRow, LockRequest, NO_TICKET, PORTION, Portion, SEVERAL,
     TakeRequest, TryAcquire, WaitersRow, block, micros, span, status, token,
 };
 
@@ -181,9 +183,9 @@ impl Sqlite {
 impl Dialect for Sqlite {
     /// Each message is a transaction, which the thread of the connection carries out to its end. What a
     /// release sends to the next waiter after that must not be late.
-    fn is_light(&self, _: &Connection, request: LoneRequest<'_>) -> bool {
+    fn is_light(&self, _: &Connection, request: LockRequest<'_>) -> bool {
         let is_waited_for = |name| self.hot.is_hot(name) || self.handed_on.is_hot(name);
-        !matches!(request, LoneRequest::Release(claim) if is_waited_for(claim.name()))
+        !matches!(request, LockRequest::Release(claim) if is_waited_for(claim.name()))
     }
 
     async fn take(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
@@ -195,10 +197,6 @@ impl Dialect for Sqlite {
             self.raise(conn, requests).await?;
         }
         Err(not_raised())
-    }
-
-    fn handed_on(&self) -> Option<&Hot> {
-        Some(&self.handed_on)
     }
 
     // What a release grants to a waiter need not be synced, and each of these commits is `Written`.
@@ -241,68 +239,19 @@ impl Dialect for Sqlite {
         Ok(grants.iter().map(answer).collect())
     }
 
-    async fn enqueue(
+    async fn leave_each(
         &self,
         conn: &mut Connection,
-        claim: &Claim,
-        client: Uuid,
-        receives: bool,
-    ) -> sqlx::Result<Entered> {
-        // A release does not sync what it grants.
-        let may_be_granted = receives && !self.opening.durability.syncs_grants;
-        let lease = may_be_granted.then(|| provisional(claim)).flatten();
-        let enqueued = conn
-            .write_several(&self.sql.enqueue, 2, |query| {
-                query
-                    .bind(claim.name().as_str())
-                    .bind(claim.owner().as_uuid())
-                    .bind(micros(claim.ttl()))
-                    .bind(block(claim))
-                    .bind(&self.opening.durability.boot)
-                    .bind(client)
-                    .bind(micros(PLACE_TTL))
-                    .bind(claim.label())
-                    .bind(claim.mode().code())
-                    .bind(lease)
-            })
-            .await?;
-        let [state] = enqueued.rows.as_slice() else { return Err(sqlx::Error::RowNotFound) };
-        // Without a place it has the lock, and asks for it next. All such claims of a client register under
-        // one number, and only the last one would be notified; but nobody sends a message to that number. One
-        // that is refused, since its provisional lease has ended, has no place to keep, and enters again.
-        let ticket: Option<i64> = state.try_get(5)?;
-        let request = TakeRequest::new(claim, ticket.unwrap_or(NO_TICKET));
-        let state = LockState::from_row(state)?;
-        self.hot.note(claim.name());
-        // Members whose leases have ended are removed by a request for the lock.
-        let refused = state.refused(&request).filter(|refused| *refused != TryAcquire::Stale);
-        if refused.is_none() {
-            self.handed_on.forget(claim.name());
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<Freed>> {
+        let mut answers = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let left = conn.write(&self.sql.leave, |query| query.bind(claim.owner().as_uuid())).await?;
+            // A separate statement: it sees all places that were taken before this claim left.
+            answers.push(Freed::new(left.changed > 0, self.next(conn, claim.name(), waiters).await?));
         }
-        Ok(Entered { ticket: request.ticket, refused })
-    }
-
-    fn accept(&self, conn: &Connection, claim: &Claim, pushed: &PushedGrant) -> Option<(Moment, Moment)> {
-        self.accepted(conn, claim, pushed)
-    }
-
-    async fn keep(&self, conn: &mut Connection, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
-        let tickets: Vec<_> = places.iter().map(|(ticket, _)| *ticket).collect();
-        let asked = json(&tickets)?;
-        let kept =
-            conn.write(&self.sql.keep_place, |query| query.bind(&asked).bind(micros(PLACE_TTL))).await?.rows;
-        let kept: HashSet<i64> = kept.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
-        Ok(tickets.iter().map(|ticket| kept.contains(ticket)).collect())
-    }
-
-    async fn forget_places(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
-        let tickets = json(tickets)?;
-        conn.write(&self.sql.forget_place, |query| query.bind(&tickets)).await.map(|_| ())
-    }
-
-    async fn leave(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
-        let left = conn.write(&self.sql.leave, |query| query.bind(claim.owner().as_uuid())).await?;
-        Ok(left.changed > 0)
+        Ok(answers)
     }
 
     async fn turns(
@@ -369,5 +318,69 @@ impl Dialect for Sqlite {
         let purge = conn.write(&self.sql.purge, |query| query.bind(micros(idle)).bind(after).bind(&last));
         let gone = purge.await?.changed;
         Ok(Portion { gone, last: Some(last) })
+    }
+}
+
+impl TicketQueue for Sqlite {
+    fn handed_on(&self) -> &Hot {
+        &self.handed_on
+    }
+
+    async fn enqueue(
+        &self,
+        conn: &mut Connection,
+        claim: &Claim,
+        client: Uuid,
+        receives: bool,
+    ) -> sqlx::Result<Entered> {
+        // A release does not sync what it grants.
+        let may_be_granted = receives && !self.opening.durability.syncs_grants;
+        let lease = may_be_granted.then(|| provisional(claim)).flatten();
+        let enqueued = conn
+            .write_several(&self.sql.enqueue, 2, |query| {
+                query
+                    .bind(claim.name().as_str())
+                    .bind(claim.owner().as_uuid())
+                    .bind(micros(claim.ttl()))
+                    .bind(block(claim))
+                    .bind(&self.opening.durability.boot)
+                    .bind(client)
+                    .bind(micros(PLACE_TTL))
+                    .bind(claim.label())
+                    .bind(claim.mode().code())
+                    .bind(lease)
+            })
+            .await?;
+        let [state] = enqueued.rows.as_slice() else { return Err(sqlx::Error::RowNotFound) };
+        // Without a place it has the lock, and asks for it next. All such claims of a client register under
+        // one number, and only the last one would be notified; but nobody sends a message to that number. One
+        // that is refused, since its provisional lease has ended, has no place to keep, and enters again.
+        let ticket: Option<i64> = state.try_get(5)?;
+        let request = TakeRequest::new(claim, ticket.unwrap_or(NO_TICKET));
+        let state = LockState::from_row(state)?;
+        self.hot.note(claim.name());
+        // Members whose leases have ended are removed by a request for the lock.
+        let refused = state.refused(&request).filter(|refused| *refused != TryAcquire::Stale);
+        if refused.is_none() {
+            self.handed_on.forget(claim.name());
+        }
+        Ok(Entered { ticket: request.ticket, refused })
+    }
+
+    fn accept(&self, conn: &Connection, claim: &Claim, pushed: &PushedGrant) -> Option<(Moment, Moment)> {
+        self.accepted(conn, claim, pushed)
+    }
+
+    async fn keep(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<Vec<bool>> {
+        let asked = json(tickets)?;
+        let kept =
+            conn.write(&self.sql.keep_place, |query| query.bind(&asked).bind(micros(PLACE_TTL))).await?.rows;
+        let kept: HashSet<i64> = kept.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
+        Ok(tickets.iter().map(|ticket| kept.contains(ticket)).collect())
+    }
+
+    async fn forget_places(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
+        let tickets = json(tickets)?;
+        conn.write(&self.sql.forget_place, |query| query.bind(&tickets)).await.map(|_| ())
     }
 }

@@ -42,7 +42,7 @@ use self::driver::Sqlite;
 use self::durability::Durability;
 use self::statements::{Statements, invalid, plain_table};
 use crate::dialect::verify::{VerifyRecord, verify_trait};
-use crate::lock::SqlLock;
+use crate::lock::{self, SqlLock};
 use crate::sql::options::SqlOptions;
 
 verify_trait!(SqliteVerify, sqlx::Sqlite, "sqlite", "SQLite");
@@ -120,6 +120,6 @@ impl SqliteLock {
             handed_on: Hot::new(),
             sends_in_vain: AtomicBool::new(false),
         };
-        Self::open(dialect, options, record).await
+        Self::open(dialect, options, record, lock::tickets::acquire).await
     }
 }

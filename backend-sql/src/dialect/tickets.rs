@@ -1,0 +1,56 @@
+//! A queue whose places the database numbers. Each waiter gives its own heartbeats. A release notifies the
+//! first waiter, which asks again, or may have been granted the lock.
+
+use std::future::Future;
+
+use lockwell_core::backend::{Hot, PushedGrant};
+use lockwell_core::{Claim, Moment};
+use uuid::Uuid;
+
+use crate::dialect::Dialect;
+use crate::words::TryAcquire;
+
+/// A place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entered {
+    /// `NO_TICKET` if a release has granted the lock to the claim already.
+    pub(crate) ticket: i64,
+    /// The answer to a request for the lock with this place, if that is refused.
+    pub(crate) refused: Option<TryAcquire>,
+}
+
+/// The requests about places. All of them are idempotent for a given owner.
+pub(crate) trait TicketQueue: Dialect {
+    /// The locks that releases of this process have just granted to waiters: a claim takes a place with its
+    /// first request, since it would be refused without one.
+    fn handed_on(&self) -> &Hot;
+
+    /// Takes a place at the end of the queue, and then requests the lock, as far as reading can refuse it. A
+    /// repeated request returns the same place. `receives`: whether notifications arrive at this process, so
+    /// that a release may grant the lock to the claim.
+    fn enqueue(
+        &self,
+        conn: &mut Self::Conn,
+        claim: &Claim,
+        client: Uuid,
+        receives: bool,
+    ) -> impl Future<Output = sqlx::Result<Entered>> + Send;
+
+    /// From when until when a grant is valid that a release is said to have made for this claim. `None`: the
+    /// claim sends a request, which may read the grant.
+    fn accept(&self, conn: &Self::Conn, claim: &Claim, pushed: &PushedGrant) -> Option<(Moment, Moment)>;
+
+    /// Gives a heartbeat for the waiters with these tickets. Returns for each whether it still has its place.
+    fn keep(
+        &self,
+        conn: &mut Self::Conn,
+        tickets: &[i64],
+    ) -> impl Future<Output = sqlx::Result<Vec<bool>>> + Send;
+
+    /// Deletes the places of waiters that have their locks.
+    fn forget_places(
+        &self,
+        conn: &mut Self::Conn,
+        tickets: &[i64],
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+}

@@ -1,0 +1,189 @@
+//! Waiting in a queue whose places the client numbers. A release grants the lock to the waiter. The client
+//! gives heartbeats for all its waiters.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use lockwell_core::backend::{ClaimReply, Heartbeat, KEEP_EVERY, Queue, Waiters, wait_for_turn};
+use lockwell_core::{Claim, ErrorKind, Grant, Moment, Result, Wait};
+
+use crate::client::Client;
+use crate::client::batch::{pick, reap_stale, renew_members, replace};
+use crate::client::places::{HandOverPlace, HandOverPlaces, PolledQueue, WaiterStatus};
+use crate::client::requests::{JobContext, Kind, Route};
+use crate::dialect::queued::HandOverQueue;
+use crate::ids::AsUuid;
+use crate::lock::turn::BLOCKED;
+use crate::words::{LockRequest, NO_TICKET, QueuedClaim, Sign, TakeRequest, TryAcquire};
+
+struct HandOvers<D: HandOverQueue>(Arc<Client<D>>);
+
+pub(crate) fn acquire<D: HandOverQueue>(
+    client: Arc<Client<D>>,
+    claim: &Claim,
+) -> BoxFuture<'_, Result<Option<Grant>>> {
+    Box::pin(async move {
+        let queue = HandOvers(client);
+        let place = queue.place_at_once(claim);
+        wait_for_turn(&queue, claim, place).await
+    })
+}
+
+impl<D: HandOverQueue> HandOvers<D> {
+    /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The
+    /// claim enters the queue with its first request.
+    fn place_at_once(&self, claim: &Claim) -> Option<HandOverPlace> {
+        let is_hot = self.0.dialect.hot().is_hot(claim.name());
+        let queues = is_hot && claim.wait() != Wait::No && self.0.notifier.receives();
+        queues.then(|| {
+            claim.note_queued();
+            self.place(claim)
+        })
+    }
+
+    fn place(&self, claim: &Claim) -> HandOverPlace {
+        self.0.places.take(claim, &self.0.waiters)
+    }
+
+    /// Asks whose turn it is, and gives a heartbeat. A poll that another waiter has sent since this time
+    /// serves as well.
+    async fn poll_waiters(&self, since: Moment) -> Result<Arc<PolledQueue>> {
+        let places = &self.0.places;
+        match places.last(since) {
+            Some(polled) => Ok(polled),
+            None => Ok(self.0.ask(Route::Main, PollWaiters(Arc::clone(places))).await?.0),
+        }
+    }
+}
+
+impl<D: HandOverQueue> Queue for HandOvers<D> {
+    type Place = HandOverPlace;
+
+    async fn subscribe(&self) {
+        self.0.notifier.ready().await;
+    }
+
+    /// A claim that has asked before, and was not notified since, asks only if a poll says so. One poll
+    /// serves all waiters.
+    async fn ask(&self, claim: &Claim, place: Option<&HandOverPlace>) -> Result<ClaimReply> {
+        let Self(client) = self;
+        let Some(place) = place else {
+            let took = client.ask(Route::Main, TakeRequest::new(claim, NO_TICKET)).await?;
+            return self.0.answer(claim, took, None);
+        };
+        if let Some(asked) = place.last_asked_unnotified() {
+            let poll = match self.poll_waiters(asked).await {
+                Ok(poll) => poll,
+                // A transaction has locked rows or tables of the queue: nothing was found out, and nothing is
+                // lost.
+                Err(error) if error.kind() == ErrorKind::Held => {
+                    return Ok(ClaimReply::Unavailable { error, pause: BLOCKED });
+                }
+                Err(error) => return Err(error),
+            };
+            match poll.status_of(place.waiter.ticket()) {
+                WaiterStatus::Unchanged(recheck) => return Ok(ClaimReply::Refused { recheck }),
+                WaiterStatus::Missing => place.note_missing(),
+                WaiterStatus::MayAsk => (),
+            }
+            if claim.is_wait_over() {
+                return Ok(ClaimReply::Refused { recheck: KEEP_EVERY });
+            }
+        }
+        place.note_asked();
+        let route = if place.is_blocked() { Route::BlockedRows } else { Route::Main };
+        let queued = QueuedClaim { claim: claim.clone(), row: place.row(claim, client.notifier.receives()) };
+        let mut unanswered = Unanswered((route == Route::BlockedRows).then_some(claim));
+        let took = client.ask(route, queued).await?;
+        unanswered.0 = None;
+        place.note_answer(
+            matches!(took.0, TryAcquire::Busy(_) | TryAcquire::Stale),
+            took.0 == TryAcquire::Blocked,
+        );
+        self.0.answer(claim, took, Some(client.places.next_heartbeat()))
+    }
+
+    async fn enter(&self, claim: &Claim) -> Result<HandOverPlace> {
+        self.0.dialect.hot().note(claim.name());
+        Ok(self.place(claim))
+    }
+
+    async fn notified(&self, place: &HandOverPlace) {
+        place.notified().await;
+    }
+
+    fn taken(&self, claim: &Claim, place: &HandOverPlace) -> Option<Grant> {
+        let (granted, sent, deadline) = place.waiter.granted(Moment::now())?;
+        claim.note_left_queue();
+        Some(self.0.grant(claim, granted.token(), sent).provisional(deadline))
+    }
+
+    async fn leave(&self, claim: &Claim) -> Result<()> {
+        self.0.leave(claim).await.map(drop)
+    }
+}
+
+/// A request on another connection than that of the release. If nobody waits for its answer any more, it may
+/// go on after the release: it then takes a place again that the release has deleted, or the lock.
+struct Unanswered<'a>(Option<&'a Claim>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(claim) = self.0 {
+            claim.note_in_doubt();
+        }
+    }
+}
+
+/// Takes a lock if it is free, or a place in its queue.
+impl<D: HandOverQueue> Kind<D> for QueuedClaim {
+    type Answer = TryAcquire;
+
+    /// As [`take`](crate::client::batch::take).
+    async fn carry_out(on: JobContext<'_, D>, batch: &[&Self]) -> sqlx::Result<Vec<TryAcquire>> {
+        let JobContext { dialect, waiters, conn } = on;
+        let entries: Vec<_> = batch.iter().copied().cloned().collect();
+        let claims: Vec<_> = batch.iter().map(|entry| entry.claim.clone()).collect();
+        let (sign, sent) = sign(waiters);
+        let (mut answers, clock) = dialect.claim(conn, &entries, sign).await?;
+        let stale = reap_stale(dialect, waiters, conn, &claims, &answers).await?;
+        if !stale.is_empty() {
+            let (again, _) = dialect.claim(conn, &pick(&entries, &stale), sign).await?;
+            replace(&mut answers, stale, again);
+        }
+        renew_members(dialect, conn, &claims, &mut answers).await?;
+        if let Some(clock) = clock {
+            waiters.note_heartbeat(Heartbeat::new(sign.number, sent, clock));
+        }
+        Ok(answers)
+    }
+
+    fn about(&self) -> Option<LockRequest<'_>> {
+        Some(LockRequest::Claim(self))
+    }
+
+    fn blocked(&self, _: &sqlx::Error) -> Option<TryAcquire> {
+        Some(TryAcquire::Blocked)
+    }
+}
+
+/// Gives a heartbeat for all waiters of the client, and asks whose turn it is.
+struct PollWaiters(Arc<HandOverPlaces>);
+
+impl<D: HandOverQueue> Kind<D> for PollWaiters {
+    type Answer = Arc<PolledQueue>;
+
+    async fn carry_out(on: JobContext<'_, D>, batch: &[&Self]) -> sqlx::Result<Vec<Arc<PolledQueue>>> {
+        let (Self(places), (sign, sent)) = (batch[0], sign(on.waiters));
+        let polled = on.dialect.poll_waiters(on.conn, &places.all(), sign).await?;
+        on.waiters.note_heartbeat(Heartbeat::new(sign.number, sent, polled.clock));
+        let polled = places.note(polled, sent);
+        Ok(vec![polled; batch.len()])
+    }
+}
+
+/// A heartbeat that is sent now. Each try of a request has another number, so an answer belongs to the try
+/// with its number.
+fn sign(waiters: &Waiters) -> (Sign, Moment) {
+    (Sign { client: waiters.client().as_uuid(), number: waiters.next_heartbeat() }, Moment::now())
+}
