@@ -31,9 +31,10 @@ def test_renewals_by_a_thread_of_python_stop_with_the_interpreter(redis_url: str
 def test_the_measurement_works(servers: Servers) -> None:
     command = [sys.executable, str(ROOT / "python/bench.py"), "--rounds", "1"]
     command += ["--redis", servers.url("redis"), "--zookeeper", servers.url("zookeeper")]
+    command += ["--etcd", servers.url("etcd")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0 and not done.stderr, done.stderr
     lines = done.stdout.splitlines()[2:]
-    assert len(lines) == 13, done.stdout
+    assert len(lines) == 15, done.stdout
     # "2437 (2400 to 2500)" at the end of each.
     assert all(int(line.split()[-4]) > 0 for line in lines), done.stdout

@@ -36,6 +36,7 @@ const PLANS: [(&str, Class, Option<usize>); 16] = [
     ("backend-redis/redis", Class::Waiting, Some(4)),
     // Each server is a Java machine.
     ("backend-zk/zk", Class::Waiting, Some(3)),
+    ("compare-bench/smoke", Class::Waiting, Some(2)),
     ("backend-etcd/etcd", Class::Waiting, Some(4)),
     ("lockcore/bites", Class::Waiting, None),
     ("lockcore/lib", Class::Waiting, Some(8)),
@@ -43,7 +44,6 @@ const PLANS: [(&str, Class, Option<usize>); 16] = [
     ("testbed/proxy", Class::Waiting, Some(8)),
     ("compare-bench/faults", Class::Waiting, Some(4)),
     ("faults/lib", Class::Alone, Some(2)),
-    ("compare-bench/smoke", Class::Waiting, Some(2)),
     ("lockwell/operations", Class::Waiting, Some(2)),
     ("compare-bench/browser", Class::Deep, Some(2)),
     ("cli/rolling", Class::Deep, Some(4)),
