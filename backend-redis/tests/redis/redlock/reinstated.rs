@@ -16,7 +16,8 @@ async fn a_renewal_sets_the_lock_again_where_it_was_lost() {
     let locks = client(&redlock_url(&nodes)).await;
     let guard = locks.lock("a").ttl(Duration::from_secs(6)).await.expect("a free lock");
     for node in &nodes {
-        until("the node has it", || keys(node) == ["lockwell:a"]).await;
+        // With two that lack it, the lock would be lost.
+        until("all nodes have it", || nodes.iter().all(|node| keys(node) == ["lockwell:a"])).await;
         let before = tell(node, &["GET", "lockwell:a"]);
         tell(node, &["FLUSHALL"]);
         until("the node has it again", || keys(node) == ["lockwell:a"]).await;
@@ -44,7 +45,7 @@ async fn a_readers_lock_is_set_again_beside_those_of_others() {
         guards.iter().all(|guard| members.contains(&format!("{}:", guard.token())))
     };
     for node in &nodes {
-        until("the node has them", || are_there(node)).await;
+        until("all nodes have them", || nodes.iter().all(are_there)).await;
         tell(node, &["FLUSHALL"]);
         until("the node has them again", || are_there(node)).await;
     }
@@ -62,7 +63,7 @@ async fn a_node_that_answers_last_gets_the_lock_again_too() {
     proxy.delay(Duration::from_millis(10));
     let locks = client(&url_of(&[proxy.addr(), nodes[1].addr(), nodes[2].addr()])).await;
     let guard = locks.lock("a").ttl(Duration::from_secs(6)).await.expect("a free lock");
-    until("the node has it", || keys(&nodes[0]) == ["lockwell:a"]).await;
+    until("all nodes have it", || nodes.iter().all(|node| keys(node) == ["lockwell:a"])).await;
     tell(&nodes[0], &["FLUSHALL"]);
     until("the node has it again", || keys(&nodes[0]) == ["lockwell:a"]).await;
     guard.release().await.expect("held");
