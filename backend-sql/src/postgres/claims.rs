@@ -67,12 +67,7 @@ impl Postgres {
         let (mut took, mut clock) = (TryAcquire::Busy(None), None);
         for _ in 0..TRIES {
             let row: Claimed = self
-                .statement(&self.sql.claim)
-                .bind(claim.name().as_str())
-                .bind(claim.owner().as_uuid())
-                .bind(micros(claim.ttl()))
-                .bind(claim.label())
-                .bind(block(claim))
+                .taking_one(&self.sql.claim, claim)
                 .bind(place.map(|(_, sign)| sign.client))
                 .bind(place.map(|(row, _)| row.number))
                 .bind(micros(PLACE_TTL))

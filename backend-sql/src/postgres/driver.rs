@@ -35,6 +35,16 @@ impl Postgres {
         BoundStatement::new(sql, if self.session.is_shared() { Style::Inline } else { Style::Prepared })
     }
 
+    /// A statement that takes one lock: its first parameters say what the claim asks for.
+    pub(super) fn taking_one<'a>(&self, sql: &'a Sql, claim: &'a Claim) -> BoundStatement<'a> {
+        self.statement(sql)
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(micros(claim.ttl()))
+            .bind(claim.label())
+            .bind(block(claim))
+    }
+
     /// A statement that takes several locks: its first parameters say for each claim what it asks for.
     pub(super) fn taking<'a>(
         &self,

@@ -14,7 +14,7 @@ use crate::dialect::error::ours;
 use crate::dialect::follow_up::FollowUp;
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::words::{Extension, Freed, Hold, TakeRequest, TryAcquire, block, micros, token};
+use crate::words::{Extension, Freed, Hold, TakeRequest, TryAcquire, micros, token};
 
 /// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time
 /// left.
@@ -28,16 +28,8 @@ impl Postgres {
         requests: &[TakeRequest],
     ) -> sqlx::Result<Vec<TryAcquire>> {
         if let [TakeRequest { claim, .. }] = requests {
-            let joined: Option<i64> = self
-                .statement(&self.sql.join_one)
-                .bind(claim.name().as_str())
-                .bind(claim.owner().as_uuid())
-                .bind(micros(claim.ttl()))
-                .bind(claim.label())
-                .bind(block(claim))
-                .bind(mode.code())
-                .value(&mut *conn)
-                .await?;
+            let joined: Option<i64> =
+                self.taking_one(&self.sql.join_one, claim).bind(mode.code()).value(&mut *conn).await?;
             if let Some(number) = joined {
                 return Ok(vec![TryAcquire::Granted(token(number))]);
             }

@@ -16,7 +16,7 @@ use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
     Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, LockRequest, PORTION, Portion, QueuedClaim, Sign,
-    TakeRequest, TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
+    TakeRequest, TryAcquire, WaiterPoll, WaitersRow, micros, span, status, token,
 };
 
 impl Dialect for Postgres {
@@ -251,26 +251,12 @@ impl Postgres {
 
     /// Takes a lock that has a row. `None`: it has none.
     async fn take_one(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<Taken>> {
-        self.statement(&self.sql.take)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(micros(claim.ttl()))
-            .bind(claim.label())
-            .bind(block(claim))
-            .row(conn)
-            .await
+        self.taking_one(&self.sql.take, claim).row(conn).await
     }
 
     /// Takes a lock that has no row yet.
     async fn take_new(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<i64>> {
-        self.statement(&self.sql.take_new)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(micros(claim.ttl()))
-            .bind(claim.label())
-            .bind(block(claim))
-            .value(conn)
-            .await
+        self.taking_one(&self.sql.take_new, claim).value(conn).await
     }
 
     async fn take_many(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<Taken>> {
