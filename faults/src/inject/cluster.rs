@@ -6,7 +6,7 @@ use testbed::{Redis, RedisCluster};
 
 use super::super::servers::failed;
 use super::Stage;
-use super::data::well;
+use super::data::tell;
 use crate::error::{Error, Result};
 
 /// What the names of all keys begin with.
@@ -106,10 +106,6 @@ async fn until_master(server: &Redis) -> Result<()> {
 
 fn is_master(node: &Redis) -> Result<bool> {
     Ok(tell(node, &["ROLE"])?.contains("master"))
-}
-
-fn tell(node: &Redis, words: &[&str]) -> Result<String> {
-    well(node.command(words).map_err(failed)?)
 }
 
 fn id(node: &Redis) -> Result<String> {

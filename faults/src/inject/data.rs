@@ -40,7 +40,7 @@ impl Stage {
 
     /// The answer to a command.
     pub(super) fn redis(&self, node: u32, words: &[&str]) -> Result<String> {
-        well(self.node_of_redis(node)?.command(words).map_err(failed)?)
+        tell(self.node_of_redis(node)?, words)
     }
 
     /// Memory is short by about half of the filler, and any key is evicted.
@@ -209,8 +209,13 @@ pub(super) async fn run(program: &str, arguments: &[&OsStr]) -> Result<()> {
     Err(Error::failed(format!("{program}: {}", String::from_utf8_lossy(&output.stderr))))
 }
 
+/// The answer of a server to a command, which is no error.
+pub(super) fn tell(node: &Redis, words: &[&str]) -> Result<String> {
+    well(node.command(words).map_err(failed)?)
+}
+
 /// An answer that is no error.
-pub(super) fn well(answer: String) -> Result<String> {
+fn well(answer: String) -> Result<String> {
     if answer.starts_with('-') { Err(Error::failed(answer)) } else { Ok(answer) }
 }
 

@@ -8,6 +8,7 @@ use testbed::{MariaDb, Proxy, Redis, RedisSentinel, ZooKeeperEnsemble};
 use zookeeper_client::{Client, Error as ZooKeeperError};
 
 use super::super::servers::{Node, failed};
+use super::data::tell;
 use super::{Stage, etcd};
 use crate::error::{Error, Result};
 
@@ -204,7 +205,7 @@ impl Stage {
 async fn get_ahead(master: &Redis, millis: u64) -> Result<()> {
     let refuse = ["ACL", "SETUSER", "default", "-psync", "-sync"];
     for command in [&refuse[..], &["CLIENT", "KILL", "TYPE", "replica"]] {
-        refused(&master.command(command).map_err(failed)?)?;
+        tell(master, command)?;
     }
     tokio::time::sleep(Duration::from_millis(millis)).await;
     Ok(())
@@ -213,7 +214,7 @@ async fn get_ahead(master: &Redis, millis: u64) -> Result<()> {
 /// Tells the sentinels to change the master, and waits until they have done so.
 async fn change_master(group: &RedisSentinel) -> Result<()> {
     let old = group.present_master().await.map_err(failed)?;
-    refused(&group.sentinels()[0].command(&["SENTINEL", "FAILOVER", MASTER]).map_err(failed)?)?;
+    tell(&group.sentinels()[0], &["SENTINEL", "FAILOVER", MASTER])?;
     let end = tokio::time::Instant::now() + TIMEOUT;
     // For a moment they do not agree.
     while !group.present_master().await.is_ok_and(|now| now != old) {
@@ -223,11 +224,6 @@ async fn change_master(group: &RedisSentinel) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
-}
-
-/// Whether an answer of Redis is an error.
-fn refused(answer: &str) -> Result<()> {
-    if answer.starts_with('-') { Err(Error::failed(answer.to_owned())) } else { Ok(()) }
 }
 
 /// The server takes no more writes of clients, and its replica has all that it has taken.
