@@ -33,7 +33,7 @@ def test_a_child_leaves_the_locks_of_its_parent(shared_url: str, name: str) -> N
 import gc, os, sys, time, lockwell
 url, name = sys.argv[1:]
 locks = lockwell.connect(url)
-lock = locks.lock(name, ttl=1).acquire()
+lock = locks.lock(name, ttl=4).acquire()
 request = locks.lock(name)
 pid = os.fork()
 if pid == 0:
@@ -52,8 +52,8 @@ if pid == 0:
     gc.collect()
     # It is a client like all others.
     assert locks.lock(name).try_now() is None
-    with locks.lock(name + "/child", ttl=1) as other:
-        time.sleep(2)
+    with locks.lock(name + "/child", ttl=4) as other:
+        time.sleep(5)
         other.check()
     # The interpreter ends as usual, with all its destructors.
     sys.exit(7)

@@ -99,11 +99,14 @@ async fn a_vote_that_comes_too_late_is_given_back() {
     tell(&nodes[0], &["FLUSHALL"]);
     proxy.delay(Duration::from_millis(150));
     for _ in 0..3 {
-        assert!(locks.lock("a").try_now().await.expect("an answer").is_none());
+        // A vote that is not given back stays for longer than this test waits.
+        let claim = locks.lock("a").ttl(Duration::from_mins(1));
+        assert!(claim.try_now().await.expect("an answer").is_none());
     }
     until("a late vote", || tell(&nodes[0], &["KEYS", "*token*"]).contains("token")).await;
+    // All votes have arrived by then. A release may come later on a busy machine.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(keys(&nodes[0]).is_empty(), "{:?}", keys(&nodes[0]));
+    until("the late votes are given back", || keys(&nodes[0]).is_empty()).await;
     // A majority that comes too late is none.
     tell(&nodes[1], &["DEL", "lockwell:a"]);
     let error = locks.lock("a").wait(Duration::from_millis(400)).await.expect_err("one vote in time");
