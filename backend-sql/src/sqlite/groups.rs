@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant, LockName, Mode};
+use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
@@ -14,7 +15,7 @@ use super::sockets::Message;
 use super::write::Commits;
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::words::{Freed, NO_TICKET, SEVERAL, TakeRequest, TryAcquire, block, micros, token};
+use crate::words::{Freed, NO_TICKET, SEVERAL, TakeRequest, TryAcquire, micros, token};
 
 /// How many statements reap a group. They begin and end a transaction, in one message: a claim that wants the
 /// lock alone reaps on the runtime of its caller, which may stop at any moment.
@@ -42,22 +43,15 @@ impl Sqlite {
         request: &TakeRequest,
     ) -> sqlx::Result<Option<TryAcquire>> {
         let claim = &request.claim;
-        let tokens: Vec<i64> = sqlx::query_scalar(self.sql.join.get())
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(micros(claim.ttl()))
-            .bind(block(claim))
-            .bind(&self.opening.durability.boot)
-            .bind(claim.mode().code())
-            .bind(request.ticket)
-            .fetch_all(&mut *conn)
-            .await?;
-        let Some(&number) = tokens.first() else {
+        let joining = self.asked(sqlx::query(self.sql.join.get()), claim);
+        let joined = joining.bind(claim.mode().code()).bind(request.ticket).fetch_all(&mut *conn).await?;
+        let Some(row) = joined.first() else {
             return match self.member(conn, claim).await? {
                 Some(number) => Ok(Some(TryAcquire::Member(token(number)))),
                 None => self.refused(conn, request).await,
             };
         };
+        let number: i64 = row.try_get(0)?;
         sqlx::query(self.sql.insert_member.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())

@@ -10,7 +10,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
 use super::bounds::{Answers, RAISES, not_raised};
-use super::connection::Connection;
+use super::connection::{Bound, Connection};
 use super::driver::{Sqlite, json, owners};
 use super::wake::{left_of, provisional};
 use super::write::Commits;
@@ -67,6 +67,16 @@ impl LockState {
 }
 
 impl Sqlite {
+    /// Binds the first parameters of a statement that takes a lock: what the claim asks for.
+    pub(super) fn asked<'q>(&'q self, query: Bound<'q>, claim: &'q Claim) -> Bound<'q> {
+        query
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(micros(claim.ttl()))
+            .bind(block(claim))
+            .bind(&self.opening.durability.boot)
+    }
+
     async fn take_one(
         &self,
         conn: &mut Connection,
@@ -87,14 +97,7 @@ impl Sqlite {
         }
         let taken = conn
             .write_several(&self.sql.take, 2, |query| {
-                query
-                    .bind(claim.name().as_str())
-                    .bind(claim.owner().as_uuid())
-                    .bind(micros(claim.ttl()))
-                    .bind(block(claim))
-                    .bind(&self.opening.durability.boot)
-                    .bind(claim.label())
-                    .bind(request.ticket)
+                self.asked(query, claim).bind(claim.label()).bind(request.ticket)
             })
             .await?;
         match taken.rows.as_slice() {
@@ -128,17 +131,8 @@ impl Sqlite {
         conn: &mut SqliteConnection,
         request: &TakeRequest,
     ) -> sqlx::Result<LockState> {
-        let claim = &request.claim;
-        let state = sqlx::query(self.sql.lock_state.get())
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(micros(claim.ttl()))
-            .bind(block(claim))
-            .bind(&self.opening.durability.boot)
-            .bind(request.ticket)
-            .fetch_one(conn)
-            .await?;
-        LockState::from_row(&state)
+        let query = self.asked(sqlx::query(self.sql.lock_state.get()), &request.claim);
+        LockState::from_row(&query.bind(request.ticket).fetch_one(conn).await?)
     }
 
     async fn take_each(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Answers> {
@@ -338,12 +332,7 @@ impl TicketQueue for Sqlite {
         let lease = may_be_granted.then(|| provisional(claim)).flatten();
         let enqueued = conn
             .write_several(&self.sql.enqueue, 2, |query| {
-                query
-                    .bind(claim.name().as_str())
-                    .bind(claim.owner().as_uuid())
-                    .bind(micros(claim.ttl()))
-                    .bind(block(claim))
-                    .bind(&self.opening.durability.boot)
+                self.asked(query, claim)
                     .bind(client)
                     .bind(micros(PLACE_TTL))
                     .bind(claim.label())
