@@ -26,8 +26,10 @@ const STALE: Duration = Duration::from_secs(10);
 /// So many messages that come without a pause may have filled the socket's buffer, so others may be missing.
 /// A socket of Linux takes eleven.
 const MANY: u32 = 8;
-/// How often the folder is made anew if the last client that used it removes it at the same time.
-const ATTEMPTS: u32 = 10;
+/// How often the folder is made anew if the last client that used it removes it at the same time. An attempt
+/// is a few calls of the system. Where many clients come and go at once, one of them can lose ten times in a
+/// row.
+const ATTEMPTS: u32 = 200;
 
 /// What a message says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
