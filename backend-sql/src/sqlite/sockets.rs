@@ -157,9 +157,10 @@ impl Sockets {
 
     /// Makes the socket of a client. Removes those of clients that are gone.
     pub(super) fn bind(&self, client: Uuid) -> io::Result<Inbox> {
+        let database = fs::metadata(&self.database)?;
         let mut attempts = 1;
         loop {
-            match self.try_bind(client) {
+            match self.try_bind(client, &database) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => attempts += 1,
                 bound => return bound,
             }
@@ -167,15 +168,15 @@ impl Sockets {
     }
 
     /// Fails with `NotFound` if the last client that used the folder removes it meanwhile.
-    fn try_bind(&self, client: Uuid) -> io::Result<Inbox> {
-        let (name, database) = (name(client), fs::metadata(&self.database)?);
-        let folder = Folder::make(&self.folder, &database)?;
+    fn try_bind(&self, client: Uuid, database: &fs::Metadata) -> io::Result<Inbox> {
+        let name = name(client);
+        let folder = Folder::make(&self.folder, database)?;
         let socket = UnixDatagram::bind(folder.path_of(&name)?)?;
         let process = std::process::id();
         socket.set_nonblocking(true)?;
         let socket = AsyncDatagram::from_std(socket)?;
         let inbox = Inbox { socket, name, folder, process, row: 0 };
-        inbox.folder.give(&inbox.name, &database)?;
+        inbox.folder.give(&inbox.name, database)?;
         remove_stale(&inbox.folder);
         Ok(inbox)
     }
