@@ -33,12 +33,13 @@ impl LocalQueues {
                 }
             };
             drop(entry);
+            // Its turn has come, and the answer of the server is still to come.
+            claim.begin_now();
             if turn.is_some() {
-                claim.begin_now();
                 return Ok(turn);
             }
             // It was taken back, since nobody has polled this for a while. This is still the first of those
-            // that wait.
+            // that wait; if nobody does any more, it has the turn.
         }
     }
 

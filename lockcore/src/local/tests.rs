@@ -177,3 +177,24 @@ async fn a_claim_that_is_driven_keeps_its_turn() {
     drop(turn);
     drop(claim_turn(next.await));
 }
+
+/// As at the end of a queue whose last task is on a thread that is busy for some milliseconds.
+#[tokio::test]
+async fn who_finds_no_queue_after_its_turn_was_taken_back_begins_then() {
+    let test = crate::TestClock::new();
+    let clock = test.clock();
+    let queues = LocalQueues::new(Sharing::Place, false);
+    let claims = [Wait::No, Wait::Forever].map(|wait| claim(wait).with_clock(clock.clone()));
+    let first = claim_turn(queues.turn(&claims[0]).await);
+    let mut asleep = waiting(&queues, &claims[1]);
+    drop(first);
+    test.advance(Duration::from_secs(60));
+    // The keeper looks as well.
+    while !queues.is_idle() {
+        queues.look_at_all(clock.now(), &mut 0);
+        tokio::task::yield_now().await;
+    }
+    let turn = claim_turn(asleep.as_mut().now_or_never().expect("nobody else waits"));
+    assert!(claims[1].began() == clock.now() && !claims[1].has_answer());
+    drop(turn);
+}
