@@ -108,6 +108,10 @@ pub async fn wait_for_turn<Q: Queue>(
             return Ok(None);
         }
         let asked = claim.within_wait(queue.ask(claim, place.as_ref())).await;
+        claim.note_obstacle(match &asked {
+            Ok(ClaimReply::Unavailable { error, .. }) => Some(error),
+            _ => None,
+        });
         let obstacle = unavailable.take();
         let pause = match asked {
             Ok(ClaimReply::Granted(grant)) => {

@@ -1,5 +1,7 @@
 //! A server that may have forgotten grants. The period is begun by hand, as if the server had noticed that.
 
+use std::future::IntoFuture as _;
+
 use super::stage::{KEPT, Stage, done, holder, millis, pause, release, secs, status, ttl_of};
 use super::time::{has_passed, now};
 use crate::{ErrorKind, LockGuard, Requirement, Result};
@@ -45,6 +47,14 @@ pub(super) async fn nothing_is_granted_in_a_grace_period(stage: Stage) {
             nothing_was_granted(permit, "a free permit", false);
         }
     }
+    // Who waits behind another task of the process has asked nobody, and learns the same.
+    let process = stage.process().await;
+    let (ahead, behind) = (process.clone(), process.lock(&other).wait(millis(800)));
+    let ahead = tokio::spawn(ahead.lock(&other).wait(secs(60)).into_future());
+    pause(100).await;
+    let error = behind.await.expect_err("a grace period");
+    assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+    ahead.abort();
     assert!(!has_passed(until), "a grace period of {lasts:?} is too short for the suite");
     release(guard).await;
 }

@@ -152,11 +152,21 @@ pub(super) async fn tasks_of_a_client_learn_that_the_server_is_away(stage: Stage
     let waits = [secs(3), secs(2), secs(4)];
     let tasks: Vec<_> =
         waits.iter().map(|wait| tokio::spawn(one.lock(&name).wait(*wait).into_future())).collect();
-    for (wait, task) in waits.into_iter().zip(tasks) {
+    // Tasks of an owner wait for the one of them that takes the lock.
+    let (owner, owned) = (one.owner(), stage.name("owned"));
+    let of_owner: Vec<_> =
+        waits.iter().map(|wait| tokio::spawn(owner.lock(&owned).wait(*wait).into_future())).collect();
+    for (wait, (task, of_owner)) in waits.into_iter().zip(tasks.into_iter().zip(of_owner)) {
         let error =
             done("the end of a wait", secs(10), task).await.expect("no panic").expect_err("no answer");
-        assert!(is_honest(&error), "{error:#}");
-        assert_within(began, waits[2].max(wait) + secs(1), || format!("a wait of {wait:?} ended: {error:#}"));
+        let of_owner =
+            done("the end of a wait", secs(10), of_owner).await.expect("no panic").expect_err("no answer");
+        for error in [error, of_owner] {
+            assert!(is_honest(&error), "{error:#}");
+            assert_within(began, waits[2].max(wait) + secs(1), || {
+                format!("a wait of {wait:?} ended: {error:#}")
+            });
+        }
     }
     link.heal();
     let (guard, _) = free_by(&one, &name, secs(15), "after the server has come back").await;

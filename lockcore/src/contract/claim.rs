@@ -8,13 +8,13 @@ mod wait;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::system::wake_tasks;
-use crate::{Clock, HoldId, LockName, Mode, Moment, OwnerId};
+use crate::system::{lock, wake_tasks};
+use crate::{Clock, Error, HoldId, LockName, Mode, Moment, OwnerId};
 
 pub(crate) use fate::Fate;
 use present_hold::PresentHold;
@@ -68,6 +68,7 @@ struct ClaimInner {
     place_wanted: AtomicBool,
     bell: Notify,
     fate: OnceLock<Fate>,
+    obstacle: Mutex<Option<Error>>,
     turn: TurnSlot,
     present_hold: PresentHold,
 }
@@ -96,6 +97,7 @@ impl Claim {
             place_wanted: AtomicBool::new(false),
             bell: Notify::new(),
             fate: OnceLock::new(),
+            obstacle: Mutex::default(),
             turn: TurnSlot::default(),
             present_hold: PresentHold::default(),
         }))
@@ -170,6 +172,7 @@ impl Claim {
             place_wanted: AtomicBool::new(false),
             bell: Notify::new(),
             fate: OnceLock::new(),
+            obstacle: Mutex::default(),
             turn: TurnSlot::default(),
             present_hold: PresentHold::default(),
         }))
@@ -247,6 +250,11 @@ impl Claim {
         self.0.began.store(self.0.clock.now().as_nanos(), Ordering::Release);
         // The answer of the server is still to come.
         self.0.answered.store(false, Ordering::Release);
+    }
+
+    /// Notes why the server decides nothing about the claim now, or that it does.
+    pub(crate) fn note_obstacle(&self, obstacle: Option<&Error>) {
+        *lock(&self.0.obstacle) = obstacle.map(Error::duplicate);
     }
 
     /// Notes that the server may now have a place in a queue for this claim. A backend calls it *before* it

@@ -31,6 +31,11 @@ impl InTime {
         Self { work, wait: choices.wait, backend: background.capabilities.backend(), end: None }
     }
 
+    /// The claim, unless it was refused before anything was sent.
+    pub(super) fn claim(&self) -> Option<&Claim> {
+        self.work.claim()
+    }
+
     /// The error that the lock is held by another.
     pub(super) fn timed_out(&self) -> Error {
         timed_out(self.wait, self.backend, self.work.claim().map(Claim::name))

@@ -202,7 +202,9 @@ fn decorate(armed: &Armed, error: Error) -> Error {
 
 /// Whether an error may be that of all who ask this server now.
 fn tells_of_the_server(error: &Error) -> bool {
-    !matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Cancelled | ErrorKind::Closed)
+    // In a grace period the next one asks for all, and waits for its end.
+    let others = [ErrorKind::TimedOut, ErrorKind::Cancelled, ErrorKind::Closed, ErrorKind::GracePeriod];
+    !others.contains(&error.kind())
 }
 
 /// Whether the caller has left, and the server had little time for its answer: then an error says nothing

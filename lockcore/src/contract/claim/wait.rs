@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::{Claim, Wait};
+use crate::system::lock;
 use crate::{Error, ErrorKind, Moment, Result};
 
 /// How long a claim whose wait has ended still waits for an answer that is on its way.
@@ -108,8 +109,12 @@ impl Claim {
         }
     }
 
-    /// The error of a task that has waited behind this claim, if the server has left it without an answer.
+    /// The error of a task that has waited behind this claim, if the server has left it without an answer, or
+    /// has answered that it decides nothing now.
     pub(crate) fn silence(&self) -> Option<Error> {
+        if let Some(obstacle) = &*lock(&self.0.obstacle) {
+            return Some(obstacle.duplicate());
+        }
         let silent = !self.has_answer() && self.0.clock.now().since(self.began()) > SILENCE;
         silent.then(|| self.wait_over_error(self.began()))
     }

@@ -104,10 +104,14 @@ async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantG
         (Ok(taking), _) => Some(taking),
         (Err(_), Wait::No) => return Ok(None),
         // Another task of the owner that takes the lock may wait for longer than this one.
-        (Err(_), Wait::Until(end)) => match clock.timeout_at(end, owned.turn(clock)).await {
-            Some(taking) => taking,
-            None => return Ok(None),
-        },
+        (Err(_), Wait::Until(end)) => {
+            let Some(taking) = clock.timeout_at(end, owned.turn(clock)).await else {
+                let decorate =
+                    |error| checked.background.decorate(error, Operation::Acquire, Some(&checked.name));
+                return owned.silence().map_or(Ok(None), |error| Err(decorate(error)));
+            };
+            taking
+        }
         (Err(_), Wait::Forever) => owned.turn(clock).await,
     };
     // Another task may have taken it meanwhile.
@@ -116,10 +120,12 @@ async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantG
     }
     // Two tasks take it at the same time if one of them was not driven for a while. They exclude each other
     // at the server, and whoever gets the lock has it for the owner.
+    let acquire = checked.begin_in_time();
+    owned.note_claim(acquire.claim());
     let answer = tokio::select! {
         biased;
         held = owned.held() => return again(held, checked),
-        answer = owned.pulse.over(checked.begin_in_time()) => answer?,
+        answer = owned.pulse.over(acquire) => answer?,
     };
     let Some(guard) = answer else { return Ok(None) };
     let held = table.hold(guard);

@@ -10,7 +10,7 @@ use tokio::sync::{MutexGuard, Notify};
 
 use crate::local::Pulse;
 use crate::system::{lock, wake_tasks};
-use crate::{Clock, Error, ErrorKind, LockGuard, LockName, Mode, Result};
+use crate::{Claim, Clock, Error, ErrorKind, LockGuard, LockName, Mode, Result};
 
 /// A task that takes the lock and was not polled for this time is woken up. If it is not polled for this time
 /// again, the others of its owner do not wait for it.
@@ -28,6 +28,8 @@ pub(super) struct OwnedName {
     pub(super) taking: tokio::sync::Mutex<()>,
     /// What shows whether somebody drives that task.
     pub(super) pulse: Pulse,
+    /// Its claim.
+    claim: Mutex<Option<Claim>>,
     hold: Mutex<Weak<Hold>>,
     /// Notified when the owner has got the lock.
     kept: Notify,
@@ -37,6 +39,16 @@ impl OwnedName {
     /// The lock, if the owner has it.
     pub(super) fn hold(&self) -> Option<Arc<Hold>> {
         lock(&self.hold).upgrade()
+    }
+
+    pub(super) fn note_claim(&self, claim: Option<&Claim>) {
+        *lock(&self.claim) = claim.cloned();
+    }
+
+    /// The error of a task that has waited for the one that takes the lock, if the server has left that one
+    /// without an answer.
+    pub(super) fn silence(&self) -> Option<Error> {
+        lock(&self.claim).as_ref()?.silence()
     }
 
     pub(super) fn keep(&self, hold: &Arc<Hold>) {
@@ -178,13 +190,20 @@ impl ReentrantGuard {
     }
 
     /// Drops this guard. If it is the last one, the lock is released as by [`LockGuard::release`], and the
-    /// answer is the server's.
+    /// answer is the server's. Otherwise the lock stays held.
+    ///
+    /// # Errors
+    /// Those of [`LockGuard::release`] if this is the last guard, otherwise those of [`LockGuard::check`]: the
+    /// lock may be lost.
     ///
     /// # Cancel safety
     /// As [`LockGuard::release`].
     pub async fn release(self) -> Result<()> {
+        // Another task of the owner may be about to take the lock again, and may drop its handle when it finds
+        // the lock lost. So this guard can be the last one that works under the lock without being the last.
+        let checked = self.0.guard().check();
         // Of guards that are released at the same time, one is the last.
-        let Some(mut hold) = Arc::into_inner(self.0) else { return Ok(()) };
+        let Some(mut hold) = Arc::into_inner(self.0) else { return checked };
         match hold.guard.take() {
             // The hold is dropped after it, which removes the name, even if the caller does not wait for the
             // answer.
