@@ -32,6 +32,7 @@ use crate::{Error, ErrorKind, Moment, Result};
 const LONGEST: Duration = Duration::from_secs(30);
 /// A release grants a lock under a lease of up to 3 s.
 const SHORTEST: Duration = Duration::from_secs(4);
+const DAY: Duration = Duration::from_secs(86_400);
 
 const NO_LONGEST: &str = "longest_ttl is an option of durability=grace";
 
@@ -77,6 +78,9 @@ impl GraceOptions {
         }
         if longest.is_some_and(|longest| longest < SHORTEST) {
             return invalid(format!("longest_ttl is at least {SHORTEST:?}"));
+        }
+        if longest.is_some_and(|longest| longest > DAY) {
+            return invalid("longest_ttl is at most a day".to_owned());
         }
         Ok(Self { is_grace, longest })
     }

@@ -1,5 +1,6 @@
 //! Server addresses.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -86,8 +87,10 @@ impl ServerUrl {
             return Err(bad(format!("the address {self} names no host: write {}://HOST:PORT", self.scheme)));
         }
         let host = |text| {
-            Host::parse(text)
-                .ok_or_else(|| bad(format!("{text:?} in the address {self} is not HOST or HOST:PORT")))
+            Host::parse(text).ok_or_else(|| {
+                let text = shown(text);
+                bad(format!("{text:?} in the address {self} is not HOST or HOST:PORT, or USER:PASSWORD@HOST"))
+            })
         };
         self.authority.split(',').map(host).collect()
     }
@@ -105,7 +108,7 @@ impl ServerUrl {
         match (self.option("socket"), self.hosts()) {
             (Some(socket), _) => socket.to_owned(),
             (None, Ok(hosts)) => hosts.iter().map(|host| host.authority(port)).collect::<Vec<_>>().join(","),
-            (None, Err(_)) => self.location(),
+            (None, Err(_)) => format!("{}{}", shown(&self.authority), self.path),
         }
     }
 
@@ -178,6 +181,19 @@ impl ServerUrl {
     /// Removes an option and returns its value.
     pub(crate) fn take_option(&mut self, name: &str) -> Option<String> {
         self.options.remove(name)
+    }
+}
+
+/// Hosts as errors and logs show them. Without the `@` and the host behind them, a user and a password look
+/// like a host and its port.
+fn shown(authority: &str) -> Cow<'_, str> {
+    match authority.split_once(':') {
+        Some((user, rest))
+            if !rest.is_empty() && !authority.split(',').all(|host| Host::parse(host).is_some()) =>
+        {
+            format!("{user}:***").into()
+        }
+        _ => authority.into(),
     }
 }
 
@@ -254,7 +270,7 @@ impl fmt::Display for ServerUrl {
             (user, false) => write!(f, "{}@", user.as_deref().unwrap_or_default())?,
             (user, true) => write!(f, "{}:***@", user.as_deref().unwrap_or_default())?,
         }
-        write!(f, "{}{}", self.authority, self.path)
+        write!(f, "{}{}", shown(&self.authority), self.path)
     }
 }
 
@@ -302,6 +318,9 @@ mod tests {
             "mysql://a:slash/hunter2@db/app",
             "mysql://a:mark?hunter2@db/app",
             "mysql://a:both@/hunter2@db/app",
+            "mysql://ann:hunter2/app",
+            "redis://:hunter2",
+            "redis://a:1,ann:hunter2",
         ] {
             let error = match text.parse::<ServerUrl>() {
                 Ok(url) => url.hosts().unwrap_err(),
@@ -309,6 +328,9 @@ mod tests {
             };
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
+        let forgotten = parse("redis://ann:hunter2");
+        assert!(!format!("{forgotten:?} {}", forgotten.servers(6379)).contains("hunter2"));
+        assert_eq!(parse("sqlite://C:/locks.db").to_string(), "sqlite://C:/locks.db");
     }
 
     #[test]
