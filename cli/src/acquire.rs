@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell::backend::{Claim, DistributedLock, Grant, Moment, Requirement, Wait};
+use lockwell::backend::{Claim, DistributedLock, Grant, Moment, Requirement, Wait, check_label};
 use lockwell::{Error, ErrorKind, Locks, Operation, Registry};
 
 use crate::args::AcquireArgs;
@@ -33,7 +33,7 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
         connected = address.connect(registry, Purpose::Locking, &mut patience) => connected?,
     };
     let locks = connection.locks()?;
-    check(args, &locks)?;
+    check(args, &locks, connection.config.label.as_deref())?;
     nested::check(&locks, std::slice::from_ref(&args.name), args.claim.mode()).await?;
     let (claim, obtained) = loop {
         let claim = claim(args, &connection, wait_limit, patience.left());
@@ -76,7 +76,7 @@ fn decorated(error: Error, args: &AcquireArgs, locks: &Locks) -> Error {
 }
 
 /// Refuses what cannot be honoured, before a lock is taken.
-fn check(args: &AcquireArgs, locks: &Locks) -> Result<(), Failure> {
+fn check(args: &AcquireArgs, locks: &Locks, label: Option<&str>) -> Result<(), Failure> {
     let promised = locks.capabilities();
     if promised.is_session_bound() {
         return Err(Failure::usage(format!(
@@ -95,7 +95,7 @@ fn check(args: &AcquireArgs, locks: &Locks) -> Result<(), Failure> {
     {
         return Err(Failure::usage(format!("{} has no locks of this mode", promised.backend())));
     }
-    Ok(())
+    label.map_or(Ok(()), check_label).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// `left`: what is left of the wait.

@@ -124,9 +124,14 @@ fn written(severity: &'static str, message: &str, exit_status: Option<u8>, for_p
         Ok(text) if for_programs => text.trim_end().to_owned(),
         _ => {
             let prefix = if severity == "warning" { "warning: " } else { "" };
-            format!("lockwell: {prefix}{}", message.replace(['\n', '\r'], " "))
+            format!("lockwell: {prefix}{}", printable(&message.replace(['\n', '\r'], " ")))
         }
     }
+}
+
+/// A text that may be another's, for people: it must not move the cursor, or begin a line of its own.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "?")
 }
 
 /// A time for people, without nanoseconds.
@@ -144,6 +149,7 @@ mod tests {
     #[test]
     fn a_message_is_one_line() {
         assert_eq!(written("error", "a\nb", Some(75), false), "lockwell: a b");
+        assert_eq!(written("error", "held by \x1b[2J", Some(75), false), "lockwell: held by ?[2J");
         assert_eq!(written("warning", "a", None, false), "lockwell: warning: a");
         let text = written("error", "a\n\"b\"", Some(75), true);
         assert_eq!(text, r#"{"schema_version":1,"severity":"error","message":"a\n\"b\"","exit_status":75}"#);

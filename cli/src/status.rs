@@ -11,7 +11,7 @@ use crate::connect::{Address, Purpose};
 use crate::exit::{Failure, NOT_OBTAINED};
 use crate::json::{self, ManyReport, OneReport};
 use crate::patience::Patience;
-use crate::say::{Voice, rounded};
+use crate::say::{Voice, printable, rounded};
 
 /// How often --watch reads the status.
 const EVERY: Duration = Duration::from_secs(1);
@@ -139,7 +139,7 @@ fn human(status: &LockStatus) -> String {
     let mut text = format!("{}: {held}, {waiting}{missing}\n", status.name);
     for holder in &status.holders {
         let (left, since) = (rounded(holder.ttl_left), rounded(holder.held_for));
-        let (label, token) = (&holder.label, holder.token);
+        let (label, token) = (printable(&holder.label), holder.token);
         writeln!(text, "  {label}: token {token}, for {since}, lease ends in {left} unless renewed")
             .unwrap_or_default();
     }

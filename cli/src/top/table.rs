@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwell::{Holder, LockStatus, Mode};
 
 use super::board::{Board, Row};
-use crate::say::rounded;
+use crate::say::{printable, rounded};
 
 /// Of a terminal, in characters.
 #[derive(Clone, Copy)]
@@ -108,11 +108,6 @@ fn holder(status: &LockStatus) -> String {
         (many, Holder { mode: Mode::Shared, .. }) => format!("{label} ({} readers)", many.len()),
         _ => label.clone(),
     }
-}
-
-/// A label is the text of another, which must not move the cursor.
-fn printable(line: &str) -> String {
-    line.replace(char::is_control, "?")
 }
 
 #[cfg(test)]

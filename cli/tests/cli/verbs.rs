@@ -30,6 +30,7 @@ fn a_lock_is_taken_for_a_time_and_given_back() {
     let handle = taken.out.trim_end();
     site.finish(&["run", "--no-wait", "orders/42 ü", "--", "true"]).complains(75, "is held by");
     site.finish(&["acquire", "--no-wait", "--for", "1m", "orders/42 ü"]).complains(75, "is held by");
+    site.finish(&["acquire", "--for", "1m", "--label", "a\nb", "c"]).complains(64, "no control characters");
     let quiet = site.finish(&["acquire", "-q", "--no-wait", "--for", "1m", "orders/42 ü"]);
     assert_eq!((quiet.status, quiet.err.as_str(), quiet.out.as_str()), (75, "", ""));
     assert_eq!(site.finish(&["release", handle]).status, 0);
@@ -123,7 +124,7 @@ fn leadership_comes_back() {
     let site = Site::new();
     let script =
         "echo $$ > pid; echo $LOCKWELL_TOKEN >> terms; while [ ! -e go ]; do sleep 0.02; done; exit 5";
-    let args = ["lead", "--ttl", "3s", "scheduler", "--", "sh", "-c", script];
+    let args = ["lead", "--json", "--ttl", "3s", "scheduler", "--", "sh", "-c", script];
     let leader = Running::start(&mut site.lockwell(&args));
     let terms = || site.read("terms").lines().count();
     wait_until("the first term", || terms() == 1);
@@ -134,6 +135,8 @@ fn leadership_comes_back() {
     std::fs::write(site.path("go"), "").unwrap();
     let run = leader.finish();
     assert_eq!(run.status, 5, "{run:?}");
+    // A program that reads the messages must not take the loss for the end of lockwell.
+    assert!(run.err.contains("lost the lock") && !run.err.contains("exit_status"), "{run:?}");
     assert_eq!(site.finish(&["run", "--no-wait", "scheduler", "--", "true"]).status, 0);
 }
 

@@ -62,6 +62,7 @@ pub use crate::config::{Host, Passwords, Secret, ServerUrl, tls};
 pub use crate::contract::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Finding, Grant, Holder, LockName,
     LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Severity, Wait,
+    check_label,
 };
 pub use crate::lease::valid_until;
 pub use crate::memory::MemoryLock;

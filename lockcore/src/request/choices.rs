@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use super::operation::{self, Acquiring};
 use crate::background::Background;
+use crate::contract::check_label;
 use crate::lease::Limits;
 use crate::local::LocalQueues;
 use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Result, Wait};
-
-/// The longest label, in bytes.
-const MAX_LABEL: usize = 255;
 
 /// The options of a request, and the defaults of a client.
 #[derive(Clone, Debug)]
@@ -91,16 +89,6 @@ fn check_limits(limits: Limits) -> Result<()> {
     if [limits.max_hold, limits.progress].contains(&Some(Duration::ZERO)) {
         let message = "a longest hold, and a time between reports of progress, must be longer than nothing";
         return Err(Error::new(ErrorKind::InvalidInput, message));
-    }
-    Ok(())
-}
-
-fn check_label(label: &str) -> Result<()> {
-    if label.len() > MAX_LABEL || label.chars().any(char::is_control) {
-        return Err(Error::new(
-            ErrorKind::InvalidInput,
-            format!("a label has at most {MAX_LABEL} bytes and no control characters"),
-        ));
     }
     Ok(())
 }
