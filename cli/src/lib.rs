@@ -55,6 +55,7 @@ use lockwell::Registry;
 
 use crate::args::{Cli, Command};
 use crate::exit::Failure;
+use crate::signals::interruptible;
 
 /// Runs the command line with the backends of this registry.
 ///
@@ -94,9 +95,9 @@ fn perform(registry: &Registry, command: Command) -> Result<u8, Failure> {
             Command::Run(args) => run::run(registry, &args).await,
             Command::Lead(args) => lead::lead(registry, &args).await,
             Command::Hold(args) => for_parent::hold(registry, &args).await,
-            Command::Status(args) => status::status(registry, &args).await,
-            Command::Top(args) => top::top(registry, &args).await,
-            Command::Wait(args) => wait::wait(registry, &args).await,
+            Command::Status(args) => interruptible(status::status(registry, &args)).await,
+            Command::Top(args) => interruptible(top::top(registry, &args)).await,
+            Command::Wait(args) => interruptible(wait::wait(registry, &args)).await,
             Command::Acquire(args) => acquire::acquire(registry, &args).await,
             Command::Release(args) => force::release(registry, &args).await,
             Command::Doctor(args) => doctor::doctor(registry, &args).await,

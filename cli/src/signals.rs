@@ -7,6 +7,8 @@ use std::task::Poll;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
+use crate::exit::Failure;
+
 /// Signals that end a process which does nothing about them.
 const ENDING: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
@@ -55,6 +57,21 @@ impl Signals {
                 _ => (),
             }
         }
+    }
+}
+
+/// Does work that a signal ends by default. The system delivers no such signal to the first process of a
+/// container, so that one asks for them. Elsewhere the default is better: it also ends a process that waits
+/// for a reader of its output.
+pub(crate) async fn interruptible(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+    if !getpid().is_init() {
+        return work.await;
+    }
+    let mut signals = Signals::listen()?;
+    tokio::select! {
+        biased;
+        signal = signals.next_ending() => Ok(status_of(signal)),
+        ended = work => ended,
     }
 }
 

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Finished, Site, finish, is_alive, lockwell, pid_of, wait_until};
+use rustix::process::{Signal, kill_process};
+
+use crate::support::{Finished, Running, Site, finish, is_alive, lockwell, pid_of, wait_until};
 
 /// The value of an instruction of the Dockerfile.
 fn instruction(name: &str) -> &'static str {
@@ -114,6 +116,47 @@ fn process_1_collects_what_it_ends() {
     let options = ["--max-hold", "500ms", "--grace", "60s"];
     let Some(run) = as_process_1(&site, &options, "sleep 100 & sleep 101 & wait") else { return };
     assert_eq!(run.status, 76, "{run:?}");
+}
+
+/// The system does not deliver signals to process 1 that it has not asked for.
+#[test]
+#[cfg(target_os = "linux")]
+fn process_1_can_be_ended_while_it_looks() {
+    let site = Site::new();
+    let holder = site.holder("a", &[]);
+    for command in [&["wait", "a"][..], &["status", "--watch", "a"], &["top"]] {
+        let mut outside = Command::new("unshare");
+        outside.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_lockwell"), command[0]]);
+        outside.args(["--url", &site.url()]).args(&command[1..]);
+        outside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut run = Running::start(&mut outside);
+        let unshare = run.pid();
+        let handlers = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child_of(unshare)?)).ok()?;
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim();
+            u64::from_str_radix(caught, 16).ok()
+        };
+        // TERM is signal 15.
+        wait_until("its handler, or its end", || {
+            handlers().is_some_and(|set| set & 1 << 14 != 0) || !run.is_running()
+        });
+        let Some(inside) = child_of(unshare) else {
+            let run = run.finish();
+            assert!(run.err.contains("unshare"), "{run:?}");
+            return testbed::not_run("process 1", &run.err);
+        };
+        kill_process(pid_of(inside), Signal::TERM).unwrap();
+        assert_eq!(run.finish().status, 143, "{command:?}");
+    }
+    site.end(holder);
+}
+
+/// The only child of a process.
+#[cfg(target_os = "linux")]
+fn child_of(parent: rustix::process::Pid) -> Option<u32> {
+    let parent = parent.as_raw_nonzero();
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
 }
 
 #[test]
