@@ -52,7 +52,7 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
         voice,
     };
     let (command, pulse) = (&args.command, Pulse::new());
-    let mut work = Work { command, name: &args.name, holding, address: &given, pulse };
+    let mut work = Work { command, name: &args.name, holding, address: &given, pulse, goes_on: true };
     let end = loop {
         let hold = tokio::select! {
             biased;

@@ -23,14 +23,15 @@ impl Pulse {
         Self { last: Moment::now(), stop: None }
     }
 
-    /// Reads the clock every now and then, for ever.
+    /// Reads the clock every now and then, for ever, and each time that it is called: who cancels it often
+    /// does not let it come to the end of a sleep.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
     pub(crate) async fn beat(&mut self) {
         loop {
-            sleep(EVERY).await;
             self.note(Moment::now());
+            sleep(EVERY).await;
         }
     }
 
@@ -69,5 +70,17 @@ mod tests {
             pulse.note(now);
         }
         assert_eq!(pulse.stopped(ttl, now), None, "it did not matter any more");
+    }
+
+    /// As by a parent that asks all the time. Otherwise the whole time would look like a stop at its end.
+    #[tokio::test]
+    async fn who_cancels_it_lets_it_read_the_clock() {
+        let mut pulse = Pulse::new();
+        for _ in 0..3 {
+            let last = pulse.last;
+            sleep(EVERY / 10).await;
+            drop(tokio::time::timeout(Duration::ZERO, pulse.beat()).await);
+            assert!(pulse.last > last);
+        }
     }
 }

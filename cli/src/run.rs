@@ -113,7 +113,8 @@ fn not_obtained(args: &RunArgs, mut failure: Failure) -> Failure {
 async fn under_lock(args: &RunArgs, hold: Hold, address: &str, signals: &mut Signals) -> Result<u8, Failure> {
     let began = Instant::now();
     let (command, holding) = (&args.command, &args.holding);
-    let mut work = Work { command, name: &args.name, holding, address, pulse: Pulse::new() };
+    let pulse = Pulse::new();
+    let mut work = Work { command, name: &args.name, holding, address, pulse, goes_on: false };
     let (status, hold) = match work.under(hold, signals).await? {
         Ended::Command(status, hold) => (status, hold),
         Ended::Lost(_) => return Ok(exit::LOST),

@@ -39,6 +39,8 @@ pub(crate) struct Work<'a> {
     pub(crate) address: &'a str,
     /// When this process ran.
     pub(crate) pulse: Pulse,
+    /// Whether lockwell goes on when the lock is lost.
+    pub(crate) goes_on: bool,
 }
 
 impl Work<'_> {
@@ -119,7 +121,7 @@ impl Work<'_> {
         let why = loss::words(loss, self.cause(hold));
         let grace = humantime::format_duration(self.holding.grace);
         let text = format!("lost the lock {name:?}: {why}; the command gets TERM, and KILL after {grace}");
-        say::error(&text, exit::LOST);
+        if self.goes_on { say::warning(&text) } else { say::error(&text, exit::LOST) }
     }
 }
 

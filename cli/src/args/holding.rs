@@ -110,9 +110,9 @@ impl WorkArgs {
     }
 
     /// The command is ended after the longest hold. The library frees the lock at the end of its own, which
-    /// comes when the command has got KILL.
+    /// comes when the command has got KILL, even if messages were written slowly before the command began.
     pub(crate) fn limits(&self) -> Limits {
-        let later = self.grace.saturating_add(Duration::from_secs(1));
+        let later = self.grace.saturating_add(Duration::from_secs(3));
         // A hold of no time is refused.
         let longest = |most: Duration| if most.is_zero() { most } else { most.saturating_add(later) };
         Limits { max_hold: self.max_hold.map(longest), progress: None }
