@@ -1,11 +1,13 @@
 //! The floor of Redis and of Redlock: the two commands that every recipe for a lock on Redis begins with.
 //!
-//! On several servers both go to all of them at once, and the cycle goes on when all have answered. Any
-//! number of tasks share one connection to each server, as redis-rs means it.
+//! On several servers both go to all of them at once, and the cycle goes on when a majority has answered, as a
+//! lock does. Any number of tasks share one connection to each server, as redis-rs means it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use lockwell::backend::ServerUrl;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
@@ -61,7 +63,7 @@ impl RedisFloor {
     pub(super) fn what(&self) -> &'static str {
         match self.nodes.links.len() {
             1 => "SET NX PX, then EVALSHA of compare and delete; one bare redis-rs connection",
-            _ => "SET NX PX, then EVALSHA of compare and delete, on all nodes at once; waits for all",
+            _ => "SET NX PX, then EVALSHA of compare and delete, on all nodes at once; waits for a majority",
         }
     }
 
@@ -116,20 +118,32 @@ impl Nodes {
         self.all(&clear, &Value::Int(1)).await
     }
 
-    /// Sends a command to every node, and waits for all of them to answer what they must.
+    /// Sends a command to every node, and waits until a majority has answered what it must.
     async fn all(&self, command: &redis::Cmd, expected: &Value) -> Result<()> {
-        let one = |link: &MultiplexedConnection| {
-            let mut link = link.clone();
-            async move {
-                let answer: Value = command.query_async(&mut link).await?;
-                if answer == *expected { Ok(()) } else { Err(refused()) }
-            }
+        let links = match &self.links[..] {
+            [link] => return one(link.clone(), command, expected).await,
+            links => links,
         };
-        match &self.links[..] {
-            [link] => one(link).await,
-            links => try_join_all(links.iter().map(one)).await.map(drop),
+        let command = Arc::new(command.clone());
+        let mut answers: FuturesUnordered<_> = links
+            .iter()
+            .map(|link| {
+                let (link, command, expected) = (link.clone(), Arc::clone(&command), expected.clone());
+                async move { one(link, &command, &expected).await }
+            })
+            .collect();
+        for _ in 0..=links.len() / 2 {
+            answers.next().await.ok_or_else(refused)??;
         }
+        // The other nodes get the next command after this one, since a connection keeps the order.
+        tokio::spawn(async move { while answers.next().await.is_some() {} });
+        Ok(())
     }
+}
+
+async fn one(mut link: MultiplexedConnection, command: &redis::Cmd, expected: &Value) -> Result<()> {
+    let answer: Value = command.query_async(&mut link).await?;
+    if answer == *expected { Ok(()) } else { Err(refused()) }
 }
 
 /// A bare connection to each server.

@@ -6,6 +6,8 @@
 //! drawn beforehand, as those of a Poisson process, and each latency is counted from the time of arrival,
 //! even if the request was sent later.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,8 +27,38 @@ use crate::plan::case::{Case, Others};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 
-/// Many more than are held at once by a backend that keeps up.
+/// As many as are held at once by most backends that keep up, and more.
 const NAMES: usize = 256;
+
+/// Names that no request is using. Clones share them.
+#[derive(Clone)]
+struct FreeNames(Arc<Mutex<Names>>);
+
+struct Names {
+    /// The one that has been free for the longest time comes first.
+    free: VecDeque<String>,
+    made: usize,
+}
+
+impl FreeNames {
+    fn new(names: Vec<String>) -> Self {
+        Self(Arc::new(Mutex::new(Names { made: names.len(), free: names.into() })))
+    }
+
+    /// A free name. While more requests are under way than there are names, it is a new one: none waits for
+    /// the lock of another.
+    fn take(&self) -> String {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.free.pop_front().unwrap_or_else(|| {
+            names.made += 1;
+            format!("compare/more/{}/{}", std::process::id(), names.made)
+        })
+    }
+
+    fn give_back(&self, name: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).free.push_back(name);
+    }
+}
 
 pub(crate) struct Arrivals;
 
@@ -52,6 +84,7 @@ impl Workload for Arrivals {
     async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
         let names: Vec<_> = (0..NAMES).map(|number| bench.lock_name(self.name(), number)).collect();
         bench.warm_up(&names).await?;
+        let names = FreeNames::new(names);
         let mut found = Found::new(Quantity::LatencyUs, "from the arrival to the end of the release");
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds, Duration::ZERO) {
@@ -80,18 +113,20 @@ fn times(rate: usize, length: Duration, seed: u64) -> Vec<Duration> {
 }
 
 /// Sends each request when it is due, and waits for all answers.
-async fn round(locks: &Locks, names: &[String], due: Vec<Duration>) -> Result<Sample> {
-    let (locks, names, runtime) = (locks.clone(), names.to_vec(), Handle::current());
+async fn round(locks: &Locks, names: &FreeNames, due: Vec<Duration>) -> Result<Sample> {
+    let (locks, names, runtime) = (locks.clone(), names.clone(), Handle::current());
     let began = Instant::now();
     // On a thread of its own: timers of the runtime count in milliseconds.
     let mut requests = spawn_blocking(move || {
         let mut requests = JoinSet::new();
-        for (number, due) in due.into_iter().enumerate() {
+        for due in due {
             thread::sleep(due.saturating_sub(began.elapsed()));
-            let (locks, name) = (locks.clone(), names[number % names.len()].clone());
+            let (locks, names) = (locks.clone(), names.clone());
             let request = async move {
-                locks.lock(name).wait(TIMEOUT).await?.release().await?;
+                let name = names.take();
+                locks.lock(name.as_str()).wait(TIMEOUT).await?.release().await?;
                 let done = began.elapsed();
+                names.give_back(name);
                 Ok::<_, Error>((done, done.saturating_sub(due)))
             };
             requests.spawn_on(request, &runtime);
@@ -113,6 +148,17 @@ async fn round(locks: &Locks, names: &[String], due: Vec<Duration>) -> Result<Sa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_used_by_one_request_at_a_time() {
+        let names = FreeNames::new(vec!["a".to_owned(), "b".to_owned()]);
+        let used = [names.take(), names.take(), names.take(), names.take()];
+        assert_eq!(used.iter().collect::<std::collections::HashSet<_>>().len(), 4, "{used:?}");
+        let [first, second, ..] = used;
+        names.give_back(second.clone());
+        names.give_back(first);
+        assert_eq!(names.take(), second);
+    }
 
     #[test]
     fn requests_arrive_at_the_rate_and_not_evenly() {

@@ -24,14 +24,22 @@ struct Pair {
 /// Its guard, and when it was granted.
 type Waiter = JoinHandle<Result<(LockGuard, u64)>>;
 
-/// The holders are killed at once. Their leases began at all moments between two renewals.
+/// Some servers end leases by a tick of their own, of this length at most.
+const TICK: Duration = Duration::from_secs(2);
+
+/// The holders are killed one after the other, at all moments of a server's tick. Their leases began at all
+/// moments between two renewals.
 pub(super) async fn killed(count: usize, bench: &Bench) -> Result<FaultOutcome> {
     let url = bench.target.url.clone();
     let mut pairs = pairs("killed", &url, count, bench).await?;
+    let apart = TICK / u32::try_from(pairs.len().max(1)).unwrap_or(u32::MAX);
     let mut faults = Vec::new();
+    // The last one first: in the order of their leases, both would come at the same pace.
+    pairs.reverse();
     for pair in &mut pairs {
         faults.push(nanos());
         pair.holder.kill()?;
+        tokio::time::sleep(apart).await;
     }
     let times = next_grants(pairs.into_iter().map(|pair| (pair.token, pair.waiter)), &faults).await?;
     let fault = "the process of the holder was killed while another process waited".to_owned();
