@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use lockwell_core::ErrorKind;
+use testbed::Redis;
 
 use super::{ask_for_vote, assembled, nodes};
-use crate::servers::{client, on_disk, redlock_url, tell};
+use crate::servers::{client, on_disk, redlock_url, tell, until};
 
 #[tokio::test]
 async fn a_majority_of_mixed_answers_is_enough_and_no_node_is_waited_for() {
@@ -61,6 +62,8 @@ async fn a_forced_release_counts_a_claim_that_has_one_vote() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };
     let locks = client(&redlock_url(&nodes)).await;
     let guard = locks.lock("a").ttl(Duration::from_secs(20)).await.expect("a majority");
+    let is_there = |node: &Redis| tell(node, &["EXISTS", "lockwell:a"]) == ":1\r\n";
+    until("all nodes have answered", || nodes.iter().all(is_there)).await;
     for node in &nodes[1..] {
         tell(node, &["DEL", "lockwell:a"]);
     }
