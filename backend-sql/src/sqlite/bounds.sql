@@ -18,6 +18,9 @@ s.one = 1 AND s.boot = ?5 AND s.opens_at <= {now} AND s.longest_ttl >= ?3
 -- this host, which has run for ?4, has already run when the state was raised there. If grants are not synced (?5), those of the
 -- other host may have been lost with its memory, so nothing is granted until they have ended. It may have renewed leases for ?6
 -- before it has noticed that its disk is gone; and clocks are not exact.
+--
+-- An empty boot is no other host: a process without an id has raised the state, which is synced, as all of its grants are.
+-- Otherwise it and the others on its host would close the file to each other in turn, for as long as both of them ask.
 INSERT INTO {state} AS s (one, boot, host, raised_at, opens_at, token_floor, token_bound, longest_ttl)
 SELECT 1, ?2, ?3, {now}, 0, 0, max({now} + 3600000000 + max(w.tokens), max(coalesce(l.token, 0) + w.tokens)),
     max(max(w.ttl), 30000000)
@@ -28,7 +31,7 @@ ON CONFLICT (one) DO UPDATE SET
     token_floor = CASE WHEN s.boot = excluded.boot THEN s.token_floor ELSE max(s.token_floor, s.token_bound) END,
     token_bound = max(excluded.token_bound,
         s.token_bound + 1000000 + (SELECT max(json_extract(value, '$[2]')) FROM json_each(?1))),
-    opens_at = CASE WHEN ?5 AND s.boot <> excluded.boot
+    opens_at = CASE WHEN ?5 AND s.boot <> '' AND s.boot <> excluded.boot
             AND ((s.host <> '' AND excluded.host <> '' AND s.host <> excluded.host) OR {now} - ?4 < s.raised_at)
         THEN max(s.opens_at, {now} + s.longest_ttl * 51 / 50 + ?6) ELSE s.opens_at END,
     longest_ttl = max(s.longest_ttl, excluded.longest_ttl),

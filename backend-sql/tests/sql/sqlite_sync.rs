@@ -118,6 +118,32 @@ async fn after_a_move_to_another_host_nothing_is_granted_for_a_while() {
     synced.acquire(&claim("d", Mode::Exclusive, SHORT)).await.expect("an answer").expect("free");
 }
 
+/// Beside a process that cannot read the id of the boot, as in a container with an id of its own: they raise
+/// the state of the tables in turn, and no host has lost anything.
+#[tokio::test]
+async fn a_process_without_an_id_of_the_boot_closes_the_file_to_nobody() {
+    let url = url(Kind::Sqlite, "beside").await.expect("no server is needed") + "&durability=grace";
+    let Ok(one) = backend(Kind::Sqlite, &url).await else {
+        println!("not tested: this host has no durability=grace");
+        return;
+    };
+    let bound = async || {
+        let bound = admin(Kind::Sqlite, &url, "SELECT CAST(token_bound AS TEXT) FROM beside_state").await;
+        bound.parse::<u64>().expect("a number")
+    };
+    let first = claim("a", Mode::Exclusive, SHORT);
+    one.acquire(&first).await.expect("an answer").expect("free");
+    for (name, mode) in [("b", Mode::Exclusive), ("c", Mode::Shared), ("d", Mode::Exclusive)] {
+        admin(Kind::Sqlite, &url, "UPDATE beside_state SET boot = '', host = 'another'").await;
+        // Its grants had tokens up to this one.
+        let before = bound().await;
+        let granted = one.acquire(&claim(name, mode, SHORT)).await.expect("an answer").expect("free");
+        assert!(granted.token().get() > before, "{granted:?}, {before}");
+        assert!(bound().await - before < 60_000_000, "they go ahead by a second each time");
+        assert_eq!(one.inspect(first.name()).await.expect("an answer").unknown_for, None);
+    }
+}
+
 /// Claims that arrive together are granted together, also if the first of them finds another boot.
 #[tokio::test]
 async fn a_batch_finds_another_boot() {
