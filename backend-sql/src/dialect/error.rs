@@ -157,7 +157,12 @@ fn by_number(error: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'sta
         1044 | 1142 | 1143 | 1227 => (ErrorKind::Refused, LACKS_A_RIGHT),
         1049 => (ErrorKind::Misconfigured, "there is no such database"),
         1290 | 1792 | 1836 => (ErrorKind::Misconfigured, READ_ONLY),
-        1020 | 1205 | 1213 => (ErrorKind::Conflict, CONFLICT),
+        1020 | 1205 | 1213 | 3101 => (ErrorKind::Conflict, CONFLICT),
+        1615 => (
+            ErrorKind::Conflict,
+            "the server had to prepare a statement anew each time: its table_definition_cache is too small, or somebody \
+             changes the tables",
+        ),
         1665 => (
             ErrorKind::Misconfigured,
             "the server writes statements into its binary log: set binlog_format to ROW or MIXED",

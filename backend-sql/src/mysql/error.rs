@@ -11,13 +11,17 @@ pub(super) fn number(error: &dyn DatabaseError) -> u16 {
 
 pub(super) fn class_of(error: &dyn DatabaseError) -> ErrorClass {
     match number(error) {
-        // Deadlock; a row that changed since it was read; a claim that was asked for twice at the same time.
-        1213 | 1020 | 1062 => ErrorClass::Again,
+        // Deadlock; a row that changed since it was read; a claim that was asked for twice at the same time; a
+        // statement that has to be prepared anew; a commit that Group Replication has refused.
+        1213 | 1020 | 1062 | 1615 | 3101 => ErrorClass::Again,
         // Lock wait timeout; a row lock that a statement does not wait for.
         1205 | 3572 => ErrorClass::Blocked,
         // Too many connections, for all or for this user; shutting down; connection killed; without the other
-        // nodes of its cluster.
-        1040 | 1047 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1226 | 1317 | 1927 => ErrorClass::Broken,
+        // nodes of its cluster; a connection that was silent for `wait_timeout`, which MySQL says before it
+        // closes it, and which is then read as the answer to the next request.
+        1040 | 1047 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1226 | 1317 | 1927 | 4031 => {
+            ErrorClass::Broken
+        }
         // The server writes no more: it was demoted, by `read_only`, `super_read_only` or of InnoDB.
         1036 | 1290 | 1792 | 1836 => ErrorClass::ReadOnly,
         _ => ErrorClass::Fatal,

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lockwell_core::{DistributedLock, ErrorKind, Severity};
+use lockwell_core::{DistributedLock, ErrorKind, Mode, Released, Severity};
 use lockwell_sql::MySqlLock;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use super::{RELEASES, options, servers, start};
-use crate::servers::{Kind, backend, client};
+use crate::servers::{Kind, backend, claim, client};
 
 /// What new sessions get: settings of both programs, and of one. Set at run time, since the server's own
 /// start would stumble over them.
@@ -67,7 +67,7 @@ async fn what_a_session_inherits_changes_nothing() {
         guard.release().await.expect("held");
         waiting.await.expect("no panic").expect("its turn comes").release().await.expect("held");
         // A dead holder: its lease ends by the server's clock.
-        let dead = crate::servers::claim("a", lockwell_core::Mode::Exclusive, Duration::from_millis(300));
+        let dead = claim("a", Mode::Exclusive, Duration::from_millis(300));
         one.backend().acquire(&dead).await.expect("an answer").expect("a free lock");
         two.lock("a").wait(Duration::from_secs(20)).await.expect("it ends").release().await.expect("held");
         let readers = [one.read("a").await.expect("free"), two.read("a").await.expect("readers meet")];
@@ -110,9 +110,65 @@ async fn a_binary_log_of_statements_is_refused() {
         let findings = lock.examine().await.expect("an answer");
         let found = findings.iter().find(|found| found.message.contains("binlog_format")).expect("a finding");
         assert_eq!(found.severity, Severity::Bad, "{release}: {found:?}");
-        let claim = crate::servers::claim("a", lockwell_core::Mode::Exclusive, Duration::from_secs(5));
+        let claim = claim("a", Mode::Exclusive, Duration::from_secs(5));
         let error = lock.acquire(&claim).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{release}: {error:#}");
+    }
+}
+
+/// A server closes a connection that is silent for its `wait_timeout`. MySQL sends an error before it does
+/// so, which looks like the answer to the next request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_was_silent_for_too_long_is_replaced() {
+    const SILENCE: Duration = Duration::from_secs(2);
+    const LONG: Duration = Duration::from_mins(1);
+    for release in RELEASES {
+        let Some(server) = start(release, options(release)).await else { continue };
+        server.admin_sql("SET GLOBAL wait_timeout = 1").await.expect("an administrator");
+        let locks = client(Kind::MariaDb, &server.url()).await;
+        let guard = locks.lock("a").ttl(LONG).await.expect("a free lock");
+        tokio::time::sleep(SILENCE).await;
+        guard.release().await.expect("held");
+        tokio::time::sleep(SILENCE).await;
+        let reader = locks.read("a").ttl(LONG).await.expect("a free lock");
+        tokio::time::sleep(SILENCE).await;
+        reader.release().await.expect("held");
+        tokio::time::sleep(SILENCE).await;
+        let all = locks.lock_all(["a", "b"]).await.expect("free locks");
+        tokio::time::sleep(SILENCE).await;
+        all.release().await.expect("held");
+        // Each of these is the first request after a silence, and is not repeated by anybody else.
+        let dead = claim("c", Mode::Exclusive, LONG);
+        tokio::time::sleep(SILENCE).await;
+        locks.backend().acquire(&dead).await.expect("an answer").expect("a free lock");
+        tokio::time::sleep(SILENCE).await;
+        let released = locks.backend().release(&dead).await.expect("an answer");
+        assert_eq!(released, Released::Released, "{release}");
+    }
+}
+
+/// Errors that say that nothing was done, although no other request of ours is the reason: a statement has to
+/// be prepared anew, or a cluster has refused the commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_done_is_sent_again() {
+    for server in servers().await {
+        let mut admin = MySqlConnection::connect(&server.url()).await.expect("a connection");
+        for number in [1615, 3101] {
+            let table = format!("again{number}");
+            let url = format!("{}?table={table}", server.url());
+            let lock = backend(Kind::MariaDb, &url).await.expect("a connection");
+            let held = claim("a", Mode::Exclusive, Duration::from_mins(1));
+            lock.acquire(&held).await.expect("an answer").expect("a free lock");
+            // The first change of a row fails, in each session.
+            let trigger = format!(
+                "CREATE TRIGGER {table}_fails BEFORE UPDATE ON {table} FOR EACH ROW IF @failed IS NULL THEN
+                 SET @failed = 1; SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}; END IF"
+            );
+            sqlx::raw_sql(AssertSqlSafe(trigger)).execute(&mut admin).await.expect("an administrator");
+            let released = lock.release(&held).await.expect("an answer");
+            assert_eq!(released, Released::Released, "{number}");
+            assert!(!lock.inspect(held.name()).await.expect("an answer").is_held(), "{number}");
+        }
     }
 }
 
