@@ -97,12 +97,14 @@ pub(crate) async fn claim_each<D: Places>(
     let mut asking: Vec<usize> =
         (0..entries.len()).filter(|&at| Hold::of(&entries[at].claim) == Hold::Together).collect();
     let mut clock = None;
+    let mut unmarked = vec![false; entries.len()];
     if !places.is_empty() {
         let entering: Vec<&QueuedClaim> = places.iter().map(|&at| &entries[at]).collect();
         let entered = dialect.enter(conn, &entering, sign).await?;
         clock = entered.first().and_then(|one| one.clock);
         for (at, one) in places.into_iter().zip(entered) {
             let claim: &Claim = &entries[at].claim;
+            unmarked[at] = one.blocked;
             if Hold::of(claim) == Hold::Alone {
                 answers[at] = if one.blocked {
                     TryAcquire::Blocked
@@ -138,7 +140,9 @@ pub(crate) async fn claim_each<D: Places>(
             };
             let requests: Vec<_> = some.iter().map(request).collect();
             for (&at, took) in some.iter().zip(dialect.join(conn, mode(some[0]), &requests).await?) {
-                answers[at] = took;
+                // The release of the lock would not look for its place: it asks again soon.
+                let is_unseen = unmarked[at] && matches!(took, TryAcquire::Busy(_));
+                answers[at] = if is_unseen { TryAcquire::Blocked } else { took };
             }
         }
     }

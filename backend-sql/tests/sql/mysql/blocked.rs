@@ -1,6 +1,6 @@
 //! Rows that somebody's transaction has locked.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwell_core::{Locks, Mode};
 use lockwell_sql::MySqlVerify;
@@ -116,5 +116,38 @@ async fn who_gives_up_leaves_no_place() {
         guard.release().await.expect("held");
         other.release().await.expect("held");
         waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+    }
+}
+
+/// Readers who come while a transaction has locked the row cannot mark it, so the release does not look for
+/// them. They have the lock soon all the same, and not only when their client looks by itself, once a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_behind_a_locked_row_have_their_turn_soon() {
+    for release in RELEASES {
+        let Some(server) = start(release, options(release)).await else { continue };
+        let holder = connect(&server, "unmarked").await;
+        let mut connection = MySqlConnection::connect(&server.url()).await.expect("a connection");
+        let mut took = Vec::new();
+        // A new lock, whose row is not marked, and a new client: one that has missed a turn looks more often.
+        for name in ["a", "b", "c", "d", "e"] {
+            let other = connect(&server, "unmarked").await;
+            let guard = holder.lock(name).ttl(Duration::from_secs(20)).await.expect("a free lock");
+            let mut transaction = connection.begin().await.expect("a transaction");
+            MySqlVerify::verify_in(&guard, &mut transaction).await.expect("held");
+            let waiting = tokio::spawn(other.read(name).wait(Duration::from_secs(20)).into_future());
+            wait_for(&holder, name, 1).await;
+            // Its first tries are over by then.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            transaction.rollback().await.expect("rolled back");
+            let released = Instant::now();
+            guard.release().await.expect("held");
+            let reader = waiting.await.expect("no panic").expect("its turn");
+            took.push(released.elapsed());
+            reader.release().await.expect("held");
+        }
+        took.sort_unstable();
+        println!("{release}: {took:?}");
+        // The middle one, since the others tell how busy the machine is.
+        assert!(took[took.len() / 2] < Duration::from_millis(500), "{release}: {took:?}");
     }
 }
