@@ -99,9 +99,12 @@ impl HandOverPlaces {
     /// Stores the answer to a poll.
     pub(crate) fn note(&self, poll: WaiterPoll, sent: Moment) -> Arc<PolledQueue> {
         let missing = poll.missing.into_iter().map(|number| (number, WaiterStatus::Missing));
-        let due =
+        let due: HashMap<i64, WaiterStatus> =
             missing.chain(poll.turns.into_iter().map(|number| (number, WaiterStatus::MayAsk))).collect();
-        let polled = Arc::new(PolledQueue { sent, answered: Moment::now(), due, left: poll.left });
+        // Those who wait for a lease that has ended are among these. It stays where a transaction has locked
+        // its row, and the others need not look for its end again and again.
+        let left = poll.left.filter(|left| !left.is_zero() || due.is_empty());
+        let polled = Arc::new(PolledQueue { sent, answered: Moment::now(), due, left });
         self.known().last = Some(Arc::clone(&polled));
         polled
     }
@@ -188,5 +191,28 @@ impl HandOverPlace {
 impl Drop for HandOverPlace {
     fn drop(&mut self) {
         self.places.known().owners.remove(&self.waiter.ticket());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_has_ended_and_stays_concerns_only_those_who_wait_for_it() {
+        let places = HandOverPlaces::default();
+        let others_wait = |turns: Vec<i64>, left: Duration| {
+            let poll = WaiterPoll { turns, left: Some(left), ..WaiterPoll::default() };
+            // The next heartbeat is far away.
+            let polled = places.note(poll, Moment::now().after(Duration::from_mins(1)));
+            match polled.status_of(2) {
+                WaiterStatus::Unchanged(next) => next,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(others_wait(vec![1], Duration::ZERO) > Duration::from_secs(30));
+        assert!(others_wait(vec![1], Duration::from_secs(5)) < Duration::from_secs(6));
+        // It has ended just now: the next answer says for whom.
+        assert_eq!(others_wait(Vec::new(), Duration::ZERO), Duration::from_millis(1));
     }
 }
