@@ -225,7 +225,6 @@ pub enum Extension {
 #[derive(Debug, Default)]
 pub struct Forced(Mutex<Option<(i64, usize)>>);
 
-#[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
 impl Forced {
     /// Notes whom a try is about to free, before it commits.
     pub(crate) fn note(&self, token: i64, holders: usize) {

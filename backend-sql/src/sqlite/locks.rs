@@ -156,21 +156,29 @@ impl Sqlite {
     }
 
     /// Frees a lock. Returns the number of holders.
-    async fn force(&self, conn: &mut SqliteConnection, name: &LockName) -> sqlx::Result<usize> {
-        let mode: Option<i64> =
-            sqlx::query_scalar(self.sql.held.get()).bind(name.as_str()).fetch_optional(&mut *conn).await?;
-        let Some(mode) = mode else { return Ok(0) };
+    async fn force(
+        &self,
+        conn: &mut SqliteConnection,
+        name: &LockName,
+        forced: &Forced,
+    ) -> sqlx::Result<usize> {
+        let held = sqlx::query_as(self.sql.held.get()).bind(name.as_str()).bind(forced.up_to());
+        let held: Option<(i64, i64)> = held.fetch_optional(&mut *conn).await?;
+        // An earlier try, which failed after its commit, may have freed it.
+        let Some((mode, number)) = held else { return Ok(forced.holders().unwrap_or(0)) };
         sqlx::query(self.sql.force.get())
             .bind(name.as_str())
             .bind(Uuid::from_u128(unique_bits()))
             .execute(&mut *conn)
             .await?;
-        if mode == 0 {
-            return Ok(1);
+        let mut holders = 1;
+        if mode != 0 {
+            let alive: Vec<bool> =
+                sqlx::query_scalar(self.sql.force_members.get()).bind(name.as_str()).fetch_all(conn).await?;
+            holders = alive.into_iter().filter(|alive| *alive).count();
         }
-        let alive: Vec<bool> =
-            sqlx::query_scalar(self.sql.force_members.get()).bind(name.as_str()).fetch_all(conn).await?;
-        Ok(alive.into_iter().filter(|alive| *alive).count())
+        forced.note(number, holders);
+        Ok(holders)
     }
 }
 
@@ -287,9 +295,14 @@ impl Dialect for Sqlite {
         Ok(status(name, holders, waiters).unknown_for(unknown_for))
     }
 
-    async fn force_release(&self, conn: &mut Connection, name: &LockName, _: &Forced) -> sqlx::Result<usize> {
+    async fn force_release(
+        &self,
+        conn: &mut Connection,
+        name: &LockName,
+        forced: &Forced,
+    ) -> sqlx::Result<usize> {
         conn.begin(Commits::Granted).await?;
-        let freed = self.force(conn.get(), name).await;
+        let freed = self.force(conn.get(), name, forced).await;
         conn.end(freed).await
     }
 

@@ -19,6 +19,8 @@ mod sockets;
 #[path = "no_sockets.rs"]
 mod sockets;
 mod statements;
+#[cfg(test)]
+mod tests;
 mod version;
 mod wake;
 #[cfg(unix)]
@@ -26,7 +28,7 @@ mod wake_folder;
 mod watch;
 mod write;
 
-use std::path::absolute;
+use std::path::{PathBuf, absolute};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -44,6 +46,7 @@ use self::statements::{Statements, invalid, plain_table};
 use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::{self, SqlLock};
 use crate::sql::options::SqlOptions;
+use crate::sql::table::Table;
 
 verify_trait!(SqliteVerify, sqlx::Sqlite, "sqlite", "SQLite");
 
@@ -88,6 +91,15 @@ impl SqliteLock {
         if !options.create {
             refuse_without_tables(&file, &table).await?;
         }
+        let dialect = Sqlite::on(url, &options, &table, file)?;
+        let record = Arc::new(VerifyRecord { backend: "sqlite", verify: dialect.sql.verify.clone() });
+        Self::open(dialect, options, record, lock::tickets::acquire).await
+    }
+}
+
+impl Sqlite {
+    /// The driver for a file, by the options of its address.
+    fn on(url: &ServerUrl, options: &SqlOptions, table: &Table, file: PathBuf) -> Result<Self> {
         let durability = Arc::new(Durability::of(url, &file)?);
         let busy_timeout = url.duration("busy_timeout")?.unwrap_or(options.timeout / 2);
         let connect = SqliteConnectOptions::new()
@@ -110,16 +122,13 @@ impl SqliteLock {
             known: AtomicBool::new(false),
             durability,
         };
-        let sql = Statements::new(&table, &statements::FILES);
-        let record = Arc::new(VerifyRecord { backend: "sqlite", verify: sql.verify.clone() });
-        let dialect = Sqlite {
+        Ok(Self {
             opening,
             create: options.create,
-            sql,
+            sql: Statements::new(table, &statements::FILES),
             hot: Hot::new(),
             handed_on: Hot::new(),
             sends_in_vain: AtomicBool::new(false),
-        };
-        Self::open(dialect, options, record, lock::tickets::acquire).await
+        })
     }
 }

@@ -178,7 +178,10 @@ SELECT count(*), {now} - min(q.entered_at)
 SELECT name FROM {locks} WHERE expires_at > {now} ORDER BY name
 
 -- name: held
-SELECT mode FROM {locks} WHERE name = ?1 AND expires_at > {now}
+-- The row of a lock that is held, for a forced release. ?2 the highest token of those who may be freed: if an earlier try failed
+-- after its commit, those who came after them are not.
+SELECT l.mode, l.token FROM {locks} AS l WHERE l.name = ?1 AND l.expires_at > {now} AND (l.token <= ?2 OR l.members > 0
+    AND EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ?1 AND m.token <= ?2))
 
 -- name: force
 -- The owner changes, too, so that the former holder does not take this release for its own.
