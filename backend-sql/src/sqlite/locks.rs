@@ -87,7 +87,9 @@ impl Sqlite {
         // does not block other writers.
         if request.ticket != NO_TICKET || self.hot.is_hot(claim.name()) {
             let state = self.lock_state(conn.get(), request).await?;
-            if let Some(handed) = state.handed_over(request) {
+            // The tables must know its lease first, which may be longer than all before: the holder renews it
+            // to that.
+            if let Some(handed) = state.handed_over(request).filter(|_| state.may_grant) {
                 return Ok(Some(handed));
             }
             if let Some(refused) = state.refused(request) {
