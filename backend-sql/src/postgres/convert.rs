@@ -5,6 +5,9 @@
 //! address would have; the rows, and with them the tokens, stay. Clients that had connected before cannot
 //! grant anything on what it has made, since the end of a lease has another name there.
 //!
+//! While the tables are locked, no holder can renew. So a look before the transaction must have found nobody
+//! who holds a lock, and the transaction is short, also if this process is stopped or cut off: see [`BEGIN`].
+//!
 //! Tables that have forgotten grants are not converted before it is known who holds a lock. Nor are they
 //! while tokens are ahead of the clock, unless a floor of tokens stays: a lock without a row begins with the
 //! clock where grants wait for the disk.
@@ -17,7 +20,7 @@ use sqlx::{AssertSqlSafe, Connection as _};
 
 use super::driver::Postgres;
 use super::durability::Durability;
-use super::session::{FOR_ONE, Found};
+use super::session::{BEGIN, FOR_ONE, Found};
 use super::statements::{GRACE, fill};
 use crate::dialect::error::{class_of, fatal, no_answer, ours};
 use crate::sql::library::statements;
@@ -34,6 +37,9 @@ const FILES: [&str; 5] = [GRACE[0], GRACE[1], GRACE[2], GRACE[3], include_str!("
 
 /// How long to wait for those who use the tables. All later users wait meanwhile.
 const LOCK_TIMEOUT: &str = "1s";
+
+/// The shortest time limit of a try: it may wait for the tables for a second.
+const SHORTEST_TRY: Duration = Duration::from_secs(2);
 
 /// The pause between two tries, in which others use the tables.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -84,12 +90,15 @@ pub(super) async fn convert(
     wait: Duration,
 ) -> Result<bool> {
     let until = Moment::now().after(wait);
+    let limit = options.timeout.max(SHORTEST_TRY);
     loop {
         let (table, found) = postgres.find(options).await?;
         let Some(change) = Change::new(wanted, found)? else { return Ok(false) };
-        let error = match once(postgres, &table, change).await {
-            Ok(()) => return Ok(true),
-            Err(error) => meaning(postgres, &error),
+        let error = match tokio::time::timeout(limit, once(postgres, &table, change)).await {
+            Ok(Ok(())) => return Ok(true),
+            Ok(Err(error)) => meaning(postgres, &error),
+            // The next try finds out whether this one has converted them.
+            Err(_) => no_answer(None),
         };
         if !error.is_retryable() || until.has_passed() {
             return Err(error);
@@ -102,15 +111,39 @@ pub(super) async fn convert(
 async fn once(postgres: &Postgres, table: &Table, change: Change) -> sqlx::Result<()> {
     let sql = Statements::new(table, &FILES);
     let mut conn = postgres.session.connect().await?;
+    // As long as locks are held, nobody is kept from the tables.
+    may_be_converted(&mut conn, &sql, change).await?;
     // A drop ends it, and so does the end of the connection.
-    let mut work = conn.begin().await?;
-    let (lock, held) = match change {
-        Change::Grace(_) => (&sql.lock_disk, &sql.held_on_disk),
-        Change::Disk | Change::Longest(_) => (&sql.lock_grace, &sql.held_with_grace),
+    let mut work = conn.begin_with(BEGIN).await?;
+    let lock = match change {
+        Change::Grace(_) => &sql.lock_disk,
+        Change::Disk | Change::Longest(_) => &sql.lock_grace,
     };
     run(&mut work, &format!("{FOR_ONE} SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {}", lock.text())).await?;
+    // Somebody may have taken a lock meanwhile.
+    may_be_converted(&mut work, &sql, change).await?;
+    let of =
+        |longest, sql: &Sql| format!("SET LOCAL lockwell.longest_ttl = {}; {}", micros(longest), sql.text());
+    run(
+        &mut work,
+        &match change {
+            Change::Disk => sql.to_disk.text().to_owned(),
+            Change::Grace(longest) => of(longest, &sql.to_grace),
+            Change::Longest(longest) => of(longest, &sql.to_another_longest),
+        },
+    )
+    .await?;
+    work.commit().await
+}
+
+/// Fails if somebody holds a lock, or may hold one, and if tokens would fall.
+async fn may_be_converted(conn: &mut PgConnection, sql: &Statements, change: Change) -> sqlx::Result<()> {
+    let held = match change {
+        Change::Grace(_) => &sql.held_on_disk,
+        Change::Disk | Change::Longest(_) => &sql.held_with_grace,
+    };
     if !matches!(change, Change::Grace(_)) {
-        let (is_open, ahead): (bool, i64) = row(&mut work, &sql.is_settled).await?;
+        let (is_open, ahead): (bool, i64) = row(conn, &sql.is_settled).await?;
         if !is_open {
             return Err(ours(
                 ErrorKind::GracePeriod,
@@ -126,25 +159,14 @@ async fn once(postgres: &Postgres, table: &Table, change: Change) -> sqlx::Resul
             return Err(ours(ErrorKind::Conflict, text));
         }
     }
-    let (held,): (i64,) = row(&mut work, held).await?;
+    let (held,): (i64,) = row(conn, held).await?;
     if held > 0 {
         let text = format!(
             "{held} locks are held, whose holders know only the tables as they are: end those programs, or wait for them"
         );
         return Err(ours(ErrorKind::Held, text));
     }
-    let of =
-        |longest, sql: &Sql| format!("SET LOCAL lockwell.longest_ttl = {}; {}", micros(longest), sql.text());
-    run(
-        &mut work,
-        &match change {
-            Change::Disk => sql.to_disk.text().to_owned(),
-            Change::Grace(longest) => of(longest, &sql.to_grace),
-            Change::Longest(longest) => of(longest, &sql.to_another_longest),
-        },
-    )
-    .await?;
-    work.commit().await
+    Ok(())
 }
 
 /// Statements without an answer.
@@ -153,11 +175,13 @@ async fn run(conn: &mut PgConnection, text: &str) -> sqlx::Result<()> {
     sqlx::raw_sql(AssertSqlSafe(text.to_owned())).execute(conn).await.map(drop)
 }
 
+/// The row of a statement that does not depend on the session, within a transaction or alone.
 async fn row<T>(conn: &mut PgConnection, sql: &Sql) -> sqlx::Result<T>
 where
     T: for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow>,
 {
-    T::from_row(&sqlx::raw_sql(sql.get()).fetch_one(conn).await?)
+    let text = AssertSqlSafe(format!("{FOR_ONE} {}", sql.text()));
+    T::from_row(&sqlx::raw_sql(text).fetch_one(conn).await?)
 }
 
 /// What an error means for whoever converts the tables.

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::driver::{Postgres, names, owners, ttls};
 use super::grace::{Closed, LOOKS};
+use super::session::BEGIN;
 use crate::dialect::Dialect;
 use crate::dialect::error::ended;
 use crate::dialect::queued::{HandOverQueue, claim_each};
@@ -133,7 +134,7 @@ impl Dialect for Postgres {
         name: &LockName,
         forced: &Forced,
     ) -> sqlx::Result<usize> {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *conn).await?;
+        sqlx::raw_sql(BEGIN).execute(&mut *conn).await?;
         let freed = self.force(conn, name, forced).await;
         let word = if freed.is_ok() { "COMMIT" } else { "ROLLBACK" };
         ended(freed, sqlx::raw_sql(word).execute(conn).await.map(drop))

@@ -71,6 +71,8 @@ impl PostgresLock {
     /// [`Conflict`](lockwell_core::ErrorKind::Conflict) for `disk`, as long as tokens are ahead of the clock;
     /// [`Refused`](lockwell_core::ErrorKind::Refused) if the user does not own the tables;
     /// [`Misconfigured`](lockwell_core::ErrorKind::Misconfigured) if there are none;
+    /// [`Unreachable`](lockwell_core::ErrorKind::Unreachable) if the server did not answer in time: then the
+    /// tables may be converted;
     /// [`InvalidInput`](lockwell_core::ErrorKind::InvalidInput) if the address names no durability.
     ///
     /// # Cancel safety

@@ -43,6 +43,11 @@ pub(super) const FOR_ONE: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED
      SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '50ms'; \
      SET LOCAL row_security = off; ";
 
+/// Begins a transaction of several messages, which locks rows or tables. The server ends it if the next
+/// message does not come, since this process was stopped or cut off. Elsewhere this time limit is off.
+pub(super) const BEGIN: &str =
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5s'";
+
 /// Whether the session is ours, and whether another client has used it before. It also sets what not all
 /// versions have.
 const INSPECT: &str = "SELECT coalesce(current_setting('lockwell.session', true), '') = 'ours',

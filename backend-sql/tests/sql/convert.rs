@@ -11,10 +11,10 @@ use crate::crash::crash;
 use crate::grace::{LONGEST, forgetful, is_closed, is_granted_later};
 use crate::servers::{Kind, client, session};
 
-const NO_WAIT: Duration = Duration::ZERO;
+pub(crate) const NO_WAIT: Duration = Duration::ZERO;
 const LONG: Duration = Duration::from_mins(2);
 
-async fn convert(url: &str, wait: Duration) -> lockwell_core::Result<bool> {
+pub(crate) async fn convert(url: &str, wait: Duration) -> lockwell_core::Result<bool> {
     PostgresLock::convert(&url.parse().expect("an address"), wait).await
 }
 
@@ -23,7 +23,7 @@ async fn refused(url: &str, kind: ErrorKind, words: &str) {
     assert!(error.kind() == kind && error.to_string().contains(words), "{error:#}");
 }
 
-fn disk(server: &Postgres, table: &str) -> String {
+pub(crate) fn disk(server: &Postgres, table: &str) -> String {
     format!("{}?table={table}&durability=disk", server.url())
 }
 
@@ -40,17 +40,23 @@ async fn tables_get_a_grace_period_while_nobody_holds_a_lock() {
         refused(&grace, ErrorKind::Held, "1 locks are held").await;
         guard.release().await.expect("held");
     }
-    let guard = old.lock("a").await.expect("a free lock");
-    let last = guard.token();
-    // Whoever has verified a lock is waited for as well, which holds the lock no longer than others do.
+    // Whoever has verified a lock is waited for as well, also when the lease has ended meanwhile.
+    let verified = old.lock("verified").ttl(Duration::from_secs(1)).await.expect("a free lock");
     let mut session = session(&disk).await;
     let mut transaction = session.begin().await.expect("a transaction");
-    guard.verify_in(&mut transaction).await.expect("held");
+    verified.verify_in(&mut transaction).await.expect("held");
+    let held = "SELECT count(*) FROM to_grace WHERE expires_at > clock_timestamp()";
+    while server.admin_sql(held).await.expect("an answer").trim() != "0" {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    refused(&grace, ErrorKind::Held, "others use the lock tables").await;
+    let guard = old.lock("a").await.expect("a free lock");
+    let last = guard.token();
     let converting = {
         let grace = grace.clone();
         tokio::spawn(async move { convert(&grace, LONG).await })
     };
-    refused(&grace, ErrorKind::Held, "others use the lock tables").await;
+    refused(&grace, ErrorKind::Held, "1 locks are held").await;
     transaction.commit().await.expect("it commits");
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!converting.is_finished());

@@ -4,6 +4,7 @@ mod columns;
 mod connections;
 mod convert;
 mod crash;
+mod cut_off;
 mod damage;
 mod dead_waiters;
 mod disk;
