@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwell_core::Moment;
 use lockwell_core::backend::{Batcher, Waiters};
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -31,19 +32,20 @@ impl<D: Dialect> Sweeper<'_, D> {
     /// Deletes places of waiters that are gone, of other clients and of this one, over the connection for
     /// requests.
     pub(super) async fn sweep_while_waiting(self) {
-        let (mut look, mut looks_for_own) = (Ok(Swept::default()), D::FINDS_PLACES_OF_CLIENT);
+        let (mut look, mut own_from) = (Ok(Swept::default()), Moment::now().after(D::OWN_PLACES_EVERY));
         loop {
             tokio::select! {
                 () = sleep(Swept::pause(&look)) => (),
                 // The server may have been started from a backup.
                 () = self.resubscribed.notified() => {
-                    looks_for_own = true;
+                    own_from = Moment::now();
                     sleep(SOON.mul_f64(rand::random::<f64>())).await;
                 }
             }
             if self.waiters.is_empty() {
                 continue;
             }
+            let looks_for_own = own_from.has_passed();
             let places = Arc::clone(self.places);
             let looking = job(self.requests, Route::Main, self.limit, move |context| {
                 let (JobContext { dialect, waiters, conn }, places) = (context, Arc::clone(&places));
@@ -58,7 +60,8 @@ impl<D: Dialect> Sweeper<'_, D> {
             });
             look = looking.await;
             match &look {
-                Ok(_) => looks_for_own = D::FINDS_PLACES_OF_CLIENT,
+                Ok(_) if looks_for_own => own_from = Moment::now().after(D::OWN_PLACES_EVERY),
+                Ok(_) => (),
                 Err(error) => {
                     let error = format!("{error:#}");
                     tracing::debug!(error, "places of waiters that are gone are not deleted");

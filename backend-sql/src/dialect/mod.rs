@@ -30,9 +30,9 @@ use crate::words::{
 /// owner, so each may be repeated after a lost reply. How a claim enters the queue and keeps its place there
 /// differs: see `queued.rs` and `tickets.rs`.
 pub trait Dialect: Groups + Examine {
-    /// Whether the places of a client are found by an index, so that each may look for its own now and then.
-    /// Otherwise it does so only after it has subscribed again.
-    const FINDS_PLACES_OF_CLIENT: bool = false;
+    /// How often a client looks for places of its own that it does not know. It takes a scan of all places
+    /// where no index finds those of a client.
+    const OWN_PLACES_EVERY: Duration = Duration::from_secs(20);
 
     /// Takes each lock that is free for its claim, exclusively. The names differ from each other.
     fn take(

@@ -5,9 +5,10 @@
 //! are, the more rarely each of them looks.
 //!
 //! A place that its client does not know counts as long as the client gives heartbeats for others. The tables
-//! have such places after a backup was restored: the clients are the same, and their waiters are others.
-//! Behind such a place nobody would get the lock, so each client looks for its own as well: after it has
-//! subscribed again, and on MySQL and MariaDB, which find them by an index, whenever it looks.
+//! have such places after a backup was restored: the clients are the same, and their waiters are others. And
+//! a copy of a claim may arrive when the claim has ended long ago. Behind such a place nobody would get the
+//! lock, so each client looks for its own as well: after it has subscribed again, and now and then; on MySQL
+//! and MariaDB, which find them by an index, whenever it looks.
 
 use std::time::Duration;
 

@@ -74,7 +74,8 @@ impl MySql {
 }
 
 impl Dialect for MySql {
-    const FINDS_PLACES_OF_CLIENT: bool = true;
+    // Whenever a client looks for those of others.
+    const OWN_PLACES_EVERY: Duration = Duration::ZERO;
 
     /// The transactions of several statements, and a release that is to wake a waiter, are for tasks.
     fn is_light(&self, conn: &Conn, request: LockRequest<'_>) -> bool {

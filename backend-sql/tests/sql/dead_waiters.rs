@@ -70,37 +70,50 @@ async fn they_go_within_seconds() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_that_its_client_does_not_know_goes() {
     for kind in [Kind::Postgres, Kind::MariaDb] {
-        let Some(url) = url(kind, "stale").await else { continue };
-        let (holder, waiter) = (client(kind, &url).await, client(kind, &url).await);
-        holder.lock("a").await.expect("a free lock").release().await.expect("held");
-        let guard = holder.lock("other").await.expect("a free lock");
-        waiter.lock("other").wait(Duration::from_millis(300)).await.expect_err("it is held");
-        let waiting = tokio::spawn(waiter.lock("other").wait(Duration::from_mins(2)).into_future());
-        wait_for(&holder, "other", 1).await;
-        // The number of the place that is gone.
-        let (waits, owner, more, entered) = match kind {
-            Kind::Postgres => ("true", "gen_random_uuid()", "", ""),
-            _ => ("1", "LPAD(1, 16, 'o')", ", entered_at", ", 0"),
-        };
-        let fill = format!(
-            "INSERT INTO stale_waiters (name, owner, client, number, label, mode, tokens{more})
-                 SELECT 'a', {owner}, client, 1, 'stale', 0, 1{entered} FROM stale_waiters;
-             UPDATE stale SET waited = {waits} WHERE name = 'a'"
-        );
-        admin(kind, &url, &fill).await;
-        let stale = format!("{} WHERE label = 'stale'", waiters(kind, "stale"));
-        assert_eq!(count(kind, &url, &stale).await, "1", "{kind:?}");
-        if kind == Kind::Postgres {
-            // Such a server has been started again, which ends the sessions of all clients.
-            let end = "SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_activity a
-                JOIN (SELECT DISTINCT client FROM stale_waiters) w
-                ON a.query LIKE 'LISTEN %' || replace(w.client::text, '-', '') || '%'";
-            assert_eq!(admin(kind, &url, end).await.trim(), "1");
-        }
-        let next = holder.lock("a").wait(Duration::from_secs(30)).await.expect("a free lock");
-        assert_eq!(count(kind, &url, &stale).await, "0", "{kind:?}");
-        next.release().await.expect("held");
-        guard.release().await.expect("held");
-        waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+        it_goes_within(kind, "stale", Duration::from_secs(30), kind == Kind::Postgres).await;
     }
+}
+
+/// A copy of a claim that arrives when nobody knows it any more makes such a place, and ends no session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_of_a_late_copy_goes() {
+    it_goes_within(Kind::Postgres, "late_copy", Duration::from_mins(1), false).await;
+}
+
+/// A client waits for a lock, and has a place for another one that it does not know.
+async fn it_goes_within(kind: Kind, table: &str, within: Duration, sessions_end: bool) {
+    let Some(url) = url(kind, table).await else { return };
+    let (holder, waiter) = (client(kind, &url).await, client(kind, &url).await);
+    holder.lock("a").await.expect("a free lock").release().await.expect("held");
+    let guard = holder.lock("other").await.expect("a free lock");
+    waiter.lock("other").wait(Duration::from_millis(300)).await.expect_err("it is held");
+    let waiting = tokio::spawn(waiter.lock("other").wait(Duration::from_mins(2)).into_future());
+    wait_for(&holder, "other", 1).await;
+    // The number of the place that is gone.
+    let (waits, owner, more, entered) = match kind {
+        Kind::Postgres => ("true", "gen_random_uuid()", "", ""),
+        _ => ("1", "LPAD(1, 16, 'o')", ", entered_at", ", 0"),
+    };
+    let fill = format!(
+        "INSERT INTO {table}_waiters (name, owner, client, number, label, mode, tokens{more})
+             SELECT 'a', {owner}, client, 1, 'stale', 0, 1{entered} FROM {table}_waiters;
+         UPDATE {table} SET waited = {waits} WHERE name = 'a'"
+    );
+    admin(kind, &url, &fill).await;
+    let stale = format!("{} WHERE label = 'stale'", waiters(kind, table));
+    assert_eq!(count(kind, &url, &stale).await, "1", "{kind:?}");
+    if sessions_end {
+        // Such a server has been started again, which ends the sessions of all clients.
+        let end = format!(
+            "SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_activity a
+                 JOIN (SELECT DISTINCT client FROM {table}_waiters) w
+                 ON a.query LIKE 'LISTEN %' || replace(w.client::text, '-', '') || '%'"
+        );
+        assert_eq!(admin(kind, &url, &end).await.trim(), "1");
+    }
+    let next = holder.lock("a").wait(within).await.expect("a free lock");
+    assert_eq!(count(kind, &url, &stale).await, "0", "{kind:?}");
+    next.release().await.expect("held");
+    guard.release().await.expect("held");
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
 }
