@@ -339,6 +339,7 @@ impl<D: Dialect> NotifierTask<D> {
         ready.send_replace(true);
         let end = Moment::now().after(POLL_CONNECTION_FOR);
         let (mut pause, mut seen, mut polled) = (SHORTEST_POLL_PAUSE, None, Moment::now());
+        let mut last_turns = Vec::<i64>::new();
         while !(D::IS_REMOTE && end.has_passed()) {
             if self.waiters.is_empty() {
                 if let Err(lost) = self.arrival(&mut conn).await {
@@ -360,13 +361,16 @@ impl<D: Dialect> NotifierTask<D> {
             seen = version;
             polled = Moment::now();
             let names = self.waiters.names();
-            let turns = within(self.limit, self.dialect.turns(&mut conn, &self.waiters, &names)).await?;
-            if !turns.is_empty() {
+            let mut turns = within(self.limit, self.dialect.turns(&mut conn, &self.waiters, &names)).await?;
+            turns.sort_unstable();
+            // A turn that is not taken stays the same, such as while nothing is granted after a crash.
+            if !turns.is_empty() && turns != last_turns {
                 pause = SHORTEST_POLL_PAUSE;
             }
-            for ticket in turns {
-                self.waiters.notify(ticket);
+            for ticket in &turns {
+                self.waiters.notify(*ticket);
             }
+            last_turns = turns;
         }
         Ok(())
     }

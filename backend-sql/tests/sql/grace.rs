@@ -11,7 +11,7 @@ use sqlx::Connection;
 use testbed::{Postgres, Proxy, if_installed};
 
 use crate::crash::{counting, crash, syncs};
-use crate::servers::{Kind, backend, claim, client, options, session, soon};
+use crate::servers::{Kind, backend, claim, client, options, session, soon, wait_for};
 
 /// The shortest that is allowed.
 pub(crate) const LONGEST: Duration = Duration::from_secs(4);
@@ -297,6 +297,26 @@ async fn a_period_is_begun_by_hand() {
     let error = disk.begin_grace().await.expect_err("no such tables");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:#}");
     assert!(error.to_string().starts_with("postgres: begin a grace period: unsupported: "), "{error}");
+}
+
+/// Meanwhile a lock that is free has a waiter whose turn it is, and who is not granted the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_polls_asks_rarely_until_the_period_is_over() {
+    let Some((server, url)) = forgetful("polled").await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let far = grace(&server.url_via(proxy.addr()), "polled") + "&pooled=true";
+    let (near, far) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &far).await);
+    let guard = near.lock("a").ttl(LONGEST).await.expect("a free lock");
+    let waiting = tokio::spawn(far.lock("a").ttl(LONGEST).wait(Duration::from_secs(30)).into_future());
+    wait_for(&near, "a", 1).await;
+    near.begin_grace().await.expect("begun");
+    guard.release().await.expect("held");
+    let before = proxy.turns();
+    tokio::time::sleep(LONGEST / 2).await;
+    let asked = proxy.turns() - before;
+    println!("{asked} round trips in {:?}", LONGEST / 2);
+    assert!(asked < 200, "{asked} round trips in {:?}", LONGEST / 2);
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
 }
 
 /// A clean stop forgets nothing.
