@@ -22,7 +22,7 @@ use super::driver::{Postgres, names, owners};
 use super::named::NamedSql;
 use super::session::FOR_ONE;
 use crate::dialect::error::{class_of, ended};
-use crate::dialect::follow_up::FollowUp;
+use crate::dialect::follow_up::{FollowUp, in_doubt};
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
 use crate::words::{ErrorClass, Freed, Notification};
@@ -219,7 +219,13 @@ impl Postgres {
     ) -> sqlx::Result<()> {
         let (mut follow_up, mut outcome) = (FollowUp::default(), Err(error));
         loop {
+            let is_sent = outcome.is_ok();
             if let Some(settled) = follow_up.settle(self, outcome) {
+                if settled.is_ok() && !is_sent {
+                    // The waiters find out by themselves, long before these notes could be sent.
+                    let forget = sqlx::raw_sql("SET lockwell.notes = ''").execute(conn).await;
+                    forget.map_err(in_doubt)?;
+                }
                 return settled;
             }
             let notes = AssertSqlSafe(self.notes(named));

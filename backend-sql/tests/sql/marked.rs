@@ -315,7 +315,9 @@ async fn a_release_does_not_wait_for_others_that_notify() {
     let held = claim("a", Mode::Exclusive, LONG);
     lock.acquire(&held).await.expect("an answer").expect("a free lock");
     mark(&locks, "a").await;
-    server.admin_sql(&place("untold_notes", "a", Uuid::from_u128(11), 1)).await.expect("a place");
+    let next = Uuid::from_u128(11);
+    let (mut listener, mut session) = (listener(&url, next).await, session(&url).await);
+    run(&mut session, place("untold_notes", "a", next, 1)).await;
     let strict = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'; SELECT pg_reload_conf()";
     server.admin_sql(strict).await.expect("an administrator");
     // It waits for a replica that does not exist, once the setting is in force.
@@ -344,6 +346,13 @@ async fn a_release_does_not_wait_for_others_that_notify() {
     other.await.expect("no panic").expect("an administrator");
     assert_eq!(released.expect("in time").expect("an answer"), Released::Released);
     assert_eq!(places.trim(), "0", "the lock was not granted");
+    // What could not be sent is not sent with what the next release leaves.
+    let held = claim("b", Mode::Exclusive, LONG);
+    lock.acquire(&held).await.expect("an answer").expect("a free lock");
+    run(&mut session, "UPDATE untold_notes SET waited = true WHERE name = 'b'".to_owned()).await;
+    run(&mut session, place("untold_notes", "b", next, 2)).await;
+    assert_eq!(lock.release(&held).await.expect("an answer"), Released::Released);
+    assert!(is_granted(&mut listener, 2, LONG).await, "the first notification is not that of this release");
 }
 
 /// A release that finds nobody who waits, though somebody has.
