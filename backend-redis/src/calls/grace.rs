@@ -159,7 +159,7 @@ impl GraceGate {
         link: &mut Link,
     ) -> RedisResult<Gate> {
         let asked = Moment::now();
-        let key = route.first_slot(wire).map(|slot| self.keys.mark(slot));
+        let key = key_of_mark(&self.keys, route, wire);
         let identified = match wire.identified(generation) {
             Some(known) if known.verified.after(FRESH) > asked => known,
             Some(known) => {
@@ -188,10 +188,13 @@ impl GraceGate {
             Gate::Open
         } else {
             let gate = self.judge(&identified.identity, seen_for, link, key.as_deref()).await?;
-            self.gauge.note(match gate {
-                Gate::Open => None,
-                Gate::Closed(left) => Some(left),
-            });
+            // Of a server that can have no locks nobody has to know it.
+            if key.is_some() {
+                self.gauge.note(match gate {
+                    Gate::Open => None,
+                    Gate::Closed(left) => Some(left),
+                });
+            }
             gate
         };
         wire.note_identified(generation, Identified { is_open: gate == Gate::Open, ..identified });
@@ -271,10 +274,9 @@ impl GraceGate {
         (wire, generation): (&Arc<Wire>, u64),
         link: &mut Link,
     ) -> RedisResult<()> {
-        // A server without slots has no locks.
-        if let Some(slot) = route.first_slot(wire) {
+        if let Some(key) = key_of_mark(&self.keys, route, wire) {
             let mark = format!("{}:{BY_HAND}{:032x}", self.longest.as_millis(), unique_bits());
-            link.query(redis::cmd("SET").arg(self.keys.mark(slot)).arg(mark)).await?;
+            link.query(redis::cmd("SET").arg(key).arg(mark)).await?;
             if let Some(known) = wire.identified(generation) {
                 wire.note_identified(generation, Identified { is_open: false, ..known });
             }
@@ -313,6 +315,16 @@ fn seen_for(identity: &Arc<str>) -> Duration {
         seen.retain(|identity, _| Some(identity) == last.as_ref());
     }
     now.since(*seen.entry(Arc::clone(identity)).or_insert(now))
+}
+
+/// The key of the mark of a server; `None` if it can have no locks, as far as is known. In a cluster it is in
+/// the first slot of the server, or in that of all locks of the namespace.
+pub(crate) fn key_of_mark(keys: &Keys, route: &Route, wire: &Arc<Wire>) -> Option<String> {
+    let slot = match keys.only_slot() {
+        Some(only) => route.wire(only).filter(|owner| Arc::ptr_eq(owner, wire)).map(|_| only),
+        None => route.first_slot(wire),
+    };
+    slot.map(|slot| keys.mark(slot))
 }
 
 /// The mark; empty if there is none, or another node of the cluster has it by now.

@@ -9,7 +9,7 @@ use lockwell_core::backend::{Heartbeat, Hot, Waiters};
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Released, Result};
 
 use crate::calls::Calls;
-use crate::calls::grace::{Gate, GraceGate};
+use crate::calls::grace::{Gate, GraceGate, key_of_mark};
 use crate::calls::item::{Item, ItemReply};
 use crate::calls::place::Place;
 use crate::calls::requests::{Requests, is_simple};
@@ -104,7 +104,8 @@ impl Client {
         let (options, demands) = (&settings.options, settings.demands());
         let more = settings.create.then_some(&*more);
         let is_durable = checks::route(self.calls.route(), &self.common.keys, more, options, demands).await?;
-        // A master of a cluster that does not answer now is looked at by the claims that need it.
+        // A master of a cluster that does not answer now is looked at by the claims that need it. One that can
+        // have no locks now is seen all the same: slots can be moved to it.
         let limit = if settings.address.is_cluster() { checks::PATIENCE } else { options.timeout };
         let masters = self.calls.route().masters();
         let looked = masters.iter().map(async |wire| match &self.common.gate {
@@ -117,15 +118,24 @@ impl Client {
 
     /// Refuses a server whose other clients have grace periods: this client would grant locks meanwhile.
     async fn without_mark(&self, wire: &Arc<Wire>, limit: Duration) -> Result<()> {
-        let Some(slot) = self.calls.route().first_slot(wire) else { return Ok(()) };
+        let Some(key) = self.key_of_mark(wire) else { return Ok(()) };
         let mut get = redis::cmd("GET");
-        get.arg(self.common.keys.mark(slot));
+        get.arg(key);
         let answer = checks::ask(wire, &get, limit).await?;
         if matches!(answer, Ok(redis::Value::BulkString(_))) {
             let text = "other clients of this namespace use durability=grace: all must, or none";
             return Err(Error::new(ErrorKind::Misconfigured, text));
         }
         Ok(())
+    }
+
+    fn key_of_mark(&self, wire: &Arc<Wire>) -> Option<String> {
+        key_of_mark(&self.common.keys, self.calls.route(), wire)
+    }
+
+    /// Whether a server can have locks of the namespace, as far as is known.
+    pub(super) fn can_have_locks(&self, wire: &Arc<Wire>) -> bool {
+        self.key_of_mark(wire).is_some()
     }
 
     /// Whether a server may grant locks. From now on this process has seen it.
@@ -146,7 +156,9 @@ impl Client {
     pub(super) async fn grace_left(&self) -> Result<Option<Duration>> {
         let mut longest = None;
         let limit = self.common.settings.options.timeout;
-        for wire in self.calls.route().masters().iter().filter(|_| self.common.gate.is_some()) {
+        let mut masters = self.calls.route().masters();
+        masters.retain(|wire| self.common.gate.is_some() && self.can_have_locks(wire));
+        for wire in &masters {
             let linked = tokio::time::timeout(limit, wire.link()).await.map_err(|_| no_answer(None))?;
             linked.map_err(|error| no_link(&error))?;
             if let Gate::Closed(left) = self.gate(wire, limit).await? {
@@ -163,7 +175,12 @@ impl Client {
             return Err(Error::new(ErrorKind::Unsupported, text));
         };
         let (route, limit) = (self.calls.route(), self.common.settings.options.timeout);
-        for wire in route.masters() {
+        let mut masters = route.masters();
+        masters.retain(|wire| self.can_have_locks(wire));
+        if masters.is_empty() {
+            return Err(no_answer(None));
+        }
+        for wire in masters {
             let begun = async {
                 let (mut link, generation) = wire.link().await?;
                 gate.begin(route, (&wire, generation), &mut link).await

@@ -243,7 +243,9 @@ impl DistributedLock for RedisLock {
         let mut found = Vec::new();
         for wire in &masters {
             let mut findings = examine::examine(wire, settings.demands(), settings.options.timeout).await?;
-            if let Gate::Closed(left) = client.gate(wire, settings.options.timeout).await? {
+            if client.can_have_locks(wire)
+                && let Gate::Closed(left) = client.gate(wire, settings.options.timeout).await?
+            {
                 findings.push(examine::closed(left));
             }
             found.push((wire, findings));

@@ -73,6 +73,11 @@ impl Keys {
         }
     }
 
+    /// The slot that all locks of the namespace are in, if it has a hash tag: see [`check_for_cluster`].
+    pub(crate) fn only_slot(&self) -> Option<u16> {
+        (self.cluster && self.namespace.contains('{')).then(|| slot(&self.namespace))
+    }
+
     /// The note that a lock was freed by force: see `reclaim.lua`.
     pub(crate) fn freed(&self, slot: u16, name: &LockName) -> String {
         self.beside(slot, "freed", name)
@@ -235,6 +240,21 @@ mod tests {
             );
             assert!(!all_in_one_slot(namespace), "{namespace}");
         }
+    }
+
+    #[test]
+    fn the_mark_of_a_slot_is_in_it() {
+        for namespace in ["lockwell:", "", "a}b:"] {
+            let keys = Keys::new(namespace, true);
+            assert_eq!((keys.only_slot(), slot(&keys.mark(7))), (None, 7), "{namespace}");
+        }
+        for namespace in ["{x}:", "}{x}{:", "x{y{z}"] {
+            let keys = Keys::new(namespace, true);
+            let only = keys.only_slot().unwrap();
+            assert_eq!(slot(&keys.mark(only)), only, "{namespace}");
+            assert_eq!(keys.of(&LockName::new("a{b}").unwrap()).slot, only, "{namespace}");
+        }
+        assert_eq!(Keys::new("{x}:", false).only_slot(), None);
     }
 
     #[test]

@@ -266,6 +266,35 @@ async fn each_master_of_a_cluster_has_its_mark() {
     }
 }
 
+/// All locks of this namespace are in one slot, so nothing depends on the other masters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_in_one_slot_of_a_cluster_has_one_mark() {
+    let group = RedisCluster::start_with_replicas(3, &in_memory()).await;
+    let Some(cluster) = if_installed(group) else { return };
+    let url = format!("{}?namespace=%7Bx%7D:", cluster.url());
+    let locks = open(&url).await;
+    let has_mark = |node: &testbed::Redis| tell(node, &["KEYS", "*mark"]).starts_with("*1");
+    let marks: Vec<_> = cluster.nodes().iter().map(has_mark).collect();
+    assert_eq!(marks.iter().filter(|mark| **mark).count(), 1, "{marks:?}");
+    let other = marks.iter().position(|mark| !mark).expect("three masters");
+    // What this master may have forgotten is no lock of the namespace.
+    tell(&cluster.replicas()[other], &["CLUSTER", "FAILOVER"]);
+    until("it takes over", || tell(&cluster.replicas()[other], &["ROLE"]).contains("master")).await;
+    cluster.ready().await.expect("all agree on it");
+    let new = client(&with_grace(&url)).await;
+    assert_eq!(new.grace_left().await.expect("an answer"), None);
+    let findings = new.backend().examine().await.expect("an answer");
+    assert!(findings.iter().all(|one| one.subject != "grace period"), "{findings:?}");
+    assert_eq!(new.begin_grace().await.expect("begun at the one"), grace_period(LONGEST));
+    let error = new.lock("a").ttl(LONGEST).try_now().await.expect_err("nothing is granted");
+    assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+    assert!(new.grace_left().await.expect("an answer").is_some());
+    let began = Instant::now();
+    for client in [&locks, &new] {
+        lock_after(began, client, "a").await.0.release().await.expect("held");
+    }
+}
+
 /// The servers have been up for a grace period, and none was promoted: no lock of a new namespace was
 /// forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
