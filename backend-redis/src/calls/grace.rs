@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use lockwell_core::Moment;
 use lockwell_core::backend::{GraceGauge, closed_for, grace_period, unique_bits};
-use redis::{RedisError, RedisResult, Value};
+use redis::{RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::calls::item::Item;
 use crate::wire::Wire;
@@ -166,17 +166,22 @@ impl GraceGate {
                 // Both are one round trip.
                 let mut beside = link.clone();
                 let (is_still, mark) =
-                    tokio::join!(known.identity.is_still(link), mark(&mut beside, key.as_deref()));
+                    tokio::join!(known.identity.is_still(link), mark(route, &mut beside, key.as_deref()));
                 if !is_still? {
                     return Err(replaced());
                 }
-                let mark = mark?;
-                let is_open = known.is_open && by_hand(&mark).is_none();
-                // It was deleted, or another slot is the first one of the server by now.
-                if is_open && (mark.is_empty() || self.is_of_another(&mark, &known.identity)) {
-                    self.replace(link, key.as_deref(), &mark, &known.identity).await?;
+                match mark? {
+                    // Whether an operator has begun a grace period is asked again with the next call.
+                    None => known,
+                    Some(mark) => {
+                        let is_open = known.is_open && by_hand(&mark).is_none();
+                        // It was deleted, or another slot is the first one of the server by now.
+                        if is_open && (mark.is_empty() || self.is_of_another(&mark, &known.identity)) {
+                            self.replace(route, link, key.as_deref(), &mark, &known.identity).await?;
+                        }
+                        Identified { verified: asked, is_open, ..known }
+                    }
                 }
-                Identified { verified: asked, is_open, ..known }
             }
             None => {
                 let identity = Identity::ask(link).await?;
@@ -187,7 +192,7 @@ impl GraceGate {
         let gate = if identified.is_open {
             Gate::Open
         } else {
-            let gate = self.judge(&identified.identity, seen_for, link, key.as_deref()).await?;
+            let gate = self.judge(&identified.identity, seen_for, route, link, key.as_deref()).await?;
             // Of a server that can have no locks nobody has to know it.
             if key.is_some() {
                 self.gauge.note(match gate {
@@ -205,11 +210,12 @@ impl GraceGate {
         &self,
         identity: &Identity,
         seen_for: Duration,
+        route: &Route,
         link: &mut Link,
         key: Option<&str>,
     ) -> RedisResult<Gate> {
         for _ in 0..LOOKS {
-            let mark = mark(link, key).await?;
+            let mark = mark(route, link, key).await?.unwrap_or_default();
             if mark == self.naming(identity) {
                 return Ok(Gate::Open);
             }
@@ -231,7 +237,7 @@ impl GraceGate {
             if !left.is_zero() {
                 return Ok(Gate::Closed(left));
             }
-            if self.replace(link, key, &mark, identity).await? {
+            if self.replace(route, link, key, &mark, identity).await? {
                 return Ok(Gate::Open);
             }
         }
@@ -253,6 +259,7 @@ impl GraceGate {
     /// whether it was not.
     async fn replace(
         &self,
+        route: &Route,
         link: &mut Link,
         key: Option<&str>,
         mark: &str,
@@ -264,7 +271,7 @@ impl GraceGate {
         // By its text, since it is rare.
         let mut replace = MARK.call(true, 1, (2, mark.len() + mine.len()));
         replace.arg(key).arg(mark).arg(&mine);
-        Ok(at_home(link.query(&replace).await)? != Some(Value::Int(0)))
+        Ok(at_home(route, link.query(&replace).await)? != Some(Value::Int(0)))
     }
 
     /// Begins a grace period by hand at the server behind this connection.
@@ -276,7 +283,10 @@ impl GraceGate {
     ) -> RedisResult<()> {
         if let Some(key) = key_of_mark(&self.keys, route, wire) {
             let mark = format!("{}:{BY_HAND}{:032x}", self.longest.as_millis(), unique_bits());
-            link.query(redis::cmd("SET").arg(key).arg(mark)).await?;
+            let set = link.query(redis::cmd("SET").arg(key).arg(mark)).await;
+            if at_home(route, set)?.is_none() {
+                return Err((ServerErrorKind::TryAgain.into(), "another node has the mark by now").into());
+            }
             if let Some(known) = wire.identified(generation) {
                 wire.note_identified(generation, Identified { is_open: false, ..known });
             }
@@ -327,10 +337,10 @@ pub(crate) fn key_of_mark(keys: &Keys, route: &Route, wire: &Arc<Wire>) -> Optio
     slot.map(|slot| keys.mark(slot))
 }
 
-/// The mark; empty if there is none, or another node of the cluster has it by now.
-async fn mark(link: &mut Link, key: Option<&str>) -> RedisResult<String> {
-    let Some(key) = key else { return Ok(String::new()) };
-    Ok(at_home(link.query(redis::cmd("GET").arg(key)).await)?.map(one_text).unwrap_or_default())
+/// The mark; empty if there is none. `None`: another node of the cluster has it by now.
+async fn mark(route: &Route, link: &mut Link, key: Option<&str>) -> RedisResult<Option<String>> {
+    let Some(key) = key else { return Ok(Some(String::new())) };
+    Ok(at_home(route, link.query(redis::cmd("GET").arg(key)).await)?.map(one_text))
 }
 
 /// The number in a mark by which an operator has begun a grace period.
@@ -338,10 +348,14 @@ fn by_hand(mark: &str) -> Option<&str> {
     mark.split_once(':')?.1.strip_prefix(BY_HAND)
 }
 
-/// The answer to a command about a key. `None`: another node of the cluster has it by now.
-fn at_home(answer: RedisResult<Value>) -> RedisResult<Option<Value>> {
+/// The answer to a command about a key. `None`: another node of the cluster has it by now, so the slots are
+/// asked for. Perhaps no call for a lock is told so.
+fn at_home(route: &Route, answer: RedisResult<Value>) -> RedisResult<Option<Value>> {
     match answer {
-        Err(error) if classify(&error, true) == ErrorClass::Elsewhere => Ok(None),
+        Err(error) if classify(&error, true) == ErrorClass::Elsewhere => {
+            route.note_trouble();
+            Ok(None)
+        }
         answer => answer.map(Some),
     }
 }

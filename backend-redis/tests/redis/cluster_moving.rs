@@ -150,7 +150,6 @@ async fn locks_live_through_a_move_and_what_cannot_be_done_is_told() {
     }
 }
 
-/// Many slots are moved to and fro while tasks of two clients take, keep and release locks in them.
 /// The mark of each server is in its first slot. That of another, which came with the slot, keeps no client
 /// out for long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -184,6 +183,41 @@ async fn a_mark_that_has_moved_is_set_again() {
     }
 }
 
+/// Nothing that this client asks for has moved, only the mark of the server. So no call for a lock is told
+/// who has the slots now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mark_that_has_moved_is_found_by_those_whose_locks_have_not() {
+    let Some(cluster) = start().await else { return };
+    let url = format!("{}?longest_ttl=4s", cluster.url());
+    let locks = client(&url).await;
+    let old = &cluster.nodes()[0];
+    let stays = |name: &String| node_of(&cluster, name) == 0 && slot_of(old, name) != "0";
+    let name = (0..1000).map(|n| n.to_string()).find(stays).expect("some name leads there");
+    let request = || locks.lock(name.as_str()).ttl(Duration::from_secs(4));
+    let patient = async || {
+        let guard = request().wait(Duration::from_secs(60)).await.expect("a free lock");
+        guard.release().await.expect("held");
+    };
+    patient().await;
+    Move::begin(&cluster, "0".to_owned(), 0, 1).end();
+    let operator = client(&url).await;
+    operator.begin_grace().await.expect("begun");
+    let began = Instant::now();
+    let error = loop {
+        match request().try_now().await {
+            Ok(guard) => guard.expect("a free lock").release().await.expect("held"),
+            Err(error) => break error,
+        }
+        assert!(began.elapsed() < Duration::from_secs(3), "it is not noticed");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+    patient().await;
+    let marks = tell(old, &["KEYS", "*mark"]);
+    assert!(marks.starts_with("*1"), "{marks}");
+}
+
+/// Many slots are moved to and fro while tasks of two clients take, keep and release locks in them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_fails_while_slots_are_moved() {
     const NAMES: usize = 12;
