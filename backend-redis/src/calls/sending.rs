@@ -123,6 +123,10 @@ impl Scripts {
         if matches!(class, ErrorClass::Elsewhere | ErrorClass::Retry) {
             wire.doubt_identity(generation);
         }
+        // The server was demoted, and its address may lead to another one by now. It goes on answering here.
+        if error.kind() == redis::ErrorKind::Server(ServerErrorKind::ReadOnly) {
+            wire.hang_up(generation);
+        }
         let called = match class {
             ErrorClass::Elsewhere if in_cluster => SendOutcome::Elsewhere(error),
             ErrorClass::Torn => SendOutcome::Torn(error),

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockwell_core::{Error, ErrorKind};
-use testbed::{Options, Redis};
+use lockwell_core::{Error, ErrorKind, LockRequest, Locks};
+use testbed::{Options, Proxy, Redis};
 
 use crate::logs;
 use crate::servers::{
@@ -95,6 +95,26 @@ async fn a_master_that_becomes_a_replica() {
     tell(&server, &["REPLICAOF", "NO", "ONE"]);
     locks.lock("a").await.expect("it writes again").release().await.expect("held");
     until("the keeper frees what could not be released", || keys(&server).is_empty()).await;
+}
+
+/// The address leads to the new master by now, and the old one goes on answering on the connections that it
+/// has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_to_a_master_that_has_become_a_replica_is_replaced() {
+    let requests: [fn(&Locks) -> LockRequest; 2] = [|locks| locks.lock("a"), |locks| locks.read("a")];
+    for request in requests {
+        let (Some(old), Some(new)) = (redis().await, redis().await) else { return };
+        let proxy = Proxy::start(old.addr()).await.expect("a proxy");
+        let locks = client(&old.url_via(proxy.addr())).await;
+        request(&locks).await.expect("a free lock").release().await.expect("held");
+        tell(&old, &["REPLICAOF", "127.0.0.1", "1"]);
+        proxy.redirect(new.addr());
+        let error = request(&locks).try_now().await.expect_err("read only");
+        assert_is(&error, ErrorKind::Misconfigured, "read only: is it a replica?");
+        let guard = request(&locks).try_now().await.expect("the new master").expect("a free lock");
+        assert!(keys(&new).contains(&"lockwell:a".to_owned()), "{:?}", keys(&new));
+        guard.release().await.expect("held");
+    }
 }
 
 /// A server that takes three seconds to load its data.

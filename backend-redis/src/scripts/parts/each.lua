@@ -9,7 +9,13 @@ local function each(front, keys, args, carry_out)
       answers[claim] = {4, value.err}
     else
       local done, answer = pcall(carry_out, a, value, unpack(KEYS, k, k + keys - 1))
-      answers[claim] = done and answer or {2, type(answer) == 'table' and answer.err or tostring(answer)}
+      if not done then
+        local text = type(answer) == 'table' and answer.err or tostring(answer)
+        -- The server has become a replica, and nothing was written. That is an error of the whole call, and of its connection.
+        if string.find(text, '^READONLY') then error(answer) end
+        answer = {2, text}
+      end
+      answers[claim] = answer
     end
   end
   return answers
