@@ -23,6 +23,8 @@ local group = value and mode_of(value)
 -- Nobody who has the lock now reclaims it after a failover. A server that may have forgotten grants does not know their tokens. See
 -- reclaim.lua.
 if ARGV[5] ~= '' then
+  -- First a write that needs no memory, see mark.lua.
+  redis.call('DEL', KEYS[7])
   local highest = ARGV[3] ~= 'closed' and string.format('%.0f', math.max(last_token(KEYS[1]), now)) or ''
   redis.call('SET', KEYS[7], highest, 'PX', ARGV[5])
 end

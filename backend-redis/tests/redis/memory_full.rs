@@ -64,6 +64,24 @@ async fn a_mark_is_set_at_a_full_server() {
     assert!(tell(&server, &["EXISTS", "lockwell:\u{1f}mark"]).starts_with(":1"));
 }
 
+/// With grace periods a forced release begins with a note that nobody can reclaim the lock.
+#[tokio::test]
+async fn a_lock_is_freed_by_force_at_a_full_server() {
+    let Some(server) = redis().await else { return };
+    let locks = client(&format!("{}?durability=grace&longest_ttl=4s", server.url())).await;
+    let mut guards = Vec::new();
+    for request in [locks.lock("writer"), locks.read("reader"), locks.permit("permit", 2)] {
+        let request = request.ttl(Duration::from_secs(4)).wait(Duration::from_secs(60));
+        guards.push(request.await.expect("after the grace period"));
+    }
+    fill(&server);
+    for guard in &guards {
+        let name = guard.name().as_str();
+        assert_eq!(locks.force_release(name).await.expect("it needs no memory"), 1, "{name}");
+        assert!(!locks.inspect(name).await.expect("an answer").is_held(), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn readers_at_the_nodes_of_redlock_keep_their_lock() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };
