@@ -88,10 +88,15 @@ impl Requests<'_> {
         Item { script: &RELEASE, slot, keys: keys.into(), args: Arc::new(vec![owner(claim)]), takes: None }
     }
 
-    /// Releases what a claim holds by this round, and its place if it may have one.
+    /// Releases what a claim holds by this round, and its place if it may have one. A release of all rounds
+    /// removes the place as well that a late copy of a request may have taken.
     pub(crate) fn release_claim(&self, claim: &Claim, queued: bool, round: &str) -> Item {
         let mut args = self.lead(self.channel);
-        let queued = if queued { "1" } else { "" };
+        let queued = match (queued, round) {
+            (true, _) => "1",
+            (false, "") if claim.in_doubt_until().is_some() => "2",
+            (false, _) => "",
+        };
         args.extend([owner(claim), claim.mode().code().to_string(), queued.to_owned(), round.to_owned()]);
         self.all_of(&RELEASE_CLAIM, claim.name(), args)
     }

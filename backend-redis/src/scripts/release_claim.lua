@@ -5,11 +5,12 @@
 --       the group that holds the lock, their details
 -- ARGV  1: seconds after which an unused token counter goes, '' for never; 2: the caller's channel; 3: 'exact' if the count
 --       of listeners is to be trusted (not in a cluster); 4: how long a place is kept, in microseconds;
---       then for each claim: owner, mode as in claim.lua, '1' if it may have a place in the queue, the round of Redlock
---       whose vote is released, '' for all rounds
+--       then for each claim: owner, mode as in claim.lua, '1' if it may have a place in the queue, '2' if only a late copy of a
+--       request may have taken one, the round of Redlock whose vote is released, '' for all rounds
 -- Answer for each claim, in order:
 --       {released, notifications for waiters of the caller's client..}    released: 1 if it held the lock or had a place, else
---                              0. Other clients are notified by messages. A notification is TICKET (ask again), or
+--                              0; the place of a late copy does not count, since its claim may have lost the lock. Other
+--                              clients are notified by messages. A notification is TICKET (ask again), or
 --                              TICKET:TOKEN:ENDS:LEASE:SIGN (the lock is granted): the end of the lease in microseconds, its
 --                              length in milliseconds, the last heartbeat that was seen
 --       {2, text}              this claim failed, and has changed nothing
@@ -51,7 +52,7 @@ local function release_claim(a, value, lock, queue, waiters, members, details)
     redis.call('DEL', lock)
     value, released = nil, 1
   end
-  if queued == '1' and leave(queue, waiters, owner) == 1 then released = 1 end
+  if queued ~= '' and leave(queue, waiters, owner) == 1 and queued == '1' then released = 1 end
   if value and not group then return {released} end
   if was_free then note_lapsed(waiters) end
   local notifications = grant_next(KEYS[1], lock, queue, waiters, members, details, group or nil)

@@ -94,6 +94,30 @@ async fn a_grant_that_comes_after_its_lease_is_not_valid() {
     }
 }
 
+/// The first copy of a heartbeat comes when the lock has long been released, and takes a place for nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_place_of_a_late_copy_is_removed() {
+    let Some(server) = redis().await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (one, late) = (client(&server.url()).await, client(&format!("redis://{}", proxy.addr())).await);
+    let holder = one.lock("a").await.expect("a free lock");
+    let waiting = wait(&late, TTL * 3, 1).await;
+    let accepted = proxy.accepted();
+    proxy.hold_back();
+    until("it asks on another connection", || proxy.accepted() > accepted).await;
+    holder.release().await.expect("held");
+    let guard = turn(waiting).await;
+    assert!(guard.grant().claim().in_doubt_until().is_some(), "nothing was sent twice");
+    guard.release().await.expect("held");
+    let next = one.lock("a").await.expect("a free lock");
+    tell(&server, &["CONFIG", "RESETSTAT"]);
+    assert!(proxy.deliver() > 0);
+    until("the copy has taken a place", || calls(&server, "zadd") > 0).await;
+    // Nobody but the repeated release removes it while the lock is held.
+    until("the place is removed", || tell(&server, &["ZCARD", QUEUE]) == ":0\r\n").await;
+    next.release().await.expect("held");
+}
+
 /// The child of the tests below: a process with waiters, for as long as it lives.
 #[tokio::test]
 #[ignore = "a part of other tests"]
