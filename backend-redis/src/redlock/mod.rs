@@ -6,6 +6,7 @@
 mod context;
 mod items;
 mod node;
+mod note;
 mod quorum;
 mod reinstate;
 mod release;

@@ -8,6 +8,7 @@ use lockwell_core::{Error, ErrorKind, Moment, Result};
 use redis::Value;
 
 use super::items::Ballot;
+use super::note::{Note, is_rewriting, remembers};
 use super::settings::Settings;
 use crate::calls::OneServer;
 use crate::calls::item::Item;
@@ -18,7 +19,7 @@ use crate::words::address::Address;
 use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Tokens};
 use crate::words::error::{no_answer, no_link};
 use crate::words::info::{Info, config, setting_is};
-use crate::words::script::{READ_COUNTERS, RESTORE_COUNTERS};
+use crate::words::script::{MARK, READ_COUNTERS};
 
 /// How often a node that looks dead is probed.
 const PROBE: Duration = Duration::from_millis(250);
@@ -55,6 +56,10 @@ pub(crate) struct NodeState {
     whole: bool,
     /// Whether it answers only after its change is on the disk, as far as it may be asked.
     pub(crate) keeps: bool,
+    /// Whether the note of this run may say so.
+    kept: bool,
+    /// A note that says so, and is not true any more. It is corrected before an answer of the node counts.
+    overstated: Option<Note>,
 }
 
 /// The answer of a node that was asked for a vote.
@@ -80,6 +85,8 @@ impl Vote {
 pub(crate) struct Run {
     pub(crate) id: Arc<str>,
     pub(crate) generation: u64,
+    /// What is noted when it has them.
+    pub(super) note: Note,
 }
 
 impl NodeState {
@@ -102,6 +109,8 @@ impl Node {
             votes_from: Moment::NEVER,
             whole: false,
             keeps: false,
+            kept: false,
+            overstated: None,
         };
         let calls = OneServer::new(Arc::new(wire), settings.options.timeout);
         Self {
@@ -228,20 +237,26 @@ impl Node {
             let state = self.state();
             (state.asked_on == generation).then(|| state.clone())
         };
-        if let Some(state) = known {
-            return Ok(state);
+        let state = if let Some(state) = known {
+            state
+        } else {
+            // One examination serves all rounds that wait for it.
+            let node = Arc::clone(self);
+            let examine = async move { node.examine(generation, limit, longest_ttl).await };
+            self.examining.answer(generation, examine, spawned).await?
+        };
+        if let Some(noted) = &state.overstated {
+            Box::pin(self.correct(noted, generation, limit)).await?;
         }
-        // One examination serves all rounds that wait for it.
-        let node = Arc::clone(self);
-        let examine = async move { node.examine(generation, limit, longest_ttl).await };
-        self.examining.answer(generation, examine, spawned).await
+        Ok(state)
     }
 
     /// The run whose counters are to be repaired, if it is time for that: only after the delay.
     pub(crate) fn run_to_repair(&self) -> Option<Run> {
         let state = self.state();
         let due = state.asked_on > 0 && !state.whole && state.votes_from.has_passed();
-        due.then(|| Run { id: Arc::clone(&state.run_id), generation: state.asked_on })
+        let note = || Note::new(&state.run_id, state.kept);
+        due.then(|| Run { id: Arc::clone(&state.run_id), generation: state.asked_on, note: note() })
     }
 
     /// The same, but only now and then.
@@ -278,22 +293,25 @@ impl Node {
             return Err(Error::new(ErrorKind::Misconfigured, text));
         }
         let run_id: Arc<str> = info.get("run_id").into();
-        let keeps = self.keeps_every_change(&info, limit).await?;
-        let remembers = keeps && !has_rewritten(&info);
+        let (keeps, noted) = tokio::join!(self.keeps_every_change(&info, limit), self.noted(limit));
+        let (keeps, noted) = (keeps?, noted?);
+        let remembers = remembers(keeps, &info, noted.as_ref(), &run_id);
         // Without INFO it counts as just started.
         let uptime = info.uptime().unwrap_or_default();
         let votes_from = if remembers { Moment::now() } else { votes_from(asked_at, uptime, longest_ttl) };
-        let whole = remembers || self.has_noted(&run_id, limit).await;
-        if remembers && self.notes {
-            self.note(Arc::clone(&run_id));
+        let whole = remembers || noted.as_ref().is_some_and(|note| note.is_of(&run_id));
+        let kept = keeps && !is_rewriting(&info);
+        if whole && self.notes {
+            self.note(noted.clone(), Note::new(&run_id, kept));
         }
-        let state = NodeState { asked_on: generation, run_id, votes_from, whole, keeps };
+        let overstated = noted.filter(|note| note.kept && !keeps);
+        let state = NodeState { asked_on: generation, run_id, votes_from, whole, keeps, kept, overstated };
         *self.state() = state.clone();
         Ok(state)
     }
 
-    /// The run of the server that is noted to have its counters.
-    pub(crate) async fn noted_run(&self, limit: Duration) -> Option<String> {
+    /// The note of the node.
+    pub(super) async fn noted(&self, limit: Duration) -> Result<Option<Note>> {
         let item = Item {
             script: &READ_COUNTERS,
             slot: 0,
@@ -301,31 +319,54 @@ impl Node {
             args: Arc::default(),
             takes: None,
         };
-        match self.calls.call_within(item, limit).await.ok()?.value {
-            Value::Array(values) => answers::text(values.first()).ok(),
-            value => answers::text(Some(&value)).ok(),
+        let text = match self.calls.call_within(item, limit).await?.value {
+            Value::Array(values) => answers::text(values.first())?,
+            value => answers::text(Some(&value))?,
+        };
+        Ok(Note::parse(&text))
+    }
+
+    /// Notes that this run of the server has its counters, and whether it keeps every change. Later in the
+    /// run the first cannot be told from its settings any more, and after its end the second cannot. Nobody
+    /// waits for it: votes and renewals do not depend on it now.
+    fn note(self: &Arc<Self>, seen: Option<Note>, note: Note) {
+        // What is not true any more is taken back by another call, see `correct`.
+        if seen.as_ref().is_some_and(|seen| seen.is_same_run(&note) && (seen.kept || !note.kept)) {
+            return;
         }
-    }
-
-    async fn has_noted(&self, run_id: &str, limit: Duration) -> bool {
-        !run_id.is_empty() && self.noted_run(limit).await.is_some_and(|run| *run == *run_id)
-    }
-
-    /// Notes that this run of the server has its counters. Later in the run that cannot be told from its
-    /// settings any more, see [`has_rewritten`]. Nobody waits for it: votes and renewals do not depend on it
-    /// now.
-    fn note(self: &Arc<Self>, run_id: Arc<str>) {
         let node = Arc::clone(self);
         drop(tokio::spawn(async move {
-            if node.has_noted(&run_id, NOTE).await {
-                return;
-            }
-            let (keys, args) = (vec![node.whole_note.clone()].into(), vec![run_id.to_string()].into());
-            let item = Item { script: &RESTORE_COUNTERS, slot: 0, keys, args, takes: None };
-            if let Err(error) = node.numbers(item, NOTE).await {
+            if let Err(error) = node.replace_note(seen.as_ref(), &note, NOTE).await {
                 tracing::debug!(error = format!("{error:#}"), "the run of a node was not noted");
             }
         }));
+    }
+
+    /// Takes back that every change is kept: from now on the node may forget what it answers.
+    async fn correct(&self, noted: &Note, generation: u64, limit: Duration) -> Result<()> {
+        let is_done = self.replace_note(Some(noted), &noted.not_kept(), limit).await?
+            || self.noted(limit).await?.is_none_or(|note| !note.kept);
+        let mut state = self.state();
+        if state.asked_on == generation {
+            state.overstated = None;
+            // Another client has noted that it is kept, by now. The node is examined again.
+            if !is_done {
+                state.asked_on = 0;
+            }
+        }
+        drop(state);
+        if is_done {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Unreachable, "the settings of a node are being changed"))
+    }
+
+    /// Replaces the note, if it is still the one that was seen. Returns whether it was.
+    async fn replace_note(&self, seen: Option<&Note>, note: &Note, limit: Duration) -> Result<bool> {
+        let args = vec![seen.map(Note::text).unwrap_or_default(), note.text()];
+        let keys = vec![self.whole_note.clone()];
+        let item = Item { script: &MARK, slot: 0, keys: keys.into(), args: args.into(), takes: None };
+        Ok(self.numbers(item, limit).await?.0 == [1])
     }
 
     /// Whether the node answers only after its change is on the disk, also while it rewrites its file.
@@ -357,15 +398,6 @@ impl Node {
 /// been up for less, so the start of the node may be before the zero of its clock.
 fn votes_from(asked_at: Moment, uptime: Duration, longest_ttl: Duration) -> Moment {
     asked_at.after(longest_ttl.saturating_sub(uptime))
-}
-
-/// Whether the append-only file was written anew in this run. Switching it on does that, and a file that was
-/// switched on after the start holds nothing of what was lost at the start. Other reasons cannot be told from
-/// this one.
-fn has_rewritten(info: &Info) -> bool {
-    info.get("aof_last_rewrite_time_sec") != "-1"
-        || info.get("aof_rewrite_in_progress") != "0"
-        || info.get("aof_rewrite_scheduled") != "0"
 }
 
 /// Runs the examination as a task of this runtime.

@@ -7,7 +7,7 @@
 //! majority of nodes that have not forgotten. Every token that was ever granted is stored at one of those.
 //! The model finds no violation with this rule, and finds one with each part of it left out.
 //!
-//! A node that has its counters is known by a note that names the server's run. In a new installation, and
+//! A node that has its counters is known by a [note](super::note) that names the server's run. In a new installation, and
 //! when a majority has forgotten, there are too few notes: then all nodes are read, none may be missing, and
 //! tokens depend on the clock's floor.
 
@@ -45,7 +45,9 @@ const LIMIT: Duration = Duration::from_secs(2);
 pub(super) async fn repair(shared: &Arc<NodesContext>, nodes: &[Arc<Node>], index: usize) -> Result<()> {
     let broken = &nodes[index];
     let Some(run) = broken.run_to_repair() else { return Ok(()) };
-    if broken.noted_run(LIMIT).await.is_some_and(|noted| *noted == *run.id) {
+    if let Ok(Some(noted)) = broken.noted(LIMIT).await
+        && noted.is_of(&run.id)
+    {
         // Another client has done it.
         broken.note_whole(run.generation);
         return Ok(());
@@ -72,7 +74,7 @@ pub(super) async fn repair(shared: &Arc<NodesContext>, nodes: &[Arc<Node>], inde
             format!("{} nodes still have their tokens, and {majority} are needed to repair one", whole.len());
         return Err(Error::new(ErrorKind::Unreachable, text));
     };
-    let mut args = vec![run.id.to_string()];
+    let mut args = vec![run.note.text()];
     for bucket in 0..counters.len() {
         args.push(sources.iter().map(|values| values[bucket]).max().unwrap_or(0).to_string());
     }

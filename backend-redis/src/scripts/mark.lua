@@ -1,4 +1,5 @@
--- Replaces the mark that names the server which may grant locks, unless another client has changed it.
+-- Replaces the mark that names the server which may grant locks, or the note of a node of Redlock, unless another client has
+-- changed it.
 --
 -- KEYS  the mark. ARGV  1: the mark that was seen, '' if there was none; 2: the new one
 -- Answer: 1 if it was replaced, 0 if another was found

@@ -110,7 +110,7 @@ scripts! {
     DOWNGRADE = "downgrade.lua", None;
     /// Reads who holds a lock.
     INSPECT = "inspect.lua", None;
-    /// Replaces the mark of a server.
+    /// Replaces the mark of a server, or the note of a node of Redlock.
     MARK = "mark.lua", None;
     /// Makes records of holders again that the server has forgotten.
     RECLAIM = "reclaim.lua", Some(sharing(1, 4, 32));

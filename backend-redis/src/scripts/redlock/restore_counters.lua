@@ -1,7 +1,7 @@
 -- Redlock: raises the token counters of a node that has lost them, and notes that this run of the server has its counters.
 --
 -- KEYS  1: the note; then the counters
--- ARGV  1: the server's run id; then for each counter the value that it must reach at least
+-- ARGV  1: the note, which names the server's run; then for each counter the value that it must reach at least
 -- Answer: how many were raised
 
 local raised = 0

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod fresh_nodes;
+mod last_runs;
 mod minority;
 mod readers;
 mod reinstated;
