@@ -115,6 +115,7 @@ impl ClientInner {
             Failure::Refused(error) => Failure::Refused(error.duplicate()),
             Failure::NotSent(error) => Failure::NotSent(error.duplicate()),
             Failure::Doubtful(error) => Failure::Doubtful(error.duplicate()),
+            Failure::Busy(error) => Failure::Busy(error.duplicate()),
             _ => Failure::Doubtful(Error::new(ErrorKind::Unreachable, "etcd cannot be reached")),
         })
     }

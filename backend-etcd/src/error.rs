@@ -57,6 +57,11 @@ pub(crate) fn explain(status: &Status) -> Failure {
             let error = Error::new(ErrorKind::Unreachable, message).with_source(text.to_owned());
             return Failure::NotSent(error);
         }
+        // A member that has much left to apply refuses changes before it proposes them.
+        Code::ResourceExhausted if text.contains("too many requests") => {
+            let message = "etcd refuses requests because it has too many";
+            return Failure::Busy(Error::new(ErrorKind::Unreachable, message).with_source(text.to_owned()));
+        }
         Code::PermissionDenied => (
             ErrorKind::Refused,
             "the role of this user does not allow it: readwrite on the keys that begin with PREFIX/ is needed",
@@ -137,6 +142,10 @@ mod tests {
                     assert!(text.contains("auth"), "{text}");
                     (error, true)
                 }
+                Failure::Busy(error) => {
+                    assert!(text.contains("too many"), "{text}");
+                    (error, true)
+                }
                 _ => panic!("another failure"),
             };
             assert_eq!((error.kind(), is_repeated), (kind, kind == ErrorKind::Unreachable), "{text}");
@@ -145,6 +154,8 @@ mod tests {
             let failure = explain(&Status::new(Code::InvalidArgument, text));
             assert!(matches!(failure, Failure::NotSent(_)), "nothing was executed: {text}");
         }
+        let busy = explain(&Status::new(Code::ResourceExhausted, "etcdserver: too many requests"));
+        assert!(matches!(busy, Failure::Busy(_)), "the connection is well, and nothing was executed");
         assert!(exists(&Status::new(Code::FailedPrecondition, "etcdserver: lease already exists")));
         assert!(is_missing(&Status::new(Code::NotFound, "etcdserver: requested lease not found")));
     }

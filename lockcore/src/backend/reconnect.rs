@@ -23,6 +23,9 @@ pub enum Failure {
     Doubtful(Error),
     /// The connection had ended before, so nothing was sent. The request is sent on a new connection.
     NotSent(Error),
+    /// The server has too much to do, and has executed nothing. The request is sent again after a pause, on
+    /// the same connection.
+    Busy(Error),
 }
 
 /// One connection for each runtime. It is made when it is needed, and replaced when a request on it fails or
@@ -154,6 +157,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                 Some(Err(Failure::Refused(error))) => return Err(error),
                 Some(Err(Failure::Doubtful(error))) => (error, true, true),
                 Some(Err(Failure::NotSent(error))) => (error, true, false),
+                Some(Err(Failure::Busy(error))) => (error, false, false),
                 None => {
                     let text = "the server cannot be reached or does not answer";
                     (Error::new(ErrorKind::Unreachable, text), waited, true)
@@ -197,6 +201,10 @@ mod tests {
 
     fn doubtful() -> Failure {
         Failure::Doubtful(Error::new(ErrorKind::Unreachable, "broken"))
+    }
+
+    fn busy() -> Failure {
+        Failure::Busy(Error::new(ErrorKind::Unreachable, "too many requests"))
     }
 
     fn soon() -> Moment {
@@ -252,6 +260,29 @@ mod tests {
             on => Ok((on, again)),
         };
         assert_eq!(reconnect.ask(soon(), connect, request).await.unwrap(), (1, false));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_busy_keeps_its_connection_and_puts_nothing_in_doubt() {
+        let reconnect = Reconnect::new(Duration::from_secs(60));
+        let made = AtomicU32::new(0);
+        let connect = || async { Ok(made.fetch_add(1, Ordering::SeqCst)) };
+        let sent = AtomicU32::new(0);
+        let request = async |on, again| match sent.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => Err(busy()),
+            _ => Ok((on, again)),
+        };
+        assert_eq!(reconnect.ask(soon(), connect, request).await.unwrap(), (0, false));
+        let sent = AtomicU32::new(0);
+        let once = async |on| match sent.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => Err(busy()),
+            _ => Ok(on),
+        };
+        assert_eq!(reconnect.ask_once(soon(), connect, once).await.unwrap(), 0);
+        let never = async |_, _| Err::<(), _>(busy());
+        let until = Moment::now().after(Duration::from_millis(300));
+        assert_eq!(reconnect.ask(until, connect, never).await.unwrap_err().kind(), ErrorKind::Unreachable);
+        assert_eq!(made.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]
