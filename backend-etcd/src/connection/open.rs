@@ -29,7 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Makes connections to the servers of an address.
 pub(crate) struct Opener {
     options: Arc<EtcdOptions>,
-    endpoints: Vec<Endpoint>,
     /// With which server to begin.
     next: AtomicUsize,
     /// Whether a runtime has had a connection, which the next one replaces.
@@ -37,12 +36,11 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
+    /// Refuses addresses and files that cannot be used.
     pub(crate) fn new(options: &Arc<EtcdOptions>) -> Result<Self> {
-        let endpoints = options.endpoints.iter().map(|uri| endpoint(uri, options)).collect::<Result<_>>()?;
-        let options = Arc::clone(options);
+        options.endpoints.iter().try_for_each(|uri| endpoint(uri, options).map(drop))?;
         Ok(Self {
-            options,
-            endpoints,
+            options: Arc::clone(options),
             next: AtomicUsize::new(rand::random_range(0..1024)),
             connected: PerRuntime::new(),
         })
@@ -52,12 +50,12 @@ impl Opener {
     /// not wait long for one before it asks the next one, too.
     pub(crate) async fn open(&self) -> Result<Connection, Failure> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
-        let (mut opening, count) = (FuturesUnordered::new(), self.endpoints.len());
-        let mut left = (0..count).map(|at| &self.endpoints[(first + at) % count]);
+        let (mut opening, count) = (FuturesUnordered::new(), self.options.endpoints.len());
+        let mut left = (0..count).map(|at| &self.options.endpoints[(first + at) % count]);
         let mut failure = None;
         loop {
-            if let Some(endpoint) = left.next() {
-                opening.push(self.open_at(endpoint));
+            if let Some(uri) = left.next() {
+                opening.push(self.open_at(uri));
             } else if opening.is_empty() {
                 let nobody =
                     || Failure::Doubtful(Error::new(ErrorKind::Internal, "an address without servers"));
@@ -81,8 +79,9 @@ impl Opener {
         }
     }
 
-    async fn open_at(&self, endpoint: &Endpoint) -> Result<Connection, Failure> {
+    async fn open_at(&self, uri: &str) -> Result<Connection, Failure> {
         let opening = async {
+            let endpoint = self.endpoint(uri).await?;
             let unreachable = |error: tonic::transport::Error| {
                 let text = "etcd cannot be reached";
                 Failure::Doubtful(Error::new(ErrorKind::Unreachable, text).with_source(error))
@@ -106,6 +105,26 @@ impl Opener {
                 "etcd does not answer, or belongs to no majority",
             ))),
         }
+    }
+
+    /// Reads the files for each connection, so that renewed certificates are used. A file that cannot be used
+    /// at this moment may just be written, so it is read again.
+    async fn endpoint(&self, uri: &str) -> Result<Endpoint, Failure> {
+        if self.options.tls.is_none() {
+            return endpoint(uri, &self.options).map_err(Failure::Refused);
+        }
+        let (uri, options) = (uri.to_owned(), Arc::clone(&self.options));
+        // Reading files can block.
+        let reading = tokio::task::spawn_blocking(move || endpoint(&uri, &options));
+        let failed = |error: tokio::task::JoinError| {
+            let text = "reading the files for TLS has failed";
+            Failure::Doubtful(Error::new(ErrorKind::Internal, text).with_source(error))
+        };
+        let unusable = |error: Error| {
+            let text = "etcd cannot be reached without the files for TLS";
+            Failure::Doubtful(Error::new(ErrorKind::Unreachable, text).with_source(error))
+        };
+        reading.await.map_err(failed)?.map_err(unusable)
     }
 }
 

@@ -129,6 +129,40 @@ async fn connections_are_encrypted() {
     }
 }
 
+/// The files are read again for each connection, and one that is just being written refuses nothing for good.
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_may_change() {
+    let files = Certificates::make().expect("certificates");
+    let foreign = Certificates::make().expect("certificates");
+    let Some(etcd) = if_installed(Etcd::start_with(&options().tls(&files)).await) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let put = |from: &Certificates| {
+        for name in ["ours.pem", "ours.key"] {
+            std::fs::copy(from.file(name), path(name)).expect("our file");
+        }
+    };
+    put(&files);
+    let (ca, cert, key) = (files.path("ca.pem"), path("ours.pem"), path("ours.key"));
+    let url = format!("etcds://{}/lockwell?timeout=2s&ca={ca}&cert={cert}&key={key}", etcd.addr());
+    let client = backend(&url).await.expect("a client");
+    let grant = take(&client, "mine", secs(60)).await;
+    let name = grant.claim().name();
+    put(&foreign);
+    etcd.stop().await.expect("it ends");
+    etcd.restart().await.expect("it starts");
+    let error = client.inspect(name).await.expect_err("a certificate of others");
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
+    std::fs::write(&cert, "").expect("our file");
+    let error = client.inspect(name).await.expect_err("no certificate");
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
+    assert!(format!("{error:#}").contains(&cert), "{error:#}");
+    put(&files);
+    assert!(client.inspect(name).await.expect("an answer").is_held());
+    client.release(grant.claim()).await.expect("an answer");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_without_users_is_refused() {
     let Some(etcd) = server(&options()).await else { return };
