@@ -47,6 +47,8 @@ pub(crate) enum Entered {
     Downgraded,
     /// The claim does not wait, and the lock is not free.
     Refused,
+    /// Keys that are not ours are where those of another kind of lock would be.
+    Foreign,
     Clash(Mode),
     /// The floor has another value.
     Floor(Stored),
@@ -178,10 +180,11 @@ impl<'a> Requests<'a> {
         if stored != *floor {
             return Ok(Entered::Floor(stored));
         }
-        let others = answer.found.iter().skip(2).flatten();
-        Ok(match others.into_iter().find_map(|kv| Kind::of_key(&kv.key, &self.folder)) {
+        let others: Vec<_> = answer.found.iter().skip(2).flatten().collect();
+        Ok(match others.iter().find_map(|kv| Kind::of_key(&kv.key, &self.folder)) {
             Some(kind) => Entered::Clash(kind.mode()),
-            None => Entered::Refused,
+            None if others.is_empty() => Entered::Refused,
+            None => Entered::Foreign,
         })
     }
 

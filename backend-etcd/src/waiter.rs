@@ -102,7 +102,13 @@ async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Re
                 None => break place,
             },
             Entered::Downgraded => return Err(Error::new(ErrorKind::Internal, "a writer that reads now")),
-            Entered::Refused => return leave(inner, claim).await,
+            Entered::Foreign if claim.wait() != Wait::No => {
+                inner.revoke(lease(claim)).await?;
+                claim.note_left_queue();
+                let text = "keys of others are among those of the lock: another prefix may lie in it";
+                return Err(inner.named(Error::new(ErrorKind::Misconfigured, text)));
+            }
+            Entered::Refused | Entered::Foreign => return leave(inner, claim).await,
             Entered::Clash(in_use) => {
                 // Such a claim is not released later, since the error says that nothing was done.
                 inner.revoke(lease(claim)).await?;

@@ -8,7 +8,7 @@ use lockwell_core::{
     Claim, DistributedLock, ErrorKind, LockName, Locks, Mode, Moment, Renewal, Severity, Wait,
 };
 
-use crate::support::{backend, claim, options, secs, server, take};
+use crate::support::{backend, claim, options, secs, server, take, waiting_claim};
 
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
@@ -168,6 +168,21 @@ async fn a_clash_leaves_no_lease() {
         let error = client.acquire(&claim).await.expect_err("it is a mutex");
         assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
     }
+    let leases = etcd.call("/v3/lease/leases", "{}").expect("an answer");
+    assert_eq!(leases.matches("\"ID\"").count(), 1, "{leases}");
+}
+
+/// Another application has a prefix that lies in a lock of this one. Who waits is told so, and leaves no
+/// lease behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prefix_within_a_lock_is_reported() {
+    let Some(etcd) = server(&options()).await else { return };
+    let other = backend(&format!("{}/lockwell/a", etcd.url())).await.expect("a client");
+    take(&other, "prod", secs(300)).await;
+    let client = backend(&format!("{}/lockwell", etcd.url())).await.expect("a client");
+    let error = client.acquire(&waiting_claim("a", secs(300), secs(30))).await.expect_err("strange keys");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+    assert!(error.to_string().contains("prefix"), "{error:#}");
     let leases = etcd.call("/v3/lease/leases", "{}").expect("an answer");
     assert_eq!(leases.matches("\"ID\"").count(), 1, "{leases}");
 }
