@@ -146,12 +146,18 @@ impl<'a> NodeWaiter<'a> {
                     }
                     pauses.pause().await;
                 }
-                Err(Stop::SessionOver) if self.claim.is_wait_over() => {
+                Err(Stop::SessionOver) if self.claim.is_wait_over() && !self.may_try_again() => {
                     return Err(explain(&zk::Error::SessionExpired));
                 }
                 Err(Stop::SessionOver) => self.replace_session().await?,
             }
         }
+    }
+
+    /// A session can have ended unnoticed, as while the process was stopped. So a claim that does not wait is
+    /// tried once more, with the next session.
+    fn may_try_again(&self) -> bool {
+        self.claim.wait() == Wait::No && !self.claim.is_cancelled() && self.past.is_empty()
     }
 
     /// Continues with what is known of the node and the queue.
@@ -297,7 +303,7 @@ impl<'a> NodeWaiter<'a> {
 
     /// The place in the queue ended with its session: the claim starts again at the end, with a new session.
     async fn replace_session(&mut self) -> Result<()> {
-        tracing::info!(lock = %self.claim.name(), "the session ended while waiting; the claim queues again");
+        tracing::info!(lock = %self.claim.name(), "the session has ended; the claim queues again");
         let over = self.session.id();
         self.past.push(over);
         self.inner.leases.remove(self.claim.owner());

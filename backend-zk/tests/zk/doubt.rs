@@ -88,6 +88,29 @@ async fn a_waiter_hears_of_its_node_before_the_end_of_its_session() {
     guard.release().await.expect("held");
 }
 
+/// The session has ended, and the client has not heard of it, as after a pause of its process. The servers
+/// are well, so a request that does not wait gets its lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_does_not_wait_outlives_its_session() {
+    let Some(server) = single(&options()).await else { return };
+    let witness = Client::connect(&server.addr().to_string()).await.expect("a client");
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let far = client(&url(proxy.addr())).await;
+    let held = hold(&far, "ended").await;
+    let node = witness.list_children("/lockwell/ended").await.expect("a folder").remove(0);
+    let stat =
+        witness.check_stat(&format!("/lockwell/ended/{node}")).await.expect("an answer").expect("a node");
+    held.release().await.expect("held");
+    proxy.blackhole(Direction::Both);
+    end_session(server.addr(), stat.ephemeral_owner).await;
+    let mending = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        proxy.heal();
+    };
+    let (granted, ()) = tokio::join!(far.lock("ended").try_now().into_future(), mending);
+    granted.expect("an answer").expect("a free lock").release().await.expect("held");
+}
+
 /// The connection of one session hangs. What a client holds by another session is renewed in the same call,
 /// and is not in doubt for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
