@@ -4,16 +4,24 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::system::lock;
 use crate::{Clock, Moment, OwnerId};
 
+/// How often a claim that waits is given [`MORE`] time before it is given up. If the whole process was
+/// stopped, its task needs a moment to go on. A stop that comes meanwhile costs one of these times only.
+const CHANCES: u8 = 5;
+
+const MORE: Duration = Duration::from_secs(1);
+
 /// The claims of a client with the ends of their leases, and a value for each claim.
 ///
 /// A claim that is not renewed must not hold its lock for longer than its lease, even if the client is alive.
-/// The client gets such claims from [`expired`](Self::expired) and releases them.
+/// Nor must a claim whose task is not polled any more keep its place in a queue. The client gets such claims
+/// from [`expired`](Self::expired) and releases them.
 pub struct LeaseTable<T> {
     rows: Mutex<Rows<T>>,
     clock: Clock,
@@ -30,10 +38,30 @@ struct Rows<T> {
 
 struct Row<T> {
     kept: Arc<T>,
-    /// When the lease ends; `None` while the claim waits.
+    /// When the lease ends. While the claim waits, when it is given up; `None`: never.
     until: Option<Moment>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The claim has no lease yet. So often it is given more time.
+    Waiting(u8),
+    Leased,
     /// The claim is being released.
-    ended: bool,
+    Ended,
+    /// The claim is being released since its time was over.
+    Expired,
+}
+
+impl<T> Row<T> {
+    fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+    }
+
+    fn is_ended(&self) -> bool {
+        matches!(self.state, State::Ended | State::Expired)
+    }
 }
 
 impl<T> LeaseTable<T> {
@@ -52,14 +80,48 @@ impl<T> LeaseTable<T> {
         lock(&self.rows)
     }
 
+    /// `expired` has to look again at this moment.
+    fn wake_by(&self, rows: &mut Rows<T>, until: Moment) {
+        if until < rows.wakes {
+            rows.wakes = until;
+            self.changed.notify_one();
+        }
+    }
+
     /// Inserts a claim, which has no lease yet, with its value. The value replaces an earlier one.
     pub fn insert(&self, owner: OwnerId, kept: Arc<T>) {
-        self.rows().by_owner.insert(owner, Row { kept, until: None, ended: false });
+        self.rows().by_owner.insert(owner, Row { kept, until: None, state: State::Waiting(CHANCES) });
+    }
+
+    /// Inserts a claim, which has no lease yet, with its value. It expires some seconds after `until`, unless
+    /// [`keep`](Self::keep) puts that off or it gets a lease. The value replaces an earlier one. `false`:
+    /// this owner's claim is still being released, and nothing is inserted.
+    #[must_use]
+    pub fn begin(&self, owner: OwnerId, kept: Arc<T>, until: Moment) -> bool {
+        let mut rows = self.rows();
+        if rows.by_owner.get(&owner).is_some_and(Row::is_ended) {
+            return false;
+        }
+        let row = Row { kept, until: Some(until), state: State::Waiting(CHANCES) };
+        let replaced = rows.by_owner.insert(owner, row);
+        self.wake_by(&mut rows, until);
+        drop(rows);
+        // Outside of the lock, since what is kept may have a destructor.
+        drop(replaced);
+        true
+    }
+
+    /// Puts off the moment at which a claim expires that has no lease yet.
+    pub fn keep(&self, owner: OwnerId, until: Moment) {
+        let mut rows = self.rows();
+        let Some(row) = rows.by_owner.get_mut(&owner).filter(|row| row.is_waiting()) else { return };
+        (row.until, row.state) = (Some(until), State::Waiting(CHANCES));
+        self.wake_by(&mut rows, until);
     }
 
     /// The value of a claim that is not being released.
     pub fn get(&self, owner: OwnerId) -> Option<Arc<T>> {
-        self.rows().by_owner.get(&owner).filter(|row| !row.ended).map(|row| Arc::clone(&row.kept))
+        self.rows().by_owner.get(&owner).filter(|row| !row.is_ended()).map(|row| Arc::clone(&row.kept))
     }
 
     /// The value of a claim, even while it is being released.
@@ -72,12 +134,14 @@ impl<T> LeaseTable<T> {
     #[must_use]
     pub fn extend(&self, owner: OwnerId, until: Moment) -> bool {
         let mut rows = self.rows();
-        let Some(row) = rows.by_owner.get_mut(&owner).filter(|row| !row.ended) else { return false };
-        row.until = Some(row.until.map_or(until, |old| old.max(until)));
-        if until < rows.wakes {
-            rows.wakes = until;
-            self.changed.notify_one();
-        }
+        let Some(row) = rows.by_owner.get_mut(&owner).filter(|row| !row.is_ended()) else { return false };
+        let end = match (row.state, row.until) {
+            (State::Leased, Some(old)) => old.max(until),
+            // The time for which a claim may wait is no part of its lease.
+            _ => until,
+        };
+        (row.until, row.state) = (Some(end), State::Leased);
+        self.wake_by(&mut rows, until);
         true
     }
 
@@ -86,8 +150,15 @@ impl<T> LeaseTable<T> {
     pub fn end(&self, owner: OwnerId) -> Option<Arc<T>> {
         let mut rows = self.rows();
         let row = rows.by_owner.get_mut(&owner)?;
-        row.ended = true;
+        if !row.is_ended() {
+            row.state = State::Ended;
+        }
         Some(Arc::clone(&row.kept))
+    }
+
+    /// Whether [`expired`](Self::expired) has returned the claim, which is still in the table.
+    pub fn has_expired(&self, owner: OwnerId) -> bool {
+        self.rows().by_owner.get(&owner).is_some_and(|row| row.state == State::Expired)
     }
 
     /// Removes a claim.
@@ -95,8 +166,16 @@ impl<T> LeaseTable<T> {
         self.rows().by_owner.remove(&owner);
     }
 
-    /// Resolves with a claim whose lease has ended, and which must be released. `None`: the table was closed.
-    /// Only one task may wait at a time.
+    /// Removes a claim, unless it is being released.
+    pub fn withdraw(&self, owner: OwnerId) {
+        let mut rows = self.rows();
+        if rows.by_owner.get(&owner).is_some_and(|row| !row.is_ended()) {
+            rows.by_owner.remove(&owner);
+        }
+    }
+
+    /// Resolves with a claim whose lease has ended, or that nobody has kept while it waited. It must be
+    /// released. `None`: the table was closed. Only one task may wait at a time.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -109,14 +188,24 @@ impl<T> LeaseTable<T> {
                 }
                 let (now, mut wakes) = (self.clock.now(), Moment::NEVER);
                 for (owner, row) in &mut rows.by_owner {
-                    match row.until.filter(|_| !row.ended) {
-                        Some(until) if until <= now => {
-                            row.ended = true;
-                            return Some((*owner, Arc::clone(&row.kept)));
+                    let Some(mut until) = row.until.filter(|_| !row.is_ended()) else { continue };
+                    if until <= now {
+                        match row.state {
+                            State::Waiting(chances) if chances > 0 => {
+                                until = now.after(MORE);
+                                (row.until, row.state) = (Some(until), State::Waiting(chances - 1));
+                            }
+                            _ => {
+                                row.state = State::Expired;
+                                return Some((*owner, Arc::clone(&row.kept)));
+                            }
                         }
-                        Some(until) => wakes = wakes.min(until),
-                        None => (),
                     }
+                    wakes = wakes.min(until);
+                }
+                // An earlier time that was set stays. So most claims that come and go need not wake this.
+                if rows.wakes > now {
+                    wakes = wakes.min(rows.wakes);
                 }
                 rows.wakes = wakes;
                 wakes
@@ -155,8 +244,6 @@ impl<T> fmt::Debug for LeaseTable<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::TestClock;
     use crate::system::poll_once;
@@ -216,5 +303,40 @@ mod tests {
         assert!(poll_once(&mut expired).await.is_pending());
         test.advance(hour);
         assert_eq!(expired.await.unwrap().0, owner);
+    }
+    #[tokio::test]
+    async fn a_claim_that_waits_is_given_up_when_nobody_keeps_it() {
+        let test = TestClock::new();
+        let table = LeaseTable::with_clock(test.clock());
+        let after = |secs| test.clock().now().after(Duration::from_secs(secs));
+        let [kept, left, granted] = [1, 2, 3].map(OwnerId::from_u128);
+        for owner in [kept, left, granted] {
+            assert!(table.begin(owner, Arc::new(()), after(30)));
+        }
+        assert!(table.extend(granted, after(10)), "the lease may be shorter than the wait");
+        table.keep(granted, after(30));
+        let mut expired = Box::pin(table.expired());
+        assert!(poll_once(&mut expired).await.is_pending());
+        test.advance(Duration::from_secs(10));
+        assert_eq!(expired.await.unwrap().0, granted);
+        // The process was stopped for an hour; then one of the tasks goes on.
+        let mut expired = Box::pin(table.expired());
+        test.advance(Duration::from_secs(3_600));
+        assert!(poll_once(&mut expired).await.is_pending());
+        table.keep(kept, after(30));
+        for _ in 0..CHANCES {
+            assert!(poll_once(&mut expired).await.is_pending());
+            test.advance(MORE);
+        }
+        assert_eq!(expired.await.unwrap().0, left);
+        assert!(table.has_expired(left) && !table.has_expired(kept));
+        assert!(table.get(kept).is_some() && table.get(left).is_none());
+        // It begins again when it has been released.
+        table.withdraw(left);
+        assert!(!table.begin(left, Arc::new(()), after(30)) && !table.extend(left, after(30)));
+        table.remove(left);
+        assert!(table.begin(left, Arc::new(()), after(30)) && !table.has_expired(left));
+        table.withdraw(left);
+        assert!(table.find(left).is_none());
     }
 }
