@@ -9,6 +9,7 @@ use lockwell_core::{Capabilities, Claim, Grant, Moment, Result, Wait};
 use crate::options::ZkOptions;
 use crate::queue::child::Child;
 use crate::queue::node::Node;
+use crate::queue::place::Place;
 use crate::session::Session;
 use crate::session::clock::ServerClock;
 use crate::session::pool::Pool;
@@ -18,8 +19,8 @@ use crate::session::pool::Pool;
 pub(crate) struct ClientInner {
     pub(crate) options: Arc<ZkOptions>,
     pub(crate) pool: Pool,
-    /// The nodes of the claims, and the ends of their leases.
-    pub(crate) leases: Arc<LeaseTable<Node>>,
+    /// The places of the claims, and the ends of their leases.
+    pub(crate) leases: Arc<LeaseTable<Place>>,
     pub(crate) clock: ServerClock,
     pub(crate) capabilities: Capabilities,
 }
@@ -27,7 +28,7 @@ pub(crate) struct ClientInner {
 impl ClientInner {
     /// The node of this client with this name, even while it is being deleted.
     pub(crate) fn node_of(&self, child: &Child) -> Option<Arc<Node>> {
-        let node = self.leases.find(child.owner?);
+        let node = self.leases.find(child.owner?)?.node();
         node.filter(|node| node.name() == child.name)
     }
 

@@ -20,6 +20,7 @@ use crate::names::BACKEND;
 use crate::options::ZkOptions;
 use crate::queue::inspect::{self, QueueEntry};
 use crate::queue::node::Node;
+use crate::queue::place::Place;
 use crate::queue::{held, release, waiter};
 use crate::session::clock::ServerClock;
 use crate::session::forked;
@@ -37,12 +38,19 @@ pub struct ZkLock {
     pub(crate) inner: Arc<ClientInner>,
 }
 
-/// Releases claims that were not renewed. By the same clock, their validity has just ended.
-async fn end_leases(inner: Weak<ClientInner>, leases: Arc<LeaseTable<Node>>) {
-    while let Some((owner, node)) = leases.expired().await {
+/// Releases claims that were not renewed: by the same clock, their validity has just ended. And claims that
+/// wait, and that nobody polls.
+async fn end_leases(inner: Weak<ClientInner>, leases: Arc<LeaseTable<Place>>) {
+    while let Some((owner, place)) = leases.expired().await {
         let Some(inner) = inner.upgrade() else { return };
-        tracing::info!(lock = %node.lock, "the lease was not renewed; the lock is released");
-        release::discard(&inner, owner, node);
+        // Before the row is removed.
+        place.note_given_up();
+        if place.node().is_some_and(|node| node.was_held()) {
+            tracing::info!(lock = %place.lock, "the lease was not renewed; the lock is released");
+        } else {
+            tracing::info!(lock = %place.lock, "nobody polls a request for the lock; its place is given up");
+        }
+        release::discard(&inner, owner, place);
     }
 }
 

@@ -11,6 +11,7 @@ use zookeeper_client::{self as zk, CreateMode};
 use crate::error::{ErrorClass, class_of, explain};
 use crate::queue::child::{Child, Data, prefix};
 use crate::queue::node::Node;
+use crate::queue::place::patience;
 use crate::queue::release::release;
 use crate::queue::stop::Stop;
 use crate::queue::waiter::NodeWaiter;
@@ -51,6 +52,11 @@ impl NodeWaiter<'_> {
         let folder = options.folder_mode().with_acls(options.acls());
         loop {
             let turn = self.turn_to_ask(&session).await?;
+            // From now on there may be a node, whether somebody waits for the answers or not.
+            let (leases, owner) = (&self.inner.leases, self.claim.owner());
+            if self.is_given_up() || !leases.begin(owner, Arc::clone(&self.place), patience(self.claim)) {
+                return Err(Stop::GivenUp);
+            }
             let sent = Moment::now();
             // Requests are sent when they are made, before a task waits for the answers.
             let making = self.folder_missing.then(|| client.create(&self.folder, b"", &folder));
@@ -65,6 +71,9 @@ impl NodeWaiter<'_> {
                 session.turns_ended.fetch_add(1, Ordering::Relaxed);
             }
             drop(turn);
+            if matches!(created, Ok(None) | Err(Stop::Failed(_) | Stop::Throttled)) {
+                leases.withdraw(owner);
+            }
             if let Some((stat, sequence)) = created? {
                 session.wrote(sent);
                 self.inner.clock.saw(stat.ctime, sent);
@@ -169,7 +178,7 @@ impl NodeWaiter<'_> {
     /// Notes the node.
     pub(crate) async fn settle(&self, path: String, sequence: i64, czxid: i64) -> Result<Arc<Node>, Stop> {
         let node = Node::new(&self.session, self.claim.name(), path, sequence, czxid);
-        self.inner.leases.insert(self.claim.owner(), Arc::clone(&node));
+        self.place.set_node(Some(Arc::clone(&node)));
         if (0..LAST_SEQUENCE).contains(&sequence) {
             return Ok(node);
         }

@@ -5,6 +5,7 @@ mod enter;
 pub(crate) mod held;
 pub(crate) mod inspect;
 pub(crate) mod node;
+pub(crate) mod place;
 pub(crate) mod position;
 pub(crate) mod release;
 mod stop;

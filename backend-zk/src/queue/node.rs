@@ -32,8 +32,6 @@ pub(crate) struct Node {
     proven: Mutex<Moment>,
     /// A deletion was sent, and its outcome is unknown.
     deleting: AtomicBool,
-    /// A task in the background deletes the node.
-    discarded: AtomicBool,
     /// A watch on the node itself, if one has been set.
     watch: Mutex<Option<Shared<Event>>>,
     /// A watch on the folder that is not needed any more.
@@ -64,7 +62,6 @@ impl Node {
             held: AtomicBool::new(false),
             proven: Mutex::new(Moment::now()),
             deleting: AtomicBool::new(false),
-            discarded: AtomicBool::new(false),
             watch: Mutex::default(),
             beside: Mutex::default(),
         })
@@ -118,11 +115,6 @@ impl Node {
     /// If the node is gone: whether this client may have deleted it.
     pub(crate) fn may_be_deleted(&self) -> bool {
         self.deleting.load(Ordering::Acquire)
-    }
-
-    /// A task in the background is about to delete the node. `false`: another one does so already.
-    pub(crate) fn begin_discard(&self) -> bool {
-        !self.discarded.swap(true, Ordering::AcqRel)
     }
 
     fn watch(&self) -> MutexGuard<'_, Option<Shared<Event>>> {

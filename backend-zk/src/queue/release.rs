@@ -1,7 +1,8 @@
 //! The release of claims.
 //!
 //! A node in a live session of this process blocks the lock for as long as the process lives. So a deletion
-//! is repeated until the server confirms that the node is gone, or the session is over.
+//! is repeated until the server confirms that the node is gone, or the session is over. The same is done
+//! where a node may still be made: a request that is made without a connection waits in the client crate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::error::{ErrorClass, class_of, explain, no_answer};
 use crate::names::lock_path;
 use crate::queue::child::Child;
 use crate::queue::node::Node;
+use crate::queue::place::Place;
 use crate::session::Session;
 use crate::session::runtime::SESSIONS;
 
@@ -27,12 +29,14 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// Releases this claim, even if another client acquired it.
 pub(crate) async fn release(inner: &Arc<ClientInner>, claim: &Claim) -> Result<Released> {
-    let (owner, node) = (claim.owner(), inner.leases.end(claim.owner()));
+    let (owner, place) = (claim.owner(), inner.leases.end(claim.owner()));
+    let node = place.as_ref().and_then(|place| place.node());
     let work = async {
         let lease = (claim.ttl(), claim.lock_delay());
+        let session = place.as_ref().map(|place| &place.session);
         match &node {
             Some(node) => delete(inner, owner, node).await,
-            None => delete_by_owner(inner, claim.name(), owner, lease).await,
+            None => delete_by_owner(inner, claim.name(), owner, session, lease).await,
         }
     };
     let answer = tokio::time::timeout(inner.options.timeout, work).await.unwrap_or_else(|_| {
@@ -44,43 +48,77 @@ pub(crate) async fn release(inner: &Arc<ClientInner>, claim: &Claim) -> Result<R
     });
     // lockcore repeats a release for as long as the lease lasts, since the server then ends the lease. Here
     // the node stays as long as its session, which can be as long as the process lives.
-    if let (Err(_), Some(node)) = (&answer, node) {
-        discard(inner, owner, node);
+    if let (Err(_), Some(place)) = (&answer, place) {
+        discard(inner, owner, place);
     }
     answer
 }
 
-/// Deletes a node in the background, with any number of tries: until it is gone, or its session is over.
+/// Deletes the node of a place in the background, with any number of tries: until it is gone, or its session
+/// is over.
 ///
 /// This ends with the client, too. A session that no client and no lock needs any more is closed, which
 /// deletes its nodes, even if the server refuses to delete one of them by itself.
-pub(crate) fn discard(inner: &Arc<ClientInner>, owner: OwnerId, node: Arc<Node>) {
-    if !node.begin_discard() {
+pub(crate) fn discard(inner: &Arc<ClientInner>, owner: OwnerId, place: Arc<Place>) {
+    if !place.begin_discard() {
         return;
     }
     let inner = Arc::downgrade(inner);
     drop(SESSIONS.spawn(async move {
         let mut pauses = Backoff::new(Duration::from_millis(200), LONGEST * 5);
         while let Some(inner) = inner.upgrade() {
-            let deleting = delete(&inner, owner, &node);
+            let node = place.node();
+            let deleting = async {
+                match &node {
+                    Some(node) => delete(&inner, owner, node).await.map(drop),
+                    None => delete_unknown(&inner, owner, &place).await,
+                }
+            };
             let error = match tokio::time::timeout(inner.options.timeout, deleting).await {
-                Ok(Ok(_)) => return,
+                Ok(Ok(())) => return,
                 Ok(Err(error)) => error,
                 Err(_) => {
-                    node.note_deleting();
+                    if let Some(node) = &node {
+                        node.note_deleting();
+                    }
                     no_answer()
                 }
             };
-            if node.session.is_over() || inner.pool.is_closed() {
+            if place.session.is_over() || inner.pool.is_closed() {
                 inner.leases.remove(owner);
                 return;
             }
             let error = format!("{error:#}");
-            tracing::warn!(lock = %node.lock, error, "a node is not deleted; it is tried again");
+            tracing::warn!(lock = %place.lock, error, "a node is not deleted; it is tried again");
             drop(inner);
             pauses.pause().await;
         }
     }));
+}
+
+/// Deletes what the claim has made in the session of this place without knowing it.
+///
+/// The list comes after the create of the claim, since the requests of a session are executed in order. A
+/// node of another session is left alone: another client may hold the lock for the claim.
+async fn delete_unknown(inner: &ClientInner, owner: OwnerId, place: &Place) -> Result<()> {
+    let (session, path) = (&place.session, lock_path(&inner.options.base, &place.lock));
+    let names = match session.bounded(session.list_now(&path)).await {
+        Err(zk::Error::NoNode) => Vec::new(),
+        names => names.map_err(|error| explain(&error))?,
+    };
+    for child in Child::queue(names).into_iter().filter(|child| child.owner == Some(owner)) {
+        let path = format!("{path}/{}", child.name);
+        let stat = session.bounded(session.client.check_stat(&path)).await;
+        let stat = stat.map_err(|error| explain(&error))?;
+        if stat.is_some_and(|stat| stat.ephemeral_owner == session.id()) {
+            match session.bounded(session.client.delete(&path, None)).await {
+                Err(zk::Error::NoNode) => (),
+                deleted => deleted.map_err(|error| explain(&error))?,
+            }
+        }
+    }
+    inner.leases.remove(owner);
+    Ok(())
 }
 
 /// Deletes the node of a claim. Ends with an answer, or with a permanent error of the server.
@@ -99,7 +137,7 @@ async fn delete(inner: &Arc<ClientInner>, owner: OwnerId, node: &Arc<Node>) -> R
             // The client crate may consider the session over before the server does.
             ErrorClass::SessionOver => {
                 let lease = (node.session.timeout(), Duration::ZERO);
-                break delete_by_owner(inner, &node.lock, owner, lease).await?;
+                break delete_by_owner(inner, &node.lock, owner, None, lease).await?;
             }
             ErrorClass::Unknown => {
                 node.note_deleting();
@@ -128,7 +166,8 @@ fn rotate(node: &Arc<Node>) {
     }));
 }
 
-/// Deletes all nodes with this owner id, whichever session created them.
+/// Deletes all nodes with this owner id, whichever session created them. `session`: that of the claim, if it
+/// is known.
 ///
 /// On the session of the claim the deletion comes after the create of the claim, even if no task waits for
 /// that create any more: the requests of a session are executed in order.
@@ -136,13 +175,17 @@ async fn delete_by_owner(
     inner: &Arc<ClientInner>,
     lock: &LockName,
     owner: OwnerId,
+    session: Option<&Arc<Session>>,
     (ttl, delay): (Duration, Duration),
 ) -> Result<Released> {
     let path = lock_path(&inner.options.base, lock);
     let mut pauses = Backoff::new(Duration::from_millis(10), LONGEST);
     let mut released = Released::NotHeld;
     'again: loop {
-        let session = inner.pool.session(ttl, delay).await?;
+        let session = match session.filter(|session| !session.is_over()) {
+            Some(session) => Arc::clone(session),
+            None => inner.pool.session(ttl, delay).await?,
+        };
         let client = &session.client;
         // This server may lag behind the server that created the node.
         let names = match session.bounded(session.list_now(&path)).await {
@@ -193,10 +236,11 @@ async fn adopt(
     let path = format!("{folder}/{}", child.name);
     let stat = session.bounded(session.client.check_stat(&path)).await;
     if let Some(stat) = stat.ok().flatten().filter(|stat| stat.ephemeral_owner == session.id()) {
-        let node = Node::new(session, lock, path, child.sequence, stat.czxid);
+        let place = Place::new(session, lock);
+        place.set_node(Some(Node::new(session, lock, path, child.sequence, stat.czxid)));
         // A repeated release finds it.
-        inner.leases.insert(owner, Arc::clone(&node));
+        inner.leases.insert(owner, Arc::clone(&place));
         inner.leases.end(owner);
-        discard(inner, owner, node);
+        discard(inner, owner, place);
     }
 }

@@ -1,6 +1,6 @@
 //! Why a waiter has to stop.
 
-use lockwell_core::{Error, ErrorKind};
+use lockwell_core::Error;
 
 /// Why a waiter has to stop.
 pub(crate) enum Stop {
@@ -12,6 +12,10 @@ pub(crate) enum Stop {
     SessionOver,
     /// The claim does not get the lock, and waits no longer.
     NotNow,
+    /// The node is gone.
+    Taken,
+    /// The place in the queue was given up, since nobody polled the claim.
+    GivenUp,
     Failed(Error),
 }
 
@@ -19,8 +23,4 @@ impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
-}
-
-pub(crate) fn taken() -> Stop {
-    Stop::Failed(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue"))
 }

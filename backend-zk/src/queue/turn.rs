@@ -14,7 +14,7 @@ use zookeeper_client::{self as zk, EventType};
 use crate::queue::child::{Child, Data, Kind};
 use crate::queue::node::Node;
 use crate::queue::position::{Position, Waiting, position};
-use crate::queue::stop::{Stop, taken};
+use crate::queue::stop::Stop;
 use crate::queue::waiter::NodeWaiter;
 
 /// Which nodes are before a waiter, in addition to the watched one.
@@ -90,7 +90,7 @@ impl NodeWaiter<'_> {
         if let Some(own) = own {
             match self.ask(own).await? {
                 Some((_, stat, watcher)) if stat.ephemeral_owner == session.id() => node.watched_by(watcher),
-                _ => return Err(taken()),
+                _ => return Err(Stop::Taken),
             }
         }
         // Whether the node is lockwell's, according to its data, and when it is deleted. Of a node that is
@@ -161,7 +161,7 @@ impl NodeWaiter<'_> {
             EventType::NodeDeleted => {
                 match self.ask(self.session.client.check_stat(&node.path)).await?.flatten() {
                     Some(_) => Ok(false),
-                    None => Err(taken()),
+                    None => Err(Stop::Taken),
                 }
             }
             EventType::Session => Err(Stop::SessionOver),
@@ -185,7 +185,7 @@ impl NodeWaiter<'_> {
     async fn wait_for_any(&mut self, node: &Arc<Node>) -> Result<bool, Stop> {
         loop {
             let listing = self.session.client.list_and_watch_children(&self.folder);
-            let Some((names, watcher)) = self.ask(listing).await? else { return Err(taken()) };
+            let Some((names, watcher)) = self.ask(listing).await? else { return Err(Stop::Taken) };
             let queue = Child::queue(names);
             let first = matches!(position(&queue, node.name()), Position::Waiting(it) if it.watch.is_none());
             let mut change = watcher.changed().boxed();

@@ -18,9 +18,10 @@ use crate::error::{ErrorClass, class_of, explain, no_answer};
 use crate::names::lock_path;
 use crate::queue::child::{Child, Data, Form, Kind};
 use crate::queue::node::{Node, token_of};
+use crate::queue::place::{Place, while_polled};
 use crate::queue::position::{Position, Waiting, position};
 use crate::queue::release::release;
-use crate::queue::stop::{Stop, taken};
+use crate::queue::stop::Stop;
 use crate::session::Session;
 
 /// The pause before an unanswered request is repeated. Requests wait in the client for a connection, so this
@@ -35,12 +36,16 @@ pub(crate) struct NodeWaiter<'a> {
     pub(crate) inner: &'a Arc<ClientInner>,
     pub(crate) claim: &'a Claim,
     pub(crate) session: Arc<Session>,
+    /// What is in the table of leases as soon as there may be a node.
+    pub(crate) place: Arc<Place>,
     /// The folder of the lock.
     pub(crate) folder: String,
     pub(crate) kind: Kind,
     pub(crate) form: Form,
     /// Ended sessions of this acquire.
     past: Vec<i64>,
+    /// How often it may begin again if it does not wait.
+    tries_left: u8,
     /// The servers have reported that the folder does not exist.
     pub(crate) folder_missing: bool,
     /// A create was sent and not answered.
@@ -65,6 +70,7 @@ pub(crate) async fn acquire(inner: &Arc<ClientInner>, claim: &Claim) -> Result<O
     // releases the claim.
     let asked = Mutex::new(Moment::now());
     let work = async { NodeWaiter::new(inner, claim, kind, &asked).await?.run().await };
+    let work = while_polled(&inner.leases, claim, work);
     let granted = if claim.wait() == Wait::No {
         answered(work, &asked, inner.options.timeout).await.ok_or_else(no_answer)??
     } else {
@@ -104,24 +110,31 @@ impl<'a> NodeWaiter<'a> {
         asked: &'a Mutex<Moment>,
     ) -> Result<Self> {
         // A repeated acquire stays on the session that has the claim's node.
-        let former = inner.leases.get(claim.owner()).map(|node| Arc::clone(&node.session));
-        let (session, past) = match former {
-            Some(session) if !session.is_over() => (session, Vec::new()),
+        let former = inner.leases.get(claim.owner());
+        let (place, past, in_doubt) = match former {
+            Some(place) if !place.session.is_over() => {
+                let in_doubt = place.node().is_none();
+                (place, Vec::new(), in_doubt)
+            }
             former => {
-                inner.leases.remove(claim.owner());
-                (inner.session(claim).await?, former.iter().map(|session| session.id()).collect())
+                inner.leases.withdraw(claim.owner());
+                let session = inner.session(claim).await?;
+                let past = former.iter().map(|place| place.session.id()).collect();
+                (Place::new(&session, claim.name()), past, false)
             }
         };
         Ok(Self {
-            session,
+            session: Arc::clone(&place.session),
+            place,
             past,
+            tries_left: 1,
             folder: lock_path(&inner.options.base, claim.name()),
             form: inner.options.form,
             inner,
             claim,
             kind,
             folder_missing: false,
-            in_doubt: false,
+            in_doubt,
             listed: None,
             waited: true,
             asked,
@@ -132,9 +145,16 @@ impl<'a> NodeWaiter<'a> {
         let mut pauses = Backoff::new(PAUSE, LONGEST_PAUSE);
         let mut throttled = None;
         loop {
-            match self.go().await {
+            let mut outcome = self.go().await;
+            if matches!(outcome, Err(Stop::NotNow | Stop::Taken)) && self.is_given_up() {
+                outcome = Err(Stop::GivenUp);
+            }
+            match outcome {
                 Ok(grant) => return Ok(Some(grant)),
                 Err(Stop::NotNow) => return Ok(None),
+                Err(Stop::Taken) => {
+                    return Err(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue"));
+                }
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Unanswered) => tokio::time::sleep(PAUSE).await,
                 Err(Stop::Throttled) => {
@@ -146,24 +166,43 @@ impl<'a> NodeWaiter<'a> {
                     }
                     pauses.pause().await;
                 }
-                Err(Stop::SessionOver) if self.claim.is_wait_over() && !self.may_try_again() => {
-                    return Err(explain(&zk::Error::SessionExpired));
+                Err(Stop::SessionOver) => {
+                    if !self.may_begin_again() {
+                        return Err(explain(&zk::Error::SessionExpired));
+                    }
+                    self.replace_session().await?;
                 }
-                Err(Stop::SessionOver) => self.replace_session().await?,
+                Err(Stop::GivenUp) => {
+                    if !self.may_begin_again() {
+                        return Ok(None);
+                    }
+                    self.queue_again().await;
+                }
             }
         }
     }
 
     /// A session can have ended unnoticed, as while the process was stopped. So a claim that does not wait is
     /// tried once more, with the next session.
-    fn may_try_again(&self) -> bool {
-        self.claim.wait() == Wait::No && !self.claim.is_cancelled() && self.past.is_empty()
+    fn may_begin_again(&mut self) -> bool {
+        if !self.claim.is_wait_over() {
+            return true;
+        }
+        let may = self.claim.wait() == Wait::No && !self.claim.is_cancelled() && self.tries_left > 0;
+        self.tries_left = self.tries_left.saturating_sub(1);
+        may
+    }
+
+    /// Whether the place in the queue was given up, since nobody polled the claim for a while.
+    pub(crate) fn is_given_up(&self) -> bool {
+        // In this order: the place is marked before its row is removed.
+        self.inner.leases.has_expired(self.claim.owner()) || self.place.is_given_up()
     }
 
     /// Continues with what is known of the node and the queue.
     async fn go(&mut self) -> Result<Grant, Stop> {
         loop {
-            let node = match self.inner.leases.get(self.claim.owner()) {
+            let node = match self.place.node() {
                 Some(node) => node,
                 None => self.enter().await?,
             };
@@ -188,7 +227,7 @@ impl<'a> NodeWaiter<'a> {
                         return Ok(grant);
                     }
                 }
-                Position::Gone => return Err(taken()),
+                Position::Gone => return Err(Stop::Taken),
             }
         }
     }
@@ -236,12 +275,13 @@ impl<'a> NodeWaiter<'a> {
             return Ok(None);
         }
         self.ask(client.delete(&node.path, None)).await?;
-        self.inner.leases.remove(self.claim.owner());
+        self.place.set_node(None);
         if stat.ephemeral_owner == self.session.id() {
             // An earlier create of this claim, whose answer was lost.
             self.settle(path, older.sequence, stat.czxid).await?;
             return Ok(None);
         }
+        self.inner.leases.withdraw(self.claim.owner());
         // Another client acquired this claim. The session of that client keeps the node for an unknown time,
         // so the grant has no validity here.
         if position(queue, &older.name) != Position::First {
@@ -306,15 +346,28 @@ impl<'a> NodeWaiter<'a> {
         tracing::info!(lock = %self.claim.name(), "the session has ended; the claim queues again");
         let over = self.session.id();
         self.past.push(over);
-        self.inner.leases.remove(self.claim.owner());
+        self.inner.leases.withdraw(self.claim.owner());
         (self.in_doubt, self.listed, self.waited) = (false, None, true);
         loop {
             self.session = self.inner.session(self.claim).await?;
             if self.session.id() != over {
+                self.place = Place::new(&self.session, self.claim.name());
                 return Ok(());
             }
             // The pool has not noticed the end of the session yet.
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// The place in the queue was given up: the claim starts again at the end. Whoever deletes the old node
+    /// could find the next one as well, so that is awaited first.
+    async fn queue_again(&mut self) {
+        tracing::info!(lock = %self.claim.name(), "nobody polled the claim for a while; it queues again");
+        (self.in_doubt, self.listed, self.waited) = (false, None, true);
+        let mut pauses = Backoff::new(PAUSE, LONGEST_PAUSE);
+        while self.inner.leases.find(self.claim.owner()).is_some() {
+            pauses.pause().await;
+        }
+        self.place = Place::new(&self.session, self.claim.name());
     }
 }

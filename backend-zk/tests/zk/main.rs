@@ -28,4 +28,5 @@ mod servers;
 mod sessions;
 #[cfg(feature = "tls")]
 mod tls;
+mod unpolled;
 mod wire;
