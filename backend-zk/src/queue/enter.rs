@@ -124,7 +124,7 @@ impl NodeWaiter<'_> {
                     tokio::select! {
                         biased;
                         turn = turn.as_mut() => return turn.map(Some).map_err(|_| Stop::SessionOver),
-                        answer = self.ask(session.client.check_stat("/")) => {
+                        answer = self.ask(session.ping()) => {
                             answer?;
                         }
                     }

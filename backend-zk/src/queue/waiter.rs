@@ -69,7 +69,8 @@ pub(crate) async fn acquire(inner: &Arc<ClientInner>, claim: &Claim) -> Result<O
     // One time limit for all requests of the acquire. Each request goes on in the background; lockcore
     // releases the claim.
     let asked = Mutex::new(Moment::now());
-    let work = async { NodeWaiter::new(inner, claim, kind, &asked).await?.run().await };
+    // Each of those who poll it would have room for it twice.
+    let work = Box::pin(async { NodeWaiter::new(inner, claim, kind, &asked).await?.run().await });
     let work = while_polled(&inner.leases, claim, work);
     let granted = if claim.wait() == Wait::No {
         answered(work, &asked, inner.options.timeout).await.ok_or_else(no_answer)??

@@ -237,9 +237,18 @@ impl Session {
         .boxed()
     }
 
+    /// A request that the session's server answers by itself, after those before it. Since releases 3.8.4 and
+    /// 3.9.2 it needs a right to read the node, and a refusal is an answer, too (ZOOKEEPER-2590).
+    pub(crate) fn ping(&self) -> impl Future<Output = Result<(), zk::Error>> + Send {
+        self.client.check_stat("/").map(|answer| match answer {
+            Ok(_) | Err(zk::Error::NoAuth) => Ok(()),
+            Err(error) => Err(error),
+        })
+    }
+
     /// A heartbeat to the session's server only.
     fn touch(&self) -> BoxFuture<'_, Result<Moment, zk::Error>> {
-        let (sent, asking) = (Moment::now(), self.client.check_stat("/"));
+        let (sent, asking) = (Moment::now(), self.ping());
         async move {
             self.bounded(asking).await?;
             self.validity().1.touched(sent);

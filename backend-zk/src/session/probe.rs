@@ -74,7 +74,12 @@ async fn prepare(options: &ZkOptions, client: &zk::Client, clock: &ServerClock) 
     // This checks first: creating a node that exists needs a right that an application should not have.
     let refused = |error: zk::Error| explain(&error);
     let found = until_served(|| client.check_stat(base));
-    if !base.is_empty() && found.await.map_err(refused)?.is_none() {
+    let is_there = |found| match found {
+        // Whoever may not read it is not told more since releases 3.8.4 and 3.9.2 (ZOOKEEPER-2590).
+        Err(zk::Error::NoAuth) => Ok(true),
+        found => found.map(|stat: Option<zk::Stat>| stat.is_some()),
+    };
+    if !base.is_empty() && !is_there(found.await).map_err(refused)? {
         if !options.create {
             let text = format!("the base path {base} does not exist, and create=false forbids to make it");
             return Err(Error::new(ErrorKind::Misconfigured, text));

@@ -74,6 +74,9 @@ async fn the_documented_rights_are_enough() {
     let host = server.addr();
     let admin =
         Client::connector().with_auth("digest", b"ann:secret").connect(&host.to_string()).await.expect("ann");
+    // Newer servers say whether a node is there only to those who may read it.
+    let closed = [Acl::new(Permission::CREATE | Permission::ADMIN, AuthId::authed())];
+    admin.set_acl("/", &closed, None).await.expect("the root");
     let rights = [
         ("/create", Permission::CREATE),
         ("/read", Permission::CREATE | Permission::READ),
@@ -104,6 +107,12 @@ async fn the_documented_rights_are_enough() {
         // Those who are not ann may do nothing there.
         assert_eq!(refusal(&format!("zk://{host}{base}")).await.kind(), ErrorKind::Refused, "{base}");
     }
+    // A heartbeat needs no right.
+    let locks = client(&format!("zk://ann:secret@{host}/create")).await;
+    let guard = locks.lock("long").ttl(Duration::from_secs(4)).await.expect("a free lock");
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert!(guard.is_held(), "{:?}", guard.lease_state());
+    guard.release().await.expect("held");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
