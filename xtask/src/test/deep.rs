@@ -2,10 +2,10 @@
 //! last one at the same state of the work tree was stopped.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
-use std::{env, fs};
 
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +76,7 @@ pub(super) fn run(installs: bool) -> Result<ExitCode> {
             continue;
         }
         let began = Instant::now();
-        if foreground(&mut stage.command(installs)?)? == ExitCode::SUCCESS {
+        if foreground(&mut stage.command(installs))? == ExitCode::SUCCESS {
             progress.passed.insert((*name).to_owned(), began.elapsed().as_secs());
             progress.save()?;
         } else {
@@ -93,12 +93,12 @@ pub(super) fn run(installs: bool) -> Result<ExitCode> {
 }
 
 impl Stage {
-    fn command(&self, installs: bool) -> Result<Command> {
-        Ok(match self {
+    fn command(&self, installs: bool) -> Command {
+        match self {
+            // By cargo, since the tests build this program anew.
             Self::Tests(args) => {
-                let mut command =
-                    Command::new(env::current_exe().map_err(|error| format!("our own program: {error}"))?);
-                command.arg("test").args(installs.then_some("--install")).args(*args);
+                let mut command = cargo();
+                command.args(["xtask", "test"]).args(installs.then_some("--install")).args(*args);
                 command
             }
             Self::Cargo(args) => {
@@ -110,7 +110,7 @@ impl Stage {
                 ]);
                 command
             }
-        })
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ use super::events::{Ended, Events, Test};
 use super::programs::{Program, command};
 use crate::shell::{Result, root};
 
-/// A program that runs for longer hangs, and is ended.
-const LIMIT: Duration = Duration::from_mins(40);
+/// A program of which no test has ended for this time hangs, and is ended.
+const LIMIT: Duration = Duration::from_mins(20);
 
 /// The exit code of a program whose tests have failed. Any other one has another reason.
 const FAILED: i32 = 101;
@@ -95,7 +95,10 @@ pub(crate) fn run(
         let line = line.map_err(problem)?;
         let known = events.tests.len();
         events.read(&String::from_utf8_lossy(&line), Instant::now());
-        events.tests[known..].iter().for_each(&mut tell);
+        for test in &events.tests[known..] {
+            watched.note_progress();
+            tell(test);
+        }
     }
     let (status, timed_out) = watched.end().map_err(problem)?;
     // Programs that write their own times do not report when a test begins.
@@ -104,7 +107,7 @@ pub(crate) fn run(
     // A test may have ended the program, or have written into the line that tells how another one ended.
     let all_told = events.complete && events.running().is_empty();
     let problem = if timed_out {
-        Some(format!("no end after {LIMIT:?}, while these ran: {}", events.running().join(", ")))
+        Some(format!("no test has ended for {LIMIT:?}, while these ran: {}", events.running().join(", ")))
     } else if all_told && (status.success() || (has_failed && status.code() == Some(FAILED))) {
         None
     } else {
@@ -129,21 +132,26 @@ pub(crate) fn run(
     })
 }
 
-/// A process that is killed when it runs for too long.
+/// A process that is killed when it makes no progress for too long.
 struct Watched {
     child: Arc<Mutex<Child>>,
-    done: std::sync::mpsc::Sender<()>,
+    progress: Sender<()>,
     watch: thread::JoinHandle<bool>,
 }
 
 impl Watched {
     fn new(child: Child) -> Self {
         let child = Arc::new(Mutex::new(child));
-        let (done, is_done) = channel();
+        let (progress, noted) = channel();
         let watch = thread::spawn({
             let child = Arc::clone(&child);
             move || {
-                let timed_out = is_done.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
+                let end = loop {
+                    if let Err(end) = noted.recv_timeout(LIMIT) {
+                        break end;
+                    }
+                };
+                let timed_out = end == RecvTimeoutError::Timeout;
                 if timed_out {
                     // One that has ended meanwhile cannot be killed.
                     drop(child.lock().unwrap_or_else(PoisonError::into_inner).kill());
@@ -151,7 +159,12 @@ impl Watched {
                 timed_out
             }
         });
-        Self { child, done, watch }
+        Self { child, progress, watch }
+    }
+
+    fn note_progress(&self) {
+        // Nobody listens any more after it was killed.
+        self.progress.send(()).unwrap_or_default();
     }
 
     /// Waits for its end. The flag: it was killed.
@@ -165,7 +178,7 @@ impl Watched {
                 None => thread::sleep(Duration::from_millis(10)),
             }
         };
-        drop(self.done);
+        drop(self.progress);
         Ok((status, self.watch.join().unwrap_or(false)))
     }
 }
