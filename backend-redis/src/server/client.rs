@@ -104,8 +104,8 @@ impl Client {
         let (options, demands) = (&settings.options, settings.demands());
         let more = settings.create.then_some(&*more);
         let is_durable = checks::route(self.calls.route(), &self.common.keys, more, options, demands).await?;
-        // A master of a cluster that does not answer now is looked at by the claims that need it. One that can
-        // have no locks now is seen all the same: slots can be moved to it.
+        // A master of a cluster that does not answer now is looked at by the claims that need it. One that
+        // can have no locks now is seen all the same: slots can be moved to it.
         let limit = if settings.address.is_cluster() { checks::PATIENCE } else { options.timeout };
         let masters = self.calls.route().masters();
         let looked = masters.iter().map(async |wire| match &self.common.gate {

@@ -11,8 +11,8 @@ pub(super) fn number(error: &dyn DatabaseError) -> u16 {
 
 pub(super) fn class_of(error: &dyn DatabaseError) -> ErrorClass {
     match number(error) {
-        // Deadlock; a row that changed since it was read; a claim that was asked for twice at the same time; a
-        // statement that has to be prepared anew; a commit that Group Replication has refused.
+        // Deadlock; a row that changed since it was read; a claim that was asked for twice at the same time;
+        // a statement that has to be prepared anew; a commit that Group Replication has refused.
         1213 | 1020 | 1062 | 1615 | 3101 => ErrorClass::Again,
         // Lock wait timeout; a row lock that a statement does not wait for.
         1205 | 3572 => ErrorClass::Blocked,

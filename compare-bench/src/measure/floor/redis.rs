@@ -1,7 +1,7 @@
 //! The floor of Redis and of Redlock: the two commands that every recipe for a lock on Redis begins with.
 //!
-//! On several servers both go to all of them at once, and the cycle goes on when a majority has answered, as a
-//! lock does. Any number of tasks share one connection to each server, as redis-rs means it.
+//! On several servers both go to all of them at once, and the cycle goes on when a majority has answered, as
+//! a lock does. Any number of tasks share one connection to each server, as redis-rs means it.
 
 use std::sync::Arc;
 use std::time::Duration;

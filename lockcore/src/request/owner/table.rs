@@ -193,14 +193,15 @@ impl ReentrantGuard {
     /// answer is the server's. Otherwise the lock stays held.
     ///
     /// # Errors
-    /// Those of [`LockGuard::release`] if this is the last guard, otherwise those of [`LockGuard::check`]: the
-    /// lock may be lost.
+    /// Those of [`LockGuard::release`] if this is the last guard, otherwise those of [`LockGuard::check`]:
+    /// the lock may be lost.
     ///
     /// # Cancel safety
     /// As [`LockGuard::release`].
     pub async fn release(self) -> Result<()> {
-        // Another task of the owner may be about to take the lock again, and may drop its handle when it finds
-        // the lock lost. So this guard can be the last one that works under the lock without being the last.
+        // Another task of the owner may be about to take the lock again, and may drop its handle when it
+        // finds the lock lost. So this guard can be the last one that works under the lock without being the
+        // last.
         let checked = self.0.guard().check();
         // Of guards that are released at the same time, one is the last.
         let Some(mut hold) = Arc::into_inner(self.0) else { return checked };
