@@ -252,8 +252,10 @@ impl Claim {
         self.0.answered.store(false, Ordering::Release);
     }
 
-    /// Notes why the server decides nothing about the claim now, or that it does.
-    pub(crate) fn note_obstacle(&self, obstacle: Option<&Error>) {
+    /// For backends: notes why the server decides nothing about the claim now, such as a grace period, or that
+    /// it does again. A task that waits behind the claim in this process ends with this error if its wait is
+    /// over meanwhile. [`wait_for_turn`](crate::backend::wait_for_turn) calls it.
+    pub fn note_obstacle(&self, obstacle: Option<&Error>) {
         *lock(&self.0.obstacle) = obstacle.map(Error::duplicate);
     }
 

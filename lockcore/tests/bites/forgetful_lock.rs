@@ -64,10 +64,13 @@ impl DistributedLock for Forgetful {
             if claim.wait() == Wait::No {
                 return Err(Error::new(ErrorKind::GracePeriod, closed_for(left)));
             }
+            let closed = Error::new(ErrorKind::GracePeriod, closed_for(left));
+            claim.note_obstacle(Some(&closed));
             if self.clock.timeout(PAUSE, claim.wait_over()).await.is_some() {
-                return Err(Error::new(ErrorKind::GracePeriod, closed_for(left)));
+                return Err(closed);
             }
         }
+        claim.note_obstacle(None);
         self.memory.acquire(claim).await
     }
 

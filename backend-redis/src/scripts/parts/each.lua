@@ -12,7 +12,7 @@ local function each(front, keys, args, carry_out)
       if not done then
         local text = type(answer) == 'table' and answer.err or tostring(answer)
         -- The server has become a replica, and nothing was written. That is an error of the whole call, and of its connection.
-        if string.find(text, '^READONLY') then error(answer) end
+        if string.find(text, '^READONLY') then return redis.error_reply(text) end
         answer = {2, text}
       end
       answers[claim] = answer
