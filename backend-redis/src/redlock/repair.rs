@@ -8,8 +8,8 @@
 //! The model finds no violation with this rule, and finds one with each part of it left out.
 //!
 //! A node that has its counters is known by a [note](super::note) that names the server's run. In a new
-//! installation, and when a majority has forgotten, there are too few notes: then all nodes are read, none may
-//! be missing, and tokens depend on the clock's floor.
+//! installation, and when a majority has forgotten, there are too few notes: then all nodes are read, none
+//! may be missing, and tokens depend on the clock's floor.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -304,6 +304,7 @@ mod tests {
         test.advance(hour);
         assert_eq!(expired.await.unwrap().0, owner);
     }
+
     #[tokio::test]
     async fn a_claim_that_waits_is_given_up_when_nobody_keeps_it() {
         let test = TestClock::new();

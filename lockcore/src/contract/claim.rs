@@ -252,9 +252,9 @@ impl Claim {
         self.0.answered.store(false, Ordering::Release);
     }
 
-    /// For backends: notes why the server decides nothing about the claim now, such as a grace period, or that
-    /// it does again. A task that waits behind the claim in this process ends with this error if its wait is
-    /// over meanwhile. [`wait_for_turn`](crate::backend::wait_for_turn) calls it.
+    /// For backends: notes why the server decides nothing about the claim now, such as a grace period, or
+    /// that it does again. A task that waits behind the claim in this process ends with this error if its
+    /// wait is over meanwhile. [`wait_for_turn`](crate::backend::wait_for_turn) calls it.
     pub fn note_obstacle(&self, obstacle: Option<&Error>) {
         *lock(&self.0.obstacle) = obstacle.map(Error::duplicate);
     }
