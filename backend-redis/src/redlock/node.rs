@@ -269,6 +269,14 @@ impl Node {
         state.whole |= state.asked_on == generation;
     }
 
+    /// Forgets what an examination on this connection has found.
+    pub(super) fn examine_again(&self, generation: u64) {
+        let mut state = self.state();
+        if state.asked_on == generation {
+            state.asked_on = 0;
+        }
+    }
+
     /// Whether the run of the server behind this connection has its counters.
     pub(crate) fn is_whole_on(&self, generation: u64) -> bool {
         let state = self.state();

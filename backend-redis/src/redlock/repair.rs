@@ -48,8 +48,13 @@ pub(super) async fn repair(shared: &Arc<NodesContext>, nodes: &[Arc<Node>], inde
     if let Ok(Some(noted)) = broken.noted(LIMIT).await
         && noted.is_of(&run.id)
     {
-        // Another client has done it.
-        broken.note_whole(run.generation);
+        // Another client has done it. If its note says more than this client has found, the settings have
+        // changed meanwhile.
+        if noted.kept && !run.note.kept {
+            broken.examine_again(run.generation);
+        } else {
+            broken.note_whole(run.generation);
+        }
         return Ok(());
     }
     let counters = shared.common.keys.all_token_buckets();

@@ -327,7 +327,7 @@ impl Round<'_> {
             if seconds > 0.0 { format!("for {seconds} s more") } else { "until it is repaired".to_owned() };
         let text = format!(
             "{without} of {nodes} nodes have no vote {wait}: they started less than longest_ttl ago and may have forgotten \
-             locks; a shorter longest_ttl avoids this, or appendfsync always from the next start on"
+             locks; a shorter longest_ttl avoids this, or appendfsync always with appendonly yes, set while the node runs"
         );
         let error = Error::new(ErrorKind::Unreachable, text);
         RoundOutcome::NoVoteYet(match self.last_error.take() {

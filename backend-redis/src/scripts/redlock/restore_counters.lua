@@ -11,5 +11,10 @@ for i = 2, #KEYS do
     raised = raised + 1
   end
 end
-redis.call('SET', KEYS[1], ARGV[1])
+-- A note of this run stays as it is: another client may know better by now whether the run keeps every change. Who may not ask
+-- which run it is has no note.
+local run = string.match(ARGV[1], '^[^:]*')
+if run ~= '' and string.match(redis.call('GET', KEYS[1]) or '', '^[^:]*') ~= run then
+  redis.call('SET', KEYS[1], ARGV[1])
+end
 return raised

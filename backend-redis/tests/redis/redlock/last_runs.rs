@@ -87,3 +87,26 @@ async fn a_run_whose_settings_were_changed_for_the_worse_has_not_kept_every_chan
     restart(&nodes).await;
     are_without_a_vote(&nodes).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_may_not_ask_which_run_it_is_takes_no_vote_from_others() {
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
+    used(&nodes, is_kept).await;
+    for node in &nodes {
+        let mut command = vec!["ACL", "SETUSER", "app", "on", ">canary-app"];
+        command.extend(include_str!("../minimal.acl").split_whitespace());
+        tell(node, &command);
+    }
+    let url = redlock_url(&nodes).replace("://", "://app:canary-app@");
+    let locks = client(&format!("{url}?longest_ttl=2s")).await;
+    let start = Instant::now();
+    // After `longest_ttl` it restores the counters of nodes that may have forgotten them, as far as it knows.
+    while start.elapsed() < Duration::from_secs(6) {
+        let guard = locks.lock("a").ttl(TTL).wait(Duration::from_secs(30)).await;
+        guard.expect("votes").release().await.expect("held");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    nodes[2].kill().expect("it runs");
+    let refused = refusal(&nodes).await;
+    assert!(refused.is_none(), "{refused:?}");
+}
