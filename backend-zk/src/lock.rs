@@ -51,6 +51,8 @@ async fn end_leases(inner: Weak<ClientInner>, leases: Arc<LeaseTable<Place>>) {
             tracing::info!(lock = %place.lock, "nobody polls a request for the lock; its place is given up");
         }
         release::discard(&inner, owner, place);
+        // The heartbeats of the sessions are sent by the same thread.
+        tokio::task::yield_now().await;
     }
 }
 

@@ -54,7 +54,8 @@ impl NodeWaiter<'_> {
             let turn = self.turn_to_ask(&session).await?;
             // From now on there may be a node, whether somebody waits for the answers or not.
             let (leases, owner) = (&self.inner.leases, self.claim.owner());
-            if self.is_given_up() || !leases.begin(owner, Arc::clone(&self.place), patience(self.claim)) {
+            let is_over = self.is_given_up() || self.place.is_discarded();
+            if is_over || !leases.begin(owner, Arc::clone(&self.place), patience(self.claim)) {
                 return Err(Stop::GivenUp);
             }
             let sent = Moment::now();

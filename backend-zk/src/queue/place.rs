@@ -67,6 +67,11 @@ impl Place {
         self.given_up.load(Ordering::Acquire)
     }
 
+    /// Whether a task in the background deletes the node. Then the claim needs another place.
+    pub(crate) fn is_discarded(&self) -> bool {
+        self.discarded.load(Ordering::Acquire)
+    }
+
     /// A task in the background is about to delete the node. `false`: another one does so already.
     pub(crate) fn begin_discard(&self) -> bool {
         !self.discarded.swap(true, Ordering::AcqRel)
@@ -89,7 +94,9 @@ pub(crate) async fn while_polled<T>(
         tokio::select! {
             biased;
             done = &mut work => return done,
-            () = tokio::time::sleep(STEP) => places.keep(claim.owner(), patience(claim)),
+            // By the machine's clock: after a suspend it ends within a second, and a paused clock of the
+            // runtime does not move it.
+            () = Moment::now().after(STEP).sleep() => places.keep(claim.owner(), patience(claim)),
         }
     }
 }

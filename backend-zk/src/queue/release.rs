@@ -31,6 +31,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 pub(crate) async fn release(inner: &Arc<ClientInner>, claim: &Claim) -> Result<Released> {
     let (owner, place) = (claim.owner(), inner.leases.end(claim.owner()));
     let node = place.as_ref().and_then(|place| place.node());
+    let mut unanswered = Unanswered { inner, owner, place: place.clone() };
     let work = async {
         let lease = (claim.ttl(), claim.lock_delay());
         let session = place.as_ref().map(|place| &place.session);
@@ -39,19 +40,36 @@ pub(crate) async fn release(inner: &Arc<ClientInner>, claim: &Claim) -> Result<R
             None => delete_by_owner(inner, claim.name(), owner, session, lease).await,
         }
     };
-    let answer = tokio::time::timeout(inner.options.timeout, work).await.unwrap_or_else(|_| {
-        // A repeated release finds the node, and the note that an earlier deletion may have been executed.
-        if let Some(node) = &node {
-            node.note_deleting();
-        }
-        Err(Error::new(ErrorKind::UnknownOutcome, "no answer in time; the node is deleted in the background"))
-    });
-    // lockcore repeats a release for as long as the lease lasts, since the server then ends the lease. Here
-    // the node stays as long as its session, which can be as long as the process lives.
+    let Ok(answer) = tokio::time::timeout(inner.options.timeout, work).await else {
+        let text = "no answer in time; the node is deleted in the background";
+        return Err(Error::new(ErrorKind::UnknownOutcome, text));
+    };
+    let place = unanswered.place.take();
     if let (Err(_), Some(place)) = (&answer, place) {
         discard(inner, owner, place);
     }
     answer
+}
+
+/// A release that has no answer yet. If it is dropped, the node is deleted in the background.
+///
+/// lockcore repeats a release for as long as the lease lasts, since the server then ends the lease. Here the
+/// node stays as long as its session, which can be as long as the process lives.
+struct Unanswered<'a> {
+    inner: &'a Arc<ClientInner>,
+    owner: OwnerId,
+    place: Option<Arc<Place>>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else { return };
+        // A repeated release finds the node, and the note that an earlier deletion may have been executed.
+        if let Some(node) = place.node() {
+            node.note_deleting();
+        }
+        discard(self.inner, self.owner, place);
+    }
 }
 
 /// Deletes the node of a place in the background, with any number of tries: until it is gone, or its session

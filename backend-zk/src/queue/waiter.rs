@@ -156,6 +156,12 @@ impl<'a> NodeWaiter<'a> {
                 Err(Stop::Taken) => {
                     return Err(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue"));
                 }
+                // In an earlier session there may be a node.
+                Err(Stop::Failed(error))
+                    if error.kind() == ErrorKind::Overloaded && !self.past.is_empty() =>
+                {
+                    return Err(no_answer());
+                }
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Unanswered) => tokio::time::sleep(PAUSE).await,
                 Err(Stop::Throttled) => {
@@ -175,7 +181,9 @@ impl<'a> NodeWaiter<'a> {
                 }
                 Err(Stop::GivenUp) => {
                     if !self.may_begin_again() {
-                        return Ok(None);
+                        // Who does not wait must not be told that another holds the lock.
+                        let asks = self.claim.wait() == Wait::No && !self.claim.is_cancelled();
+                        return if asks { Err(no_answer()) } else { Ok(None) };
                     }
                     self.queue_again().await;
                 }

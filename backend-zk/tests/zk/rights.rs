@@ -107,6 +107,9 @@ async fn the_documented_rights_are_enough() {
         // Those who are not ann may do nothing there.
         assert_eq!(refusal(&format!("zk://{host}{base}")).await.kind(), ErrorKind::Refused, "{base}");
     }
+    // A base path that is missing is made.
+    let locks = client(&format!("zk://ann:secret@{host}/new")).await;
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
     // A heartbeat needs no right.
     let locks = client(&format!("zk://ann:secret@{host}/create")).await;
     let guard = locks.lock("long").ttl(Duration::from_secs(4)).await.expect("a free lock");
