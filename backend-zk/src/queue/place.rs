@@ -11,11 +11,8 @@ use lockwell_core::{Claim, LockName, Moment};
 use crate::queue::node::Node;
 use crate::session::Session;
 
-/// How long a claim that nobody polls keeps its place, unless its lease is longer. The table adds
-/// [`IN_TABLE`] to it.
+/// How long a claim that nobody polls keeps its place, unless its lease is longer.
 const UNPOLLED: Duration = Duration::from_secs(30);
-
-const IN_TABLE: Duration = Duration::from_secs(5);
 
 /// How often a claim that somebody polls says so.
 const STEP: Duration = Duration::from_secs(5);
@@ -78,9 +75,9 @@ impl Place {
     }
 }
 
-/// Until when a claim keeps its place without being polled.
+/// The time in the table of a claim that keeps its place until [`UNPOLLED`] has passed.
 pub(crate) fn patience(claim: &Claim) -> Moment {
-    Moment::now().after(claim.ttl().max(UNPOLLED).saturating_sub(IN_TABLE))
+    Moment::now().after(claim.ttl().max(UNPOLLED).saturating_sub(LeaseTable::<Place>::EXTRA))
 }
 
 /// Does the work of a claim, which keeps its place for as long as somebody polls this.

@@ -13,7 +13,7 @@ use crate::{Clock, Moment, OwnerId};
 
 /// How often a claim that waits is given [`MORE`] time before it is given up. If the whole process was
 /// stopped, its task needs a moment to go on. A stop that comes meanwhile costs one of these times only.
-const CHANCES: u8 = 5;
+const CHANCES: u32 = 5;
 
 const MORE: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,7 @@ struct Row<T> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The claim has no lease yet. So often it is given more time.
-    Waiting(u8),
+    Waiting(u32),
     Leased,
     /// The claim is being released.
     Ended,
@@ -65,6 +65,9 @@ impl<T> Row<T> {
 }
 
 impl<T> LeaseTable<T> {
+    /// How long after its time a claim that waits expires.
+    pub const EXTRA: Duration = MORE.saturating_mul(CHANCES);
+
     /// An empty table.
     pub fn new() -> Self {
         Self::with_clock(Clock::system())
@@ -93,9 +96,9 @@ impl<T> LeaseTable<T> {
         self.rows().by_owner.insert(owner, Row { kept, until: None, state: State::Waiting(CHANCES) });
     }
 
-    /// Inserts a claim, which has no lease yet, with its value. It expires some seconds after `until`, unless
-    /// [`keep`](Self::keep) puts that off or it gets a lease. The value replaces an earlier one. `false`:
-    /// this owner's claim is still being released, and nothing is inserted.
+    /// Inserts a claim, which has no lease yet, with its value. It expires [`EXTRA`](Self::EXTRA) after
+    /// `until`, unless [`keep`](Self::keep) puts that off or it gets a lease. The value replaces an earlier
+    /// one. `false`: this owner's claim is still being released, and nothing is inserted.
     #[must_use]
     pub fn begin(&self, owner: OwnerId, kept: Arc<T>, until: Moment) -> bool {
         let mut rows = self.rows();
