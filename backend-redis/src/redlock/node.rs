@@ -354,18 +354,15 @@ impl Node {
     async fn correct(&self, noted: &Note, generation: u64, limit: Duration) -> Result<()> {
         let is_done = self.replace_note(Some(noted), &noted.not_kept(), limit).await?
             || self.noted(limit).await?.is_none_or(|note| !note.kept);
-        let mut state = self.state();
-        if state.asked_on == generation {
-            state.overstated = None;
-            // Another client has noted that it is kept, by now. The node is examined again.
-            if !is_done {
-                state.asked_on = 0;
-            }
-        }
-        drop(state);
         if is_done {
+            let mut state = self.state();
+            if state.asked_on == generation {
+                state.overstated = None;
+            }
             return Ok(());
         }
+        // Another client has noted that it is kept, by now.
+        self.examine_again(generation);
         Err(Error::new(ErrorKind::Unreachable, "the settings of a node are being changed"))
     }
 
