@@ -37,12 +37,14 @@ struct FreeNames(Arc<Mutex<Names>>);
 struct Names {
     /// The one that has been free for the longest time comes first.
     free: VecDeque<String>,
+    /// With which new ones begin.
+    prefix: String,
     made: usize,
 }
 
 impl FreeNames {
-    fn new(names: Vec<String>) -> Self {
-        Self(Arc::new(Mutex::new(Names { made: names.len(), free: names.into() })))
+    fn new(names: Vec<String>, prefix: String) -> Self {
+        Self(Arc::new(Mutex::new(Names { made: 0, prefix, free: names.into() })))
     }
 
     /// A free name. While more requests are under way than there are names, it is a new one: none waits for
@@ -51,7 +53,7 @@ impl FreeNames {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.free.pop_front().unwrap_or_else(|| {
             names.made += 1;
-            format!("compare/more/{}/{}", std::process::id(), names.made)
+            format!("{}/{}", names.prefix, names.made)
         })
     }
 
@@ -84,7 +86,7 @@ impl Workload for Arrivals {
     async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
         let names: Vec<_> = (0..NAMES).map(|number| bench.lock_name(self.name(), number)).collect();
         bench.warm_up(&names).await?;
-        let names = FreeNames::new(names);
+        let names = FreeNames::new(names, bench.lock_name(self.name(), NAMES));
         let mut found = Found::new(Quantity::LatencyUs, "from the arrival to the end of the release");
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds, Duration::ZERO) {
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_name_is_used_by_one_request_at_a_time() {
-        let names = FreeNames::new(vec!["a".to_owned(), "b".to_owned()]);
+        let names = FreeNames::new(vec!["a".to_owned(), "b".to_owned()], "more".to_owned());
         let used = [names.take(), names.take(), names.take(), names.take()];
         assert_eq!(used.iter().collect::<std::collections::HashSet<_>>().len(), 4, "{used:?}");
         let [first, second, ..] = used;
