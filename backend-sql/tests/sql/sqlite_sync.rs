@@ -1,8 +1,9 @@
 //! SQLite files on a disk that refuses to sync, and on hosts that have started again.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwell_core::{ErrorKind, Mode, Moment, Renewal};
+use lockwell_core::{DistributedLock, ErrorKind, Mode, Moment, Renewal};
 use testbed::preloaded_syncs;
 
 use crate::record::available;
@@ -87,14 +88,20 @@ async fn after_a_start_of_the_host_tokens_are_above_the_bound() {
     }
 }
 
+/// The address of new tables that do not sync their grants, and a client of them. `None`: not on this host.
+async fn with_grace(table: &str) -> Option<(String, Arc<dyn DistributedLock>)> {
+    let url = url(Kind::Sqlite, table).await.expect("no server is needed") + "&durability=grace";
+    let Ok(one) = backend(Kind::Sqlite, &url).await else {
+        println!("not tested: this host has no durability=grace");
+        return None;
+    };
+    Some((url, one))
+}
+
 /// A volume that another host had, which still runs: its last grants may be in its memory only.
 #[tokio::test]
 async fn after_a_move_to_another_host_nothing_is_granted_for_a_while() {
-    let url = url(Kind::Sqlite, "moved").await.expect("no server is needed") + "&durability=grace";
-    let Ok(one) = backend(Kind::Sqlite, &url).await else {
-        println!("not tested: this host has no durability=grace");
-        return;
-    };
+    let Some((url, one)) = with_grace("moved").await else { return };
     let acquire = async |name: &str, mode, ttl| one.acquire(&claim(name, mode, ttl)).await;
     let granted = acquire("a", Mode::Exclusive, LONGEST * 2).await.expect("an answer").expect("free");
     let unknown_for = async || one.inspect(granted.claim().name()).await.expect("an answer").unknown_for;
@@ -122,11 +129,7 @@ async fn after_a_move_to_another_host_nothing_is_granted_for_a_while() {
 /// the state of the tables in turn, and no host has lost anything.
 #[tokio::test]
 async fn a_process_without_an_id_of_the_boot_closes_the_file_to_nobody() {
-    let url = url(Kind::Sqlite, "beside").await.expect("no server is needed") + "&durability=grace";
-    let Ok(one) = backend(Kind::Sqlite, &url).await else {
-        println!("not tested: this host has no durability=grace");
-        return;
-    };
+    let Some((url, one)) = with_grace("beside").await else { return };
     let bound = async || {
         let bound = admin(Kind::Sqlite, &url, "SELECT CAST(token_bound AS TEXT) FROM beside_state").await;
         bound.parse::<u64>().expect("a number")
