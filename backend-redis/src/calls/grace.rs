@@ -38,13 +38,19 @@ use crate::wire::Wire;
 use crate::wire::identity::{Identified, Identity};
 use crate::wire::link::Link;
 use crate::wire::route::Route;
-use crate::words::error::{ErrorClass, GRACE, LONGEST, classify};
+use crate::words::error::{GRACE, LONGEST, MARK_IS_ELSEWHERE, MARK_MOVED};
 use crate::words::info::one_text;
 use crate::words::keys::Keys;
 use crate::words::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, INSPECT, MARK, RELEASE_CLAIM, RENEW, Script};
 
 /// For how long an answer about the identity counts.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// When the server is asked again if another node has its mark.
+const RECHECK: Duration = Duration::from_millis(100);
+
+/// When a node is asked again whose first slot was found to be another one.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What a mark says of the server if an operator has begun a grace period. A random number follows.
 const BY_HAND: &str = "none:";
@@ -171,9 +177,11 @@ impl GraceGate {
                     return Err(replaced());
                 }
                 match mark? {
-                    // Whether an operator has begun a grace period is asked again with the next call.
-                    None => known,
-                    Some(mark) => {
+                    // Whether an operator has begun a grace period is asked again soon.
+                    KeyAnswer::Moved | KeyAnswer::Moving => {
+                        Identified { verified: asked.before(FRESH.saturating_sub(RECHECK)), ..known }
+                    }
+                    KeyAnswer::Here(mark) => {
                         let is_open = known.is_open && by_hand(&mark).is_none();
                         // It was deleted, or another slot is the first one of the server by now.
                         if is_open && (mark.is_empty() || self.is_of_another(&mark, &known.identity)) {
@@ -206,6 +214,21 @@ impl GraceGate {
         Ok(gate)
     }
 
+    /// The same, again and again while the first slot of the node is found to be another one.
+    pub(crate) async fn look_patiently(
+        &self,
+        route: &Route,
+        (wire, generation): (&Arc<Wire>, u64),
+        link: &mut Link,
+    ) -> RedisResult<Gate> {
+        loop {
+            match self.look(route, (wire, generation), link).await {
+                Err(error) if error.code() == Some(MARK_MOVED) => tokio::time::sleep(LOOK_AGAIN).await,
+                looked => return looked,
+            }
+        }
+    }
+
     async fn judge(
         &self,
         identity: &Identity,
@@ -215,7 +238,13 @@ impl GraceGate {
         key: Option<&str>,
     ) -> RedisResult<Gate> {
         for _ in 0..LOOKS {
-            let mark = mark(route, link, key).await?.unwrap_or_default();
+            let mark = match mark(route, link, key).await? {
+                KeyAnswer::Here(mark) => mark,
+                // An operator may have begun a grace period with the mark in the slot that is the first now.
+                KeyAnswer::Moved => return Err(moved()),
+                // No other slot is the first of the server yet.
+                KeyAnswer::Moving => String::new(),
+            };
             if mark == self.naming(identity) {
                 return Ok(Gate::Open);
             }
@@ -271,7 +300,11 @@ impl GraceGate {
         // By its text, since it is rare.
         let mut replace = MARK.call(true, 1, (2, mark.len() + mine.len()));
         replace.arg(key).arg(mark).arg(&mine);
-        Ok(at_home(route, link.query(&replace).await)? != Some(Value::Int(0)))
+        Ok(match key_answer(route, link.query(&replace).await)? {
+            KeyAnswer::Here(answer) => answer != Value::Int(0),
+            KeyAnswer::Moved => false,
+            KeyAnswer::Moving => true,
+        })
     }
 
     /// Begins a grace period by hand at the server behind this connection.
@@ -281,16 +314,17 @@ impl GraceGate {
         (wire, generation): (&Arc<Wire>, u64),
         link: &mut Link,
     ) -> RedisResult<()> {
-        if let Some(key) = key_of_mark(&self.keys, route, wire) {
+        while let Some(key) = key_of_mark(&self.keys, route, wire) {
             let mark = format!("{}:{BY_HAND}{:032x}", self.longest.as_millis(), unique_bits());
             let set = link.query(redis::cmd("SET").arg(key).arg(mark)).await;
-            if at_home(route, set)?.is_none() {
-                return Err((ServerErrorKind::TryAgain.into(), "another node has the mark by now").into());
+            if !matches!(key_answer(route, set)?, KeyAnswer::Here(_)) {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                continue;
             }
             if let Some(known) = wire.identified(generation) {
                 wire.note_identified(generation, Identified { is_open: false, ..known });
             }
-            self.look(route, (wire, generation), link).await?;
+            return self.look_patiently(route, (wire, generation), link).await.map(drop);
         }
         Ok(())
     }
@@ -337,10 +371,23 @@ pub(crate) fn key_of_mark(keys: &Keys, route: &Route, wire: &Arc<Wire>) -> Optio
     slot.map(|slot| keys.mark(slot))
 }
 
-/// The mark; empty if there is none. `None`: another node of the cluster has it by now.
-async fn mark(route: &Route, link: &mut Link, key: Option<&str>) -> RedisResult<Option<String>> {
-    let Some(key) = key else { return Ok(Some(String::new())) };
-    Ok(at_home(route, link.query(redis::cmd("GET").arg(key)).await)?.map(one_text))
+/// What a server answers to a command about a key.
+enum KeyAnswer<T> {
+    Here(T),
+    /// Another node of the cluster has the slot of the key by now.
+    Moved,
+    /// The slot of the key is being moved, and the key is at another node, or nowhere.
+    Moving,
+}
+
+/// The mark; empty if there is none.
+async fn mark(route: &Route, link: &mut Link, key: Option<&str>) -> RedisResult<KeyAnswer<String>> {
+    let Some(key) = key else { return Ok(KeyAnswer::Here(String::new())) };
+    Ok(match key_answer(route, link.query(redis::cmd("GET").arg(key)).await)? {
+        KeyAnswer::Here(answer) => KeyAnswer::Here(one_text(answer)),
+        KeyAnswer::Moved => KeyAnswer::Moved,
+        KeyAnswer::Moving => KeyAnswer::Moving,
+    })
 }
 
 /// The number in a mark by which an operator has begun a grace period.
@@ -348,16 +395,21 @@ fn by_hand(mark: &str) -> Option<&str> {
     mark.split_once(':')?.1.strip_prefix(BY_HAND)
 }
 
-/// The answer to a command about a key. `None`: another node of the cluster has it by now, so the slots are
-/// asked for. Perhaps no call for a lock is told so.
-fn at_home(route: &Route, answer: RedisResult<Value>) -> RedisResult<Option<Value>> {
+/// Asks for the slots if the server has the key no more: perhaps no call for a lock is told so.
+fn key_answer(route: &Route, answer: RedisResult<Value>) -> RedisResult<KeyAnswer<Value>> {
     match answer {
-        Err(error) if classify(&error, true) == ErrorClass::Elsewhere => {
+        Err(error) if error.kind() == ServerErrorKind::Moved.into() => {
             route.note_trouble();
-            Ok(None)
+            Ok(KeyAnswer::Moved)
         }
-        answer => answer.map(Some),
+        Err(error) if error.kind() == ServerErrorKind::Ask.into() => Ok(KeyAnswer::Moving),
+        answer => answer.map(KeyAnswer::Here),
     }
+}
+
+/// The error of a call that is made again, when the slots are known.
+fn moved() -> RedisError {
+    redis::make_extension_error(MARK_MOVED.to_owned(), Some(MARK_IS_ELSEWHERE.to_owned()))
 }
 
 /// The error of a connection whose server has become another.

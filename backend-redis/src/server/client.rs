@@ -142,7 +142,7 @@ impl Client {
     pub(super) async fn gate(&self, wire: &Arc<Wire>, limit: Duration) -> Result<Gate> {
         let Some(gate) = &self.common.gate else { return Ok(Gate::Open) };
         let Some((mut link, generation)) = wire.ready() else { return Err(no_answer(None)) };
-        let look = gate.look(self.calls.route(), (wire, generation), &mut link);
+        let look = gate.look_patiently(self.calls.route(), (wire, generation), &mut link);
         let looked = tokio::time::timeout(limit, look).await.map_err(|_| no_answer(None))?;
         looked.map_err(|error| {
             if classify(&error, true) == ErrorClass::Broken {
