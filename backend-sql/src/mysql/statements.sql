@@ -192,11 +192,12 @@ COMMIT
 -- name: poll_waiters
 -- Records a heartbeat. Returns the client's waiters that should ask: those that must take a place, as they have none (the
 -- notification of a grant was lost) or the lock's row does not say that somebody waits; and those whose lock is free or held by a
--- group that they may join. $1 places, $2 to $4 as for `enter`.
+-- group that they may join. Last the time until the next lease ends, which is not hidden by a lease that has ended and stays.
+-- $1 places, $2 to $4 as for `enter`.
 {forget_passed};
 {sign};
 SELECT CAST({now} AS SIGNED), GROUP_CONCAT(IF(x.state = 0, x.number, NULL)), GROUP_CONCAT(IF(x.state = 1, x.number, NULL)),
-    CAST(MIN(x.ends) - {now} AS SIGNED)
+    CAST(COALESCE(MIN(IF(x.ends > {now}, x.ends, NULL)), MIN(x.ends)) - {now} AS SIGNED)
 FROM (SELECT w.number, IF(l.members > 0, COALESCE((SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name), {now}),
         IF(l.expires_at > {now}, l.expires_at, NULL)) AS ends,
     IF(own.owner IS NULL OR l.waited = 0, 0, IF(CASE

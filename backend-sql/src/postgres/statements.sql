@@ -245,7 +245,8 @@ FROM want w LEFT JOIN taken USING (n) LEFT JOIN {locks} l ON l.name = w.name ORD
 -- name: poll_waiters
 -- Gives a heartbeat, and returns which waiters of the client should ask. First those that must take a place: they have none, or
 -- the lock's row does not say that somebody waits, so no release would see it. Then those whose lock is
--- free. Waiters for groups ask whenever a group holds the lock. $1 numbers, $2 owners, $3 client, $4 how long a sign lasts, $5 its number.
+-- free. Waiters for groups ask whenever a group holds the lock. Last the time until the next lease ends, which is not hidden by a
+-- lease that has ended and stays. $1 numbers, $2 owners, $3 client, $4 how long a sign lasts, $5 its number.
 WITH sign AS (
     {signing} VALUES ($3, clock_timestamp() + $4 * interval '1 microsecond', $5) {signed_already}
 ), own AS (
@@ -259,7 +260,8 @@ SELECT {clock}, ARRAY(SELECT own.number FROM own WHERE own.enters),
         WHEN own.mode <> 0 THEN l.mode <> 0 OR {is_free}
         WHEN l.members > 0 THEN {left} <= 0
         ELSE {is_free} AND NOT EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = own.name AND q.ticket < own.ticket) END),
-    (SELECT min({left}) FROM {locks} l WHERE l.name IN (SELECT own.name FROM own))
+    (SELECT coalesce(min(e.micros) FILTER (WHERE e.micros > 0), min(e.micros))
+        FROM (SELECT {left} AS micros FROM {locks} l WHERE l.name IN (SELECT own.name FROM own)) e)
 
 -- name: release
 -- Frees a lock for which nobody may be waiting. $1 name, $2 owner.
