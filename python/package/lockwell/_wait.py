@@ -36,14 +36,15 @@ def wait(op: Op, timeout: float | None = None, *, keeps: bool = False) -> Any:
         while not op.done():
             if not poll.poll(None if timeout is None else max(0.0, timeout) * 1000) and timeout is not None:
                 raise TimeoutError(f"not within {timeout} seconds")
+        mailbox.take()
+        if len(_free) < _MOST_FREE:
+            _free.append(mailbox)
+        return op.result()
     except BaseException:
+        # A handler may also raise between the last poll and the result, which nobody gets then.
         if not keeps:
             op.cancel()
         raise
-    mailbox.take()
-    if len(_free) < _MOST_FREE:
-        _free.append(mailbox)
-    return op.result()
 
 
 # The file descriptors of the parent's mailboxes lead to the parent.
