@@ -118,7 +118,10 @@ async fn next_grants(waiters: impl Iterator<Item = (u64, Waiter)>, faults: &[u64
             return Err(Error::Violation(text));
         }
         guard.release().await?;
-        times.push(acquired.saturating_sub(*fault));
+        let Some(time) = acquired.checked_sub(*fault) else {
+            return Err(Error::failed("a lock was granted to another before its holder was broken"));
+        };
+        times.push(time);
     }
     Ok(times)
 }

@@ -161,9 +161,10 @@ impl Probe {
         Ok(nanos())
     }
 
-    /// The longest time without a grant since then, of the task for which it was the longest.
+    /// The longest time without a grant since then, of the task for which it was the longest. What was
+    /// granted until this is called does not show that all is well again.
     async fn longest_gap(&self, fault: u64) -> Result<u64> {
-        self.well_after(fault).await?;
+        self.well_after(nanos()).await?;
         Ok(self.grants().iter().map(|grants| gap(grants, fault)).max().unwrap_or(0))
     }
 
@@ -191,12 +192,19 @@ impl Probe {
         }
     }
 
-    async fn finish(self) -> Result<()> {
+    async fn finish(mut self) -> Result<()> {
         self.ends.store(true, Ordering::Relaxed);
-        for task in self.tasks {
+        for task in std::mem::take(&mut self.tasks) {
             task.await?;
         }
         Ok(())
+    }
+}
+
+/// The tasks of a probe that has failed take no locks beside what is measured next.
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
