@@ -290,7 +290,7 @@ fn recovery(run: &Run) -> String {
         let mut cells = vec![backend.to_owned()];
         for fault in &faults {
             let found = run.results("recovery").find(|it| it["backend"] == backend && it["case"] == *fault);
-            cells.push(found.and_then(median_and_bound).unwrap_or_default());
+            cells.push(found.and_then(times_and_bound).unwrap_or_default());
         }
         if cells[1..].iter().any(|cell| !cell.is_empty()) {
             table += &row(&cells);
@@ -299,10 +299,18 @@ fn recovery(run: &Run) -> String {
     table
 }
 
-fn median_and_bound(result: &Value) -> Option<String> {
-    let median = latency(result)?;
-    let bound = result["recovery"]["bound_us"].as_f64();
-    Some(bound.map_or_else(|| median.clone(), |bound| format!("{median} (at most {})", time(bound))))
+/// The median, the shortest and the longest time, and the bound that follows from the settings.
+fn times_and_bound(result: &Value) -> Option<String> {
+    let recovery = &result["recovery"];
+    let times: Vec<f64> = list(&recovery["times_us"]).filter_map(Value::as_f64).collect();
+    let shortest = times.iter().copied().reduce(f64::min)?;
+    let longest = times.iter().copied().reduce(f64::max)?;
+    let range = format!("{} [{} .. {}]", latency(result)?, time(shortest), time(longest));
+    let Some(bound) = recovery["bound_us"].as_f64() else { return Some(range) };
+    Some(match times.iter().filter(|one| **one > bound).count() {
+        0 => format!("{range}, at most {}", time(bound)),
+        late => format!("{range}, {late} of {} later than {}", times.len(), time(bound)),
+    })
 }
 
 /// What the most locks cost that the run held.
@@ -348,7 +356,7 @@ mod tests {
             ("contention", "| redis |  | 22.9 k/s | 22.9 k/s |  |  |"),
             ("contention", "| rslock on redis |  | 1270/s | 1270/s |  |  |"),
             ("hot", "| rslock on redis | 1261/s | 1.11 [1.05 .. 1.20] |"),
-            ("recovery", "| redis | 3.00 s (at most 5.30 s) |"),
+            ("recovery", "| redis | 3.00 s [2.50 s .. 4.00 s], at most 5.30 s |"),
             ("local", "| redis | 500 | 450/s | 22.7 k/s | not measured |"),
             ("holding", "| redis | 1000 | 2.25/s | 0.09 % of a core, 8.79 MiB | - | 2 |"),
             ("run", "A CPU, 2 cores"),

@@ -33,6 +33,8 @@ fn fit(name: &str, report: &Value) -> std::result::Result<(), &'static str> {
         Err("this is no result of compare-bench")
     } else if report["finished"] != true || report["mode"] == "smoke" {
         Err("this run is not complete, or was made for a test")
+    } else if list(&report["failures"]).next().is_some() {
+        Err("cases of this run have failed")
     } else if report["build"]["profile"] != "release" || report["build"]["git_dirty"] != false {
         Err("this run is not of a release build, or of a checkout with changes")
     } else if name.starts_with("delay") != (conditions["delay_us"] != 0) {
