@@ -144,6 +144,12 @@ impl Release {
             .then(|| format!("{} is {version} here; the documentation names {}", self.product, self.version))
     }
 
+    /// The release of a server of this family whose options name none: one that the environment names, or
+    /// what is installed.
+    pub fn chosen(family: Family) -> Result<&'static Self, Error> {
+        Self::choose(family, None)
+    }
+
     /// The release for a server of this family: the one that was asked for, one that the environment names,
     /// or what is installed.
     pub(crate) fn choose(family: Family, asked: Option<&'static Self>) -> Result<&'static Self, Error> {
@@ -222,5 +228,6 @@ mod tests {
         let asked = Release::named("valkey9");
         assert_eq!(Release::choose(Family::Redis, Some(asked)).expect("it fits"), asked);
         Release::choose(Family::Postgres, Some(asked)).expect_err("another kind of server");
+        assert_eq!(Release::chosen(Family::Etcd).expect("there is one").family(), Family::Etcd);
     }
 }
