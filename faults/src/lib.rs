@@ -16,6 +16,7 @@ mod history;
 mod inject;
 mod judge;
 mod kind;
+mod made;
 mod misuse;
 mod plan;
 mod play;
@@ -39,13 +40,15 @@ use clap::builder::PossibleValuesParser;
 use futures_util::{StreamExt, stream};
 
 use self::scenario::Scenario;
-use crate::campaign::{Next, next, open, played};
+use crate::campaign::{Campaign, Next, open};
 use crate::error::Result;
+use crate::made::Origin;
 
 pub use self::error::Error;
 pub use self::excerpt::{Excerpt, HeldSpan};
 pub use self::inject::Happened;
 pub use self::kind::Kind;
+pub use self::made::Made;
 pub use self::result::{Results, RunOutcome, SCHEMA, Verdict};
 pub use self::schedule::FaultTarget;
 pub use self::time::nanos;
@@ -87,7 +90,9 @@ pub struct FaultsArgs {
     #[arg(long, value_name = "RUNS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     at_once: u8,
 
-    /// The file for the results. Runs that it already contains are not repeated.
+    /// The file for the results. Runs that it already contains are not repeated, if they are of the same
+    /// commit, with holds of the same length and on the same releases of the servers. Otherwise they are run
+    /// again, and the new result takes the place of the old one.
     #[arg(long, value_name = "FILE", default_value = "results/faults.json")]
     json: PathBuf,
 
@@ -126,15 +131,26 @@ pub async fn run(args: &FaultsArgs) -> Result<ExitCode> {
     }
     let mut results = open(&args.json)?;
     let (chosen, mut done) = (args.runs(), 0);
-    let is_new =
-        |(scenario, kind, seed): &&(Scenario, Kind, u64)| !results.has(scenario.name, kind.name(), *seed);
+    let origin = Origin::look(chosen.iter().map(|(scenario, kind, _)| (scenario, *kind)));
+    let campaign = Campaign { origin, json: &args.json, keep: args.keep.as_deref() };
+    let is_new = |(scenario, kind, seed): &&(Scenario, Kind, u64)| {
+        !results.has(scenario.name, kind.name(), *seed, &campaign.origin.made(scenario, *kind))
+    };
     let left: Vec<_> = chosen.iter().filter(is_new).collect();
-    let plays = stream::iter(left).map(|(scenario, kind, seed)| async move {
-        played(scenario, *kind, *seed, None, &args.json, args.keep.as_deref()).await
-    });
+    let is_known = |(scenario, kind, seed): &&&(Scenario, Kind, u64)| {
+        results.done(scenario.name, kind.name(), *seed).is_some()
+    };
+    let again = left.iter().filter(is_known).count();
+    if again > 0 {
+        println!(
+            "{again} runs of the file are not of this commit, these servers and holds, and are run again"
+        );
+    }
+    let plays =
+        stream::iter(left).map(|(scenario, kind, seed)| campaign.played(scenario, *kind, *seed, None));
     let mut plays = std::pin::pin!(plays.buffer_unordered(usize::from(args.at_once)));
     loop {
-        let outcome = match next(&mut plays).await? {
+        let outcome = match campaign.next(&mut plays).await? {
             Next::Outcome(outcome) => outcome,
             Next::End => break,
             Next::Interrupted => return Ok(ExitCode::from(130)),
@@ -150,8 +166,9 @@ pub async fn run(args: &FaultsArgs) -> Result<ExitCode> {
     println!("{}", results.lateness());
     println!("all figures: {}", args.json.display());
     // Runs of other seeds and scenarios in the file are not what was asked for.
-    let asked =
-        |(scenario, kind, seed): &(Scenario, Kind, u64)| results.is_well(scenario.name, kind.name(), *seed);
+    let asked = |(scenario, kind, seed): &(Scenario, Kind, u64)| {
+        results.is_well(scenario.name, kind.name(), *seed, &campaign.origin.made(scenario, *kind))
+    };
     Ok(if chosen.iter().all(asked) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -20,6 +20,7 @@ use super::witness::{Guard, Witness};
 use super::worker::Worker;
 use super::{checker, excerpt, judge};
 use crate::error::Result;
+use crate::made::Made;
 use crate::plan::{Misuse, Work};
 use crate::run::Run;
 use crate::time::{micros, nanos, nanos_of};
@@ -66,7 +67,7 @@ impl Run<'_> {
             scenario: self.scenario.name.to_owned(),
             backend: self.kind.name().to_owned(),
             seed: self.seed,
-            commit: None,
+            made: Made::default(),
             expected,
             verdict,
             seconds: Duration::from_nanos(nanos() - began).as_secs_f64(),

@@ -12,6 +12,7 @@ use super::inject::Happened;
 use super::scenario::Expected;
 use crate::checker::rules::Findings;
 use crate::error::{Error, Result};
+use crate::made::Made;
 
 /// Whether it came as expected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -82,9 +83,9 @@ pub struct RunOutcome {
     pub backend: String,
     /// The seed of the schedule.
     pub seed: u64,
-    /// What git said about the program's checkout: the commit, with a `+` if there were changes.
-    #[serde(default)]
-    pub commit: Option<String>,
+    #[serde(flatten)]
+    /// What it was made of.
+    pub made: Made,
     /// What the table of scenarios says.
     pub expected: Expected,
     #[serde(flatten)]
@@ -169,13 +170,19 @@ impl Results {
         Ok(results)
     }
 
-    /// Whether this run has been done.
-    pub fn has(&self, scenario: &str, backend: &str, seed: u64) -> bool {
+    /// This run, if it could be made, whatever it was made of.
+    pub(crate) fn done(&self, scenario: &str, backend: &str, seed: u64) -> Option<&RunOutcome> {
         let is_done = |outcome: &&RunOutcome| !matches!(outcome.verdict, Verdict::NotRun { .. });
-        self.outcomes.iter().filter(is_done).any(|outcome| outcome.is_of(scenario, backend, seed))
+        self.outcomes.iter().filter(is_done).find(|outcome| outcome.is_of(scenario, backend, seed))
     }
 
-    /// Adds one, in the place of one of the same run that failed, and writes all to the file.
+    /// Whether this run has been done, with what it would be made of now.
+    pub fn has(&self, scenario: &str, backend: &str, seed: u64, made: &Made) -> bool {
+        self.done(scenario, backend, seed).is_some_and(|outcome| outcome.made.is_same(made))
+    }
+
+    /// Adds one, in the place of one of the same run that failed or was made of something else, and writes
+    /// all to the file.
     pub fn add(&mut self, outcome: RunOutcome, path: &Path) -> Result<()> {
         self.outcomes.retain(|other| !other.is_of(&outcome.scenario, &outcome.backend, outcome.seed));
         self.outcomes.push(outcome);
@@ -186,10 +193,10 @@ impl Results {
         Ok(())
     }
 
-    /// Whether this run came as expected.
-    pub fn is_well(&self, scenario: &str, backend: &str, seed: u64) -> bool {
-        let mut runs = self.outcomes.iter().filter(|outcome| outcome.is_of(scenario, backend, seed));
-        runs.next().is_some_and(|outcome| outcome.verdict == Verdict::AsExpected)
+    /// Whether this run, made of this, came as expected.
+    pub fn is_well(&self, scenario: &str, backend: &str, seed: u64, made: &Made) -> bool {
+        let run = self.done(scenario, backend, seed).filter(|outcome| outcome.made == *made);
+        run.is_some_and(|outcome| outcome.verdict == Verdict::AsExpected)
     }
 
     /// How late holders were told of the end of their lease, in all runs together.
@@ -251,16 +258,16 @@ fn unique<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A run with this to say about the lateness of `lost()`.
-    fn outcome(seed: u64, lateness: Vec<(u64, u64)>) -> RunOutcome {
+    pub(crate) fn outcome(seed: u64, lateness: Vec<(u64, u64)>) -> RunOutcome {
         RunOutcome {
             scenario: "calm".to_owned(),
             backend: "redis".to_owned(),
             seed,
-            commit: None,
+            made: made("0123"),
             expected: Expected::Safe,
             verdict: Verdict::AsExpected,
             seconds: 5.0,
@@ -271,6 +278,10 @@ mod tests {
             excerpt: None,
             shrunk: None,
         }
+    }
+
+    fn made(commit: &str) -> Made {
+        Made { commit: Some(commit.to_owned()), hold_us: Some(1_000), ..Made::default() }
     }
 
     #[test]
@@ -291,16 +302,50 @@ mod tests {
         let mut results = Results::read(&path).unwrap();
         results.add(outcome(3, vec![(7, 2)]), &path).unwrap();
         let mut text = std::fs::read_to_string(&path).unwrap();
-        assert!(Results::read(&path).unwrap().is_well("calm", "redis", 3));
+        assert!(Results::read(&path).unwrap().is_well("calm", "redis", 3, &made("0123")));
         // What was not there in the first version.
         let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let one = json["outcomes"][0].as_object_mut().unwrap();
         assert!(one.remove("excerpt").is_some() && one.remove("shrunk").is_some());
-        assert!(one.remove("commit").is_some());
+        assert!(one.remove("commit").is_some() && one.remove("hold_us").is_some());
+        assert!(one.remove("releases").is_some() && one.remove("contender").is_some());
+        assert!(one["findings"].as_object_mut().unwrap().remove("ended_badly").is_some());
         assert!(one["counts"].as_object_mut().unwrap().remove("lateness").is_some());
         text = json.to_string();
         std::fs::write(&path, text).unwrap();
-        assert!(Results::read(&path).unwrap().has("calm", "redis", 3));
-        assert!(!Results::read(&path).unwrap().is_well("calm", "redis", 4));
+        let results = Results::read(&path).unwrap();
+        assert_eq!(results.done("calm", "redis", 3).unwrap().made, Made::default());
+        // Nobody knows of what commit it was.
+        assert!(!results.has("calm", "redis", 3, &Made::default()));
+    }
+
+    #[test]
+    fn only_the_same_run_made_of_the_same_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("faults.json");
+        let mut results = Results::read(&path).unwrap();
+        results.add(outcome(3, Vec::new()), &path).unwrap();
+        let (same, other) = (made("0123"), made("4567"));
+        assert!(results.has("calm", "redis", 3, &same) && results.is_well("calm", "redis", 3, &same));
+        assert!(!results.has("calm", "redis", 4, &same) && !results.is_well("calm", "redis", 4, &same));
+        assert!(!results.has("calm", "redis", 3, &other) && !results.is_well("calm", "redis", 3, &other));
+        assert!(results.done("calm", "redis", 3).is_some());
+
+        // It takes the place of the other. With changes it is well, and is made again all the same.
+        let changed = made("4567+");
+        results.add(RunOutcome { made: changed.clone(), ..outcome(3, Vec::new()) }, &path).unwrap();
+        assert_eq!(results.outcomes.len(), 1);
+        assert!(!results.has("calm", "redis", 3, &changed) && results.is_well("calm", "redis", 3, &changed));
+        let verdict = Verdict::NotRun { why: "cc: not found".to_owned() };
+        results.add(RunOutcome { verdict, ..outcome(3, Vec::new()) }, &path).unwrap();
+        assert!(!results.has("calm", "redis", 3, &same) && results.done("calm", "redis", 3).is_none());
+    }
+
+    #[test]
+    fn results_of_earlier_versions_are_read() {
+        let text = include_str!("../../compare-bench/tests/data/faults.json");
+        let results: Results = serde_json::from_str(text).unwrap();
+        assert!(results.outcomes.iter().all(|outcome| outcome.made == Made::default()), "{results:?}");
+        assert!(!results.outcomes.is_empty());
     }
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::work::work;
 use crate::error::{Error, Result};
-use crate::plan::{Misuse, Until, Work};
+use crate::plan::{Crew, Misuse, Until, Work};
 
 /// The first argument of a worker.
 pub const ARGUMENT: &str = "__faults_worker";
@@ -152,12 +152,20 @@ impl Worker {
     }
 }
 
-/// The program of a worker: this one, or for every second worker another that does the same, where one is
-/// named. It knows no misuse, and no names that look alike.
+/// The program that every second worker is, where one is named.
+pub(crate) fn contender() -> Option<PathBuf> {
+    std::env::var_os(CONTENDER).map(PathBuf::from)
+}
+
+/// Whether that program can do what this crew does. It knows no misuse, and no names that look alike.
+pub(crate) fn takes_contenders(crew: &Crew) -> bool {
+    crew.misuse == Misuse::None && !crew.look_alike
+}
+
+/// The program of a worker: this one, or another that does the same.
 fn program(work: &Work) -> Result<PathBuf> {
-    let is_plain = work.crew.misuse == Misuse::None && !work.crew.look_alike;
-    match std::env::var_os(CONTENDER) {
-        Some(program) if is_plain && work.worker % 2 == 1 => Ok(program.into()),
+    match contender() {
+        Some(program) if takes_contenders(&work.crew) && work.worker % 2 == 1 => Ok(program),
         _ => Ok(std::env::current_exe()?),
     }
 }

@@ -6,7 +6,7 @@
 mod draw;
 pub(super) mod shrink;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
@@ -16,10 +16,10 @@ use tokio::time::Instant;
 pub(crate) use self::draw::SOAK;
 use super::kind::Kind;
 use super::result::{Results, RunOutcome, Shrunk, Verdict};
-use super::scenario::Scenario;
 use super::table;
-use crate::campaign::{Next, next, open, played};
+use crate::campaign::{Campaign, Next, open};
 use crate::error::{Error, Result};
+use crate::made::Origin;
 use crate::time::millis;
 
 /// How often a choice of faults is tried before it is taken for harmless.
@@ -48,7 +48,7 @@ pub(super) struct SoakArgs {
     at_once: u8,
 
     /// The file for the results, to which the rounds are added. Rounds that it already contains are not
-    /// repeated.
+    /// repeated, if they are of the same commit and on the same releases of the servers.
     #[arg(long, value_name = "FILE", default_value = "results/faults.json")]
     json: PathBuf,
 }
@@ -116,20 +116,32 @@ fn rounds(seed: u64, kinds: &[Kind]) -> impl Iterator<Item = (Kind, u64)> {
     kinds.iter().copied().cycle().zip((0..).map(of_round))
 }
 
+/// The rounds that need not be run again.
+fn known(results: &Results, kinds: &[Kind], origin: &Origin) -> Vec<(Kind, u64)> {
+    let mut known = Vec::new();
+    for &kind in kinds {
+        let made = origin.made(&SOAK, kind);
+        let seeds = results.outcomes.iter().map(|outcome| outcome.seed);
+        let seeds = seeds.filter(|seed| results.has(SOAK.name, kind.name(), *seed, &made));
+        known.extend(seeds.map(|seed| (kind, seed)));
+    }
+    known
+}
+
 /// Runs rounds until the time is over, or until it is interrupted.
 pub(super) async fn run(args: &SoakArgs) -> Result<ExitCode> {
     let mut results = open(&args.json)?;
     let end = Instant::now() + *args.length;
     let kinds = if args.backend.is_empty() { Kind::ALL.to_vec() } else { args.backend.clone() };
-    let has_run = |outcome: &&RunOutcome| !matches!(outcome.verdict, Verdict::NotRun { .. });
-    let known: Vec<u64> =
-        results.of_scenario(SOAK.name).filter(has_run).map(|outcome| outcome.seed).collect();
-    let left = rounds(args.seed, &kinds).filter(|(_, seed)| !known.contains(seed));
+    let origin = Origin::look(kinds.iter().map(|kind| (&SOAK, *kind)));
+    let known = known(&results, &kinds, &origin);
+    let campaign = Campaign { origin, json: &args.json, keep: None };
+    let left = rounds(args.seed, &kinds).filter(|round| !known.contains(round));
     let rounds = stream::iter(left.take_while(|_| Instant::now() < end));
-    let rounds = rounds.map(|(kind, seed)| round(kind, seed, &args.json));
+    let rounds = rounds.map(|(kind, seed)| round(&campaign, kind, seed));
     let mut rounds = std::pin::pin!(rounds.buffer_unordered(usize::from(args.at_once)));
     let (mut done, mut odd, mut failed, mut operations) = (0, 0, 0, 0);
-    while let Next::Outcome(outcome) = next(&mut rounds).await? {
+    while let Next::Outcome(outcome) = campaign.next(&mut rounds).await? {
         done += 1;
         operations += outcome.counts.operations;
         failed += u64::from(matches!(outcome.verdict, Verdict::NotRun { .. }));
@@ -150,30 +162,23 @@ pub(super) async fn run(args: &SoakArgs) -> Result<ExitCode> {
 }
 
 /// One round, and what is left of it if it came otherwise.
-async fn round(kind: Kind, seed: u64, json: &Path) -> Result<RunOutcome> {
-    let mut outcome = played(&SOAK, kind, seed, None, json, None).await?;
+async fn round(campaign: &Campaign<'_>, kind: Kind, seed: u64) -> Result<RunOutcome> {
+    let mut outcome = campaign.played(&SOAK, kind, seed, None).await?;
     if matches!(outcome.verdict, Verdict::Otherwise { .. }) {
         let number = SOAK.schedule(seed, kind, millis(kind.ttl())).len();
-        let fails = async |faults: &[usize]| times(&SOAK, kind, seed, Some(faults), TIMES, json).await > 0;
+        let fails = async |faults: &[usize]| times(campaign, kind, seed, faults).await > 0;
         let faults = shrink::shrink(number, CHOICES, fails).await;
-        let seen = times(&SOAK, kind, seed, Some(&faults), TIMES, json).await;
+        let seen = times(campaign, kind, seed, &faults).await;
         outcome.shrunk = Some(Shrunk { faults, seen, tried: TIMES });
     }
     Ok(outcome)
 }
 
-/// How often of so many times it comes otherwise than expected.
-async fn times(
-    scenario: &Scenario,
-    kind: Kind,
-    seed: u64,
-    only: Option<&[usize]>,
-    times: u64,
-    json: &Path,
-) -> u64 {
+/// How often of [`TIMES`] it comes otherwise than expected with these faults.
+async fn times(campaign: &Campaign<'_>, kind: Kind, seed: u64, faults: &[usize]) -> u64 {
     let mut odd = 0;
-    for _ in 0..times {
-        let outcome = played(scenario, kind, seed, only, json, None).await;
+    for _ in 0..TIMES {
+        let outcome = campaign.played(&SOAK, kind, seed, Some(faults)).await;
         odd += u64::from(outcome.is_ok_and(|outcome| matches!(outcome.verdict, Verdict::Otherwise { .. })));
     }
     odd
@@ -203,9 +208,11 @@ pub(super) async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         let mark = if is_left_out { " (left out)" } else { "" };
         println!("{number:>3} at {:>5} ms: {:?}{mark}", planned.at, planned.fault);
     }
+    let origin = Origin::look([(scenario, args.backend)]);
+    let campaign = Campaign { origin, json: &args.json, keep: None };
     let (mut odd, mut failed) = (0, 0);
     for number in 1..=args.times {
-        let outcome = played(scenario, args.backend, args.seed, only, &args.json, None).await?;
+        let outcome = campaign.played(scenario, args.backend, args.seed, only).await?;
         println!("{number:>3} {}", outcome.line());
         odd += u64::from(matches!(outcome.verdict, Verdict::Otherwise { .. }));
         failed += u64::from(matches!(outcome.verdict, Verdict::NotRun { .. }));
@@ -214,15 +221,10 @@ pub(super) async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     Ok(if odd + failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-impl Results {
-    fn of_scenario(&self, name: &str) -> impl Iterator<Item = &RunOutcome> {
-        self.outcomes.iter().filter(move |outcome| outcome.scenario == name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::tests::outcome;
 
     #[test]
     fn choices_of_faults_are_read_and_shown() {
@@ -230,6 +232,23 @@ mod tests {
             assert_eq!(text.parse::<Faults>().unwrap().to_string(), text);
         }
         assert!("1,x".parse::<Faults>().is_err());
+    }
+
+    #[test]
+    fn a_round_is_known_on_its_backend_and_of_its_commit() {
+        let origin = Origin::of("0123");
+        let outcome = RunOutcome {
+            scenario: SOAK.name.to_owned(),
+            made: origin.made(&SOAK, Kind::Sqlite),
+            backend: Kind::Sqlite.name().to_owned(),
+            ..outcome(7, Vec::new())
+        };
+        let results = Results { outcomes: vec![outcome], ..Results::default() };
+        assert_eq!(known(&results, &Kind::ALL, &origin), [(Kind::Sqlite, 7)]);
+        assert!(known(&results, &[Kind::Memory], &origin).is_empty());
+        for other in ["4567", "0123+"] {
+            assert!(known(&results, &Kind::ALL, &Origin::of(other)).is_empty(), "{other}");
+        }
     }
 
     #[test]
