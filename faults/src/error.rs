@@ -3,7 +3,7 @@
 /// The outcome of a part of a run.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a part of a run failed. It says nothing about the locks.
+/// Why a part of a run failed. It says nothing about the locks, unless it is about the end of a worker.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

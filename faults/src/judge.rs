@@ -14,6 +14,7 @@ use super::scenario::Expected;
 use super::schedule::{Fault, FaultTarget};
 use super::witness::Testimony;
 use crate::checker::rules::{Deprived, Findings, Outage, Rules, Span};
+use crate::error::Result;
 use crate::plan::{Misuse, in_order};
 use crate::run::Run;
 use crate::time::nanos_of;
@@ -229,6 +230,14 @@ pub(super) fn verdict(
     }
 }
 
+/// What could not be looked at says nothing about the lock, unless what could be seen is wrong already.
+pub(super) fn unless_unseen(verdict: Verdict, looked: Result<()>) -> Result<Verdict> {
+    match verdict {
+        Verdict::Otherwise { .. } => Ok(verdict),
+        _ => looked.map(|()| verdict),
+    }
+}
+
 /// A fault whose effect is counted, and of whose kind none had any.
 fn without_effect(happened: &[Happened]) -> Option<Fault> {
     let counted = || happened.iter().filter_map(|one| Some((one.planned.fault, one.effect?)));
@@ -242,6 +251,7 @@ mod tests {
     use super::super::history::{Ask, Who};
     use super::super::schedule::PlannedFault;
     use super::*;
+    use crate::error::Error;
 
     fn happened(fault: Fault, from: u64, until: u64) -> Happened {
         let planned = PlannedFault { at: 0, fault };
@@ -258,6 +268,29 @@ mod tests {
         assert!(without_effect(&[drop_reply(0), drop_reply(1), killed(3)]).is_none());
         let in_vain = [drop_reply(4), killed(0), killed(0)];
         assert!(matches!(without_effect(&in_vain), Some(Fault::KillSessions { .. })));
+    }
+
+    #[test]
+    fn a_worker_that_ends_badly_is_a_finding_whatever_else_is_known() {
+        let findings = Findings { ended_badly: 2, ..Findings::default() };
+        for expected in [Expected::Safe, Expected::MayLose, Expected::MayOverlap, Expected::Unavailable] {
+            // Nearly nothing was done.
+            let counts = Counts::default();
+            let verdict = verdict(expected, &findings, &Testimony::default(), &counts, &[]);
+            let Verdict::Otherwise { reasons } = &verdict else { panic!("{verdict:?}") };
+            assert_eq!(*reasons, ["2 workers that did not end, panicked or crashed"]);
+            let unreachable = Err(Error::failed("the server is gone"));
+            assert_eq!(unless_unseen(verdict.clone(), unreachable).unwrap(), verdict);
+        }
+    }
+
+    #[test]
+    fn what_nobody_could_look_at_says_nothing() {
+        let not_run = || Verdict::NotRun { why: "only 3 operations".to_owned() };
+        for verdict in [Verdict::AsExpected, not_run()] {
+            assert_eq!(unless_unseen(verdict.clone(), Ok(())).unwrap(), verdict);
+            assert!(unless_unseen(verdict, Err(Error::failed("the server is gone"))).is_err());
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod broken;
 mod campaign;
 mod checker;
 mod clocks;
+mod ends;
 mod error;
 mod excerpt;
 mod history;

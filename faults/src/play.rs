@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lockwell::{LockConfig, Locks, Mode};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
@@ -19,7 +20,7 @@ use super::servers::{TestServers, worker_clock};
 use super::witness::{Guard, Witness};
 use super::worker::Worker;
 use super::{checker, excerpt, judge};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::made::Made;
 use crate::plan::{Misuse, Work};
 use crate::run::Run;
@@ -31,8 +32,19 @@ use crate::time::{micros, nanos, nanos_of};
 /// what is judged must be longer than the bound.
 const CALM: Duration = Duration::from_secs(5);
 
-/// How long the workers may take to come to an end.
-const TIMEOUT: Duration = Duration::from_secs(40);
+/// How long the workers may take to come to an end, all at once.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What is known of the workers when they have ended.
+#[derive(Debug)]
+struct Ended {
+    /// Who was killed on purpose.
+    killed: Vec<u32>,
+    /// When the others were told to end.
+    until: u64,
+    /// Those that did not end, panicked or crashed, in words.
+    badly: Vec<String>,
+}
 
 impl Run<'_> {
     /// Plays it.
@@ -43,25 +55,25 @@ impl Run<'_> {
         let witness = Witness::start(&path, Guard::default())?;
         let (stage, workers) = self.assemble(servers, &schedule, &path).await?;
         let began = nanos();
-        let (killed, until) = self.perform(&stage, workers, &schedule).await?;
-        let mut left_behind = quiet(&stage).await?;
-        if self.scenario.crew.look_alike {
-            left_behind.extend(together(&stage, &self.work(0, &path, "").modes).await?);
-        }
-        let mut history = History::default();
-        for worker in 0..self.scenario.crew.workers {
-            let text = std::fs::read_to_string(self.history(worker))?;
-            history.read(worker, &text)?;
-        }
+        let Ended { killed, until, badly } = self.perform(&stage, workers, &schedule).await?;
+        // An error in this must not hide what can be seen without it.
+        let (mut left_behind, mut history) = (Vec::new(), History::default());
+        let looked = self.look(&stage, &path, &mut left_behind).await;
+        let looked = looked.and(self.read(&mut history));
         let happened = stage.happened.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let deprived = stage.deprived.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let rules = judge::rules(self, &happened, deprived, until);
         let mut findings = checker::check(&history, &rules);
         findings.left_behind = u64::try_from(left_behind.len()).unwrap_or(u64::MAX);
-        findings.examples.extend(left_behind);
+        findings.ended_badly = u64::try_from(badly.len()).unwrap_or(u64::MAX);
+        findings.examples.extend(badly.into_iter().chain(left_behind));
+        findings
+            .examples
+            .extend(looked.as_ref().err().map(|error| format!("not all was looked at: {error}")));
         let testimony = witness.testimony();
         let counts = judge::counts(self.scenario.crew.misuse, &history, &testimony, &happened, &killed);
         let verdict = judge::verdict(expected, &findings, &testimony, &counts, &happened);
+        let verdict = judge::unless_unseen(verdict, looked)?;
         let excerpt = excerpt::of(&history, &happened, began, nanos_of(self.kind.ttl()));
         Ok(RunOutcome {
             scenario: self.scenario.name.to_owned(),
@@ -78,6 +90,25 @@ impl Run<'_> {
             excerpt,
             shrunk: None,
         })
+    }
+
+    /// Adds what is left behind when all is quiet, and which names are taken for each other.
+    async fn look(&self, stage: &Stage, witness: &Path, left: &mut Vec<String>) -> Result<()> {
+        left.extend(quiet(stage).await?);
+        if self.scenario.crew.look_alike {
+            left.extend(together(stage, &self.work(0, witness, "").modes).await?);
+        }
+        Ok(())
+    }
+
+    /// Adds what the workers have noted: of all of them, also if one has crashed before it noted anything.
+    fn read(&self, history: &mut History) -> Result<()> {
+        let mut all = Ok(());
+        for worker in 0..self.scenario.crew.workers {
+            let text = std::fs::read_to_string(self.history(worker)).map_err(Error::from);
+            all = all.and(text.and_then(|text| history.read(worker, &text)));
+        }
+        all
     }
 
     /// For how long it goes on after the last fault.
@@ -155,15 +186,15 @@ impl Run<'_> {
         Ok((Arc::new(stage), workers))
     }
 
-    /// Lets the workers work and the faults happen. Returns who was killed, and when they were told to end.
+    /// Lets the workers work and the faults happen. However a worker ends, that is no error of the run.
     async fn perform(
         &self,
         stage: &Arc<Stage>,
         mut workers: Vec<Worker>,
         schedule: &[PlannedFault],
-    ) -> Result<(Vec<u32>, u64)> {
+    ) -> Result<Ended> {
         for worker in &mut workers {
-            worker.begin().await?;
+            worker.begin().await;
         }
         let begun = tokio::time::Instant::now();
         let watch = (self.scenario.crew.misuse == Misuse::PausesBeforeWrite).then(|| {
@@ -197,12 +228,16 @@ impl Run<'_> {
         for worker in &mut workers {
             worker.stop().await;
         }
-        for (number, worker) in workers.into_iter().enumerate() {
+        let finish = |(number, worker): (usize, Worker)| {
             let was_killed = killed.iter().any(|one| *one as usize == number);
-            worker.finish(was_killed, TIMEOUT).await?;
-        }
+            worker.finish(was_killed, TIMEOUT)
+        };
+        // At once, since each that hangs takes all of that time.
+        let ends = join_all(workers.into_iter().enumerate().map(finish)).await;
         drop(watch);
-        Ok((killed, until))
+        let errors = ends.into_iter().enumerate().filter_map(|(number, end)| Some((number, end.err()?)));
+        let badly = errors.map(|(number, error)| format!("worker {number}: {error}")).collect();
+        Ok(Ended { killed, until, badly })
     }
 }
 
@@ -322,6 +357,17 @@ mod tests {
             }
         }
         History { holds: vec![last], misses, ..History::default() }
+    }
+
+    #[test]
+    fn what_a_worker_noted_is_read_though_another_has_left_nothing() {
+        let scenario = table::all().find(|one| one.name == "server-killed").expect("it is in the table");
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = Run { scenario, kind: Kind::Redis, seed: 1, only: None, folder: folder.path() };
+        std::fs::write(run.history(1), "? 0 2 0 10 20 held\n? 0 2 0 30").expect("it is written");
+        let mut history = History::default();
+        assert!(run.read(&mut history).is_err());
+        assert_eq!(history.operations(), 1);
     }
 
     #[test]

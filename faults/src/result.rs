@@ -25,7 +25,8 @@ pub enum Verdict {
         /// What differs.
         reasons: Vec<String>,
     },
-    /// The servers or the workers could not be run. It says nothing about the lock.
+    /// The servers or the workers could not be started, or a fault could not be made. It says nothing about
+    /// the lock.
     NotRun {
         /// What failed.
         why: String,

@@ -16,6 +16,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
 use super::work::work;
+use crate::ends;
 use crate::error::{Error, Result};
 use crate::plan::{Crew, Misuse, Until, Work};
 
@@ -102,48 +103,53 @@ impl Worker {
     }
 
     /// Lets it begin.
-    pub(crate) async fn begin(&mut self) -> Result<()> {
+    pub(crate) async fn begin(&mut self) {
         match self {
-            Self::Process { orders, .. } => orders.write_all(b"begin\n").await?,
+            // One that has crashed does not listen. Its end tells of it.
+            Self::Process { orders, .. } => drop(orders.write_all(b"begin\n").await),
             Self::Tasks { locks, work: what, until, running } => {
                 let (locks, what, until) = (locks.clone(), what.clone(), until.clone());
                 *running = Some(tokio::spawn(async move { work(&locks, &what, &until).await }));
             }
         }
-        Ok(())
     }
 
     /// Tells it to come to an end.
     pub(crate) async fn stop(&mut self) {
         match self {
-            // One that was killed does not listen.
+            // One that was killed does not listen either.
             Self::Process { orders, .. } => drop(orders.write_all(b"stop\n").await),
             Self::Tasks { until, .. } => until.now(),
         }
     }
 
-    /// Waits for its end. One that was killed has none that is good.
+    /// Waits for its end, for so long and once more as long. An error says in which other way it ended than
+    /// by the order or, if it was killed, by that. Afterwards a process writes no more.
     pub(crate) async fn finish(self, was_killed: bool, timeout: Duration) -> Result<()> {
         match self {
             Self::Process { mut child, orders, mut answers } => {
-                let answer = tokio::time::timeout(timeout, answers.next_line()).await;
-                let answer = answer.map_err(|_| Error::failed("a worker process does not end"))??;
+                let Ok(answer) = tokio::time::timeout(timeout, answers.next_line()).await else {
+                    child.kill().await?;
+                    return Err(Error::failed("it does not end"));
+                };
                 drop(orders);
-                // It may still have something to give up, and has the time for it.
-                if tokio::time::timeout(CLOSE * 2, child.wait()).await.is_err() {
+                let said = answer?;
+                // It may still have something to give up.
+                let waited = tokio::time::timeout(timeout, child.wait()).await;
+                let status = waited.ok().transpose()?;
+                if status.is_none() {
                     child.kill().await?;
                 }
-                match answer {
-                    Some(line) if line == "done" => Ok(()),
-                    // One that ended by itself before that has said why.
-                    None if was_killed => Ok(()),
-                    line => Err(Error::failed(format!("a worker process said {line:?}"))),
-                }
+                ends::wrong(said.as_deref(), status, was_killed).map_or(Ok(()), |why| Err(Error::failed(why)))
             }
             Self::Tasks { locks, running, .. } => {
-                if let Some(running) = running {
-                    let done = tokio::time::timeout(timeout, running).await;
-                    done.map_err(|_| Error::failed("a worker does not end"))???;
+                if let Some(mut running) = running {
+                    let Ok(done) = tokio::time::timeout(timeout, &mut running).await else {
+                        // It must not go on in the next run.
+                        running.abort();
+                        return Err(Error::failed("it does not end"));
+                    };
+                    done??;
                 }
                 locks.close_within(CLOSE).await?;
                 Ok(())
@@ -214,4 +220,74 @@ async fn serve() -> Result<()> {
         eprintln!("worker {}: {error:#}", what.worker);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_mins(1);
+    const SHORT: Duration = Duration::from_millis(200);
+
+    /// How a shell ends that does this.
+    async fn end_of(script: &str, was_killed: bool, timeout: Duration) -> Result<()> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = shell.spawn()?;
+        let (orders, answers) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let answers = BufReader::new(answers).lines();
+        let mut worker = Worker::Process { child, orders, answers };
+        worker.begin().await;
+        worker.stop().await;
+        worker.finish(was_killed, timeout).await
+    }
+
+    #[tokio::test]
+    async fn processes_that_hang_or_crash_do_not_end_well() {
+        end_of("read begin; read stop; echo done", false, LONG).await.unwrap();
+        end_of("kill -KILL $$", true, LONG).await.unwrap();
+        for (script, was_killed, timeout, told) in [
+            ("kill -KILL $$", false, LONG, "SIGKILL"),
+            ("exit 101", true, LONG, "exit status: 101"),
+            ("echo error x; exit 1", false, LONG, "error x"),
+            ("echo done; exit 101", false, LONG, "exit status: 101"),
+            ("exec sleep 60", false, SHORT, "does not end"),
+            ("echo done; exec sleep 60", false, SHORT, "does not end"),
+        ] {
+            let error = end_of(script, was_killed, timeout).await.unwrap_err().to_string();
+            assert!(error.contains(told), "{script}: {error}");
+        }
+    }
+
+    /// How a worker of this process ends that does this.
+    async fn end_of_tasks(running: JoinHandle<Result<()>>, timeout: Duration) -> Result<()> {
+        let work = Work {
+            worker: 0,
+            prefix: "tasks".to_owned(),
+            crew: Crew::USUAL,
+            modes: vec![vec![0]],
+            ttl: 1_500_000,
+            wait: 3_000_000,
+            seed: 1,
+            history: PathBuf::new(),
+            witness: PathBuf::new(),
+        };
+        let (work, until) = (Box::new(work), Until::later());
+        let worker = Worker::Tasks { locks: Locks::in_memory(), work, until, running: Some(running) };
+        worker.finish(false, timeout).await
+    }
+
+    async fn panics() -> Result<()> {
+        tokio::task::yield_now().await;
+        panic!("on purpose")
+    }
+
+    #[tokio::test]
+    async fn tasks_that_hang_or_panic_do_not_end_well() {
+        end_of_tasks(tokio::spawn(async { Ok(()) }), LONG).await.unwrap();
+        let error = end_of_tasks(tokio::spawn(panics()), LONG).await.unwrap_err();
+        assert!(error.to_string().contains("on purpose"), "{error}");
+        let error = end_of_tasks(tokio::spawn(std::future::pending()), SHORT).await.unwrap_err();
+        assert!(error.to_string().contains("does not end"), "{error}");
+    }
 }

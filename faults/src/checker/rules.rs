@@ -123,6 +123,9 @@ pub struct Findings {
     pub revived: u64,
     /// Locks that were held, or had waiters, when all was quiet.
     pub left_behind: u64,
+    /// Workers that did not end, panicked or crashed.
+    #[serde(default)]
+    pub ended_badly: u64,
     /// The longest time for which a free lock was withheld, in microseconds.
     pub longest_withheld_us: u64,
     /// Some of it in words.
@@ -140,6 +143,7 @@ impl Findings {
             (self.not_told, "holders not told"),
             (self.revived, "guards held after their loss"),
             (self.left_behind, "locks left behind"),
+            (self.ended_badly, "workers that did not end, panicked or crashed"),
         ];
         all.into_iter().filter(|(number, _)| *number > 0).collect()
     }
