@@ -117,12 +117,14 @@
 //! # Guides
 //!
 //! * Begin: [`guides::first_day`], from an empty folder to a service in production
-//! * Use: [`guides::choosing`] a backend, [`guides::modes`], [`guides::command`], [`guides::hold`] for other
-//!   languages, [`guides::migrating`]; Python has a package, in the folder `python` of the repository
+//! * Use: [`guides::choosing`] a backend, and when you need no lock; [`guides::modes`], [`guides::command`],
+//!   [`guides::hold`] for other languages, [`guides::migrating`]; Python has a package, in the folder
+//!   `python` of the repository
 //! * Operate: [`guides::production`], [`guides::operations`], [`guides::sql`], [`guides::redis`],
 //!   [`guides::zookeeper`], [`guides::etcd`]
 //! * Trust: [`guides::guarantees`], [`guides::fencing`], [`guides::testing`]
-//! * Contribute: [`guides::architecture`], [`guides::changelog`]
+//! * Contribute: [`guides::architecture`], [`guides::changelog`]; with the feature `conformance` also
+//!   `guides::backend`, a backend of your own
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use lockwell_core::{

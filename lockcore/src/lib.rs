@@ -9,14 +9,7 @@
 //!
 //! # When not to use a distributed lock
 //!
-//! * **To protect data that one database can protect by itself.** A transaction, a unique key or a
-//!   conditional update does that without a lease, a clock or a second system.
-//! * **For correctness without fencing.** Any lock with a lease can have two holders for a moment: a holder
-//!   that was paused does not notice the end of its lease until it runs again. Let the resource compare the
-//!   [`FencingToken`], or keep the lock in the database of the data (`verify_in` of the SQL backends).
-//! * **Within one process.** [`tokio::sync::Mutex`] is a thousand times cheaper.
-//! * **As a job queue.** Workers that wait for one lock run one at a time; the workers of a job queue run in
-//!   parallel.
+//! The guide `choosing` of the crate `lockwell` says when a program needs no lock.
 //!
 //! # The keeper
 //!
