@@ -11,7 +11,7 @@
 //! | `ca` | a PEM file | of `etcds://`, where it is needed (feature `tls`): trust these certificates |
 //! | `cert`, `key` | PEM files | the client certificate and its key; where etcd runs with `--client-cert-auth`, its common name is the user |
 //!
-//! The prefix is `lockwell` where the address has no path. Leases last whole seconds at the servers: a ttl is
+//! The prefix is `lockwell` where the address has no path. Leases last whole seconds at the members: a ttl is
 //! rounded up there, and the validity of the holder is not. The shortest ttl is two seconds.
 //!
 //! `inspect` counts the times for which a lock has been held, and a claim has waited, by the wall clocks of

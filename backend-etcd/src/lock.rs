@@ -19,21 +19,22 @@ use crate::options::EtcdOptions;
 use crate::{BACKEND, examine, held, pages, waiter};
 
 /// One and a half election timeouts of etcd, which are a second if nobody has changed that, in whole seconds.
-/// Where they are longer, the servers make leases longer, too.
+/// Where they are longer, the members make leases longer, too.
 const SHORTEST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// Locks in etcd.
 ///
-/// Whoever waits watches one key and nothing else. To release is to revoke the lease, which deletes the key;
-/// a request that arrives later finds no lease, and fails. A client has one connection for each runtime that
-/// uses it, to one of the servers, and goes to another when that one does not answer or has lost its
-/// majority. All watches of a connection share one stream, and all keep-alives four.
+/// A waiter watches one key, or, if it is the first that waits for a permit, the keys of all holders. A
+/// release revokes the lease, and etcd deletes the key with it. A copy of the claim that arrives later fails,
+/// since its lease is gone. A client has one connection for each runtime that uses it, to one of the members,
+/// and goes to another when that one does not answer or has lost its majority. All watches of a connection
+/// share one stream, and all keep-alives four.
 ///
-/// A renewal counts only if a majority confirms it: a server that acts as the leader, and is not,
-/// keeps no lock alive.
+/// A renewal counts only if a majority confirms it: a member that acts as the leader, and is not, keeps no
+/// lock alive.
 ///
-/// On several servers of a release before 3.4.31 or 3.5.13 the lock does not promise
+/// On several members of a release before 3.4.31 or 3.5.13 the lock does not promise
 /// [`FailoverSafe`](Requirement::FailoverSafe): a leader that has been replaced may end leases. The release
 /// is that of the member that this has connected to first.
 pub struct EtcdLock {
@@ -42,7 +43,7 @@ pub struct EtcdLock {
 }
 
 impl EtcdLock {
-    /// Connects, and makes sure that a majority of the servers answers.
+    /// Connects, and makes sure that a majority of the members answers.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is written.
@@ -54,8 +55,8 @@ impl EtcdLock {
         Ok(Self { inner: Arc::new(inner), old_leaders_end_leases })
     }
 
-    /// Writes to etcd that are executed only if this grant still holds its lock. The servers check that in
-    /// the same transaction. That is exclusion without any assumption about time.
+    /// Writes to etcd that are executed only if this grant still holds its lock. etcd checks that in the same
+    /// transaction. That is exclusion without any assumption about time.
     pub fn guarded(&self, grant: &Grant) -> Result<GuardedWrite> {
         GuardedWrite::new(&self.inner, grant)
     }

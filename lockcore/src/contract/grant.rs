@@ -223,7 +223,8 @@ pub struct Holder {
     pub mode: Mode,
     /// The time left of the lease, by the server's clock.
     pub ttl_left: Duration,
-    /// How long it has held the lock, by the server's clock.
+    /// How long it has held the lock, by the server's clock. On etcd, which records no time, it is by the
+    /// wall clocks of the holder and of the client that asks.
     pub held_for: Duration,
 }
 
@@ -254,9 +255,9 @@ pub struct LockStatus {
     /// [`server_order`](crate::Locks::server_order). Where a majority of servers decides, a server that is
     /// late can still count a claim that has left.
     pub waiters: usize,
-    /// How long the waiter that has waited longest has been in the queue, by the server's clock. `None` if no
-    /// claim waits, or if the server does not know. If a waiter lost its place, for example in a crash of the
-    /// server, the time counts from its new place.
+    /// How long the waiter that has waited longest has been in the queue, by the same clocks as
+    /// `Holder::held_for`. `None` if no claim waits, or if the server does not know. If a waiter lost its
+    /// place, for example in a crash of the server, the time counts from its new place.
     pub longest_wait: Option<Duration>,
     /// For how long it is not known who else holds the lock: the server may have forgotten grants, and grants
     /// nothing for this time. `None`: the holders are all that there are.

@@ -8,7 +8,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Holder:
-    """A holder of a lock, as the server knows it. Times are in seconds, by the server's clock."""
+    """A holder of a lock, as the server knows it. Times are in seconds, by the server's clock. On etcd
+    ``held_for`` is by the wall clocks of the holder and of the client that asks.
+    """
 
     token: int
     label: str
