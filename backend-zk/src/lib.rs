@@ -11,8 +11,8 @@
 //! | `acl` | `open`, `creator` | who has access to the nodes of the client |
 //! | `recipe` | `curator`, `curator-rw` | the nodes of exclusive claims have the form of Curator's mutex, or of the writer of its reader-writer lock |
 //! | `session` | `1s` | the shortest session timeout to request |
-//! | `strict` | `true`, `false`, `10s` | refuse leases that are not longer than `syncLimit` x `tickTime`: a server that is cut off from its leader serves its clients for that long. The servers report the two values (by the command `conf`), or this option gives the product |
-//! | `tick` | `2s` | the `tickTime` of servers that do not report it: at least the largest of them; the default is 2 seconds |
+//! | `strict` | `true`, `false`, `10s` | on an ensemble, refuse leases that are shorter than (`syncLimit` + 1) x `tickTime`: a server that is cut off from its leader serves its clients for `syncLimit` x `tickTime`. The servers report the two values (by the command `conf`), or this option gives the product |
+//! | `tick` | `2s` | the `tickTime` of servers that do not report it: at least the largest of them; the default is 2 seconds, or half of the shortest session if that is longer |
 //! | `create` | `true`, `false` | create the base path if it is missing |
 //! | `folders` | `container`, `persistent` | whether the servers delete the folder of a lock when it has been empty for a while |
 //! | `timeout` | `5s` | the time limit of calls that have no wait |

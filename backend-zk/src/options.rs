@@ -35,7 +35,7 @@ pub(crate) enum Strict {
     No,
     /// Refuse them.
     Yes,
-    /// Refuse leases that are not longer than this time, which replaces the report of the servers.
+    /// Refuse leases that are shorter than this time and a tick. It replaces the report of the servers.
     Above(Duration),
 }
 
