@@ -68,9 +68,9 @@ impl RedisLock {
     /// The address has the other options: `redis://?namespace=app:`. The password is that of the client,
     /// unless the address came with a [file or a function](lockwell_core::LockConfig::password_from) for it.
     ///
-    /// The connections are made for lockwell alone. Those of the application, such as a `ConnectionManager`,
-    /// do not do: notifications arrive over the connection that makes the calls, a call has its own time
-    /// limit, and lockwell must know when a connection is replaced.
+    /// The connections are made for lockwell alone. lockwell cannot use a connection of the application, such
+    /// as a `ConnectionManager`: notifications arrive over the connection that makes the calls, a call has
+    /// its own time limit, and lockwell must know when a connection is replaced.
     ///
     /// ```no_run
     /// # mod lockwell { pub use lockwell_core::*; pub use lockwell_redis as redis; }
