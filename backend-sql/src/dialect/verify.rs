@@ -53,16 +53,17 @@ fn decorate(error: Error, grant: &Grant, backend: &'static str) -> Error {
 macro_rules! verify_trait {
     ($name:ident, $database:ty, $backend:literal, $what:literal) => {
         #[doc = concat!(
-                                            "True exclusion for data that lives in the same ", $what,
-                                            " database as the lock, without any assumption about time."
-                                        )]
+            "Checks a lock inside a transaction of the application. The data and the lock must be in the ",
+            "same ", $what, " database. Then the data is written under the lock or not at all, whatever ",
+            "clocks do."
+        )]
         pub trait $name {
             /// Checks, inside `transaction`, that the lock is still held, and keeps it from changing hands
             /// until the transaction ends. After `Ok`, what the transaction writes is written under the lock
             /// or not at all.
             ///
-            /// From then on the lock is not handed on to another task of this process: the next one gets it
-            /// from the server, after the end of the transaction. A handle or a grant whose guard has handed
+            /// From then on the lock is not passed on to another task of this process: the next one gets it
+            /// from the server, after the end of the transaction. A handle or a grant whose guard has passed
             /// its lock on is refused as `Lost`.
             ///
             /// A reader, or the holder of a permit, keeps its own place in the group: others come and go

@@ -84,7 +84,8 @@ pub(crate) struct WorkArgs {
     /// The time between TERM and KILL when the command is ended.
     #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "5s")]
     pub(crate) grace: Duration,
-    /// A text that `lockwell status` shows for the holder [default: host name and process id].
+    /// A text of at most 255 bytes that `lockwell status` shows for the holder [default: host name and
+    /// process id].
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     /// Let the command go on if lockwell itself is killed.
@@ -140,7 +141,8 @@ pub(crate) struct HoldArgs {
     /// limit].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) progress: Option<Duration>,
-    /// A text that `lockwell status` shows for the holder [default: host name and process id of lockwell].
+    /// A text of at most 255 bytes that `lockwell status` shows for the holder [default: host name and
+    /// process id of lockwell].
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     /// Print no message on standard error if the lock is not obtained, and no warnings.
@@ -191,7 +193,8 @@ pub(crate) struct AcquireArgs {
     pub(crate) span: Duration,
     #[command(flatten)]
     pub(crate) claim: ClaimArgs,
-    /// A text that `lockwell status` shows for the holder [default: host name and process id].
+    /// A text of at most 255 bytes that `lockwell status` shows for the holder [default: host name and
+    /// process id].
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     /// Print no message if the lock is not obtained, and no warnings.

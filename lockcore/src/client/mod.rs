@@ -111,17 +111,17 @@ impl Locks {
     ///
     /// Without it, processes are served in turn, not requests. Of all tasks that want one name as an
     /// exclusive lock, one has a claim at the server, and the others queue in memory, in order. A task that
-    /// releases the lock gives it to the next one without a request to the server, for a slice of 2 ms; then
-    /// the first in the queue of the server gets it. Each task has a higher [token](crate::FencingToken) than
-    /// the one before it. A task that does not take the lock within 2 ms is passed over, and keeps its place.
-    /// The place at the server stays when the task that made it is cancelled. On backends that do not promise
-    /// [`token_blocks`](crate::Requirement::TokenBlocks), tasks share the place only.
+    /// releases the lock passes it on to the next one without a request to the server, for a slice of 2 ms;
+    /// then the first in the queue of the server gets it. Each task has a higher [token](crate::FencingToken)
+    /// than the one before it. A task that does not take the lock within 2 ms is passed over, and keeps its
+    /// place. The place at the server stays when the task that made it is cancelled. On backends that do not
+    /// promise [`token_blocks`](crate::Requirement::TokenBlocks), tasks share the place only.
     ///
-    /// A lock is given only to a task with the same ttl, lock delay and label, and not after a
-    /// [check](crate::Grant::bind) in a transaction of the server. Readers, permits, owners and
-    /// campaigns have places of their own in any case, and [`try_now`](LockRequest::try_now) asks the server
-    /// unless a task of this process holds the lock. [`inspect`](Self::inspect) shows one waiter for each
-    /// process, and of a block of tokens the last one.
+    /// A lock is passed on only to a task with the same ttl, lock delay and label, and not after a
+    /// [check](crate::Grant::bind) in a transaction of the server. Readers, permits, owners and campaigns
+    /// have places of their own in any case, and [`try_now`](LockRequest::try_now) asks the server unless a
+    /// task of this process holds the lock. [`inspect`](Self::inspect) shows one waiter for each process, and
+    /// of a block of tokens the last one.
     #[must_use]
     pub fn server_order(mut self) -> Self {
         self.defaults.local = None;
@@ -281,7 +281,8 @@ impl Locks {
     }
 
     /// For how long the server grants nothing, because it may have forgotten grants. `None`: it grants locks,
-    /// or this backend has no grace periods. If locks are on several servers, it is the longest time.
+    /// or this backend has no grace periods. If the locks are on several servers, this is the longest of
+    /// their times.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.

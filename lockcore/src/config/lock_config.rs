@@ -43,7 +43,7 @@ pub struct LockConfig {
     /// The default wait; `None` means without a limit.
     #[serde(default, with = "humantime_serde", skip_serializing_if = "Option::is_none")]
     pub wait: Option<Duration>,
-    /// The default label; `None` means host and process.
+    /// The default label, at most 255 bytes without control characters; `None` means host and process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Whether each request has a place of its own in the queue of the server: see
@@ -124,7 +124,7 @@ impl LockConfig {
         self
     }
 
-    /// Sets the default label.
+    /// Sets the default label: see [`LockRequest::label`](crate::LockRequest::label).
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());

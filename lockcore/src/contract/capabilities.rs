@@ -9,8 +9,7 @@ use crate::{Error, ErrorKind, Mode, Result};
 
 /// What a backend promises. `lockcore` refuses, before any request is sent, what a backend cannot honour.
 ///
-/// A backend begins with [`minimal`](Self::minimal) and adds what it has. Which promises there are,
-/// [`Requirement`] says.
+/// A backend begins with [`minimal`](Self::minimal) and adds what it has. [`Requirement`] lists the promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     backend: &'static str,

@@ -95,12 +95,12 @@ impl Grant {
     }
 
     /// Notes that something at the server depends on this hold, such as an open transaction that has verified
-    /// it: so the lock is not handed on to another task of this process, and its release goes to the server.
-    /// A backend calls it *before* it sends what depends on the hold, since tasks that hand a lock on have
+    /// it: so the lock is not passed on to another task of this process, and its release goes to the server.
+    /// A backend calls it *before* it sends what depends on the hold, since tasks that pass a lock on have
     /// one owner, and the server cannot tell them apart.
     ///
     /// # Errors
-    /// [`Lost`](ErrorKind::Lost) if the lock has been handed on already.
+    /// [`Lost`](ErrorKind::Lost) if the lock has been passed on already.
     pub fn bind(&self) -> Result<()> {
         if self.claim.present_hold().bind(self.hold) {
             return Ok(());
@@ -108,7 +108,7 @@ impl Grant {
         Err(Error::new(ErrorKind::Lost, "the hold has ended: another task of this process has got the lock"))
     }
 
-    /// The lock is handed on, and the [successor](Self::successor) of this grant is that of the present hold.
+    /// The lock is passed on, and the [successor](Self::successor) of this grant is that of the present hold.
     /// False if something at the server depends on this one.
     pub(crate) fn hand_on(&self) -> bool {
         self.claim.present_hold().move_on(self.hold)

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::system::unique_bits;
 use crate::{Error, ErrorKind, Result};
 
-/// The identity of a hold, for the resource to know its writer again: 128 random bits that no other hold has.
+/// Identifies a hold. A resource stores it to recognise its last writer. It has 128 random bits, and no other
+/// hold has the same.
 ///
 /// Beside the [token](crate::FencingToken) it tells a repetition of the holder's own write from the write of
 /// another holder with the same token, which a failover can make. Unlike the owner id of the
@@ -16,9 +17,8 @@ use crate::{Error, ErrorKind, Result};
 /// lock. The server does not know it.
 ///
 /// All guards of a hold have the same id: those of an [owner](crate::Owner) that takes its lock again, and
-/// the reader that a writer became. So have tasks that share a token, since the backend has no
-/// [blocks of them](crate::Requirement::TokenBlocks) and they pass the lock on
-/// ([`hand_over`](crate::Locks::hand_over)).
+/// the reader that a writer became. Tasks that pass a lock on ([`hand_over`](crate::Locks::hand_over)) on a
+/// backend without [`token_blocks`](crate::Requirement::TokenBlocks) share a token, and also this id.
 ///
 /// It is written as 32 hexadecimal digits, also by serde, and with the feature `sqlx` in columns of text.
 ///

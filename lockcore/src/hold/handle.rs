@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::lease::{Event, HeldLock, lost_at_work};
 use crate::{Claim, FencingToken, Grant, HoldId, LeaseState, LockName, Loss, Operation, Result};
 
-/// A handle to a held lock. It shows the state of the lock, but does not keep the lock. Cloning is cheap.
+/// A handle to a held lock. It shows the state of the lock. The lock is released when the guard is dropped,
+/// even if handles remain. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct LockHandle {
     lock: Arc<HeldLock>,

@@ -107,7 +107,8 @@ impl<W> LockRequest<W> {
 
     /// Lets `try_now` wait for the end of a grace period, in which the server grants nothing because it may
     /// have forgotten grants ([`GracePeriod`](crate::ErrorKind::GracePeriod)). Then it is known whether the
-    /// lock is free. Without this `try_now` fails with that error at once; a request that waits waits anyway.
+    /// lock is free. Without this option `try_now` fails with that error at once. A request that waits needs
+    /// no option: it waits for the end of the grace period, as long as its wait lasts.
     ///
     /// A grace period is about as long as the longest lease. A server that crashes again and again has one
     /// after the other; dropping the future ends the wait.
@@ -116,7 +117,9 @@ impl<W> LockRequest<W> {
         self
     }
 
-    /// A human-readable text that names the holder. The default is host and process.
+    /// A human-readable text that names the holder: at most 255 bytes without control characters, otherwise
+    /// the request fails with [`InvalidInput`](crate::ErrorKind::InvalidInput) before anything is sent. The
+    /// default is host and process.
     pub fn label(mut self, label: impl AsRef<str>) -> Self {
         self.choices.label = label.as_ref().into();
         self
