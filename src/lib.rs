@@ -259,14 +259,14 @@ use lockwell_core::backend::{DistributedLock, ServerUrl};
 ///
 /// | address | backend | feature |
 /// |---|---|---|
-/// | `memory://`, `memory://NAME` | this process | always |
+/// | `memory://`; `memory://NAME`, one server for all clients that use this name | this process | always |
 /// | `sqlite://FILE` | SQLite | `sqlite` |
-/// | `postgres://USER:PASSWORD@HOST/DATABASE` | PostgreSQL | `postgres` |
-/// | `mysql://USER:PASSWORD@HOST/DATABASE` | MySQL, MariaDB | `mysql` |
+/// | `postgres://USER:PASSWORD@HOST/DATABASE`, or `postgresql://` | PostgreSQL | `postgres` |
+/// | `mysql://USER:PASSWORD@HOST/DATABASE`, or `mariadb://` | MySQL, MariaDB | `mysql` |
 /// | `redis://USER:PASSWORD@HOST/DB`, `rediss://` with TLS, `redis+unix://SOCKET` | Redis | `redis` |
-/// | `redis+sentinel://SENTINELS/MASTER` | the Redis master behind sentinels | `redis` |
-/// | `redis+cluster://NODES` | Redis Cluster | `redis` |
-/// | `redlock://NODE,NODE,NODE` | Redlock: a majority of independent Redis nodes | `redis` |
+/// | `redis+sentinel://SENTINELS/MASTER`, `rediss+sentinel://` with TLS | the Redis master behind sentinels | `redis` |
+/// | `redis+cluster://NODES`, `rediss+cluster://` with TLS | Redis Cluster | `redis` |
+/// | `redlock://NODE,NODE,NODE`, `redlocks://` with TLS | Redlock: a majority of independent Redis nodes | `redis` |
 /// | `zk://HOST,HOST,HOST/BASE/PATH` | ZooKeeper | `zk` |
 /// | `etcd://HOST,HOST,HOST/PREFIX`, `etcds://HOST,HOST,HOST/PREFIX?ca=FILE` | etcd | `etcd` |
 ///

@@ -1,4 +1,4 @@
-"""One distributed lock, any backend: PostgreSQL, MySQL, SQLite, Redis, ZooKeeper.
+"""One distributed lock, any backend: PostgreSQL, MySQL, MariaDB, SQLite, Redis, ZooKeeper, etcd.
 
     with lockwell.connect("sqlite://locks.db").lock("nightly", ttl=10, wait=5) as lock:
         print("nobody else does it now; the fencing token is", lock.token)

@@ -153,7 +153,7 @@ class Locks(Requests):
 
     def grace_left(self) -> float | None:
         """For how many seconds the server grants nothing, since it may have forgotten grants. None: it grants
-        locks, or this backend has no such times.
+        locks, or this backend has no grace periods.
         """
         left: float | None = wait(self._client.grace_left())
         return left
