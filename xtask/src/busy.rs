@@ -1,6 +1,7 @@
 //! Busy loops beside the tests: what is flaky shows when there is no processor to spare.
 
 use std::io::{Read, stdin};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::{env, thread};
 
@@ -17,7 +18,7 @@ pub(crate) struct Busy(Vec<Child>);
 impl Busy {
     /// Starts this number of loops, with the priority of this process.
     pub(crate) fn start(count: usize) -> Result<Self> {
-        let program = env::current_exe().map_err(|error| format!("our own program: {error}"))?;
+        let program = own_program()?;
         // Each child is in the guard before the next one is started.
         let mut busy = Self(Vec::new());
         for _ in 0..count {
@@ -37,6 +38,14 @@ impl Drop for Busy {
             }
         }
     }
+}
+
+/// The program of this process. The build of the tests may have put another one in its place.
+fn own_program() -> Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        return Ok(PathBuf::from("/proc/self/exe"));
+    }
+    env::current_exe().map_err(|error| format!("our own program: {error}"))
 }
 
 /// Is busy until the standard input ends.
