@@ -77,17 +77,59 @@ fn offer(turn: &ClaimTurn, armed: Armed, grant: Grant, times: u32, until: Moment
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Context;
     use std::time::Duration;
 
     use futures_util::FutureExt;
 
     use super::slice;
     use crate::local::{LocalQueues, Sharing, Turn};
+    use crate::system::waker;
     use crate::{
-        Claim, ErrorKind, FencingToken, Grant, HandOver, LockGuard, LockName, Locks, Mode, Moment, Wait,
+        Acquire, Claim, ErrorKind, FencingToken, Grant, HandOver, LockGuard, LockName, Locks, MemoryLock,
+        Mode, Moment, TestClock, Wait,
     };
 
     const LONG: Duration = Duration::from_secs(60);
+
+    /// A lock that was handed on to the first of two tasks, which did not pick it up.
+    struct Offered {
+        /// The grant of the task that has handed the lock on.
+        before: Grant,
+        first: Pin<Box<Acquire>>,
+        second: Pin<Box<Acquire>>,
+    }
+
+    /// Hands a lock on, in a slice of this time, and waits until the second task gets something. Then the
+    /// clock stands still, so that the second one may take its time.
+    async fn offered(span: Duration) -> Offered {
+        let clock = TestClock::new();
+        let server = Arc::new(MemoryLock::with_clock(clock.clock()));
+        let locks = Locks::new(server).unwrap().hand_over(1000, span);
+        let held = locks.lock("a").await.unwrap();
+        let before = held.grant().clone();
+        let (first, _) = waits(&locks);
+        let (second, woken) = waits(&locks);
+        drop(held);
+        clock.advance(Duration::from_millis(10));
+        while !woken.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Offered { before, first, second }
+    }
+
+    /// A request that was polled once, and whether it was woken since then.
+    fn waits(locks: &Locks) -> (Pin<Box<Acquire>>, Arc<AtomicBool>) {
+        let woken = Arc::new(AtomicBool::new(false));
+        let notes = Arc::clone(&woken);
+        let waker = waker(move || notes.store(true, Ordering::SeqCst));
+        let mut request = Box::pin(locks.lock("a").wait(LONG).into_future());
+        assert!(request.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "it is held");
+        (request, woken)
+    }
 
     /// The lock of a task that waits while this guard is dropped.
     async fn after(locks: &Locks, guard: LockGuard) -> LockGuard {
@@ -110,6 +152,24 @@ mod tests {
         let left = Duration::from_secs(3);
         let (times, until) = slice(&turn, &grant.provisional(now.after(left)));
         assert!(times == 1000 && until < now.after(left / 2), "{times} times, for {:?}", until.since(now));
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_not_picked_up_goes_to_the_next_with_its_token() {
+        let Offered { before, first, second } = offered(LONG).await;
+        let guard = second.await.unwrap();
+        assert_eq!(guard.grant().claim().owner(), before.claim().owner(), "it was not released");
+        assert_eq!(guard.token().get(), before.token().get() + 1);
+        drop((first, guard));
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_not_picked_up_in_its_slice_is_released() {
+        let Offered { before, first, second } = offered(Duration::from_millis(5)).await;
+        let guard = second.await.unwrap();
+        assert_ne!(guard.grant().claim().owner(), before.claim().owner(), "others had no turn");
+        assert!(guard.token() > before.last_token());
+        drop((first, guard));
     }
 
     #[tokio::test]
