@@ -164,6 +164,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_lock_on_its_way_is_taken_by_an_earlier_task_that_runs() {
+        let Offered { before, mut first, mut second } = offered(LONG).await;
+        let guard = first.as_mut().now_or_never().expect("the second one does not run yet").unwrap();
+        assert_eq!(guard.grant().claim().owner(), before.claim().owner(), "it was not released");
+        assert_eq!(guard.token().get(), before.token().get() + 1);
+        assert!(second.as_mut().now_or_never().is_none(), "it is held");
+        drop(guard);
+        let guard = second.await.unwrap();
+        assert_eq!(guard.token().get(), before.token().get() + 2);
+    }
+
+    #[tokio::test]
     async fn a_lock_that_is_not_picked_up_in_its_slice_is_released() {
         let Offered { before, first, second } = offered(Duration::from_millis(5)).await;
         let guard = second.await.unwrap();

@@ -17,7 +17,7 @@ pub(crate) struct Delivery<V> {
 enum State<V> {
     Waits,
     Given(V),
-    /// The waiter did not pick it up in time.
+    /// The waiter did not pick it up in time, or before another one took it.
     TakenBack,
     /// The waiter has its turn, or has left.
     Over,
@@ -57,9 +57,14 @@ impl<V> Delivery<V> {
 
     /// Takes back a turn that has not been picked up.
     pub(super) fn take_back(&self) -> Option<V> {
+        self.take_back_if(|_| true)
+    }
+
+    /// The same, if this is true of the turn.
+    pub(super) fn take_back_if(&self, fits: impl Fn(&V) -> bool) -> Option<V> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::TakenBack) {
-            State::Given(turn) => Some(turn),
+            State::Given(turn) if fits(&turn) => Some(turn),
             other => {
                 *state = other;
                 None

@@ -38,8 +38,8 @@ impl LocalQueues {
             if turn.is_some() {
                 return Ok(turn);
             }
-            // It was taken back, since nobody has polled this for a while. This is still the first of those
-            // that wait; if nobody does any more, it has the turn.
+            // It was taken back, since nobody has polled this for a while. This still comes before those that
+            // came later: it takes the turn if that is on its way to one of them, or if nobody has it.
         }
     }
 
@@ -57,7 +57,8 @@ impl LocalQueues {
         self.names().queues.get(name)?.claiming()?.silence()
     }
 
-    /// Takes the turn if nobody has it, or a place in the queue, which keeps its number.
+    /// Takes the turn if nobody has it, or if it is on its way to a later place. Otherwise it takes a place
+    /// in the queue, which keeps its number.
     fn enter(self: &Arc<Self>, claim: &Claim, number: &mut Option<u64>) -> Entered {
         let mut names = self.names();
         let at = *number.get_or_insert_with(|| names.number());
@@ -71,6 +72,11 @@ impl LocalQueues {
         if claim.wait() == Wait::No {
             // The server knows, unless this process does.
             return if queue.held_until.is_some() { Entered::Held } else { Entered::Turn(Turn::Beside) };
+        }
+        // This task runs, and the other one does not yet. In a runtime with many ready tasks each of them is
+        // late. If they only queued again, the turn would go round among them, and nobody would have it.
+        if let Some(taken) = queue.overtake(at, |turn| !claim.has_no_caller() && turn.suits(claim)) {
+            return Entered::Turn(taken);
         }
         let delivery = Arc::new(Delivery::new());
         queue.enter(at, LocalWaiter { claim: claim.clone(), delivery: Arc::clone(&delivery) });
@@ -95,7 +101,7 @@ impl LocalQueues {
 
 /// What a claim finds in the queue of its name.
 enum Entered {
-    /// Nobody has the turn, so it is this claim's; or it needs none.
+    /// It is this claim's, since nobody has it or it was on its way to a later one; or it needs none.
     Turn(Turn),
     /// A task of this process holds the lock, and this claim does not wait.
     Held,

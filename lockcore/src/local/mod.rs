@@ -5,7 +5,8 @@
 //! latest by dropping it: so a task that is cancelled anywhere does not delay the others.
 //!
 //! A held lock is *offered* to the next task for a short slice of time. A task that does not take an offer,
-//! or does nothing with its turn, loses it and keeps its place: see `watch.rs`.
+//! or does nothing with its turn, loses it and keeps its place: see `watch.rs`. When it runs, it comes before
+//! those that came later.
 
 mod delivery;
 mod entrance;

@@ -68,6 +68,15 @@ impl<V> Names<V> {
     }
 }
 
+/// A turn on its way to a waiter.
+#[derive(Debug)]
+pub(super) struct Given<V> {
+    pub(super) since: Moment,
+    /// The number of the waiter.
+    place: u64,
+    pub(super) delivery: Arc<Delivery<V>>,
+}
+
 /// The queue for a name. It exists while a task has the claim turn.
 #[derive(Debug)]
 pub(super) struct Queue<V> {
@@ -79,8 +88,8 @@ pub(super) struct Queue<V> {
     claiming: Option<Claim>,
     /// The lock is held, and is handed on until this moment.
     pub(super) held_until: Option<Moment>,
-    /// When the turn was given to a waiter that may not have picked it up.
-    pub(super) given: Option<(Moment, Arc<Delivery<V>>)>,
+    /// The turn, if it was given to a waiter that may not have picked it up.
+    pub(super) given: Option<Given<V>>,
     waiters: BTreeMap<u64, LocalWaiter<V>>,
     /// How often this slice, and the one before, have handed the lock on.
     pub(super) handed_on: [u32; 2],
@@ -126,7 +135,8 @@ impl<V> Queue<V> {
             if first.get().has_gone() {
                 gone.push(first.remove());
             } else if fits(first.get()) {
-                return First::LocalWaiter(first.remove());
+                let (place, waiter) = first.remove_entry();
+                return First::LocalWaiter(place, waiter);
             } else {
                 return First::Other;
             }
@@ -166,19 +176,35 @@ impl<V> Queue<V> {
         self.handed_on = [0, this.max(before / 2)];
     }
 
-    /// The turn gets this number, and goes to this waiter. Returns by when it is to be picked up.
-    pub(super) fn move_on(&mut self, turn: u64, waiter: &LocalWaiter<V>) -> Moment {
+    /// The turn gets this number, and goes to this waiter, which had this place. Returns by when it is to be
+    /// picked up.
+    pub(super) fn move_on(&mut self, turn: u64, place: u64, waiter: &LocalWaiter<V>) -> Moment {
         let now = waiter.claim.clock().now();
         (self.turn, self.pulse, self.seen) = (turn, Arc::default(), Seen::new(now));
         self.held_until = None;
-        self.given = Some((now, Arc::clone(&waiter.delivery)));
+        self.given = Some(Given { since: now, place, delivery: Arc::clone(&waiter.delivery) });
         now.after(PICKED_UP)
+    }
+
+    /// Takes the turn that is on its way to a later place than this one, if the turn fits. The other waiter
+    /// finds that it was taken back, and queues again.
+    ///
+    /// The number of the turn and `given` change together, under the mutex of the names. So what is found
+    /// here is the valid turn, and nobody passes it on meanwhile. The mutex of the delivery decides between
+    /// this, the waiter that picks it up or leaves, and the keeper: one of them has the turn. It is moved out
+    /// of here, since to drop it takes the mutex of the names.
+    pub(super) fn overtake(&mut self, place: u64, fits: impl Fn(&V) -> bool) -> Option<V> {
+        let given = self.given.as_ref().filter(|given| place < given.place)?;
+        let turn = given.delivery.take_back_if(fits)?;
+        self.given = None;
+        Some(turn)
     }
 }
 
 /// The first waiter.
 pub(super) enum First<V> {
-    LocalWaiter(LocalWaiter<V>),
+    /// It had this place.
+    LocalWaiter(u64, LocalWaiter<V>),
     /// It does not fit.
     Other,
     Nobody,

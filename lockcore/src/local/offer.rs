@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::handed_lock::HandedLock;
-use super::names::LocalWaiter;
 use super::queues::{ClaimTurn, Turn};
-use crate::Grant;
 use crate::contract::PassOn;
+use crate::{Claim, Grant};
 
 impl HandedLock {
     /// Offers the lock to the first task that waits behind the one with this turn. The answer is the lock, if
@@ -15,7 +14,7 @@ impl HandedLock {
         let mut last: Option<Arc<ClaimTurn>> = None;
         loop {
             let at = last.as_deref().unwrap_or(turn);
-            let Some((next, waiter)) = at.to_first(|waiter| fits(waiter, &self.grant)) else {
+            let Some((next, waiter)) = at.to_first(|waiter| fits(&waiter.claim, &self.grant)) else {
                 return Some(self);
             };
             let next = Arc::new(next);
@@ -33,10 +32,19 @@ impl HandedLock {
     }
 }
 
-/// Whether the waiter asks for the same lease as the lock has, under the same label.
-fn fits(waiter: &LocalWaiter<Turn>, grant: &Grant) -> bool {
+impl Turn {
+    /// Whether it may go to this claim, which waits.
+    pub(super) fn suits(&self, claim: &Claim) -> bool {
+        match self {
+            Self::Claim(_) => true,
+            Self::Handed(_, lock) => fits(claim, &lock.grant),
+            Self::Beside => false,
+        }
+    }
+}
+
+/// Whether a claim that waits asks for the same lease as the lock has, under the same label.
+fn fits(waits: &Claim, grant: &Grant) -> bool {
     let held = grant.claim();
-    waiter.claim.ttl() == held.ttl()
-        && waiter.claim.lock_delay() == held.lock_delay()
-        && waiter.claim.label() == held.label()
+    waits.ttl() == held.ttl() && waits.lock_delay() == held.lock_delay() && waits.label() == held.label()
 }

@@ -82,8 +82,8 @@ impl LocalQueues {
         let mut names = self.names();
         let number = names.number();
         let Some(queue) = names.with_turn(name, turn) else { return Next::Gone };
-        let waiter = match queue.first(&mut gone, fits) {
-            First::LocalWaiter(waiter) => waiter,
+        let (place, waiter) = match queue.first(&mut gone, fits) {
+            First::LocalWaiter(place, waiter) => (place, waiter),
             First::Other => return Next::Other,
             First::Nobody => {
                 if let Move::Turn = what {
@@ -101,7 +101,7 @@ impl LocalQueues {
             Move::Lock => queue.handed_on[0] += 1,
         }
         let ended = queue.end_claiming();
-        let by = queue.move_on(number, &waiter);
+        let by = queue.move_on(number, place, &waiter);
         let turn = ClaimTurn::new(self, name, number, &queue.pulse);
         self.look_by(&mut names, by);
         drop(names);

@@ -1,10 +1,13 @@
+use std::collections::VecDeque;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
 use super::super::delivery::Delivery;
+use super::super::names::PICKED_UP;
 use super::*;
-use crate::{Mode, Result, Wait};
+use crate::{FencingToken, Grant, Mode, Result, Wait};
 
 fn claim(wait: Wait) -> Claim {
     let name = LockName::new("a").unwrap();
@@ -197,4 +200,107 @@ async fn who_finds_no_queue_after_its_turn_was_taken_back_begins_then() {
     let turn = claim_turn(asleep.as_mut().now_or_never().expect("nobody else waits"));
     assert!(claims[1].began() == clock.now() && !claims[1].has_answer());
     drop(turn);
+}
+
+#[tokio::test]
+async fn a_task_that_runs_takes_the_turn_on_its_way_to_a_later_one() {
+    // It stands still: the keeper takes nothing away by itself.
+    let clock = crate::TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Place, false);
+    let claims = [Wait::No, Wait::Forever, Wait::Forever, Wait::Forever];
+    let claims = claims.map(|wait| claim(wait).with_clock(clock.clone()));
+    let first = claim_turn(queues.turn(&claims[0]).await);
+    let mut earlier = waiting(&queues, &claims[1]);
+    let mut later = waiting(&queues, &claims[2]);
+    drop(first);
+    queues.look_at_all(clock.now().after(PICKED_UP), &mut 0);
+    // One that comes now is behind that one.
+    let last = waiting(&queues, &claims[3]);
+    let turn = claim_turn(earlier.as_mut().now_or_never().expect("the later one does not run yet"));
+    assert!(later.as_mut().now_or_never().is_none(), "there is one turn");
+    drop(turn);
+    drop(claim_turn(later.await));
+    drop(claim_turn(last.await));
+    assert!(queues.is_idle());
+}
+
+#[tokio::test]
+async fn a_request_without_a_caller_takes_no_turn_on_its_way() {
+    let clock = crate::TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Place, false);
+    let claims = [Wait::No, Wait::Forever, Wait::Forever].map(|wait| claim(wait).with_clock(clock.clone()));
+    let first = claim_turn(queues.turn(&claims[0]).await);
+    let mut dropped = waiting(&queues, &claims[1]);
+    let mut later = waiting(&queues, &claims[2]);
+    drop(first);
+    queues.look_at_all(clock.now().after(PICKED_UP), &mut 0);
+    claims[1].abandon();
+    assert!(matches!(dropped.as_mut().now_or_never(), Some(Ok(None))), "nobody wants it");
+    drop(claim_turn(later.as_mut().now_or_never().expect("its turn is there")));
+    assert!(queues.is_idle());
+}
+
+#[tokio::test]
+async fn a_lock_on_its_way_is_not_for_a_task_that_wants_another_lease() {
+    let clock = crate::TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Slices, true);
+    let held = claim(Wait::No).with_clock(clock.clone());
+    let longer = claim(Wait::Forever).with_lock_delay(Duration::from_secs(1)).with_clock(clock.clone());
+    let claims = [Wait::Forever; 2].map(|wait| claim(wait).with_clock(clock.clone()));
+    let first = claim_turn(queues.turn(&held).await);
+    let mut other = waiting(&queues, &longer);
+    let second = waiting(&queues, &claims[0]);
+    let mut third = waiting(&queues, &claims[1]);
+    drop(first);
+    queues.look_at_all(clock.now().after(PICKED_UP), &mut 0);
+    let turn = claim_turn(second.await);
+    let grant = Grant::new(&held, FencingToken::new(1), clock.now());
+    let offered = HandedLock { armed: None, grant, times: 1, until: Moment::NEVER };
+    assert!(offered.offer(&turn).is_none(), "one waits");
+    assert!(other.as_mut().now_or_never().is_none(), "it wants a longer lease");
+    let handed = third.as_mut().now_or_never();
+    assert!(matches!(handed, Some(Ok(Some(Turn::Handed(..))))), "{handed:?}");
+    drop(handed);
+    held.turn().pass_on();
+    drop(claim_turn(other.await));
+    assert!(queues.is_idle());
+}
+
+/// As in a runtime with so many ready tasks that each of them is polled ten milliseconds after it was woken.
+#[tokio::test]
+async fn tasks_that_are_polled_late_get_the_turn_all_the_same() {
+    const TASKS: usize = 40;
+    let test = crate::TestClock::new();
+    let clock = test.clock();
+    let queues = LocalQueues::new(Sharing::Place, false);
+    let held = claim(Wait::No).with_clock(clock.clone());
+    let claims: Vec<_> = (0..TASKS).map(|_| claim(Wait::Forever).with_clock(clock.clone())).collect();
+    let first = claim_turn(queues.turn(&held).await);
+    let woken: Arc<Mutex<VecDeque<(Moment, usize)>>> = Arc::default();
+    let mut tasks = Vec::new();
+    for (number, claim) in claims.iter().enumerate() {
+        let (woken, clock) = (Arc::clone(&woken), clock.clone());
+        let waker = crate::system::waker(move || lock(&woken).push_back((clock.now(), number)));
+        let mut task = Box::pin(queues.turn(claim));
+        assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        tasks.push((task, waker));
+    }
+    let due = || {
+        let mut woken = lock(&woken);
+        let is_due = |(at, _): &(Moment, usize)| clock.has_passed(at.after(Duration::from_millis(10)));
+        if woken.front().is_some_and(is_due) { woken.pop_front() } else { None }
+    };
+    drop(first);
+    for _ in 0..1000 {
+        test.advance(Duration::from_millis(1));
+        queues.look_at_all(clock.now(), &mut 0);
+        while let Some((_, number)) = due() {
+            let (task, waker) = &mut tasks[number];
+            if let Poll::Ready(turn) = task.as_mut().poll(&mut Context::from_waker(waker)) {
+                drop(claim_turn(turn));
+                return;
+            }
+        }
+    }
+    panic!("the lock is free, and nobody gets the turn");
 }

@@ -38,11 +38,11 @@ enum Found {
 impl<V> Queue<V> {
     fn look(&mut self, now: Moment) -> Found {
         match &self.given {
-            Some((since, delivery)) if !delivery.is_settled() => {
-                let by = since.after(PICKED_UP);
+            Some(given) if !given.delivery.is_settled() => {
+                let by = given.since.after(PICKED_UP);
                 return if now < by {
                     Found::Nothing(by)
-                } else if delivery.is_given() {
+                } else if given.delivery.is_given() {
                     Found::NotPickedUp
                 } else {
                     // It is still on its way to the waiter.
@@ -107,8 +107,8 @@ impl LocalQueues {
             names.looks_at
         };
         // Outside of the mutex, which all of them take.
-        for (_, delivery) in late {
-            match delivery.take_back() {
+        for given in late {
+            match given.delivery.take_back() {
                 // The lock itself goes to the next as long as its slice lasts.
                 Some(Turn::Handed(turn, lock)) if now < lock.until => drop(lock.offer(&turn)),
                 turn => drop(turn),
