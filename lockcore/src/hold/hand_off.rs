@@ -72,7 +72,7 @@ fn slice(turn: &ClaimTurn, grant: &Grant) -> (u32, Moment) {
 
 fn offer(turn: &ClaimTurn, armed: Armed, grant: Grant, times: u32, until: Moment) -> Option<Armed> {
     let lock = HandedLock { armed: Some(armed), grant, times, until };
-    lock.offer(turn)?.armed.take()
+    lock.offer(turn, 0)?.armed.take()
 }
 
 #[cfg(test)]

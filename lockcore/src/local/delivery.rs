@@ -17,7 +17,7 @@ pub(crate) struct Delivery<V> {
 enum State<V> {
     Waits,
     Given(V),
-    /// The waiter did not pick it up in time, or before another one took it.
+    /// The waiter did not pick it up in time, or before another one took it; or it was passed over.
     TakenBack,
     /// The waiter has its turn, or has left.
     Over,
@@ -38,6 +38,17 @@ impl<V> Delivery<V> {
         drop(state);
         wake_tasks(|| self.changed.notify_one());
         None
+    }
+
+    /// The turn goes to a later waiter. This one is woken, and queues again.
+    pub(super) fn pass_over(&self) {
+        let mut state = lock(&self.state);
+        if !matches!(*state, State::Waits) {
+            return;
+        }
+        *state = State::TakenBack;
+        drop(state);
+        wake_tasks(|| self.changed.notify_one());
     }
 
     /// Waits for the turn, and picks it up. `None`: it was taken back.

@@ -38,8 +38,9 @@ impl LocalQueues {
             if turn.is_some() {
                 return Ok(turn);
             }
-            // It was taken back, since nobody has polled this for a while. This still comes before those that
-            // came later: it takes the turn if that is on its way to one of them, or if nobody has it.
+            // It was taken back, since nobody has polled this for a while, or this was passed over. It still
+            // comes before those that came later: it takes the turn if that is on its way to one of them, or
+            // if nobody has it.
         }
     }
 

@@ -14,6 +14,14 @@ use crate::{Claim, LockName, Moment};
 /// processes wait for that lock.
 pub(super) const PICKED_UP: Duration = Duration::from_millis(2);
 
+/// How many waiters are taken out of the queue for a turn that so many in a row have not picked up. The last
+/// of them gets it, and the others are passed over: so thousands of tasks that do not run cost the others
+/// some tens of milliseconds, and not two for each of them. Not more than this at once, since the mutex of
+/// all names is locked meanwhile.
+fn taken_out(misses: u32) -> usize {
+    1 << misses.saturating_sub(1).min(10)
+}
+
 /// A task in the queue.
 #[derive(Debug)]
 pub(super) struct LocalWaiter<V> {
@@ -68,12 +76,36 @@ impl<V> Names<V> {
     }
 }
 
+/// The waiter that is to get the turn.
+pub(super) struct Recipient<V> {
+    place: u64,
+    waiter: LocalWaiter<V>,
+    /// How many before it in a row have not picked up the turn.
+    misses: u32,
+    /// Waiters that came before it, and are passed over.
+    passed_over: Vec<LocalWaiter<V>>,
+}
+
+impl<V> Recipient<V> {
+    /// Hands the waiter the turn. If it has left, the turn is returned.
+    ///
+    /// Those that are passed over are woken after that: one of them that runs at once finds the turn on its
+    /// way to a later waiter, and takes it.
+    pub(super) fn give(self, turn: V) -> Option<V> {
+        let unwanted = self.waiter.give(turn);
+        for waiter in self.passed_over {
+            waiter.delivery.pass_over();
+        }
+        unwanted
+    }
+}
+
 /// A turn on its way to a waiter.
 #[derive(Debug)]
 pub(super) struct Given<V> {
     pub(super) since: Moment,
-    /// The number of the waiter.
     place: u64,
+    pub(super) misses: u32,
     pub(super) delivery: Arc<Delivery<V>>,
 }
 
@@ -125,23 +157,33 @@ impl<V> Queue<V> {
         (waiter, self.claiming.clone().filter(|_| self.waiters.is_empty()))
     }
 
-    /// Takes those out of the front that have left, and the first that has not.
+    /// Takes those out of the front that have left, and the first that has not, for a turn that so many in a
+    /// row have not picked up. After several of them it takes out more than one.
     pub(super) fn first(
         &mut self,
+        misses: u32,
         gone: &mut Vec<LocalWaiter<V>>,
         fits: impl Fn(&LocalWaiter<V>) -> bool,
     ) -> First<V> {
-        while let Some(first) = self.waiters.first_entry() {
+        let many = taken_out(misses);
+        let (mut last, mut passed_over) = (None, Vec::new());
+        while last.is_none() || passed_over.len() + 1 < many {
+            let Some(first) = self.waiters.first_entry() else { break };
             if first.get().has_gone() {
                 gone.push(first.remove());
             } else if fits(first.get()) {
-                let (place, waiter) = first.remove_entry();
-                return First::LocalWaiter(place, waiter);
-            } else {
+                let before = last.replace(first.remove_entry());
+                passed_over.extend(before.map(|(_, waiter)| waiter));
+            } else if last.is_none() {
                 return First::Other;
+            } else {
+                break;
             }
         }
-        First::Nobody
+        match last {
+            Some((place, waiter)) => First::LocalWaiter(Recipient { place, waiter, misses, passed_over }),
+            None => First::Nobody,
+        }
     }
 
     /// All of them leave.
@@ -176,13 +218,14 @@ impl<V> Queue<V> {
         self.handed_on = [0, this.max(before / 2)];
     }
 
-    /// The turn gets this number, and goes to this waiter, which had this place. Returns by when it is to be
-    /// picked up.
-    pub(super) fn move_on(&mut self, turn: u64, place: u64, waiter: &LocalWaiter<V>) -> Moment {
+    /// The turn gets this number, and goes to this waiter. Returns by when it is to be picked up.
+    pub(super) fn move_on(&mut self, turn: u64, recipient: &Recipient<V>) -> Moment {
+        let Recipient { place, waiter, misses, .. } = recipient;
         let now = waiter.claim.clock().now();
         (self.turn, self.pulse, self.seen) = (turn, Arc::default(), Seen::new(now));
         self.held_until = None;
-        self.given = Some(Given { since: now, place, delivery: Arc::clone(&waiter.delivery) });
+        let delivery = Arc::clone(&waiter.delivery);
+        self.given = Some(Given { since: now, place: *place, misses: *misses, delivery });
         now.after(PICKED_UP)
     }
 
@@ -203,8 +246,7 @@ impl<V> Queue<V> {
 
 /// The first waiter.
 pub(super) enum First<V> {
-    /// It had this place.
-    LocalWaiter(u64, LocalWaiter<V>),
+    LocalWaiter(Recipient<V>),
     /// It does not fit.
     Other,
     Nobody,

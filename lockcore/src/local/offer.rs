@@ -8,13 +8,13 @@ use crate::contract::PassOn;
 use crate::{Claim, Grant};
 
 impl HandedLock {
-    /// Offers the lock to the first task that waits behind the one with this turn. The answer is the lock, if
-    /// it does not go to any.
-    pub(crate) fn offer(mut self, turn: &ClaimTurn) -> Option<Self> {
+    /// Offers the lock to the first task that waits behind the one with this turn, after so many in a row
+    /// have not picked it up. The answer is the lock, if it does not go to any.
+    pub(crate) fn offer(mut self, turn: &ClaimTurn, misses: u32) -> Option<Self> {
         let mut last: Option<Arc<ClaimTurn>> = None;
         loop {
             let at = last.as_deref().unwrap_or(turn);
-            let Some((next, waiter)) = at.to_first(|waiter| fits(&waiter.claim, &self.grant)) else {
+            let Some((next, recipient)) = at.to_first(misses, |it| fits(&it.claim, &self.grant)) else {
                 return Some(self);
             };
             let next = Arc::new(next);
@@ -23,7 +23,7 @@ impl HandedLock {
             claim.turn().put(Arc::clone(&next) as Arc<dyn PassOn>);
             // The task that claimed the lock may have left, and this one has not.
             claim.adopt();
-            match waiter.give(Turn::Handed(Arc::clone(&next), self)) {
+            match recipient.give(Turn::Handed(Arc::clone(&next), self)) {
                 // It has left at this moment.
                 Some(Turn::Handed(_, lock)) => (self, last) = (lock, Some(next)),
                 _ => return None,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::handed_lock::HandedLock;
-use super::names::{First, LocalWaiter, Names, Queue};
+use super::names::{First, LocalWaiter, Names, Queue, Recipient};
 use super::pulse::Pulse;
 use super::sharing::Sharing;
 use crate::contract::PassOn;
@@ -52,7 +52,7 @@ enum Next {
     /// The first waiter does not fit.
     Other,
     /// The turn, and who is to get it.
-    LocalWaiter(ClaimTurn, LocalWaiter<Turn>),
+    LocalWaiter(ClaimTurn, Recipient<Turn>),
 }
 
 impl LocalQueues {
@@ -69,11 +69,13 @@ impl LocalQueues {
         self.names().queues.is_empty()
     }
 
-    /// Moves the claim turn to the first waiter, if the turn has this number and the waiter fits.
+    /// Moves the claim turn to the first waiter, if the turn has this number and the waiter fits. If several
+    /// in a row have not picked it up, the first ones are passed over.
     fn next(
         self: &Arc<Self>,
         name: &LockName,
         turn: u64,
+        misses: u32,
         fits: impl Fn(&LocalWaiter<Turn>) -> bool,
         what: Move,
     ) -> Next {
@@ -82,8 +84,8 @@ impl LocalQueues {
         let mut names = self.names();
         let number = names.number();
         let Some(queue) = names.with_turn(name, turn) else { return Next::Gone };
-        let (place, waiter) = match queue.first(&mut gone, fits) {
-            First::LocalWaiter(place, waiter) => (place, waiter),
+        let recipient = match queue.first(misses, &mut gone, fits) {
+            First::LocalWaiter(recipient) => recipient,
             First::Other => return Next::Other,
             First::Nobody => {
                 if let Move::Turn = what {
@@ -101,18 +103,18 @@ impl LocalQueues {
             Move::Lock => queue.handed_on[0] += 1,
         }
         let ended = queue.end_claiming();
-        let by = queue.move_on(number, place, &waiter);
+        let by = queue.move_on(number, &recipient);
         let turn = ClaimTurn::new(self, name, number, &queue.pulse);
         self.look_by(&mut names, by);
         drop(names);
         ended.inspect(Claim::ring);
-        Next::LocalWaiter(turn, waiter)
+        Next::LocalWaiter(turn, recipient)
     }
 
-    /// Gives the claim turn back: the first waiter gets it.
-    pub(super) fn pass_on(self: &Arc<Self>, name: &LockName, mut turn: u64) {
-        while let Next::LocalWaiter(next, waiter) = self.next(name, turn, |_| true, Move::Turn) {
-            match waiter.give(Turn::Claim(next)) {
+    /// Gives the claim turn back, which so many waiters in a row have not picked up: the next one gets it.
+    pub(super) fn pass_on(self: &Arc<Self>, name: &LockName, mut turn: u64, misses: u32) {
+        while let Next::LocalWaiter(next, recipient) = self.next(name, turn, misses, |_| true, Move::Turn) {
+            match recipient.give(Turn::Claim(next)) {
                 // It has left at this moment. A loop, since a chain of drops could be as long as the queue.
                 Some(Turn::Claim(unwanted)) => turn = unwanted.into_number(),
                 _ => return,
@@ -189,13 +191,20 @@ impl ClaimTurn {
         self.queues.token_blocks
     }
 
-    /// Moves the turn to the first waiter, if that one fits. The answer is the new turn and who is to get it.
+    /// Passes the turn on, which so many waiters in a row have not picked up.
+    pub(super) fn pass_over(&self, misses: u32) {
+        self.queues.pass_on(&self.name, self.number, misses);
+    }
+
+    /// Moves the turn, which so many in a row have not picked up, to the first waiter, if that one fits. The
+    /// answer is the new turn and who is to get it.
     pub(super) fn to_first(
         &self,
+        misses: u32,
         fits: impl Fn(&LocalWaiter<Turn>) -> bool,
-    ) -> Option<(Self, LocalWaiter<Turn>)> {
-        match self.queues.next(&self.name, self.number, fits, Move::Lock) {
-            Next::LocalWaiter(turn, waiter) => Some((turn, waiter)),
+    ) -> Option<(Self, Recipient<Turn>)> {
+        match self.queues.next(&self.name, self.number, misses, fits, Move::Lock) {
+            Next::LocalWaiter(turn, recipient) => Some((turn, recipient)),
             Next::Gone | Next::Nobody | Next::Other => None,
         }
     }
@@ -208,14 +217,14 @@ impl ClaimTurn {
 
 impl PassOn for ClaimTurn {
     fn pass_on(&self) {
-        self.queues.pass_on(&self.name, self.number);
+        self.queues.pass_on(&self.name, self.number, 0);
     }
 }
 
 impl Drop for ClaimTurn {
     fn drop(&mut self) {
         if self.number != 0 {
-            self.queues.pass_on(&self.name, self.number);
+            self.queues.pass_on(&self.name, self.number, 0);
         }
     }
 }

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -115,12 +116,12 @@ async fn a_turn_on_its_way_is_watched() {
     let asleep = waiting(&queues, &claims[1]);
     let mut awake = waiting(&queues, &claims[2]);
     let name = claims[0].name();
-    let Next::LocalWaiter(turn, waiter) = queues.next(name, first.number, |_| true, Move::Turn) else {
+    let Next::LocalWaiter(turn, recipient) = queues.next(name, first.number, 0, |_| true, Move::Turn) else {
         panic!("two wait");
     };
     let mut turns = 0;
     queues.look_at_all(clock.now(), &mut turns);
-    assert!(waiter.give(Turn::Claim(turn)).is_none(), "it waits");
+    assert!(recipient.give(Turn::Claim(turn)).is_none(), "it waits");
     queues.look_at_all(clock.now().after(Duration::from_millis(10)), &mut turns);
     let turn = awake.as_mut().now_or_never().expect("the turn was taken back");
     drop((asleep, claim_turn(turn)));
@@ -256,7 +257,7 @@ async fn a_lock_on_its_way_is_not_for_a_task_that_wants_another_lease() {
     let turn = claim_turn(second.await);
     let grant = Grant::new(&held, FencingToken::new(1), clock.now());
     let offered = HandedLock { armed: None, grant, times: 1, until: Moment::NEVER };
-    assert!(offered.offer(&turn).is_none(), "one waits");
+    assert!(offered.offer(&turn, 0).is_none(), "one waits");
     assert!(other.as_mut().now_or_never().is_none(), "it wants a longer lease");
     let handed = third.as_mut().now_or_never();
     assert!(matches!(handed, Some(Ok(Some(Turn::Handed(..))))), "{handed:?}");
@@ -303,4 +304,61 @@ async fn tasks_that_are_polled_late_get_the_turn_all_the_same() {
         }
     }
     panic!("the lock is free, and nobody gets the turn");
+}
+
+#[tokio::test]
+async fn tasks_that_are_not_polled_are_passed_over_together() {
+    let clock = crate::TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Place, false);
+    let held = claim(Wait::No).with_clock(clock.clone());
+    let claims: Vec<_> = (0..65).map(|_| claim(Wait::Forever).with_clock(clock.clone())).collect();
+    let first = claim_turn(queues.turn(&held).await);
+    let mut tasks: Vec<_> = claims.iter().map(|claim| waiting(&queues, claim)).collect();
+    let mut runs = tasks.pop().expect("65 tasks");
+    drop(first);
+    let mut looks = 0;
+    let turn = loop {
+        if let Some(turn) = runs.as_mut().now_or_never() {
+            break claim_turn(turn);
+        }
+        assert!(looks < 10, "each of 64 tasks delays the last one");
+        queues.look_at_all(clock.now().after(PICKED_UP), &mut 0);
+        looks += 1;
+    };
+    // They keep their places.
+    for task in [40, 3] {
+        assert!(tasks[task].as_mut().now_or_never().is_none(), "another one has the turn");
+    }
+    drop(turn);
+    for task in [3, 40] {
+        drop(claim_turn(tasks[task].as_mut().now_or_never().expect("its turn has come")));
+    }
+    assert!(queues.is_idle());
+}
+
+#[tokio::test]
+async fn one_that_is_passed_over_takes_the_turn_if_it_runs_first() {
+    let clock = crate::TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Place, false);
+    let held = claim(Wait::No).with_clock(clock.clone());
+    let claims = [Wait::Forever; 4].map(|wait| claim(wait).with_clock(clock.clone()));
+    let first = claim_turn(queues.turn(&held).await);
+    let [asleep, also_asleep, mut passed_over, mut last] =
+        claims.each_ref().map(|claim| waiting(&queues, claim));
+    let woken = Arc::new(AtomicBool::new(false));
+    let notes = Arc::clone(&woken);
+    let waker = crate::system::waker(move || notes.store(true, Ordering::SeqCst));
+    assert!(passed_over.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(first);
+    for misses in 1..=2 {
+        assert!(!woken.load(Ordering::SeqCst), "woken after {misses} looks");
+        queues.look_at_all(clock.now().after(PICKED_UP), &mut 0);
+    }
+    assert!(woken.load(Ordering::SeqCst), "it would wait for ever");
+    let turn = claim_turn(passed_over.as_mut().now_or_never().expect("the last one does not run yet"));
+    assert!(last.as_mut().now_or_never().is_none(), "there is one turn");
+    drop(turn);
+    drop(claim_turn(last.await));
+    drop((asleep, also_asleep));
+    assert!(queues.is_idle());
 }

@@ -5,13 +5,16 @@
 //! looks at all turns from time to time. The queue only saves requests: a task whose turn was taken away
 //! while it claims the lock goes on at the server, and so does the next.
 //!
+//! There may be many tasks that do not run. While one after the other does not pick the turn up, more and
+//! more of them are passed over at once.
+//!
 //! A task that holds the lock for longer than a slice loses its turn, too, and keeps the lock. The next task
 //! then takes a place in the queue of the server, as a task of another process would.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::names::{Names, PICKED_UP, Queue};
+use super::names::{Given, Names, PICKED_UP, Queue};
 use super::pulse::Seen;
 use super::queues::{LocalQueues, Turn};
 use crate::system::KEEPER;
@@ -107,10 +110,12 @@ impl LocalQueues {
             names.looks_at
         };
         // Outside of the mutex, which all of them take.
-        for given in late {
-            match given.delivery.take_back() {
+        for Given { delivery, misses, .. } in late {
+            let misses = misses.saturating_add(1);
+            match delivery.take_back() {
+                Some(Turn::Claim(turn)) => turn.pass_over(misses),
                 // The lock itself goes to the next as long as its slice lasts.
-                Some(Turn::Handed(turn, lock)) if now < lock.until => drop(lock.offer(&turn)),
+                Some(Turn::Handed(turn, lock)) if now < lock.until => drop(lock.offer(&turn, misses)),
                 turn => drop(turn),
             }
         }
@@ -118,7 +123,7 @@ impl LocalQueues {
             pulse.wake();
         }
         for (name, turn) in over {
-            self.pass_on(&name, turn);
+            self.pass_on(&name, turn, 0);
         }
         next
     }
