@@ -81,6 +81,9 @@ async fn run(leases: &Weak<LeaseSet>, clock: &Clock, changed: &Notify, mut wakes
         let next = swept.wakes;
         leases.act(swept);
         drop(leases);
+        // If a sweep takes longer than the time until the next one, the sleep ends at once, and the renewals
+        // that have begun here would never run.
+        tokio::task::yield_now().await;
         match next {
             Some(next) => wakes = next,
             None => return,
@@ -271,10 +274,51 @@ impl LeaseSet {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::super::Background;
     use super::*;
+    use crate::contract::PassOn;
     use crate::lease::Limits;
-    use crate::{LockName, MemoryLock, Mode, Wait};
+    use crate::{FencingToken, Grant, LockName, MemoryLock, Mode, TestClock, Wait};
+
+    /// It takes a second to pass on.
+    #[derive(Debug)]
+    struct SlowTurn(TestClock);
+
+    impl PassOn for SlowTurn {
+        fn pass_on(&self) {
+            self.0.advance(Duration::from_secs(1));
+        }
+    }
+
+    #[tokio::test]
+    async fn other_tasks_run_between_two_sweeps_that_take_long() {
+        let test = TestClock::new();
+        let clock = test.clock();
+        let background = Background::start(Arc::new(MemoryLock::with_clock(clock.clone()))).unwrap();
+        let leases = &background.leases;
+        // Each sweep finds that one more of them has ended.
+        leases.close();
+        for secs in 1..=3 {
+            let (name, ttl) = (LockName::new(secs.to_string()).unwrap(), Duration::from_secs(secs));
+            let claim = Claim::new(name, Mode::Exclusive, ttl, Wait::No, "test".into());
+            let claim = claim.with_clock(clock.clone());
+            claim.turn().put(Arc::new(SlowTurn(test.clone())));
+            let grant = Grant::new(&claim, FencingToken::new(1), clock.now());
+            let held = Arc::new(HeldLock::new(grant, Limits::default(), &background.telemetry));
+            // The keeper does not sweep.
+            let slot = lock(&leases.table).leases.insert(Entry { held: Arc::clone(&held), listens: None });
+            held.slot().store(slot, Ordering::Relaxed);
+        }
+        test.advance(Duration::from_secs(1));
+        let (weak, changed) = (Arc::downgrade(leases), Arc::clone(&leases.changed));
+        let mut running = Box::pin(run(&weak, &clock, &changed, clock.now()));
+        for left in [2, 1] {
+            assert!(running.as_mut().now_or_never().is_none(), "nothing else runs between two sweeps");
+            assert_eq!(leases.len(), left);
+        }
+    }
 
     #[tokio::test]
     async fn locks_that_are_held_for_a_moment_have_one_task() {

@@ -24,6 +24,9 @@ use crate::{Clock, LockName, Moment};
 /// goes to the next.
 const POLLED: Duration = Duration::from_millis(500);
 
+/// The pause after a look is at least so many times as long as the look.
+const PAUSE: u32 = 4;
+
 /// What a look at a queue has found.
 enum Found {
     /// Nothing to do before this moment.
@@ -133,11 +136,67 @@ async fn watch(queues: &Weak<LocalQueues>, clock: &Clock) {
     let mut turns = 0;
     loop {
         let Some(queues) = queues.upgrade() else { return };
-        let Some(next) = queues.look_at_all(clock.now(), &mut turns) else { return };
+        let began = clock.now();
+        let Some(next) = queues.look_at_all(began, &mut turns) else { return };
+        // The thread of the keeper renews leases, too, and has most of its time for them, however many names
+        // there are. A sleep until a moment that has passed would not even let other tasks run. The machine
+        // may have been suspended meanwhile, so the pause is not longer than that between two usual looks.
+        let now = clock.now();
+        let next = next.max(now.after((now.since(began) * PAUSE).min(POLLED)));
         let earlier = queues.look_earlier.notified();
         tokio::select! {
             () = clock.sleep_until(next) => (),
             () = earlier => (),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Context;
+
+    use futures_util::FutureExt;
+
+    use super::super::sharing::Sharing;
+    use super::*;
+    use crate::system::waker;
+    use crate::{Claim, Mode, TestClock, Wait};
+
+    #[tokio::test]
+    async fn a_look_that_takes_long_is_followed_by_a_pause() {
+        let test = TestClock::new();
+        let clock = test.clock();
+        let queues = LocalQueues::new(Sharing::Place, false);
+        // The keeper does not look.
+        queues.names().looks_at = Some(clock.now());
+        let claims = [Wait::No, Wait::Forever, Wait::Forever, Wait::Forever].map(|wait| {
+            let name = LockName::new("a").unwrap();
+            let claim = Claim::new(name, Mode::Exclusive, Duration::from_secs(10), wait, "test".into());
+            claim.with_clock(clock.clone())
+        });
+        let turn = queues.turn(&claims[0]).await;
+        let woken = Arc::new(AtomicU32::new(0));
+        let slow = waker({
+            let (woken, test) = (Arc::clone(&woken), test.clone());
+            move || {
+                woken.fetch_add(1, Ordering::SeqCst);
+                test.advance(Duration::from_millis(3));
+            }
+        });
+        let mut tasks: Vec<_> = claims[1..].iter().map(|claim| Box::pin(queues.turn(claim))).collect();
+        for task in &mut tasks {
+            assert!(task.as_mut().poll(&mut Context::from_waker(&slow)).is_pending());
+        }
+        drop(turn);
+        let weak = Arc::downgrade(&queues);
+        let mut watching = pin!(watch(&weak, &clock));
+        for looks in 1..=2 {
+            assert!(watching.as_mut().now_or_never().is_none(), "two wait");
+            // One of them was woken before the looks.
+            assert_eq!(woken.load(Ordering::SeqCst), 1 + looks, "nothing else runs between two looks");
+            test.advance(Duration::from_millis(3) * PAUSE);
         }
     }
 }
