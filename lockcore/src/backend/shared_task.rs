@@ -1,16 +1,14 @@
 //! A task whose answer serves all who ask for it while it is under way.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Context;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-use crate::system::{lock, quiet};
+use crate::system::{lock, quietly};
 use crate::{Error, Result};
 
 /// A task whose answer serves all who ask for it while it is under way, such as the opening of a connection.
@@ -83,12 +81,7 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
 /// # Cancel safety
 /// That of the future.
 pub async fn unless_panics<F: Future>(shared: F) -> F::Output {
-    let mut shared = pin!(shared);
-    poll_fn(|cx| {
-        let waker = quiet(cx.waker());
-        shared.as_mut().poll(&mut Context::from_waker(&waker))
-    })
-    .await
+    quietly(shared).await
 }
 
 impl<T: Clone + Send + Sync + 'static> Default for SharedTask<T> {
@@ -106,7 +99,7 @@ impl<T: Clone> fmt::Debug for SharedTask<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU64;
-    use std::task::{Wake, Waker};
+    use std::task::{Context, Wake, Waker};
     use std::time::Duration;
 
     use tokio::sync::Notify;

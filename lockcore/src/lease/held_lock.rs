@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::{Advice, Event, Lease, Left, Limits};
-use crate::system::{lock, wake_tasks};
+use crate::system::{lock, quietly, wake_tasks};
 use crate::telemetry::{Since, Telemetry};
 use crate::{Clock, Error, ErrorKind, Grant, LeaseState, Moment};
 
@@ -230,7 +230,9 @@ impl HeldLock {
     /// thread gets no processor time.
     pub(crate) async fn ended(&self) -> LeaseState {
         loop {
-            let changed = self.changed.notified();
+            // All who wait for this are woken by one call: a waker that panics must not keep the others from
+            // it.
+            let changed = quietly(self.changed.notified());
             match self.lease_state() {
                 LeaseState::Held | LeaseState::Suspect => (),
                 ended => return ended,
@@ -240,5 +242,36 @@ impl HeldLock {
                 () = self.clock().sleep_until(self.valid_until()) => (),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::task::Context;
+
+    use super::*;
+    use crate::system::waker;
+    use crate::{Claim, FencingToken, LockName, Loss, Mode, Wait};
+
+    #[tokio::test]
+    async fn a_waker_that_panics_keeps_nobody_from_a_loss() {
+        let (name, ttl) = (LockName::new("a").unwrap(), Duration::from_secs(60));
+        let claim = Claim::new(name, Mode::Exclusive, ttl, Wait::No, "test".into());
+        let grant = Grant::new(&claim, FencingToken::new(1), Moment::now());
+        let held = HeldLock::new(grant, Limits::default(), &Telemetry::new("test"));
+        let (mut first, mut second) = (Box::pin(held.ended()), Box::pin(held.ended()));
+        // Without a message of the panic.
+        let panics = waker(|| {
+            std::panic::resume_unwind(Box::new("a waker"));
+        });
+        assert!(first.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
+        let woken = Arc::new(AtomicBool::new(false));
+        let notes = Arc::clone(&woken);
+        let waker = waker(move || notes.store(true, Ordering::SeqCst));
+        assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        held.on(Moment::now(), Event::Gone);
+        assert!(woken.load(Ordering::SeqCst), "it is woken only by its timer");
+        assert_eq!(second.await, LeaseState::Lost(Loss::Taken));
     }
 }

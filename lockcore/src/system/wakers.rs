@@ -1,10 +1,16 @@
 //! Wakers, which are code of the application.
 
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
-/// Runs what wakes tasks of the application. A waker that panics ends nothing but its own notification.
+/// Runs what wakes tasks of the application. A waker that panics ends nothing but `wake`.
+///
+/// If that calls several wakers, as `notify_waiters` of tokio does, those after it are not called: their
+/// tasks see the change when a timer wakes them, or poll with wakers that do not panic
+/// ([`unless_panics`](crate::backend::unless_panics)).
 pub fn wake_tasks(wake: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(wake)).is_err() {
         tracing::error!("a waker of the application has panicked");
@@ -13,8 +19,18 @@ pub fn wake_tasks(wake: impl FnOnce()) {
 
 /// A waker that wakes a task of the application, for those who would not survive a panic: a connection, or a
 /// list of wakers that are called one after the other.
-pub(crate) fn quiet(waker: &Waker) -> Waker {
+fn quiet(waker: &Waker) -> Waker {
     Waker::from(Arc::new(QuietWaker(waker.clone())))
+}
+
+/// Polls a future with wakers that do not panic.
+pub(crate) async fn quietly<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let waker = quiet(cx.waker());
+        future.as_mut().poll(&mut Context::from_waker(&waker))
+    })
+    .await
 }
 
 /// A waker that does this.
