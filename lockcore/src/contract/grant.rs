@@ -114,10 +114,11 @@ impl Grant {
         self.claim.present_hold().move_on(self.hold)
     }
 
-    /// The same grant after renewals: valid from `sent` to `deadline`.
+    /// The same grant after renewals, if there were any: valid from `sent` to `deadline`. A renewal makes a
+    /// whole lease of a provisional one.
     #[must_use]
     pub(crate) fn renewed(self, sent: Moment, deadline: Moment) -> Self {
-        Self { sent, deadline, ..self }
+        Self { sent, deadline, provisional: self.provisional && deadline <= self.deadline, ..self }
     }
 
     /// The claim that was granted.

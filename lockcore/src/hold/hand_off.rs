@@ -154,6 +154,17 @@ mod tests {
         assert!(times == 1000 && until < now.after(left / 2), "{times} times, for {:?}", until.since(now));
     }
 
+    #[test]
+    fn a_provisional_lease_is_a_whole_one_after_a_renewal() {
+        let name = LockName::new("a").unwrap();
+        let claim = Claim::new(name, Mode::Exclusive, LONG, Wait::No, "test".into());
+        let (now, ends) = (Moment::now(), Moment::now().after(LONG / 20));
+        let grant = Grant::new(&claim, FencingToken::new(1), now).provisional(ends);
+        // As it is handed on, before it was renewed and after that.
+        assert!(grant.successor().renewed(now, ends).is_provisional());
+        assert!(!grant.successor().renewed(now, now.after(LONG)).is_provisional());
+    }
+
     #[tokio::test]
     async fn a_lock_that_is_not_picked_up_goes_to_the_next_with_its_token() {
         let Offered { before, first, second } = offered(LONG).await;
