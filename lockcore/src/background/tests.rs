@@ -29,6 +29,7 @@ const fn millis(millis: u64) -> Duration {
 struct Chosen {
     inner: MemoryLock,
     answers: Mutex<VecDeque<(Duration, Released)>>,
+    acquires: AtomicU32,
     releases: AtomicU32,
     /// Whether the connections never end.
     stays: AtomicBool,
@@ -59,6 +60,7 @@ impl DistributedLock for Chosen {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        self.acquires.fetch_add(1, Ordering::SeqCst);
         if self.loses.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unreachable, "the request was lost"));
         }
@@ -165,6 +167,18 @@ async fn a_drop_that_finds_nothing_is_not_repeated() {
     drop(locks.lock("a").ttl(LEASE).await.unwrap());
     locks.close().await.unwrap();
     assert_eq!(server.releases.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_lock_that_a_task_of_this_process_holds_is_not_asked_for() {
+    let (server, locks) = chosen([]);
+    let other = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap();
+    let guard = locks.lock("a").ttl(LEASE).await.unwrap();
+    for (client, acquires) in [(&locks, 1), (&other, 2)] {
+        assert!(client.lock("a").try_now().await.unwrap().is_none(), "it is held");
+        assert_eq!(server.acquires.load(Ordering::SeqCst), acquires);
+    }
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]

@@ -49,6 +49,19 @@ async fn the_turn_goes_from_one_to_the_next() {
 }
 
 #[tokio::test]
+async fn one_that_does_not_wait_asks_beside_a_claim_and_not_beside_a_holder() {
+    let queues = LocalQueues::new(Sharing::Slices, true);
+    let claims = [claim(Wait::No), claim(Wait::No)];
+    let turn = claim_turn(queues.turn(&claims[0]).await);
+    assert!(matches!(queues.turn(&claims[1]).await, Ok(Some(Turn::Beside))), "the server knows");
+    turn.note_held(Moment::NEVER);
+    assert!(matches!(queues.turn(&claims[1]).await, Ok(None)), "this process knows");
+    drop(turn);
+    drop(claim_turn(queues.turn(&claims[1]).await));
+    assert!(queues.is_idle());
+}
+
+#[tokio::test]
 async fn ten_thousand_who_have_gone_are_passed_over() {
     let queues = LocalQueues::new(Sharing::Place, false);
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
