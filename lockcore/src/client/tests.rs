@@ -241,6 +241,27 @@ async fn an_observer_sees_the_token_of_the_leader() {
 }
 
 #[tokio::test]
+async fn tasks_share_a_place_with_neither_owners_nor_campaigns() {
+    let server = Arc::new(MemoryLock::new());
+    let (one, two) = (Locks::new(server.clone()).unwrap(), Locks::new(server).unwrap());
+    let held = two.lock("a").await.unwrap();
+    let mut tasks = [(); 2].map(|()| Box::pin(one.lock("a").into_future()));
+    let mut owned = one.owner().lock("a").into_future();
+    let mut leads = Box::pin(one.campaign("a").into_future());
+    let mut places = Vec::new();
+    for task in &mut tasks {
+        assert!(task.as_mut().now_or_never().is_none(), "it is held");
+        places.push(two.inspect("a").await.unwrap().waiters);
+    }
+    assert!(owned.as_mut().now_or_never().is_none(), "it is held");
+    places.push(two.inspect("a").await.unwrap().waiters);
+    assert!(leads.as_mut().now_or_never().is_none(), "it is held");
+    places.push(two.inspect("a").await.unwrap().waiters);
+    assert_eq!(places, [1, 1, 2, 3]);
+    drop(held);
+}
+
+#[tokio::test]
 async fn an_owner_forgets_the_name_of_a_dropped_release() {
     let locks = Troubled::locks(&Arc::default(), Trouble::Mute { releases: true });
     let owner = locks.owner();
