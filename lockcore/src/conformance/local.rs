@@ -227,14 +227,17 @@ pub(super) async fn a_lock_is_passed_on_within_a_client(stage: Stage) {
 
 /// Another process gets its turn when the lock has been passed on as often as is allowed.
 pub(super) async fn hand_overs_are_bounded(stage: Stage) {
-    let two = stage.client().await;
-    bounded(&stage, stage.client().await.hand_over(5, secs(60)), &two).await;
+    let (one, two) = (stage.client().await.hand_over(5, secs(60)), stage.client().await);
+    bounded(&stage, one.clone(), &two).await;
+    counted(&stage, &one, &two, 0, 5).await;
 }
 
 /// By default it gets its turn after a slice of time.
 pub(super) async fn another_process_gets_its_turn(stage: Stage) {
-    let two = stage.client().await;
-    bounded(&stage, stage.process().await, &two).await;
+    let (one, two) = (stage.process().await, stage.client().await);
+    bounded(&stage, one.clone(), &two).await;
+    // A hold that is longer than a slice lets one more task take its place in the queue.
+    counted(&stage, &one, &two, 1, 1).await;
 }
 
 async fn bounded(stage: &Stage, one: Locks, two: &Locks) {
@@ -266,6 +269,38 @@ async fn bounded(stage: &Stage, one: Locks, two: &Locks) {
     }
     let (guard, _) = free_by(two, &name, secs(2), "after the crowd").await;
     release(guard).await;
+}
+
+/// While a task of the first client holds the lock, its other tasks have so many places in the queue of the
+/// server. At most so many of them get the lock before the second client, which queues then.
+async fn counted(stage: &Stage, one: &Locks, two: &Locks, places: usize, most: u32) {
+    let name = stage.name("counted");
+    let held = one.lock(&name).await.expect("a free lock");
+    let count = Arc::new(AtomicU32::new(0));
+    let mut crowd = Vec::new();
+    for _ in 0..10 {
+        let (mut request, count) =
+            (Box::pin(one.lock(&name).wait(secs(30)).into_future()), Arc::clone(&count));
+        assert!(poll_once(request.as_mut()).await.is_none(), "the lock is held");
+        crowd.push(tokio::spawn(async move {
+            let guard = request.await.expect("its turn comes");
+            count.fetch_add(1, Ordering::SeqCst);
+            pause(5).await;
+            release(guard).await;
+        }));
+    }
+    queued(two, &name, places, secs(5)).await;
+    let other = tokio::spawn(two.lock(&name).wait(secs(20)).into_future());
+    queued(two, &name, places + 1, secs(5)).await;
+    release(held).await;
+    let other = done("its turn", secs(25), other).await.expect("no panic").expect("its turn comes");
+    let before = count.load(Ordering::SeqCst);
+    let is_in_order = two.capabilities().promises(Requirement::Fifo);
+    assert!(before <= most || !is_in_order, "{before} holds before that of a client that was in the queue");
+    release(other).await;
+    for task in crowd {
+        done("the rest of the crowd", secs(20), task).await.expect("no panic");
+    }
 }
 
 /// Tasks whose wait ends, or that are dropped in the queue, do not delay the others, and leave nothing.

@@ -195,6 +195,54 @@ mod tests {
         drop((first, guard));
     }
 
+    /// Two clients of a server with a clock that stands still; the second one has the order of the server.
+    fn clients(clock: &TestClock) -> (Locks, Locks) {
+        let server = Arc::new(MemoryLock::with_clock(clock.clock()));
+        (Locks::new(server.clone()).unwrap(), Locks::new(server).unwrap().server_order())
+    }
+
+    /// Drops the guard. The lock goes to the other client, and not to the next task of this one.
+    async fn goes_to(other: Pin<Box<Acquire>>, guard: LockGuard, mut next: Pin<Box<Acquire>>) {
+        drop(guard);
+        let guard = tokio::time::timeout(LONG / 3, other).await.expect("its turn comes").unwrap();
+        assert!(next.as_mut().now_or_never().is_none(), "the other client holds it");
+        drop(guard);
+        drop(next.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_after_the_last_hand_over() {
+        let (one, two) = clients(&TestClock::new());
+        let one = one.hand_over(5, LONG);
+        let mut guard = one.lock("a").await.unwrap();
+        let (other, _) = waits(&two);
+        for times in 0..5 {
+            let claim = guard.grant().claim().clone();
+            guard = after(&one, guard).await;
+            assert_eq!(guard.grant().claim().owner(), claim.owner(), "handed on {times} times only");
+        }
+        goes_to(other, guard, waits(&one).0).await;
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_after_a_slice_and_one_holder() {
+        let clock = TestClock::new();
+        let (one, two) = clients(&clock);
+        let held = one.lock("a").await.unwrap();
+        // Tokens are reserved for those that wait when the next one claims the lock.
+        let [(first, _), (second, _), (third, _)] = [(); 3].map(|()| waits(&one));
+        drop(held);
+        let first = first.await.unwrap();
+        let (other, _) = waits(&two);
+        let claim = first.grant().claim().clone();
+        clock.advance(Duration::from_millis(1));
+        drop(first);
+        let second = second.await.unwrap();
+        assert_eq!(second.grant().claim().owner(), claim.owner(), "it is within the slice");
+        clock.advance(Duration::from_millis(1));
+        goes_to(other, second, third).await;
+    }
+
     #[tokio::test]
     async fn a_lock_that_something_depends_on_is_not_handed_on() {
         let locks = Locks::in_memory().hand_over(1000, LONG);
