@@ -39,6 +39,7 @@ mod hang;
 mod harness;
 mod kept;
 mod kind;
+mod lacking;
 mod mariadb;
 mod options;
 mod pgbouncer;
@@ -62,12 +63,12 @@ pub use self::{
     error::Error,
     etcd::{Etcd, cluster::EtcdCluster},
     hang::HungSyncs,
+    lacking::{cannot_run, if_fetched, if_installed, is_installed, lacks, not_run, servers_required},
     mariadb::MariaDb,
     options::{Durability, Options},
     pgbouncer::PgBouncer,
     postgres::Postgres,
     preload::{preloaded, preloaded_syncs},
-    programs::{if_installed, is_installed, not_run, servers_required},
     redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
     release::{Family, Release},
     server::Server,

@@ -2,7 +2,6 @@
 
 use std::{
     env, fs,
-    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -10,51 +9,6 @@ use crate::Error;
 
 /// Debian keeps daemons out of an ordinary user's `PATH`.
 const DAEMON_FOLDERS: [&str; 5] = ["/usr/sbin", "/usr/local/sbin", "/sbin", "/usr/bin", "/usr/local/bin"];
-
-/// True if a missing server must fail a test instead of skipping it: `LOCKWELL_REQUIRE_SERVERS=1` (CI).
-pub fn servers_required() -> bool {
-    env::var_os("LOCKWELL_REQUIRE_SERVERS").is_some_and(|value| value == "1")
-}
-
-/// Whether a server can be started, by what its `installed` answered. If not, this says why, and the test is
-/// to be skipped.
-///
-/// # Panics
-/// If it cannot and [servers are required](servers_required).
-pub fn is_installed(answer: Result<(), Error>) -> bool {
-    let Err(error) = answer else { return true };
-    assert!(!servers_required(), "{error}");
-    eprintln!("IGNORED: {error}");
-    false
-}
-
-/// What was started, or nothing if its program is not on this machine: then this says so, and the test is to
-/// be skipped.
-///
-/// # Panics
-/// If it does not start, or cannot and [servers are required](servers_required).
-pub fn if_installed<T>(answer: Result<T, Error>) -> Option<T> {
-    match answer {
-        Err(error) if error.is_not_installed() => {
-            is_installed(Err(error));
-            None
-        }
-        answer => Some(answer.expect("it starts")),
-    }
-}
-
-/// Says that something is not tested here, and why: on the standard error, and for `cargo xtask test`, which
-/// says it again at the end, in the file that `LOCKWELL_NOT_RUN` names.
-pub fn not_run(what: &str, why: &str) {
-    eprintln!("not run: {what} ({why})");
-    let Some(path) = env::var_os("LOCKWELL_NOT_RUN") else { return };
-    let file = fs::OpenOptions::new().append(true).create(true).open(path);
-    let line = format!("{what} ({})\n", why.lines().next().unwrap_or_default());
-    // Written in one piece, since several tests may do so.
-    if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
-        eprintln!("and that cannot be noted: {error}");
-    }
-}
 
 /// The path of `program`, or an error that names the package it comes in.
 pub(crate) fn find(program: &str, package: &str) -> Result<String, Error> {
