@@ -7,9 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::slice;
 use std::sync::LazyLock;
 
-use testbed::Redis;
-
-use crate::servers::not_tested;
+use testbed::{Redis, lacks};
 
 /// Where what was downloaded is kept, so that the next run is quick.
 const CACHE: &str = env!("CARGO_TARGET_TMPDIR");
@@ -45,7 +43,7 @@ impl Program {
         let addresses = servers.iter().map(|server| server.addr().to_string());
         command.arg(Path::new(DRIVERS).join(driver)).args(addresses);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let started = command.spawn().inspect_err(|error| not_tested(&format!("{command:?}: {error}")));
+        let started = command.spawn().inspect_err(|error| lacks(&format!("{command:?}: {error}")));
         let mut child = started.ok()?;
         let (input, output) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
         Some(Self { child, input, output: BufReader::new(output) })
@@ -80,7 +78,7 @@ impl Drop for Program {
 }
 
 fn usable(installed: Result<&PathBuf, &String>) -> Option<PathBuf> {
-    installed.inspect_err(|why| not_tested(why)).ok().cloned()
+    installed.inspect_err(|why| lacks(why)).ok().cloned()
 }
 
 fn install_redis_py() -> Result<PathBuf, String> {

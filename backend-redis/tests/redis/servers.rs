@@ -34,12 +34,6 @@ fn parent() -> std::path::PathBuf {
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
 
-/// Says that something cannot be tested here, and fails where it has to be.
-pub(crate) fn not_tested(reason: &str) {
-    assert!(!testbed::servers_required(), "{reason}");
-    eprintln!("not tested: {reason}");
-}
-
 /// The address of a Redlock over these nodes.
 pub(crate) fn redlock_url(nodes: &[Redis]) -> String {
     let hosts: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();

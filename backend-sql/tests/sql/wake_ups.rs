@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use lockwell_core::Locks;
-use testbed::{Direction, Durability, Options, PgBouncer, Proxy, Release, is_installed};
+use testbed::{Direction, Durability, Options, PgBouncer, Proxy, Release, if_fetched, if_installed};
 
 use crate::servers::{Kind, client, postgres, wait_for};
 
@@ -47,17 +47,10 @@ async fn behind_a_pooler_that_carries_no_notifications() {
     let direct = client(Kind::Postgres, &(server.url() + "?table=unheard")).await;
     for release in ["pgbouncer1.18", "pgbouncer1.26"] {
         let options = Options::new().durability(Durability::OsCache).release(Release::named(release));
-        let pooler = match PgBouncer::start_with(server, &options).await {
-            Err(error) if error.is_not_installed() && Release::named(release).is_newer() => {
-                eprintln!("not tested: {error}");
-                continue;
-            }
-            Err(error) if error.is_not_installed() => {
-                is_installed(Err(error));
-                continue;
-            }
-            pooler => pooler.expect("the pooler starts"),
-        };
+        let started = PgBouncer::start_with(server, &options).await;
+        let is_newer = Release::named(release).is_newer();
+        let pooler = if is_newer { if_fetched(started) } else { if_installed(started) };
+        let Some(pooler) = pooler else { continue };
         let url = pooler.url() + "?table=unheard";
         let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);
         for (holder, waiter) in [(&one, &two), (&direct, &one), (&one, &direct)] {

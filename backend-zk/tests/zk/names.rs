@@ -19,8 +19,7 @@ fn compile(library: &Path) -> bool {
     let compiler =
         std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(library).arg(&source).status();
     let Ok(status) = compiler.as_ref().map(|status| status.success() && cfg!(target_os = "linux")) else {
-        assert!(!testbed::servers_required(), "no C compiler");
-        eprintln!("ignored: no C compiler");
+        testbed::lacks("there is no C compiler");
         return false;
     };
     assert!(status, "{} does not compile", source.display());

@@ -88,8 +88,7 @@ impl Other {
         let command = match command {
             Ok(command) => command,
             Err(why) => {
-                assert!(!testbed::servers_required(), "{maker:?}: {why}");
-                eprintln!("ignored: {why}");
+                testbed::lacks(&format!("{maker:?}: {why}"));
                 return None;
             }
         };

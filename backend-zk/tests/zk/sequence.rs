@@ -27,9 +27,8 @@ async fn bump(server: &ZooKeeper, lock: &str, number: i64) -> bool {
         .status()
         .is_ok_and(|status| status.success());
     server.restart().await.expect("started");
-    assert!(done || !testbed::servers_required(), "the numbers could not be changed");
     if !done {
-        eprintln!("ignored: no Java compiler: apt install default-jdk-headless");
+        testbed::lacks("the numbers cannot be changed: apt install default-jdk-headless");
     }
     done
 }

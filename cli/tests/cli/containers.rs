@@ -53,7 +53,7 @@ fn contained(site: &Site, args: &[&str]) -> Option<Finished> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let run = finish(&mut command);
     if run.status == 1 && ["unshare", "mount", "chroot"].iter().any(|name| run.err.starts_with(name)) {
-        testbed::not_run("the image of a container", &run.err);
+        testbed::cannot_run("", &run.err);
         return None;
     }
     Some(run)
@@ -89,7 +89,7 @@ fn as_process_1(site: &Site, options: &[&str], script: &str) -> Option<Finished>
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let run = finish(&mut command);
     if run.status == 1 && run.err.contains("unshare") {
-        testbed::not_run("process 1", &run.err);
+        testbed::cannot_run("", &run.err);
         return None;
     }
     Some(run)
@@ -143,7 +143,7 @@ fn process_1_can_be_ended_while_it_looks() {
         let Some(inside) = child_of(unshare) else {
             let run = run.finish();
             assert!(run.err.contains("unshare"), "{run:?}");
-            return testbed::not_run("process 1", &run.err);
+            return testbed::cannot_run("", &run.err);
         };
         kill_process(pid_of(inside), Signal::TERM).unwrap();
         assert_eq!(run.finish().status, 143, "{command:?}");

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use testbed::ZooKeeper;
 use testbed::{Durability, Options, if_installed};
 #[cfg(feature = "mysql")]
-use testbed::{MariaDb, Release};
+use testbed::{MariaDb, Release, if_fetched};
 #[cfg(feature = "redis")]
 use testbed::{Redis, RedisCluster, RedisSentinel};
 
@@ -181,11 +181,8 @@ fn everyday_use_of_mariadb() {
 fn everyday_use_of_mysql() {
     block_on(async {
         let release = Release::named("mysql9");
-        match MariaDb::start_with(&options().release(release)).await {
-            Ok(server) => everyday_use_of(&server).await,
-            Err(error) if error.is_not_installed() => testbed::not_run(&release.title(), &error.to_string()),
-            Err(error) => panic!("{error}"),
-        }
+        let Some(server) = if_fetched(MariaDb::start_with(&options().release(release)).await) else { return };
+        everyday_use_of(&server).await;
     });
 }
 

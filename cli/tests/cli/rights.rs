@@ -26,7 +26,7 @@ fn mode(path: &Path, mode: u32) {
 impl Shared {
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("ignored: only root can become other users");
+            testbed::cannot_run("", "only root can become other users");
             return None;
         }
         let site = Site::new();

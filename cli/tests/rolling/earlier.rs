@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-const WHAT: &str = "the rolling deployment";
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// The program. `None` while nothing was released, and where it cannot be had, which is an error where all
@@ -16,16 +15,10 @@ pub(crate) fn program() -> Option<&'static Path> {
     match PROGRAM.get_or_init(|| last_release()?.map(|tag| build(&tag)).transpose()) {
         Ok(Some(program)) => return Some(program),
         // Nothing is missing on this machine.
-        Ok(None) => testbed::not_run(WHAT, "nothing was released: the repository has no tag"),
-        Err(why) => not_run(why),
+        Ok(None) => testbed::cannot_run("", "nothing was released: the repository has no tag"),
+        Err(why) => testbed::lacks(why),
     }
     None
-}
-
-/// Says that something is not tested here, and fails where it has to be.
-pub(crate) fn not_run(why: &str) {
-    assert!(!testbed::servers_required(), "{why}");
-    testbed::not_run(WHAT, why);
 }
 
 /// The last tag before the current commit, if there is one.

@@ -129,7 +129,7 @@ fn roll(earlier: &Path, url: &str) {
 /// The earlier program, where this server can be started.
 fn earlier_on(found: Result<(), testbed::Error>) -> Option<&'static Path> {
     let earlier = earlier::program()?;
-    found.map_err(|error| earlier::not_run(&error.to_string())).ok().map(|()| earlier)
+    testbed::is_installed(found).then_some(earlier)
 }
 
 /// The earlier version makes the tables, or the present one does.

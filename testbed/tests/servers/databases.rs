@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use testbed::{Durability, Error, MariaDb, Options, PgBouncer, Postgres, Proxy, Release, if_installed};
+use testbed::{
+    Durability, Error, MariaDb, Options, PgBouncer, Postgres, Proxy, Release, if_fetched, if_installed,
+};
 
 use crate::life::{assert_gone, eventually, whole_life};
 
@@ -159,17 +161,6 @@ async fn each_mysql_has_an_id_of_its_own() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 3, "{ids:?}");
-}
-
-/// Nobody has to fetch a newer release.
-fn if_fetched<T>(answer: Result<T, Error>) -> Option<T> {
-    match answer {
-        Err(error) if error.is_not_installed() => {
-            println!("ignored: {error}");
-            None
-        }
-        answer => Some(answer.expect("it starts")),
-    }
 }
 
 /// The states of a process and its descendants.

@@ -5,20 +5,15 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use testbed::{
-    Durability, MariaDb, Options, PgBouncer, Postgres, Redis, RedisCluster, RedisSentinel, Release, ZooKeeper,
+    Durability, MariaDb, Options, PgBouncer, Postgres, Redis, RedisCluster, RedisSentinel, Release,
+    ZooKeeper, if_fetched,
 };
 
 /// Options for a release. `None` if it was not fetched, which is nobody's duty.
 fn options(name: &str) -> Option<(Options, String)> {
     let release = Release::named(name);
-    match release.version() {
-        Ok(version) => Some((Options::new().durability(Durability::OsCache).release(release), version)),
-        Err(error) if error.is_not_installed() && release.is_newer() => {
-            println!("ignored: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    let version = if_fetched(release.version())?;
+    Some((Options::new().durability(Durability::OsCache).release(release), version))
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ mod statements;
 use std::time::{Duration, Instant};
 
 use lockwell_core::Locks;
-use testbed::{Durability, MariaDb, Options, Release, is_installed};
+use testbed::{Durability, Error, MariaDb, Options, Release, if_fetched, if_installed};
 use tokio::sync::OnceCell;
 
 use crate::servers::{Kind, client};
@@ -28,33 +28,34 @@ pub(super) fn options(release: &str) -> Options {
     Options::new().durability(Durability::OsCache).parent(folder).release(Release::named(release))
 }
 
-/// Starts a server. `None` where it cannot be had: what is fetched is not required.
+/// Starts a server. `None` where it cannot be had.
 pub(super) async fn start(release: &str, options: Options) -> Option<MariaDb> {
-    match MariaDb::start_with(&options).await {
-        Ok(server) => Some(server),
-        Err(error) if error.is_not_installed() => {
-            if Release::named(release).is_newer() {
-                testbed::not_run(&Release::named(release).title(), &error.to_string());
-            } else {
-                assert!(!is_installed(Err(error)));
-            }
-            None
-        }
-        Err(error) => panic!("{release}: {error}"),
-    }
+    had(release, MariaDb::start_with(&options).await)
 }
 
-/// The servers that most tests share.
+/// What is fetched is not required.
+fn had<T>(release: &str, started: Result<T, Error>) -> Option<T> {
+    if Release::named(release).is_newer() { if_fetched(started) } else { if_installed(started) }
+}
+
+/// The servers that most tests share. Each test says which of them cannot be had, not only the first one.
 pub(super) async fn servers() -> Vec<&'static MariaDb> {
-    static SERVERS: OnceCell<Vec<MariaDb>> = OnceCell::const_new();
+    static SERVERS: OnceCell<Vec<Result<MariaDb, String>>> = OnceCell::const_new();
     let all = SERVERS.get_or_init(|| async {
         let mut servers = Vec::new();
         for release in RELEASES {
-            servers.extend(start(release, options(release)).await);
+            servers.push(match MariaDb::start_with(&options(release)).await {
+                Err(error) if error.is_not_installed() => Err(error.to_string()),
+                started => Ok(started.expect("it starts")),
+            });
         }
         servers
     });
-    all.await.iter().collect()
+    let started = |server: &'static Result<MariaDb, String>| {
+        server.as_ref().map_err(|why| Error::NotInstalled(why.clone()))
+    };
+    let all = RELEASES.into_iter().zip(all.await);
+    all.filter_map(|(release, server)| had(release, started(server))).collect()
 }
 
 pub(super) async fn connect(server: &MariaDb, table: &str) -> Locks {
