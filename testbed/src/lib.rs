@@ -69,6 +69,7 @@ pub use self::{
     pgbouncer::PgBouncer,
     postgres::Postgres,
     preload::{preloaded, preloaded_syncs},
+    proctree::kill as kill_tree,
     redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
     release::{Family, Release},
     server::Server,

@@ -94,8 +94,8 @@ pub(crate) fn resume(root: u32) -> Result<(), Error> {
     tree(root).into_iter().rev().try_for_each(|pid| signal(pid, Signal::CONT))
 }
 
-/// Kills the whole tree, and waits until nothing of it runs.
-pub(crate) fn kill(root: u32) -> Result<(), Error> {
+/// Kills a process with all its descendants, and waits until nothing of them runs.
+pub fn kill(root: u32) -> Result<(), Error> {
     // Stopped first, so that no new child escapes between the listing and the signal.
     let tree = stop(root)?;
     for pid in &tree {

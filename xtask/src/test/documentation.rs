@@ -1,11 +1,15 @@
 //! The tests in the documentation, which cargo builds and runs.
 
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::programs::patient;
+use super::watched::{Ends, Watched};
 use crate::shell::{Result, cargo};
+
+/// If nothing is heard for this time, a test hangs. Cargo compiles them, beside other tests and with less
+/// priority.
+const LIMIT: Duration = Duration::from_mins(20);
 
 /// How they went.
 #[derive(Debug, Default)]
@@ -24,21 +28,19 @@ pub(crate) fn run(args: &[String], filters: &[String]) -> Result<Documentation> 
     testing.arg("test").args(args).args(["--doc", "--no-fail-fast", "--"]).args(filters);
     let problem = |error: std::io::Error| format!("the tests of the documentation: {error}");
     let began = Instant::now();
-    let mut child = testing
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .map_err(problem)?;
+    testing.stdin(Stdio::null()).stderr(Stdio::inherit());
+    // They start no servers, and the test that hangs is a grandchild of cargo.
+    let mut watched = Watched::start(&mut testing, LIMIT, Ends::WithDescendants).map_err(problem)?;
     let (mut done, mut all) = (Documentation::default(), Vec::new());
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).lines() {
-            let line = line.map_err(problem)?;
-            done.read(&line);
-            all.push(line);
-        }
+    while let Some(line) = watched.line().map_err(problem)? {
+        watched.note_progress();
+        done.read(&line);
+        all.push(line);
     }
-    let status = child.wait().map_err(problem)?;
+    let (status, timed_out) = watched.end().map_err(problem)?;
+    if timed_out {
+        all.push(format!("nothing more was heard for {LIMIT:?}"));
+    }
     done.problem = (!status.success()).then(|| all.join("\n"));
     done.took = began.elapsed();
     Ok(done)

@@ -14,6 +14,7 @@ mod repeat;
 mod running;
 mod schedule;
 mod series;
+mod watched;
 
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;

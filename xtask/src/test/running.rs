@@ -1,18 +1,15 @@
 //! One test program: runs it, and tells how its tests ended.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testbed::Release;
 
 use super::events::{Ended, Events, Test};
 use super::programs::{Program, command};
+use super::watched::{Ends, Watched};
 use crate::shell::{Result, root};
 
 /// A program of which no test has ended for this time hangs, and is ended.
@@ -80,21 +77,18 @@ pub(crate) fn run(
     std::fs::create_dir_all(log.parent().unwrap_or(root())).map_err(problem)?;
     let mut command = command(program);
     let times = log.with_extension("times");
-    command.args(args).stdout(Stdio::piped()).stderr(File::create(&log).map_err(problem)?);
+    command.args(args).stderr(File::create(&log).map_err(problem)?);
     command.env("LOCKWELL_TIMES", &times);
     if let Some(release) = release {
         command.env("LOCKWELL_RELEASES", release.name());
     }
     change(&mut command);
     let began = Instant::now();
-    let mut child = command.spawn().map_err(problem)?;
-    let output = child.stdout.take().expect("it is piped");
-    let watched = Watched::new(child);
+    let mut watched = Watched::start(&mut command, LIMIT, Ends::Alone).map_err(problem)?;
     let mut events = Events::default();
-    for line in BufReader::new(output).split(b'\n') {
-        let line = line.map_err(problem)?;
+    while let Some(line) = watched.line().map_err(problem)? {
         let known = events.tests.len();
-        events.read(&String::from_utf8_lossy(&line), Instant::now());
+        events.read(&line, Instant::now());
         for test in &events.tests[known..] {
             watched.note_progress();
             tell(test);
@@ -130,55 +124,4 @@ pub(crate) fn run(
         problem,
         log,
     })
-}
-
-/// A process that is killed when it makes no progress for too long.
-struct Watched {
-    child: Arc<Mutex<Child>>,
-    progress: Sender<()>,
-    watch: thread::JoinHandle<bool>,
-}
-
-impl Watched {
-    fn new(child: Child) -> Self {
-        let child = Arc::new(Mutex::new(child));
-        let (progress, noted) = channel();
-        let watch = thread::spawn({
-            let child = Arc::clone(&child);
-            move || {
-                let end = loop {
-                    if let Err(end) = noted.recv_timeout(LIMIT) {
-                        break end;
-                    }
-                };
-                let timed_out = end == RecvTimeoutError::Timeout;
-                if timed_out {
-                    // One that has ended meanwhile cannot be killed.
-                    drop(child.lock().unwrap_or_else(PoisonError::into_inner).kill());
-                }
-                timed_out
-            }
-        });
-        Self { child, progress, watch }
-    }
-
-    fn note_progress(&self) {
-        // Nobody listens any more after it was killed.
-        self.progress.send(()).unwrap_or_default();
-    }
-
-    /// Waits for its end. The flag: it was killed.
-    fn end(self) -> std::io::Result<(std::process::ExitStatus, bool)> {
-        let status = loop {
-            // Not a wait that holds the mutex: a program that closes its output and then hangs is to be
-            // killed, too.
-            let ended = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait()?;
-            match ended {
-                Some(status) => break status,
-                None => thread::sleep(Duration::from_millis(10)),
-            }
-        };
-        drop(self.progress);
-        Ok((status, self.watch.join().unwrap_or(false)))
-    }
 }
