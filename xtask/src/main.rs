@@ -13,6 +13,7 @@ mod fuzz;
 mod handed_on;
 mod install;
 mod msrv;
+mod not_run;
 mod package;
 mod packages;
 mod peers;
@@ -49,8 +50,8 @@ enum Command {
     ///
     /// With `--install`, or a yes at the terminal, missing servers and the tools for other lock clients are
     /// installed with apt, and newer releases are downloaded. Otherwise the commands for that are printed.
-    /// Tests that miss a server are ignored. With the environment variable `LOCKWELL_REQUIRE_SERVERS=1` they
-    /// fail.
+    /// Tests that miss a server count as skipped, and the last lines name them. With the environment variable
+    /// `LOCKWELL_REQUIRE_SERVERS=1` they fail.
     Test(test::Options),
     /// Check licences and sources of all dependencies by deny.toml. If cargo-deny and cargo-audit are
     /// installed, run them as well.

@@ -1,12 +1,13 @@
 //! What the conformance suite ran, and on what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use testbed::Release;
 
+use crate::not_run::NotRun;
 use crate::shell::{Result, root};
 
 /// How the cases went on one target. The suite writes these, see `tests/support/report.rs`.
@@ -28,20 +29,32 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The remark for the end of a run.
-    fn remark(&self) -> Option<String> {
-        if let Some(why) = &self.missing {
-            return Some(format!("not run: {} ({why})", self.target));
-        }
+    /// Its cases, if its server is missing.
+    fn not_run(&self) -> Option<NotRun> {
+        self.missing.as_ref().map(|why| NotRun {
+            program: self.target.clone(),
+            test: String::new(),
+            part: String::new(),
+            why: why.clone(),
+            is_beyond: false,
+        })
+    }
+
+    /// The remark for the end of a run on a server of another version.
+    fn surprise(&self) -> Option<String> {
         let release =
             Release::all().iter().find(|release| Some(release.name()) == self.release.as_deref())?;
         release.surprise(self.version.as_deref()?)
     }
 }
 
+fn folder() -> PathBuf {
+    root().join("target/xtask")
+}
+
 /// Where the last whole run of each target is kept.
 fn book() -> PathBuf {
-    root().join("target/xtask/servers.json")
+    folder().join("servers.json")
 }
 
 fn read(path: &Path) -> Result<Vec<Record>> {
@@ -52,23 +65,16 @@ fn read(path: &Path) -> Result<Vec<Record>> {
     }
 }
 
-/// The file that the tests are to write, without one of an earlier run, and the file for what they did not
-/// run.
-pub(crate) fn fresh() -> Result<(PathBuf, PathBuf)> {
-    let folder = root().join("target/xtask");
-    let files = (folder.join("ran.json"), folder.join("not-run.txt"));
-    let clear = || {
-        fs::create_dir_all(&folder)?;
-        for file in [&files.0, &files.1] {
-            match fs::remove_file(file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+/// The file that the tests are to write, without one of an earlier run.
+pub(crate) fn fresh() -> Result<PathBuf> {
+    let folder = folder();
+    let file = folder.join("ran.json");
+    match fs::create_dir_all(&folder).and_then(|()| fs::remove_file(&file)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", folder.display()))
         }
-        Ok(())
-    };
-    clear().map_err(|error| format!("{}: {error}", folder.display()))?;
-    Ok(files)
+        _ => Ok(file),
+    }
 }
 
 /// The last whole run of each target.
@@ -76,21 +82,21 @@ pub(crate) fn known() -> Result<Vec<Record>> {
     read(&book())
 }
 
-/// Prints how long each target took, stores it, and returns the remarks for the end.
-pub(crate) fn take(ran: &Path, not_run: &Path) -> Result<Vec<String>> {
+/// Prints how long each target took, and stores it. Returns the targets that are missing, and remarks for the
+/// end.
+pub(crate) fn take(ran: &Path) -> Result<(Vec<NotRun>, Vec<String>)> {
     let new = read(ran)?;
     for Record { target, version, begun, passed, seconds, .. } in &new {
         let version = version.as_deref().unwrap_or_default();
         println!("{target:26} {version:10} {passed:4} of {begun:4} passed, {seconds:5} s together");
     }
-    let mut remarks: Vec<_> = new.iter().filter_map(Record::remark).collect();
-    let other = fs::read_to_string(not_run).unwrap_or_default();
-    remarks.extend(other.lines().map(|line| format!("not run: {line}")));
-    let merged = merge(known()?, new);
+    let missing = new.iter().filter_map(Record::not_run).collect();
+    let surprises: BTreeSet<_> = new.iter().filter_map(Record::surprise).collect();
+    let book = book();
+    let merged = merge(read(&book)?, new);
     let text = serde_json::to_string_pretty(&merged).map_err(|error| error.to_string())?;
-    fs::write(book(), text).map_err(|error| format!("{}: {error}", book().display()))?;
-    remarks.dedup();
-    Ok(remarks)
+    fs::write(&book, text).map_err(|error| format!("{}: {error}", book.display()))?;
+    Ok((missing, surprises.into_iter().collect()))
 }
 
 /// A run of only some cases is not a result for the target.
@@ -119,11 +125,14 @@ pub(crate) mod tests {
 
     #[test]
     fn a_missing_server_and_an_unexpected_version_are_told() {
-        assert_eq!(record("redis8", "redis8", "8.0.2", 10).remark(), None);
-        let other = record("redis8", "redis8", "8.4.0", 10).remark().expect("a surprise");
+        let expected = record("redis8", "redis8", "8.0.2", 10);
+        assert_eq!((expected.surprise(), expected.not_run()), (None, None));
+        let other = record("redis8", "redis8", "8.4.0", 10).surprise().expect("a surprise");
         assert!(other.contains("8.4.0") && other.contains("8.0"), "{other}");
         let missing = Record { missing: Some("no network".into()), ..record("valkey9", "valkey9", "", 0) };
-        assert_eq!(missing.remark().as_deref(), Some("not run: valkey9 (no network)"));
+        let not_run = missing.not_run().expect("it is missing");
+        assert_eq!((not_run.program.as_str(), not_run.why.as_str()), ("valkey9", "no network"));
+        assert!(!not_run.is_beyond);
     }
 
     #[test]

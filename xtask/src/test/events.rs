@@ -10,6 +10,8 @@ use serde::Deserialize;
 pub(crate) enum Ended {
     Passed,
     Ignored,
+    /// It has returned, and says that something was missing.
+    NotRun,
     /// With what it wrote.
     Failed(String),
 }
@@ -89,6 +91,16 @@ impl Events {
         }
     }
 
+    /// A test says that it was not run, or not all of it. It is none that has passed then. Whether there is
+    /// such a test.
+    pub(crate) fn note_not_run(&mut self, name: &str) -> bool {
+        let Some(test) = self.tests.iter_mut().find(|test| test.name == name) else { return false };
+        if test.ended == Ended::Passed {
+            test.ended = Ended::NotRun;
+        }
+        true
+    }
+
     /// The tests that have begun and not ended.
     pub(crate) fn running(&self) -> Vec<String> {
         let mut names: Vec<_> = self.running.keys().cloned().collect();
@@ -143,5 +155,8 @@ mod tests {
         assert!(text.starts_with("one\ntwo\n") && text.ends_with("up to 300 ms"), "{text}");
         events.read(r#"{ "type": "suite", "event": "failed", "passed": 1 }"#, begin);
         assert!(events.complete);
+        assert!(events.note_not_run("a") && events.note_not_run("b::c") && !events.note_not_run("main"));
+        assert_eq!(events.tests[1].ended, Ended::NotRun);
+        assert!(matches!(events.tests[0].ended, Ended::Failed(_)), "a failure is a failure");
     }
 }

@@ -31,6 +31,7 @@ use self::running::ProgramOutcome;
 use crate::busy::Busy;
 use crate::handed_on::HandedOn;
 use crate::install::{is_told, provide};
+use crate::not_run::{self, NotRun};
 use crate::packages::{SERVERS, TOOLS};
 use crate::ran;
 use crate::shell::{Result, root, text};
@@ -84,6 +85,10 @@ struct Job {
 struct Whole {
     outcomes: Vec<ProgramOutcome>,
     documentation: Documentation,
+    /// What was missing: servers of the suite, and what other tests need.
+    not_run: Vec<NotRun>,
+    /// Other remarks for the end.
+    surprises: Vec<String>,
 }
 
 impl Whole {
@@ -118,19 +123,19 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     let job = job(selection, servers)?;
     let _loops = Busy::start(busy)?;
     if let Some(times) = repeat {
-        let once = || {
-            let (ran, not_run) = ran::fresh()?;
-            let whole = once(&job, &ran, &not_run)?;
-            ran::take(&ran, &not_run)?;
+        let once = || -> Result<Vec<String>> {
+            let whole = once(&job)?;
+            for remark in not_run::remarks(&whole.not_run) {
+                println!("{remark}");
+            }
             Ok(whole.failures())
         };
         // Runs on other servers are another series.
         args.extend([format!("--servers={}", servers.name()), repeat::servers()]);
         return repeat::run(times, restart, busy, &args, once);
     }
-    let (ran, not_run) = ran::fresh()?;
-    let whole = once(&job, &ran, &not_run)?;
-    remarks.extend(ran::take(&ran, &not_run)?);
+    let whole = once(&job)?;
+    remarks.extend(not_run::remarks(&whole.not_run));
     finish(&job, &whole, remarks)
 }
 
@@ -164,12 +169,13 @@ fn job(selection: Selection, servers: Servers) -> Result<Job> {
 }
 
 /// Runs everything once.
-fn once(job: &Job, ran: &std::path::Path, not_run: &std::path::Path) -> Result<Whole> {
+fn once(job: &Job) -> Result<Whole> {
     enum Part<'a> {
         Documentation(&'a [String]),
         Program(&'a Program, Option<&'static Release>),
     }
     let began = Instant::now();
+    let ran = ran::fresh()?;
     let whole = Mutex::new(Whole::default());
     // Cargo itself runs while the others have only begun to start their servers.
     let documentation = job.documentation.iter().map(|cargo| (Class::Computing, Part::Documentation(cargo)));
@@ -198,8 +204,7 @@ fn once(job: &Job, ran: &std::path::Path, not_run: &std::path::Path) -> Result<W
                 let threads = threads.map(|threads| format!("--test-threads={threads}"));
                 let args: Vec<_> = threads.into_iter().chain(job.filters.iter().cloned()).collect();
                 let change = |command: &mut Command| {
-                    command.env("LOCKWELL_SERVERS", job.servers.name());
-                    command.env("LOCKWELL_REPORT", ran).env("LOCKWELL_NOT_RUN", not_run);
+                    command.env("LOCKWELL_SERVERS", job.servers.name()).env("LOCKWELL_REPORT", &ran);
                 };
                 note(running::run(program, release, &args, change, |test| {
                     if let Ended::Failed(text) = &test.ended {
@@ -210,8 +215,13 @@ fn once(job: &Job, ran: &std::path::Path, not_run: &std::path::Path) -> Result<W
         }
     });
     done.into_iter().collect::<Result<Vec<()>>>()?;
-    let whole = whole.into_inner().map_err(|_| "a panic".to_owned())?;
-    if whole.is_empty() { Err("no test was run: is there one of this name?".to_owned()) } else { Ok(whole) }
+    let mut whole = whole.into_inner().map_err(|_| "a panic".to_owned())?;
+    if whole.is_empty() {
+        return Err("no test was run: is there one of this name?".to_owned());
+    }
+    (whole.not_run, whole.surprises) = ran::take(&ran)?;
+    whole.not_run.extend(whole.outcomes.iter().flat_map(|outcome| outcome.not_run.iter().cloned()));
+    Ok(whole)
 }
 
 /// Repeats what has failed, and prints the closing lines.
@@ -247,7 +257,7 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
         println!("{line}");
     }
     println!();
-    remarks.extend(flaky);
+    remarks.extend(whole.surprises.iter().cloned().chain(flaky));
     let failures = failed.len();
     for remark in remarks.iter().chain(&failed) {
         println!("{remark}");
@@ -256,7 +266,7 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
         |is: &dyn Fn(&Ended) -> bool| whole.outcomes.iter().map(|outcome| outcome.count(is)).sum::<usize>();
     let passed = passed + flakes.len() + count(&|ended| *ended == Ended::Passed);
     let failed = count(&|ended| matches!(ended, Ended::Failed(_))) - flakes.len() + untrue.len();
-    let skipped = ignored + count(&|ended| *ended == Ended::Ignored);
+    let skipped = ignored + count(&|ended| matches!(ended, Ended::Ignored | Ended::NotRun));
     println!("{}", closing::counts(passed, failed, skipped));
     Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -10,6 +10,7 @@ use testbed::Release;
 use super::events::{Ended, Events, Test};
 use super::programs::{Program, command};
 use super::watched::{Ends, Watched};
+use crate::not_run::{self, NotRun};
 use crate::shell::{Result, root};
 
 /// A program of which no test has ended for this time hangs, and is ended.
@@ -26,6 +27,8 @@ pub(crate) struct ProgramOutcome {
     pub(crate) release: Option<&'static Release>,
     pub(crate) title: String,
     pub(crate) tests: Vec<Test>,
+    /// What its tests say that they did not run.
+    pub(crate) not_run: Vec<NotRun>,
     pub(crate) took: Duration,
     /// Why the program as a whole has failed, apart from its tests.
     pub(crate) problem: Option<String>,
@@ -50,10 +53,14 @@ impl ProgramOutcome {
         let seconds = self.took.as_secs_f64();
         let passed = self.count(|ended| *ended == Ended::Passed);
         let ignored = self.count(|ended| *ended == Ended::Ignored);
+        let not_run = self.count(|ended| *ended == Ended::NotRun);
+        let not_run = if not_run == 0 { String::new() } else { format!(", {not_run} not run") };
         let failed = self.failed().count();
         let problem = self.problem.as_ref().map_or_else(String::new, |problem| format!("; {problem}"));
         let title = &self.title;
-        format!("{seconds:7.1} s  {title:26} {passed:5} passed, {failed} failed, {ignored} ignored{problem}")
+        format!(
+            "{seconds:7.1} s  {title:26} {passed:5} passed, {failed} failed, {ignored} ignored{not_run}{problem}"
+        )
     }
 }
 
@@ -76,9 +83,10 @@ pub(crate) fn run(
     let log = root().join("target/xtask/logs").join(name).with_extension("log");
     std::fs::create_dir_all(log.parent().unwrap_or(root())).map_err(problem)?;
     let mut command = command(program);
-    let times = log.with_extension("times");
+    let (times, missed) = (log.with_extension("times"), log.with_extension("not-run"));
+    not_run::clear(&missed)?;
     command.args(args).stderr(File::create(&log).map_err(problem)?);
-    command.env("LOCKWELL_TIMES", &times);
+    command.env("LOCKWELL_TIMES", &times).env("LOCKWELL_NOT_RUN", &missed);
     if let Some(release) = release {
         command.env("LOCKWELL_RELEASES", release.name());
     }
@@ -97,6 +105,13 @@ pub(crate) fn run(
     let (status, timed_out) = watched.end().map_err(problem)?;
     // Programs that write their own times do not report when a test begins.
     events.time(&std::fs::read_to_string(times).unwrap_or_default());
+    let mut not_run = not_run::read(&missed, &title)?;
+    for it in &mut not_run {
+        // The thread of something else.
+        if !events.note_not_run(&it.test) {
+            it.test.clear();
+        }
+    }
     let has_failed = events.count(|ended| matches!(ended, Ended::Failed(_))) > 0;
     // A test may have ended the program, or have written into the line that tells how another one ended.
     let all_told = events.complete && events.running().is_empty();
@@ -120,6 +135,7 @@ pub(crate) fn run(
         release,
         title,
         tests: events.tests,
+        not_run,
         took: began.elapsed(),
         problem,
         log,
