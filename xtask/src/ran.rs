@@ -48,7 +48,8 @@ impl Record {
     }
 }
 
-fn folder() -> PathBuf {
+/// Where runs have their logs and notes.
+pub(crate) fn folder() -> PathBuf {
     root().join("target/xtask")
 }
 

@@ -206,7 +206,8 @@ fn once(job: &Job) -> Result<Whole> {
                 let change = |command: &mut Command| {
                     command.env("LOCKWELL_SERVERS", job.servers.name()).env("LOCKWELL_REPORT", &ran);
                 };
-                note(running::run(program, release, &args, change, |test| {
+                let log = running::log(&ran::folder(), program, release, "");
+                note(running::run(program, release, &args, &log, change, |test| {
                     if let Ended::Failed(text) = &test.ended {
                         println!("{} {}: {}", program.title, test.name, closing::failed("now", text));
                     }
@@ -273,13 +274,16 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
 
 /// Whether a test that has failed passes each time, alone, on the same servers.
 fn passes_alone(outcome: &ProgramOutcome, test: &str, servers: Servers) -> Result<bool> {
-    let args = ["--exact", test, "--test-threads=1"].map(str::to_owned);
+    // It may be one that is ignored unless it is asked for.
+    let args = ["--exact", test, "--include-ignored", "--test-threads=1"].map(str::to_owned);
+    let ProgramOutcome { program, release, title, .. } = outcome;
     for time in 1..=AGAIN {
-        println!("alone, {time} of {AGAIN}: {} {test}", outcome.title);
+        println!("alone, {time} of {AGAIN}: {title} {test}");
         let change = |command: &mut Command| {
             command.env("LOCKWELL_SERVERS", servers.name());
         };
-        let again = running::run(&outcome.program, outcome.release, &args, change, |_| ())?;
+        let log = running::log(&ran::folder(), program, *release, &format!(" alone {time} {test}"));
+        let again = running::run(program, *release, &args, &log, change, |_| ())?;
         if again.count(|ended| *ended == Ended::Passed) != 1 || again.problem.is_some() {
             return Ok(false);
         }

@@ -1,7 +1,7 @@
 //! One test program: runs it, and tells how its tests ended.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::events::{Ended, Events, Test};
 use super::programs::{Program, command};
 use super::watched::{Ends, Watched};
 use crate::not_run::{self, NotRun};
-use crate::shell::{Result, root};
+use crate::shell::Result;
 
 /// A program of which no test has ended for this time hangs, and is ended.
 const LIMIT: Duration = Duration::from_mins(20);
@@ -64,28 +64,38 @@ impl ProgramOutcome {
     }
 }
 
+fn title(program: &Program, release: Option<&Release>) -> String {
+    match release {
+        Some(release) => format!("{} on {}", program.title, release.title()),
+        None => program.title.clone(),
+    }
+}
+
+/// The file in this folder for what a program writes besides. `which` tells its runs apart: a repetition must
+/// not take away what the failure has left.
+pub(crate) fn log(folder: &Path, program: &Program, release: Option<&Release>, which: &str) -> PathBuf {
+    // A version has a dot.
+    let name = (title(program, release) + which).replace(['/', ' ', '.', ':'], "-");
+    folder.join("logs").join(name).with_extension("log")
+}
+
 /// Runs a program with these arguments, on this release of the servers. `change` sets what else its
 /// environment has, and `tell` hears of each test that ends.
 pub(crate) fn run(
     program: &Program,
     release: Option<&'static Release>,
     args: &[String],
+    log: &Path,
     change: impl FnOnce(&mut Command),
     mut tell: impl FnMut(&Test),
 ) -> Result<ProgramOutcome> {
-    let title = match release {
-        Some(release) => format!("{} on {}", program.title, release.title()),
-        None => program.title.clone(),
-    };
+    let title = title(program, release);
     let problem = |error: std::io::Error| format!("{title}: {error}");
-    // A version has a dot.
-    let name = title.replace(['/', ' ', '.'], "-");
-    let log = root().join("target/xtask/logs").join(name).with_extension("log");
-    std::fs::create_dir_all(log.parent().unwrap_or(root())).map_err(problem)?;
+    std::fs::create_dir_all(log.parent().unwrap_or(log)).map_err(problem)?;
     let mut command = command(program);
     let (times, missed) = (log.with_extension("times"), log.with_extension("not-run"));
     not_run::clear(&missed)?;
-    command.args(args).stderr(File::create(&log).map_err(problem)?);
+    command.args(args).stderr(File::create(log).map_err(problem)?);
     command.env("LOCKWELL_TIMES", &times).env("LOCKWELL_NOT_RUN", &missed);
     if let Some(release) = release {
         command.env("LOCKWELL_RELEASES", release.name());
@@ -138,6 +148,22 @@ pub(crate) fn run(
         not_run,
         took: began.elapsed(),
         problem,
-        log,
+        log: log.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repetition_has_a_log_of_its_own() {
+        let program =
+            Program { title: "backend-zk/zk".to_owned(), file: PathBuf::new(), folder: PathBuf::new() };
+        let log = |release: Option<&Release>, which: &str| log(Path::new("/notes"), &program, release, which);
+        assert_eq!(log(None, ""), Path::new("/notes/logs/backend-zk-zk.log"));
+        let newer = Some(Release::named("zookeeper3.9"));
+        let repeated = "/notes/logs/backend-zk-zk-on-ZooKeeper-3-9-alone-1-a--b.log";
+        assert_eq!(log(newer, " alone 1 a::b"), Path::new(repeated));
+    }
 }
