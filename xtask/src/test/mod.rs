@@ -16,6 +16,7 @@ mod schedule;
 mod series;
 mod watched;
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::time::{Instant, SystemTime};
@@ -28,6 +29,7 @@ use self::events::Ended;
 use self::flakes::Flake;
 use self::programs::{Class, Program};
 use self::running::ProgramOutcome;
+use self::series::Series;
 use crate::busy::Busy;
 use crate::handed_on::HandedOn;
 use crate::install::{is_told, provide};
@@ -64,6 +66,9 @@ pub(crate) struct Options {
     /// Install and download what is missing, without asking.
     #[arg(long)]
     install: bool,
+    /// A stage of `--deep`, and its file for what is not run.
+    #[arg(long, value_name = "FILE", hide = true)]
+    stage: Option<PathBuf>,
     #[command(flatten)]
     rest: HandedOn,
 }
@@ -113,28 +118,39 @@ impl Whole {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { busy, repeat, restart, servers, deep, install, rest: HandedOn { mut args } } = options;
+    let Options { busy, repeat, restart, servers, deep, install, stage, rest: HandedOn { mut args } } =
+        options;
     let told = is_told(&mut args) || install;
-    let mut remarks = provide(SERVERS.iter().chain(&TOOLS), servers.needed(), told);
+    // What a stage fetches would make another state of those before it.
+    let needed = if deep { Servers::All } else { servers };
+    let mut remarks = provide(SERVERS.iter().chain(&TOOLS), needed.needed(), told);
     if deep {
-        return deep::run(told);
+        return deep::run(&ran::folder(), told);
     }
     let selection = Selection::new(&args, servers);
     let job = job(selection, servers)?;
     let _loops = Busy::start(busy)?;
+    let once = || -> Result<Whole> {
+        let whole = once(&job)?;
+        if let Some(file) = &stage {
+            not_run::write(file, &whole.not_run)?;
+        }
+        Ok(whole)
+    };
     if let Some(times) = repeat {
         let once = || -> Result<Vec<String>> {
-            let whole = once(&job)?;
+            let whole = once()?;
             for remark in not_run::remarks(&whole.not_run) {
                 println!("{remark}");
             }
             Ok(whole.failures())
         };
+        let restarts = |last: &Series| restart || (stage.is_some() && last.is_over(times));
         // Runs on other servers are another series.
         args.extend([format!("--servers={}", servers.name()), repeat::servers()]);
-        return repeat::run(times, restart, busy, &args, once);
+        return repeat::run(times, restarts, busy, &args, once);
     }
-    let whole = once(&job)?;
+    let whole = once()?;
     remarks.extend(not_run::remarks(&whole.not_run));
     finish(&job, &whole, remarks)
 }

@@ -6,21 +6,25 @@ use std::time::{Instant, SystemTime};
 
 use testbed::Release;
 
-use super::series::{Book, Run, Subject};
+use super::series::{Book, Run, Series, Subject};
 use crate::shell::{Result, root, text};
 
-/// Runs the tests until there is this number of runs, including those of earlier calls. `once` returns the
-/// names of the tests that failed.
+/// Runs the tests until there is this number of runs, including those of earlier calls. `restarts` tells
+/// whether those do not count. `once` returns the names of the tests that failed.
 pub(crate) fn run(
     times: usize,
-    restart: bool,
+    restarts: impl Fn(&Series) -> bool,
     busy: usize,
     args: &[String],
     once: impl Fn() -> Result<Vec<String>>,
 ) -> Result<ExitCode> {
     let subject = Subject { commit: commit()?, busy, args: args.to_vec() };
     let mut book = Book::load()?;
-    let mut restart = restart;
+    let last = book.series(&subject, false);
+    let mut restart = !last.runs.is_empty() && restarts(last);
+    if restart {
+        eprintln!("xtask: the runs of earlier calls do not count");
+    }
     loop {
         let series = book.series(&subject, restart);
         restart = false;
@@ -53,12 +57,16 @@ pub(super) fn commit() -> Result<String> {
     Ok(state(head.trim(), &changes))
 }
 
-/// What else a run depends on: the servers that are there, and the variables that choose among them.
+/// What else a run depends on: the servers that are there, with their versions, and the variables that choose
+/// among them.
 pub(super) fn servers() -> String {
-    let there = Release::all().iter().filter(|release| release.version().is_ok());
+    let there = Release::all().iter().filter_map(|release| {
+        let version = release.version().ok()?;
+        Some(format!("{}={version}", release.name()))
+    });
     let chosen = ["LOCKWELL_RELEASES", "LOCKWELL_REQUIRE_SERVERS"]
         .map(|name| format!("{name}={}", std::env::var(name).unwrap_or_default()));
-    there.map(|release| release.name().to_owned()).chain(chosen).collect::<Vec<_>>().join(" ")
+    there.chain(chosen).collect::<Vec<_>>().join(" ")
 }
 
 fn state(head: &str, changes: &str) -> String {

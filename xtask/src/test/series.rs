@@ -86,6 +86,11 @@ impl Series {
         self.runs.iter().any(|run| !run.passed)
     }
 
+    /// Whether more runs would tell nothing new: there are as many as are wanted, or one has failed.
+    pub(crate) fn is_over(&self, times: usize) -> bool {
+        self.runs.len() >= times || self.has_failed()
+    }
+
     /// For people.
     pub(crate) fn table(&self) -> String {
         let passes = self.runs.iter().filter(|run| run.passed).count();
@@ -150,6 +155,18 @@ mod tests {
         assert_eq!(book.series(&one, true).runs.len(), 0, "begun anew");
         book.series(&one, false).runs.extend([run(&[]), run(&[])]);
         assert_eq!(book.series(&one, false).runs.len(), 2, "the newest counts");
+    }
+
+    #[test]
+    fn a_series_is_over_with_its_last_run_or_with_a_failure() {
+        for (runs, is_over) in [
+            (vec![], false),
+            (vec![run(&[])], false),
+            (vec![run(&["a::b"])], true),
+            (vec![run(&[]), run(&[])], true),
+        ] {
+            assert_eq!(Series { subject: subject("abc", 4, &[]), runs }.is_over(2), is_over);
+        }
     }
 
     #[test]
