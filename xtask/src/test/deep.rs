@@ -15,7 +15,7 @@ use crate::not_run::{self, NotRun};
 use crate::shell::{Result, cargo, foreground};
 
 /// The stages, what only computes first, with the arguments of `cargo xtask test` or of cargo.
-const STAGES: [(&str, Stage); 5] = [
+const STAGES: [(&str, Stage); 6] = [
     (
         "model of hand-overs",
         Stage::Cargo(&["-p", "lockwell-core", "--all-features", "--test", "hand_over_model"]),
@@ -28,9 +28,22 @@ const STAGES: [(&str, Stage); 5] = [
         "model of Redlock",
         Stage::Cargo(&["-p", "lockwell-redis", "--all-features", "--test", "redlock_model"]),
     ),
+    ("leaders of ZooKeeper", Stage::Tests(&LEADERS)),
     // Every case on every server in every setup; the browser, and the command of the last release.
     ("all servers", Stage::Tests(&["--servers", "all"])),
     ("busy machine", Stage::Tests(&["--busy", "4", "--repeat", "2"])),
+];
+
+/// They are killed for ten minutes.
+const LEADERS: [&str; 8] = [
+    "-p",
+    "lockwell-zk",
+    "--test",
+    "zk",
+    "--",
+    "--include-ignored",
+    "--exact",
+    "faults::the_leader_is_killed_for_long",
 ];
 
 enum Stage {
@@ -260,5 +273,13 @@ mod tests {
         assert_eq!(tree.call(lacks(true)), (vec![], true));
         let kept = Progress::load(&tree.folder.path().join("deep.json"), "a".to_owned());
         assert_eq!(kept.passed["servers"].not_run, ["cannot be run here: x/y z (no etcd)"]);
+    }
+
+    /// A stage whose test had another name would run nothing.
+    #[test]
+    fn the_test_of_the_leaders_is_there() {
+        let test = LEADERS[LEADERS.len() - 1].strip_prefix("faults::").unwrap();
+        let file = crate::shell::root().join("backend-zk/tests/zk/faults.rs");
+        assert!(fs::read_to_string(file).unwrap().contains(&format!("fn {test}(")));
     }
 }
