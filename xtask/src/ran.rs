@@ -48,14 +48,14 @@ impl Record {
     }
 }
 
-/// Where runs have their logs and notes.
+/// Where runs have their logs and notes, unless they are told another folder.
 pub(crate) fn folder() -> PathBuf {
     root().join("target/xtask")
 }
 
 /// Where the last whole run of each target is kept.
-fn book() -> PathBuf {
-    folder().join("servers.json")
+fn book(folder: &Path) -> PathBuf {
+    folder.join("servers.json")
 }
 
 fn read(path: &Path) -> Result<Vec<Record>> {
@@ -66,11 +66,10 @@ fn read(path: &Path) -> Result<Vec<Record>> {
     }
 }
 
-/// The file that the tests are to write, without one of an earlier run.
-pub(crate) fn fresh() -> Result<PathBuf> {
-    let folder = folder();
+/// The file in this folder that the tests are to write, without one of an earlier run.
+pub(crate) fn fresh(folder: &Path) -> Result<PathBuf> {
     let file = folder.join("ran.json");
-    match fs::create_dir_all(&folder).and_then(|()| fs::remove_file(&file)) {
+    match fs::create_dir_all(folder).and_then(|()| fs::remove_file(&file)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(format!("{}: {error}", folder.display()))
         }
@@ -80,12 +79,12 @@ pub(crate) fn fresh() -> Result<PathBuf> {
 
 /// The last whole run of each target.
 pub(crate) fn known() -> Result<Vec<Record>> {
-    read(&book())
+    read(&book(&folder()))
 }
 
-/// Prints how long each target took, and stores it. Returns the targets that are missing, and remarks for the
-/// end.
-pub(crate) fn take(ran: &Path) -> Result<(Vec<NotRun>, Vec<String>)> {
+/// Prints how long each target took, and stores it in this folder. Returns the targets that are missing, and
+/// remarks for the end.
+pub(crate) fn take(folder: &Path, ran: &Path) -> Result<(Vec<NotRun>, Vec<String>)> {
     let new = read(ran)?;
     for Record { target, version, begun, passed, seconds, .. } in &new {
         let version = version.as_deref().unwrap_or_default();
@@ -93,7 +92,7 @@ pub(crate) fn take(ran: &Path) -> Result<(Vec<NotRun>, Vec<String>)> {
     }
     let missing = new.iter().filter_map(Record::not_run).collect();
     let surprises: BTreeSet<_> = new.iter().filter_map(Record::surprise).collect();
-    let book = book();
+    let book = book(folder);
     let merged = merge(read(&book)?, new);
     let text = serde_json::to_string_pretty(&merged).map_err(|error| error.to_string())?;
     fs::write(&book, text).map_err(|error| format!("{}: {error}", book.display()))?;

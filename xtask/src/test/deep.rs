@@ -97,14 +97,14 @@ impl Progress {
     }
 }
 
-/// Runs the stages, with notes in this folder.
+/// Runs the stages, with logs and notes in this folder.
 pub(super) fn run(folder: &Path, installs: bool) -> Result<ExitCode> {
     let missed = folder.join("stage.not-run");
     let state = || -> Result<String> { Ok(format!("{} {}", repeat::commit()?, repeat::servers())) };
     let play = |at: usize| -> Result<Option<Played>> {
         not_run::clear(&missed)?;
         let began = Instant::now();
-        if foreground(&mut STAGES[at].1.command(&missed, installs))? != ExitCode::SUCCESS {
+        if foreground(&mut STAGES[at].1.command(folder, &missed, installs))? != ExitCode::SUCCESS {
             return Ok(None);
         }
         let seconds = began.elapsed().as_secs();
@@ -171,13 +171,13 @@ fn play_all(
 }
 
 impl Stage {
-    fn command(&self, missed: &Path, installs: bool) -> Command {
+    fn command(&self, folder: &Path, missed: &Path, installs: bool) -> Command {
         match self {
             // By cargo, since the tests build this program anew.
             Self::Tests(args) => {
                 let mut command = cargo();
                 command.args(["xtask", "test"]).args(installs.then_some("--install"));
-                command.arg("--stage").arg(missed).args(*args);
+                command.arg("--notes").arg(folder).arg("--stage").arg(missed).args(*args);
                 command
             }
             Self::Cargo(args) => {

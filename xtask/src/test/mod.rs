@@ -14,6 +14,7 @@ mod repeat;
 mod running;
 mod schedule;
 mod series;
+mod turn;
 mod watched;
 
 use std::path::PathBuf;
@@ -66,7 +67,10 @@ pub(crate) struct Options {
     /// Install and download what is missing, without asking.
     #[arg(long)]
     install: bool,
-    /// A stage of `--deep`, and its file for what is not run.
+    /// The folder for logs and notes, instead of `target/xtask`. Two runs at a time need two of them.
+    #[arg(long, value_name = "FOLDER")]
+    notes: Option<PathBuf>,
+    /// A stage of `--deep`, which has the turn; and the file for what is not run.
     #[arg(long, value_name = "FILE", hide = true)]
     stage: Option<PathBuf>,
     #[command(flatten)]
@@ -75,6 +79,8 @@ pub(crate) struct Options {
 
 /// What a run is to do.
 struct Job {
+    /// The folder for logs and notes.
+    notes: PathBuf,
     programs: Vec<Program>,
     /// The arguments of cargo for the tests of the documentation, if these are to run.
     documentation: Option<Vec<String>>,
@@ -118,17 +124,21 @@ impl Whole {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { busy, repeat, restart, servers, deep, install, stage, rest: HandedOn { mut args } } =
+    let Options { busy, repeat, restart, servers, deep, install, notes, stage, rest: HandedOn { mut args } } =
         options;
+    // The tests run in other folders.
+    let notes = std::path::absolute(notes.unwrap_or_else(ran::folder));
+    let notes = notes.map_err(|error| format!("the folder for notes: {error}"))?;
+    let _turn = stage.is_none().then(|| turn::take(&notes)).transpose()?;
     let told = is_told(&mut args) || install;
     // What a stage fetches would make another state of those before it.
     let needed = if deep { Servers::All } else { servers };
     let mut remarks = provide(SERVERS.iter().chain(&TOOLS), needed.needed(), told);
     if deep {
-        return deep::run(&ran::folder(), told);
+        return deep::run(&notes, told);
     }
     let selection = Selection::new(&args, servers);
-    let job = job(selection, servers)?;
+    let job = job(selection, servers, notes)?;
     let _loops = Busy::start(busy)?;
     let once = || -> Result<Whole> {
         let whole = once(&job)?;
@@ -148,7 +158,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         let restarts = |last: &Series| restart || (stage.is_some() && last.is_over(times));
         // Runs on other servers are another series.
         args.extend([format!("--servers={}", servers.name()), repeat::servers()]);
-        return repeat::run(times, restarts, busy, &args, once);
+        return repeat::run(&job.notes, times, restarts, busy, &args, once);
     }
     let whole = once()?;
     remarks.extend(not_run::remarks(&whole.not_run));
@@ -156,7 +166,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
 }
 
 /// Builds what the run needs.
-fn job(selection: Selection, servers: Servers) -> Result<Job> {
+fn job(selection: Selection, servers: Servers, notes: PathBuf) -> Result<Job> {
     let Selection { cargo, filters, names_targets, documentation_only } = selection;
     let mut programs = if documentation_only { Vec::new() } else { programs::build(&cargo)? };
     let mut releases = Vec::new();
@@ -181,7 +191,7 @@ fn job(selection: Selection, servers: Servers) -> Result<Job> {
     }
     let with_documentation = documentation_only || (!names_targets && servers != Servers::Newer);
     let documentation = with_documentation.then_some(cargo);
-    Ok(Job { programs, documentation, filters, servers, releases })
+    Ok(Job { notes, programs, documentation, filters, servers, releases })
 }
 
 /// Runs everything once.
@@ -191,7 +201,7 @@ fn once(job: &Job) -> Result<Whole> {
         Program(&'a Program, Option<&'static Release>),
     }
     let began = Instant::now();
-    let ran = ran::fresh()?;
+    let ran = ran::fresh(&job.notes)?;
     let whole = Mutex::new(Whole::default());
     // Cargo itself runs while the others have only begun to start their servers.
     let documentation = job.documentation.iter().map(|cargo| (Class::Computing, Part::Documentation(cargo)));
@@ -222,7 +232,7 @@ fn once(job: &Job) -> Result<Whole> {
                 let change = |command: &mut Command| {
                     command.env("LOCKWELL_SERVERS", job.servers.name()).env("LOCKWELL_REPORT", &ran);
                 };
-                let log = running::log(&ran::folder(), program, release, "");
+                let log = running::log(&job.notes, program, release, "");
                 note(running::run(program, release, &args, &log, change, |test| {
                     if let Ended::Failed(text) = &test.ended {
                         println!("{} {}: {}", program.title, test.name, closing::failed("now", text));
@@ -236,7 +246,7 @@ fn once(job: &Job) -> Result<Whole> {
     if whole.is_empty() {
         return Err("no test was run: is there one of this name?".to_owned());
     }
-    (whole.not_run, whole.surprises) = ran::take(&ran)?;
+    (whole.not_run, whole.surprises) = ran::take(&job.notes, &ran)?;
     whole.not_run.extend(whole.outcomes.iter().flat_map(|outcome| outcome.not_run.iter().cloned()));
     Ok(whole)
 }
@@ -253,7 +263,7 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
     let may_repeat = tests.len() <= MOST_AGAIN;
     for (outcome, test, text) in tests {
         let name = format!("{} {}", outcome.title, test.name);
-        if may_repeat && passes_alone(outcome, &test.name, job.servers)? {
+        if may_repeat && passes_alone(outcome, &test.name, job)? {
             flakes.push(Flake::new(now(), commit()?, name, text));
         } else {
             failed.push(closing::failed(&name, text));
@@ -289,16 +299,16 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
 }
 
 /// Whether a test that has failed passes each time, alone, on the same servers.
-fn passes_alone(outcome: &ProgramOutcome, test: &str, servers: Servers) -> Result<bool> {
+fn passes_alone(outcome: &ProgramOutcome, test: &str, job: &Job) -> Result<bool> {
     // It may be one that is ignored unless it is asked for.
     let args = ["--exact", test, "--include-ignored", "--test-threads=1"].map(str::to_owned);
     let ProgramOutcome { program, release, title, .. } = outcome;
     for time in 1..=AGAIN {
         println!("alone, {time} of {AGAIN}: {title} {test}");
         let change = |command: &mut Command| {
-            command.env("LOCKWELL_SERVERS", servers.name());
+            command.env("LOCKWELL_SERVERS", job.servers.name());
         };
-        let log = running::log(&ran::folder(), program, *release, &format!(" alone {time} {test}"));
+        let log = running::log(&job.notes, program, *release, &format!(" alone {time} {test}"));
         let again = running::run(program, *release, &args, &log, change, |_| ())?;
         if again.count(|ended| *ended == Ended::Passed) != 1 || again.problem.is_some() {
             return Ok(false);
@@ -349,6 +359,9 @@ mod tests {
         let options = parsed("test -p lockwell-core --install").unwrap();
         assert_eq!((options.busy, options.repeat, options.restart), (0, None, false));
         assert_eq!(options.rest.args, words("-p lockwell-core --install"));
+        let options = parsed("test --notes a --stage b -p x -- --exact y").unwrap();
+        assert_eq!((options.notes, options.stage), (Some("a".into()), Some("b".into())));
+        assert_eq!(options.rest.args, words("-p x -- --exact y"));
         assert!(parsed("test --restart").is_err());
         assert!(parsed("test --busy x").is_err());
     }

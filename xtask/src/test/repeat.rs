@@ -1,6 +1,7 @@
 //! Runs the tests several times, and stores the results.
 
 use std::hash::{DefaultHasher, Hasher};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
 
@@ -9,9 +10,10 @@ use testbed::Release;
 use super::series::{Book, Run, Series, Subject};
 use crate::shell::{Result, root, text};
 
-/// Runs the tests until there is this number of runs, including those of earlier calls. `restarts` tells
-/// whether those do not count. `once` returns the names of the tests that failed.
+/// Runs the tests until there is this number of runs, including those of earlier calls, which are in this
+/// folder. `restarts` tells whether those do not count. `once` returns the names of the tests that failed.
 pub(crate) fn run(
+    folder: &Path,
     times: usize,
     restarts: impl Fn(&Series) -> bool,
     busy: usize,
@@ -19,7 +21,7 @@ pub(crate) fn run(
     once: impl Fn() -> Result<Vec<String>>,
 ) -> Result<ExitCode> {
     let subject = Subject { commit: commit()?, busy, args: args.to_vec() };
-    let mut book = Book::load()?;
+    let mut book = Book::load(folder)?;
     let last = book.series(&subject, false);
     let mut restart = !last.runs.is_empty() && restarts(last);
     if restart {
@@ -39,7 +41,7 @@ pub(crate) fn run(
         let seconds = began.elapsed().as_secs();
         series.runs.push(Run { date, seconds, load: load(), passed: failures.is_empty(), failures });
         // If xtask is stopped now, only the next run is lost.
-        book.save()?;
+        book.save(folder)?;
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use crate::shell::{Result, root};
+use crate::shell::Result;
 
 /// What has to be the same for runs to belong together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,12 +44,12 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    fn path() -> PathBuf {
-        root().join("target/xtask/repeat.json")
+    fn path(folder: &Path) -> PathBuf {
+        folder.join("repeat.json")
     }
 
-    pub(crate) fn load() -> Result<Self> {
-        let path = Self::path();
+    pub(crate) fn load(folder: &Path) -> Result<Self> {
+        let path = Self::path(folder);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -59,11 +59,11 @@ impl Book {
     }
 
     /// Replaces the file in one step: after an interruption it is the old one or the new one.
-    pub(crate) fn save(&self) -> Result<()> {
-        let path = Self::path();
+    pub(crate) fn save(&self, folder: &Path) -> Result<()> {
+        let path = Self::path(folder);
         let write = || {
             let draft = path.with_extension("draft");
-            fs::create_dir_all(path.parent().unwrap_or(root()))?;
+            fs::create_dir_all(folder)?;
             fs::write(&draft, serde_json::to_string_pretty(self)?)?;
             fs::rename(draft, &path)
         };
@@ -149,8 +149,10 @@ mod tests {
         {
             assert_eq!(book.series(&other, false).runs.len(), 0, "{other:?}");
         }
-        let text = serde_json::to_string(&book).unwrap();
-        let mut book: Book = serde_json::from_str(&text).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Book::load(folder.path()).unwrap(), Book::default());
+        book.save(folder.path()).unwrap();
+        let mut book = Book::load(folder.path()).unwrap();
         assert_eq!(book.series(&one, false).runs, [run(&[])]);
         assert_eq!(book.series(&one, true).runs.len(), 0, "begun anew");
         book.series(&one, false).runs.extend([run(&[]), run(&[])]);
