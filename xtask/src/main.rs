@@ -53,6 +53,9 @@ enum Command {
     /// Tests that miss a server count as skipped, and the last lines name them. With the environment variable
     /// `LOCKWELL_REQUIRE_SERVERS=1` they fail.
     Test(test::Options),
+    /// Note tests of another language that failed, and passed when they ran alone, in the ledger of flaky
+    /// tests. Fails as a run of the tests does: for two of them, and for one that is there the third time.
+    Flaky(test::flaky::Options),
     /// Check licences and sources of all dependencies by deny.toml. If cargo-deny and cargo-audit are
     /// installed, run them as well.
     Deny,
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Compare(HandedOn { args }) => compare::run(args),
         Command::Test(options) => test::run(options),
+        Command::Flaky(options) => test::flaky::run(&options),
         Command::Deny => deny::run(),
         Command::Deps(options) => deps::run(&options),
         Command::Package(options) => package::run(&options),

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use crate::shell::{Result, root};
+use crate::shell::{Result, root, text};
 
 /// How many flaky tests a run may have, and how often the ledger may have the same one.
 const IN_A_RUN: usize = 1;
@@ -32,7 +34,14 @@ pub(crate) struct Flake {
 }
 
 impl Flake {
-    pub(crate) fn new(date: String, commit: String, test: String, text: &str) -> Self {
+    /// One that was found now.
+    pub(crate) fn found(test: String, wrote: &str) -> Result<Self> {
+        let commit = text(Command::new("git").current_dir(root()).args(["rev-parse", "--short", "HEAD"]))?;
+        let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        Ok(Self::new(date, commit.trim().to_owned(), test, wrote))
+    }
+
+    fn new(date: String, commit: String, test: String, text: &str) -> Self {
         let text = text.trim();
         let from = text.char_indices().rev().nth(TEXT).map_or(0, |(at, _)| at);
         Self { date, commit, test, text: text[from..].to_owned() }
@@ -66,10 +75,13 @@ pub(crate) fn note(path: &Path, flakes: &[Flake]) -> Result<(Vec<String>, std::r
     let known = read(path)?;
     let problem = |error: io::Error| format!("{}: {error}", path.display());
     let mut ledger: File = OpenOptions::new().create(true).append(true).open(path).map_err(problem)?;
+    let mut lines = String::new();
     for flake in flakes {
-        let line = serde_json::to_string(flake).map_err(|error| error.to_string())?;
-        writeln!(ledger, "{line}").map_err(problem)?;
+        lines += &serde_json::to_string(flake).map_err(|error| error.to_string())?;
+        lines.push('\n');
     }
+    // In one piece: other tests may run beside these, such as those of the package for Python.
+    ledger.write_all(lines.as_bytes()).map_err(problem)?;
     let mut counts = BTreeMap::<&str, usize>::new();
     for flake in known.iter().chain(flakes) {
         *counts.entry(&flake.test).or_default() += 1;

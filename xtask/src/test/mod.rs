@@ -9,6 +9,7 @@ mod deep;
 mod documentation;
 mod events;
 mod flakes;
+pub(crate) mod flaky;
 mod programs;
 mod repeat;
 mod running;
@@ -20,7 +21,7 @@ mod watched;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use testbed::{Family, Release};
 
@@ -37,7 +38,7 @@ use crate::install::{is_told, provide};
 use crate::not_run::{self, NotRun};
 use crate::packages::{SERVERS, TOOLS};
 use crate::ran;
-use crate::shell::{Result, root, text};
+use crate::shell::Result;
 
 /// How often a test that failed is repeated, alone.
 const AGAIN: usize = 2;
@@ -264,7 +265,7 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
     for (outcome, test, text) in tests {
         let name = format!("{} {}", outcome.title, test.name);
         if may_repeat && passes_alone(outcome, &test.name, job)? {
-            flakes.push(Flake::new(now(), commit()?, name, text));
+            flakes.push(Flake::found(name, text)?);
         } else {
             failed.push(closing::failed(&name, text));
         }
@@ -315,15 +316,6 @@ fn passes_alone(outcome: &ProgramOutcome, test: &str, job: &Job) -> Result<bool>
         }
     }
     Ok(true)
-}
-
-fn now() -> String {
-    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
-}
-
-fn commit() -> Result<String> {
-    let commit = text(Command::new("git").current_dir(root()).args(["rev-parse", "--short", "HEAD"]))?;
-    Ok(commit.trim().to_owned())
 }
 
 #[cfg(test)]
