@@ -40,16 +40,49 @@ pub struct Reconnect<C> {
     clock: Clock,
 }
 
-/// A connection, and the number of connections before it.
-struct ConnectionSlot<C>(Mutex<(u64, Option<C>)>);
+/// The connection of a runtime.
+struct ConnectionSlot<C>(Mutex<Present<C>>);
+
+struct Present<C> {
+    /// The number of connections before it.
+    number: u64,
+    connection: Option<C>,
+    /// When a caller stopped waiting for an answer that had too little time to say by itself that the
+    /// connection hangs. Nobody has had an answer since.
+    silent_since: Option<Moment>,
+}
+
+impl<C> Present<C> {
+    fn none(number: u64) -> Self {
+        Self { number, connection: None, silent_since: None }
+    }
+}
 
 impl<C> ConnectionSlot<C> {
     /// Discards a connection, unless it was already replaced.
     fn discard(&self, number: u64) {
         let mut slot = lock(&self.0);
-        if slot.0 == number {
-            *slot = (number + 1, None);
+        if slot.number == number {
+            *slot = Present::none(number + 1);
         }
+    }
+
+    /// Notes an answer on a connection.
+    fn answered(&self, number: u64) {
+        let mut slot = lock(&self.0);
+        if slot.number == number {
+            slot.silent_since = None;
+        }
+    }
+
+    /// Notes that a request on a connection has had no answer by `now`. Returns for how long that has been so
+    /// for all requests on it.
+    fn silent_for(&self, number: u64, now: Moment) -> Duration {
+        let mut slot = lock(&self.0);
+        if slot.number != number {
+            return Duration::ZERO;
+        }
+        now.since(*slot.silent_since.get_or_insert(now))
     }
 }
 
@@ -58,7 +91,8 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
     /// to connect.
     ///
     /// A connection is replaced when a request on it has had no answer for `silence`. If the caller has less
-    /// time than that, an eighth of `silence` is enough.
+    /// time than that, an eighth of `silence` is enough. Callers with still less time count together: the
+    /// connection is replaced when none of them has had an answer for `silence`, nor anybody else.
     pub fn new(silence: Duration) -> Self {
         Self::with_clock(silence, Clock::system())
     }
@@ -121,26 +155,26 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
         M: Future<Output = Result<C, Failure>>,
         R: Future<Output = Result<T, Failure>>,
     {
-        let slot: Arc<ConnectionSlot<C>> = self.connections.get(|| ConnectionSlot(Mutex::new((0, None))))?;
+        let slot: Arc<ConnectionSlot<C>> =
+            self.connections.get(|| ConnectionSlot(Mutex::new(Present::none(0))))?;
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
         let clock = &self.clock;
         let mut again = false;
+        let mut last: Option<Error> = None;
         loop {
             let mut sent = None;
             let attempt = async {
-                let present = lock(&slot.0).clone();
-                let (number, connection) = match present {
-                    (number, Some(connection)) => (number, connection),
-                    (number, None) => {
-                        let new = Box::pin(connect()).await?;
-                        // Several may have connected at a time: the first of them is for all.
-                        let mut slot = lock(&slot.0);
-                        if slot.0 == number {
-                            (number, slot.1.get_or_insert(new).clone())
-                        } else {
-                            (number, new)
-                        }
-                    }
+                let (number, present) = {
+                    let slot = lock(&slot.0);
+                    (slot.number, slot.connection.clone())
+                };
+                let connection = if let Some(connection) = present {
+                    connection
+                } else {
+                    let new = Box::pin(connect()).await?;
+                    // Several may have connected at a time: the first of them is for all.
+                    let mut slot = lock(&slot.0);
+                    if slot.number == number { slot.connection.get_or_insert(new).clone() } else { new }
                 };
                 sent = Some(number);
                 // The futures of some clients are so large that a few of them, one in another, fill a
@@ -150,8 +184,11 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
             let began = clock.now();
             let end = if is_repeated { until.min(began.after(self.silence)) } else { until };
             let outcome = clock.timeout_at(end, attempt).await;
-            // A caller with little time must not cost the others the connection that they share.
-            let waited = clock.now().since(began) >= self.silence / SHORT;
+            if let (Some(Ok(_) | Err(Failure::Refused(_) | Failure::Busy(_))), Some(number)) =
+                (&outcome, sent)
+            {
+                slot.answered(number);
+            }
             let (error, is_broken, may_have_arrived) = match outcome {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(Failure::Refused(error))) => return Err(error),
@@ -159,8 +196,14 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                 Some(Err(Failure::NotSent(error))) => (error, true, false),
                 Some(Err(Failure::Busy(error))) => (error, false, false),
                 None => {
+                    let now = clock.now();
+                    // A caller with little time must not cost the others the connection that they share.
+                    let hangs = now.since(began) >= self.silence / SHORT
+                        || sent.is_some_and(|number| slot.silent_for(number, now) >= self.silence);
+                    // If it was still connecting, the failure before says more.
                     let text = "the server cannot be reached or does not answer";
-                    (Error::new(ErrorKind::Unreachable, text), waited, true)
+                    let error = last.take().filter(|_| sent.is_none());
+                    (error.unwrap_or_else(|| Error::new(ErrorKind::Unreachable, text)), hangs, true)
                 }
             };
             if let Some(number) = sent {
@@ -177,6 +220,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
             if until.since(clock.now()) <= pause {
                 return Err(error);
             }
+            last = Some(error);
             clock.sleep(pause).await;
         }
     }
@@ -195,9 +239,10 @@ impl<C> fmt::Debug for Reconnect<C> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use super::*;
+    use crate::TestClock;
 
     fn doubtful() -> Failure {
         Failure::Doubtful(Error::new(ErrorKind::Unreachable, "broken"))
@@ -317,6 +362,59 @@ mod tests {
             reconnect.ask(until, connect, never).await.unwrap_err();
             assert_eq!(reconnect.ask(soon(), connect, answered).await.unwrap(), connection, "{time} ms");
         }
+    }
+
+    /// Twenty of them wait for as long as it takes until a connection counts as broken.
+    #[tokio::test]
+    async fn callers_with_little_time_replace_a_silent_connection_together() {
+        const SHORT_TIME: Duration = Duration::from_millis(100);
+        let (test, made, is_silent) = (TestClock::new(), AtomicU32::new(0), AtomicBool::new(true));
+        let clock = test.clock();
+        let reconnect = Reconnect::with_clock(SHORT_TIME * 20, test.clock());
+        let connect = || async { Ok(made.fetch_add(1, Ordering::SeqCst)) };
+        let request = |on: u32, _: bool| {
+            let hangs = on == 0 && is_silent.load(Ordering::SeqCst);
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<u32, Failure>(on)
+            }
+        };
+        let call = async || {
+            let asked = reconnect.ask(clock.now().after(SHORT_TIME), connect, request);
+            tokio::join!(asked, async { test.advance(SHORT_TIME) }).0
+        };
+        // An answer in between shows that it is well.
+        for _ in 0..3 {
+            for _ in 0..15 {
+                assert_eq!(call().await.unwrap_err().kind(), ErrorKind::Unreachable);
+            }
+            is_silent.store(false, Ordering::SeqCst);
+            assert_eq!(call().await.unwrap(), 0);
+            is_silent.store(true, Ordering::SeqCst);
+        }
+        let mut silent = 0;
+        while call().await.is_err() {
+            silent += 1;
+            assert!(silent < 30, "it is never replaced");
+        }
+        assert!(silent > 20 && made.load(Ordering::SeqCst) == 2, "{silent} calls");
+    }
+
+    #[tokio::test]
+    async fn the_last_failure_is_told_if_the_time_ends_while_connecting() {
+        let reconnect = Reconnect::<()>::new(Duration::from_secs(60));
+        let tries = AtomicU32::new(0);
+        let connect = || async {
+            if tries.fetch_add(1, Ordering::SeqCst) == 0 {
+                return Err(doubtful());
+            }
+            std::future::pending().await
+        };
+        let until = Moment::now().after(Duration::from_millis(300));
+        let error = reconnect.ask(until, connect, |(), _| async { Ok(()) }).await.unwrap_err();
+        assert_eq!((error.message(), tries.load(Ordering::SeqCst)), ("broken", 2));
     }
 
     #[tokio::test]
