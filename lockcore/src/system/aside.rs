@@ -5,6 +5,7 @@
 //! hands such calls to another thread: one for each kind, so that a subscriber that blocks costs no metrics.
 
 use std::cell::Cell;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -35,7 +36,7 @@ type Call = Box<dyn FnOnce() + Send>;
 /// A thread for calls of one kind. It is started by the first call.
 pub(crate) struct Aside {
     name: &'static str,
-    calls: PerProcess<Option<SyncSender<Call>>>,
+    calls: PerProcess<SyncSender<Call>>,
     dropped: AtomicU64,
 }
 
@@ -44,15 +45,27 @@ impl Aside {
         Self { name, calls: PerProcess::new(), dropped: AtomicU64::new(0) }
     }
 
-    /// Runs this on the thread, after all earlier ones. It is dropped if too many wait already.
+    /// Runs this on the thread, after all earlier ones. It is dropped if too many wait already, or if the
+    /// thread cannot be started, which the next call tries again.
     pub(crate) fn run(&self, call: impl FnOnce() + Send + 'static) {
-        // A forked child does not inherit the thread, so it starts one.
-        let calls = self.calls.get_or_init(|| {
-            let (sender, receiver) = sync_channel(WAITING);
+        let start = |calls: Receiver<Call>| {
             let thread = std::thread::Builder::new().name(self.name.into());
-            thread.spawn(move || run_all(&receiver)).ok().map(|_| sender)
+            thread.spawn(move || run_all(&calls)).map(drop)
+        };
+        self.run_by(start, call);
+    }
+
+    fn run_by(
+        &self,
+        start: impl FnOnce(Receiver<Call>) -> io::Result<()>,
+        call: impl FnOnce() + Send + 'static,
+    ) {
+        // A forked child does not inherit the thread, so it starts one.
+        let calls = self.calls.get_or_try_init(|| {
+            let (sender, receiver) = sync_channel(WAITING);
+            start(receiver).map(|()| sender)
         });
-        if calls.is_none_or(|calls| calls.try_send(Box::new(call)).is_err()) {
+        if !calls.is_ok_and(|calls| calls.try_send(Box::new(call)).is_ok()) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -67,5 +80,25 @@ fn run_all(calls: &Receiver<Call>) {
     while let Ok(call) = calls.recv() {
         // The panic hook has reported it.
         drop(catch_unwind(AssertUnwindSafe(call)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_could_not_be_started_is_started_by_the_next_call() {
+        static ASIDE: Aside = Aside::new("test-aside");
+        let refuse = |_| Err(io::Error::other("no more threads"));
+        ASIDE.run_by(refuse, || unreachable!("there is no thread"));
+        assert_eq!(ASIDE.take_dropped(), 1);
+        let (say, said) = mpsc::channel();
+        ASIDE.run(move || say.send(std::thread::current().name().map(str::to_owned)).unwrap());
+        let name = said.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!((name.as_deref(), ASIDE.take_dropped()), (Some("test-aside"), 0));
     }
 }
