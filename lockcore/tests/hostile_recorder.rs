@@ -1,19 +1,29 @@
-//! A recorder of metrics that panics or blocks is the application's trouble, not that of its locks. A program
-//! of its own, since a process has one recorder.
+//! A recorder of metrics that panics or blocks is the application's trouble, not that of its locks, and its
+//! gauges are right afterwards. A program of its own, since a process has one recorder.
 #![cfg(feature = "metrics")]
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwell_core::{LockGuard, Locks, Moment};
-use metrics::{Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Subscriber};
 
 /// How many calls have met the recorder.
 static MET: AtomicUsize = AtomicUsize::new(0);
 static BLOCKS: AtomicBool = AtomicBool::new(false);
+
+/// The number of held locks, as the recorder shows it.
+static HELD: Mutex<f64> = Mutex::new(0.0);
+
+/// How often the log has said that calls were dropped.
+static TOLD: AtomicUsize = AtomicUsize::new(0);
 
 struct Hostile;
 
@@ -27,12 +37,29 @@ impl CounterFn for Renewals {
         }
         MET.fetch_add(1, Ordering::SeqCst);
         while BLOCKS.load(Ordering::SeqCst) {
-            std::thread::park();
+            std::thread::sleep(Duration::from_millis(10));
         }
         panic!("as the test wants it");
     }
 
     fn absolute(&self, _: u64) {}
+}
+
+/// The gauge of held locks.
+struct Held;
+
+impl GaugeFn for Held {
+    fn increment(&self, by: f64) {
+        *HELD.lock().unwrap() += by;
+    }
+
+    fn decrement(&self, by: f64) {
+        *HELD.lock().unwrap() -= by;
+    }
+
+    fn set(&self, number: f64) {
+        *HELD.lock().unwrap() = number;
+    }
 }
 
 impl Recorder for Hostile {
@@ -50,13 +77,38 @@ impl Recorder for Hostile {
         }
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        if key.name() == "lockwell_held" { Gauge::from_arc(Arc::new(Held)) } else { Gauge::noop() }
     }
 
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
         Histogram::noop()
     }
+}
+
+/// Counts the events that say how many calls were dropped.
+struct Log;
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().ends_with("::series") && metadata.fields().field("dropped").is_some()
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        TOLD.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
 }
 
 async fn are_kept(held: &[LockGuard], span: Duration) {
@@ -71,9 +123,11 @@ async fn are_kept(held: &[LockGuard], span: Duration) {
 
 #[tokio::test]
 async fn a_recorder_that_panics_or_blocks_costs_no_lock() {
+    tracing::subscriber::set_global_default(Log).unwrap();
+    let locks = Locks::new(Arc::<support::Odd>::default()).unwrap();
+    let early = locks.lock("before there is a recorder").await.unwrap();
     metrics::set_global_recorder(Hostile).unwrap();
     std::panic::set_hook(Box::new(|_| ()));
-    let locks = Locks::new(Arc::<support::Odd>::default()).unwrap();
     let ttl = Duration::from_millis(1500);
     let mut held = Vec::new();
     for name in 0..100 {
@@ -82,4 +136,29 @@ async fn a_recorder_that_panics_or_blocks_costs_no_lock() {
     are_kept(&held, ttl * 2).await;
     BLOCKS.store(true, Ordering::SeqCst);
     are_kept(&held, ttl * 2).await;
+
+    // Each loss is several calls, of which 4,096 wait for the recorder.
+    let names: Vec<_> = (0..5000).map(|number| format!("lost {number}")).collect();
+    for name in &names {
+        held.push(locks.lock(name.as_str()).ttl(ttl).await.unwrap());
+    }
+    for name in &names {
+        locks.force_release(name.as_str()).await.unwrap();
+    }
+    let end = Moment::now().after(Duration::from_secs(60));
+    while held[100..].iter().any(LockGuard::is_held) {
+        assert!(!end.has_passed(), "nobody notices the losses");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The thread for the log catches up.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    BLOCKS.store(false, Ordering::SeqCst);
+    drop((held, early));
+    let shown = || HELD.lock().unwrap().to_string();
+    while shown() != "0" || TOLD.load(Ordering::SeqCst) == 0 {
+        assert!(!end.has_passed(), "{} are held; told {TOLD:?} times", shown());
+        // The next change makes good what was dropped.
+        locks.lock("next").await.unwrap().release().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

@@ -20,6 +20,12 @@ pub(super) fn from_this_thread() -> DefaultGuard {
     set_default(Forward)
 }
 
+/// Runs this, which emits an event, on the thread `lockwell-events`.
+#[cfg(feature = "metrics")]
+pub(crate) fn log_aside(emit: impl FnOnce() + Send + 'static) {
+    EVENTS.run(emit);
+}
+
 /// A copy of an event: its metadata and its fields.
 struct EventCopy {
     metadata: &'static Metadata<'static>,

@@ -20,6 +20,8 @@ mod wakers;
 pub(crate) use aside::{Aside, must_not_wait};
 pub(crate) use clock::TimeLimit;
 pub use clock::{Clock, TestClock};
+#[cfg(feature = "metrics")]
+pub(crate) use forward::log_aside;
 pub(crate) use keeper::KEEPER;
 pub use moment::Moment;
 pub use own_runtime::{OwnRuntime, SharedRuntime, Task};

@@ -6,6 +6,8 @@
 
 mod acquiring;
 mod events;
+#[cfg(feature = "metrics")]
+mod level;
 mod outcome;
 #[cfg_attr(feature = "metrics", path = "series.rs")]
 #[cfg_attr(not(feature = "metrics"), path = "no_series.rs")]

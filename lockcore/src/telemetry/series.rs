@@ -6,11 +6,13 @@
 //! The keys are made once; the recorder is asked for its handle each time, since it may be installed later
 //! than a client is made, and may forget series that were idle.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
+use metrics::{Key, KeyName, Label, Metadata, Recorder, Unit, with_recorder};
 
-use crate::system::{Aside, must_not_wait};
+use crate::system::{Aside, log_aside, must_not_wait};
+use crate::telemetry::level::Level;
 use crate::telemetry::outcome::{AcquireOutcome, RenewalOutcome};
 use crate::{Clock, Loss, Moment};
 
@@ -36,7 +38,10 @@ const OUTCOMES: [AcquireOutcome; 5] = [
 ];
 const LOSS: [Loss; 4] = [Loss::Expired, Loss::Taken, Loss::HeldTooLong, Loss::NoProgress];
 
-static METADATA: Metadata<'static> = Metadata::new("lockwell", Level::INFO, None);
+static METADATA: Metadata<'static> = Metadata::new("lockwell", metrics::Level::INFO, None);
+
+/// Calls the recorder for threads that must not wait for it.
+static METRICS: Aside = Aside::new("lockwell-metrics");
 
 /// When something began.
 #[derive(Clone, Copy, Debug)]
@@ -70,21 +75,30 @@ fn key(name: &'static str, backend: &'static str, label: Option<(&'static str, &
 
 /// Calls the recorder, on the calling thread if that may wait for it.
 fn record(key: &Key, on: impl FnOnce(&dyn Recorder, &Key) + Send + 'static) {
-    static METRICS: Aside = Aside::new("lockwell-metrics");
     if must_not_wait() {
         let key = key.clone();
-        METRICS.run(move || with_recorder(|recorder| on(recorder, &key)));
+        METRICS.run(move || {
+            with_recorder(|recorder| on(recorder, &key));
+            tell_dropped();
+        });
     } else {
         with_recorder(|recorder| on(recorder, key));
     }
 }
 
-fn count(key: &Key) {
-    record(key, |recorder, key| recorder.register_counter(key, &METADATA).increment(1));
+/// What was dropped is missing in the counters and histograms for good.
+fn tell_dropped() {
+    let dropped = METRICS.take_dropped();
+    if dropped > 0 {
+        // Not here: a subscriber that blocks must cost no metrics.
+        log_aside(move || {
+            tracing::warn!(dropped, "metrics of background threads were dropped: the recorder is too slow");
+        });
+    }
 }
 
-fn raise(key: &Key, by: f64) {
-    record(key, move |recorder, key| recorder.register_gauge(key, &METADATA).increment(by));
+fn count(key: &Key) {
+    record(key, |recorder, key| recorder.register_counter(key, &METADATA).increment(1));
 }
 
 fn note(key: &Key, span: Duration) {
@@ -107,13 +121,32 @@ pub(super) fn grace_left(backend: &'static str, left: Duration) {
     });
 }
 
+/// A gauge, and its number.
+#[derive(Debug)]
+struct Counted {
+    key: Key,
+    level: Arc<Level>,
+}
+
+impl Counted {
+    fn new(name: &'static str, backend: &'static str) -> Self {
+        Self { key: key(name, backend, None), level: Level::of(name, backend) }
+    }
+
+    fn add(&self, by: i32) {
+        self.level.add(by);
+        let level = Arc::clone(&self.level);
+        record(&self.key, move |recorder, key| level.show(&recorder.register_gauge(key, &METADATA)));
+    }
+}
+
 /// The keys of one client's series. Clients of the same backend share the series themselves.
 #[derive(Debug)]
 pub(super) struct Series {
     acquires: [Key; 5],
     wait_seconds: [Key; 5],
-    waiters: Key,
-    held: Key,
+    waiters: Counted,
+    held: Counted,
     /// Released, and lost.
     hold_seconds: [Key; 2],
     losses: [Key; 4],
@@ -128,8 +161,8 @@ impl Series {
         let series = Self {
             acquires: OUTCOMES.map(|outcome| of(ACQUIRES, "outcome", outcome.as_str())),
             wait_seconds: OUTCOMES.map(|outcome| of(WAIT_SECONDS, "outcome", outcome.as_str())),
-            waiters: key(WAITERS, backend, None),
-            held: key(HELD, backend, None),
+            waiters: Counted::new(WAITERS, backend),
+            held: Counted::new(HELD, backend),
             hold_seconds: ["released", "lost"].map(|outcome| of(HOLD_SECONDS, "outcome", outcome)),
             losses: LOSS.map(|loss| of(LOSSES, "reason", reason(loss))),
             renewals: ["extended", "lost", "unknown"].map(|outcome| of(RENEWALS, "outcome", outcome)),
@@ -150,9 +183,10 @@ impl Series {
         for key in counters.chain([&self.release_failures, &reconnections]) {
             recorder.register_counter(key, &METADATA).increment(0);
         }
-        for key in [&self.waiters, &self.held, &key(GRACE_END, backend, None)] {
-            recorder.register_gauge(key, &METADATA).increment(0.0);
+        for Counted { key, level } in [&self.waiters, &self.held] {
+            level.show(&recorder.register_gauge(key, &METADATA));
         }
+        recorder.register_gauge(&key(GRACE_END, backend, None), &METADATA).increment(0.0);
     }
 
     pub(super) fn acquired(&self, outcome: AcquireOutcome, since: Since, clock: &Clock) {
@@ -161,19 +195,19 @@ impl Series {
     }
 
     pub(super) fn wait_begins(&self) {
-        raise(&self.waiters, 1.0);
+        self.waiters.add(1);
     }
 
     pub(super) fn wait_ends(&self) {
-        raise(&self.waiters, -1.0);
+        self.waiters.add(-1);
     }
 
     pub(super) fn hold_begins(&self) {
-        raise(&self.held, 1.0);
+        self.held.add(1);
     }
 
     pub(super) fn hold_ends(&self, since: Since, clock: &Clock, loss: Option<Loss>) {
-        raise(&self.held, -1.0);
+        self.held.add(-1);
         note(&self.hold_seconds[usize::from(loss.is_some())], since.elapsed(clock));
         let key = self.losses.iter().zip(LOSS).find(|(_, of)| Some(*of) == loss);
         if let Some((key, _)) = key {
