@@ -50,8 +50,7 @@ impl Registry {
 
     fn lazy(&self, url: &ServerUrl, config: &LockConfig) -> Result<Locks> {
         let connect = self.connector(url).map_err(of_connecting)?;
-        let name = schemes::ALL.iter().find(|(scheme, _)| *scheme == url.scheme());
-        let name = name.map_or("lazy", |(scheme, _)| scheme);
+        let name = schemes::backend(url.scheme()).unwrap_or("lazy");
         let servers = reach::servers(url);
         let url = url.clone();
         let lazy = Lazy::new(name, &config.require, move || {
@@ -163,6 +162,23 @@ mod tests {
             assert_eq!(locks.lock("a").try_now().await.unwrap_err().kind(), ErrorKind::Unreachable);
         }
         assert!(away(true).connect("example://db?lazy=false").await.is_err());
+    }
+
+    /// Metrics, spans and errors have it, and the connection does not change it.
+    #[tokio::test]
+    async fn a_lazy_client_has_the_name_of_its_backend() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = format!("sqlite://{}", folder.path().join("locks.db").display());
+        let urls = ["memory://".to_owned()].into_iter().chain(cfg!(feature = "sqlite").then_some(file));
+        for url in urls {
+            let registry = Registry::new();
+            let lazy = registry.connect_lazy(&url).unwrap();
+            let connected = registry.connect(&url).await.unwrap();
+            let name = connected.capabilities().backend();
+            assert_eq!(lazy.capabilities().backend(), name);
+            lazy.lock("a").await.unwrap().release().await.unwrap();
+            assert_eq!(lazy.backend().capabilities().backend(), name);
+        }
     }
 
     /// A backend that knows nothing of files and functions.

@@ -27,6 +27,17 @@ pub(crate) fn feature(scheme: &str) -> Option<&'static str> {
     ALL.iter().find(|(name, _)| *name == scheme).map(|(_, feature)| *feature)
 }
 
+/// The name of this scheme's backend, as its capabilities, metrics and errors have it, if the scheme belongs
+/// to this repository.
+pub(crate) fn backend(scheme: &str) -> Option<&'static str> {
+    Some(match feature(scheme)? {
+        "" => "memory",
+        "zk" => "zookeeper",
+        "redis" if scheme.starts_with("redlock") => "redlock",
+        same => same,
+    })
+}
+
 /// The scheme that is meant by what other programs call it.
 pub(crate) fn meant(scheme: &str) -> Option<&'static str> {
     Some(match scheme {
@@ -40,4 +51,42 @@ pub(crate) fn meant(scheme: &str) -> Option<&'static str> {
         "pg" | "pgsql" | "postgre" | "psql" => "postgres",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scheme_has_the_name_of_its_backend() {
+        let named: [(&str, &[&str]); 8] = [
+            ("memory", &["memory"]),
+            ("sqlite", &["sqlite"]),
+            ("postgres", &["postgres", "postgresql"]),
+            ("mysql", &["mysql", "mariadb"]),
+            (
+                "redis",
+                &[
+                    "redis",
+                    "rediss",
+                    "redis+unix",
+                    "redis+sentinel",
+                    "rediss+sentinel",
+                    "redis+cluster",
+                    "rediss+cluster",
+                ],
+            ),
+            ("redlock", &["redlock", "redlocks"]),
+            ("zookeeper", &["zk"]),
+            ("etcd", &["etcd", "etcds"]),
+        ];
+        let count: usize = named.iter().map(|(_, schemes)| schemes.len()).sum();
+        assert_eq!(count, ALL.len(), "a scheme is missing here");
+        for (name, schemes) in named {
+            for scheme in schemes {
+                assert_eq!(backend(scheme), Some(name), "{scheme}");
+            }
+        }
+        assert_eq!(backend("example"), None);
+    }
 }

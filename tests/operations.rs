@@ -307,6 +307,9 @@ mod metrics {
         async fn are_counted(url: &str, backend: &str, server: &Server) {
             let handle = recorder();
             let locks = lockwell::connect(url).await.expect("a client");
+            // One that is not connected yet counts under the same name.
+            let lazy = lockwell::connect_lazy(url).expect("an address");
+            assert_eq!(lazy.capabilities().backend(), locks.capabilities().backend());
             let many = || value(&handle.render(), "lockwell_reconnections_total", backend, "");
             let before = many();
             use_lock(&locks).await.expect("a free lock");
