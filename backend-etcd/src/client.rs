@@ -1,17 +1,16 @@
 //! What the calls of one client share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, WeakShared};
-use lockwell_core::backend::{Failure, PerRuntime, Reconnect, unless_panics};
+use lockwell_core::backend::{Failure, PerRuntime, Reconnect};
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use crate::BACKEND;
 use crate::connection::{Connection, Opener};
+use crate::dials::Dials;
 use crate::error::explain;
 use crate::floor::{Floor, Stored};
 use crate::keys;
@@ -32,15 +31,12 @@ const QUEUED: Duration = Duration::from_secs(1);
 /// A pause before the floor is read again because another client has changed it.
 const CHANGED: Duration = Duration::from_millis(30);
 
-/// A connection that is being made.
-type Dialing = BoxFuture<'static, Result<Connection, Arc<Failure>>>;
-
 /// One client.
 pub(crate) struct ClientInner {
     pub(crate) options: Arc<EtcdOptions>,
     pub(crate) floor: Floor,
     opener: Arc<Opener>,
-    dialing: PerRuntime<Mutex<Option<WeakShared<Dialing>>>>,
+    dials: Dials<Connection>,
     connections: Reconnect<Connection>,
     under_way: PerRuntime<Semaphore>,
 }
@@ -73,7 +69,7 @@ impl ClientInner {
         let options = Arc::new(options);
         Ok(Self {
             opener: Arc::new(Opener::new(&options)?),
-            dialing: PerRuntime::new(),
+            dials: Dials::new(),
             options,
             floor: Floor::default(),
             connections: Reconnect::new(SILENCE),
@@ -96,28 +92,13 @@ impl ClientInner {
         self.ask_now(until, request).await
     }
 
-    /// Makes a connection, once for all who need one at the time: thousands may wait when theirs ends. Each
-    /// of them drives it, so one that is not polled any more holds up nobody.
+    /// A new connection, for all of this runtime.
     async fn connect(&self) -> Result<Connection, Failure> {
-        let slot = self.dialing.get(Mutex::default).map_err(Failure::Refused)?;
-        let dialing = {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-            let present = slot.as_ref().and_then(WeakShared::upgrade).filter(|it| it.peek().is_none());
-            present.unwrap_or_else(|| {
-                let opener = Arc::clone(&self.opener);
-                let dialing: Dialing = async move { opener.open().await.map_err(Arc::new) }.boxed();
-                let dialing = dialing.shared();
-                *slot = dialing.downgrade();
-                dialing
-            })
+        let open = || {
+            let opener = Arc::clone(&self.opener);
+            async move { opener.open().await }
         };
-        unless_panics(dialing).await.map_err(|failure| match &*failure {
-            Failure::Refused(error) => Failure::Refused(error.duplicate()),
-            Failure::NotSent(error) => Failure::NotSent(error.duplicate()),
-            Failure::Doubtful(error) => Failure::Doubtful(error.duplicate()),
-            Failure::Busy(error) => Failure::Busy(error.duplicate()),
-            _ => Failure::Doubtful(Error::new(ErrorKind::Unreachable, "etcd cannot be reached")),
-        })
+        self.dials.connect(open).await
     }
 
     /// Waits while too many requests are under way, though not for long.
@@ -246,6 +227,7 @@ impl ClientInner {
 
     pub(crate) fn close(&self) {
         self.connections.close();
+        self.dials.close();
     }
 }
 

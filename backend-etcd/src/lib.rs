@@ -19,6 +19,7 @@
 
 mod client;
 mod connection;
+mod dials;
 mod error;
 mod examine;
 mod floor;

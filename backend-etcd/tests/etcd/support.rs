@@ -1,6 +1,6 @@
 //! Clients and servers of these tests.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwell_core::{Claim, DistributedLock, Grant, LockName, Locks, Mode, Moment, Result, Wait};
 use lockwell_etcd::EtcdLock;
@@ -48,6 +48,18 @@ pub(crate) fn waiting_claim(name: &str, ttl: Duration, wait: Duration) -> Claim 
 pub(crate) async fn take(backend: &EtcdLock, name: &str, ttl: Duration) -> Grant {
     let claim = claim(name, ttl);
     backend.acquire(&claim).await.expect("an answer").expect("a free lock")
+}
+
+/// Tries until it succeeds: for what has so little time that it may fail on a busy machine.
+pub(crate) async fn at_last<T, F: Future<Output = Result<T>>>(attempt: impl Fn() -> F) -> T {
+    let begun = Instant::now();
+    loop {
+        match attempt().await {
+            Ok(done) => return done,
+            Err(error) => assert!(begun.elapsed() < secs(60), "{error:#}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 pub(crate) const fn secs(secs: u64) -> Duration {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::{DistributedLock, Moment, Renewal};
+use lockwell_core::{DistributedLock, ErrorKind, LockName, Moment, Renewal};
 use testbed::Proxy;
 use tokio::task::JoinSet;
 
-use crate::support::{backend, options, secs, server, take, waiting_claim};
+use crate::support::{at_last, backend, options, secs, server, take, waiting_claim};
 
 /// A connection that has ended sends nothing, and does not dial again by itself: the next request is sent
 /// once, on a new connection.
@@ -46,6 +46,69 @@ async fn many_waiters_open_one_new_connection() {
     tokio::time::sleep(secs(4)).await;
     assert!(proxy.accepted() < 10, "{} connections", proxy.accepted());
     assert!(waiting.try_join_next().is_none(), "nobody's wait has ended");
+}
+
+/// A dial that fails is followed by a pause that all share, whether they wait or watch what they hold:
+/// servers that restart or elect a leader have other things to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_who_need_a_connection_dial_rarely() {
+    let Some(etcd) = server(&options()).await else { return };
+    let proxy = Proxy::start(etcd.addr()).await.expect("a proxy");
+    let direct = backend(&etcd.url()).await.expect("a client");
+    // Longer than the outage, so that nobody gives up in it.
+    let url = format!("{}?timeout=30s", etcd.url_via(proxy.addr()));
+    let client = Arc::new(backend(&url).await.expect("a client"));
+    let mut waiting = JoinSet::new();
+    for number in 0..100 {
+        let name = format!("waits {number}");
+        take(&direct, &name, secs(120)).await;
+        let (waits, claim) = (Arc::clone(&client), waiting_claim(&name, secs(120), secs(120)));
+        waiting.spawn(async move { waits.acquire(&claim).await.map(drop) });
+        let grant = take(&direct, &format!("held {number}"), secs(120)).await;
+        let watches = Arc::clone(&client);
+        waiting.spawn(async move {
+            watches.lost(&grant).await;
+            Ok(())
+        });
+    }
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(proxy.accepted(), 1);
+    let begun = Moment::now();
+    proxy.cut();
+    tokio::time::sleep(secs(3)).await;
+    proxy.heal();
+    let (dialled, outage) = (proxy.accepted() - 1, Moment::now().since(begun));
+    // Their longest pause is four times as long.
+    let most = outage.as_millis() / 50;
+    assert!(dialled > 0 && u128::from(dialled) < most, "{dialled} dials in {outage:?}");
+    let end = Moment::now().after(secs(60));
+    while proxy.connections() == 0 {
+        assert!(!end.has_passed(), "no connection");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(proxy.connections(), 1);
+    assert!(waiting.try_join_next().is_none(), "somebody's wait has ended");
+}
+
+/// Who has too little time for a dial leaves it to the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_is_made_although_nobody_waits_for_it() {
+    let Some(etcd) = server(&options()).await else { return };
+    let proxy = Proxy::start(etcd.addr()).await.expect("a proxy");
+    let url = format!("{}?timeout=200ms", etcd.url_via(proxy.addr()));
+    let client = at_last(|| backend(&url)).await;
+    let name = LockName::new("a").expect("a name");
+    at_last(|| client.inspect(&name)).await;
+    let before = proxy.accepted();
+    proxy.delay(Duration::from_millis(400));
+    proxy.cut_existing();
+    let error = client.inspect(&name).await.expect_err("a dial takes longer");
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
+    // What is under way stays late.
+    proxy.delay(Duration::ZERO);
+    at_last(|| client.inspect(&name)).await;
+    assert_eq!(proxy.accepted(), before + 1);
 }
 
 /// However many locks are held and watched, a runtime has one connection.
