@@ -91,6 +91,21 @@ async fn many_who_need_a_connection_dial_rarely() {
     assert!(waiting.try_join_next().is_none(), "somebody's wait has ended");
 }
 
+/// Each caller has less time than a connection may be silent for. All together they notice that it hangs.
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_with_little_time_leave_a_connection_that_hangs() {
+    let Some(etcd) = server(&options()).await else { return };
+    let proxy = Proxy::start(etcd.addr()).await.expect("a proxy");
+    let url = format!("{}?timeout=200ms", etcd.url_via(proxy.addr()));
+    let client = at_last(|| backend(&url)).await;
+    let name = LockName::new("a").expect("a name");
+    at_last(|| client.inspect(&name)).await;
+    proxy.hold_back();
+    let error = client.inspect(&name).await.expect_err("the connection hangs");
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
+    at_last(|| client.inspect(&name)).await;
+}
+
 /// Who has too little time for a dial leaves it to the next one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_is_made_although_nobody_waits_for_it() {
