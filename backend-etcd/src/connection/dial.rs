@@ -17,6 +17,13 @@ use tower_service::Service;
 
 use crate::error::Ended;
 
+/// When the kernel asks for the first time whether the peer of an idle connection is still there. Routers and
+/// firewalls that forget idle connections after some minutes keep it then.
+const IDLE: Duration = Duration::from_mins(1);
+
+/// How often it asks again without an answer, and how long it waits for each.
+const AGAIN: (u32, Duration) = (3, Duration::from_secs(10));
+
 type BoxError = Box<dyn Error + Send + Sync>;
 type Stream = <HttpConnector as Service<Uri>>::Response;
 type Dialing = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
@@ -30,6 +37,10 @@ impl DialOnce {
         // TLS, where it is used, is above this.
         connector.enforce_http(false);
         connector.set_nodelay(true);
+        // A request on a connection that the other side has forgotten has no answer, and is in doubt.
+        connector.set_keepalive(Some(IDLE));
+        connector.set_keepalive_retries(Some(AGAIN.0));
+        connector.set_keepalive_interval(Some(AGAIN.1));
         connector.set_connect_timeout(Some(patience));
         Self(Some(connector))
     }

@@ -126,6 +126,35 @@ async fn a_connection_is_made_although_nobody_waits_for_it() {
     assert_eq!(proxy.accepted(), before + 1);
 }
 
+/// The kernel asks from time to time whether the other side of an idle connection is there.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_is_kept_alive() {
+    const ESTABLISHED: &str = "01";
+    const KEEP_ALIVE: &str = "02";
+    let Some(etcd) = server(&options()).await else { return };
+    // Nobody else is connected to it.
+    let proxy = Proxy::start(etcd.addr()).await.expect("a proxy");
+    let client = backend(&etcd.url_via(proxy.addr())).await.expect("a client");
+    let peer = format!(":{:04X}", proxy.addr().port());
+    let end = Moment::now().after(secs(60));
+    loop {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("the sockets of the system");
+        // Number, own address, peer, state, bytes in queues, timer.
+        let sockets = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let ours = sockets.filter(|words| words.len() > 5 && words[2].ends_with(&peer));
+        let timers: Vec<_> =
+            ours.filter(|words| words[3] == ESTABLISHED).map(|words| words[5].to_owned()).collect();
+        // It has another timer while something is under way.
+        if !timers.is_empty() && timers.iter().all(|timer| timer.starts_with(KEEP_ALIVE)) {
+            break;
+        }
+        assert!(!end.has_passed(), "{timers:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    client.close().await;
+}
+
 /// However many locks are held and watched, a runtime has one connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_locks_share_one_connection() {
