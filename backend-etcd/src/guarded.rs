@@ -7,7 +7,7 @@ use lockwell_core::{Error, ErrorKind, Grant, Operation, Result};
 
 use crate::BACKEND;
 use crate::client::ClientInner;
-use crate::messages::{Compare, Delete, Op, Put, Txn};
+use crate::messages::{Compare, Delete, Op, Put, Txn, one};
 use crate::waiter::Held;
 
 /// One or more writes that are executed together, and only if the lock is still held when they arrive.
@@ -45,7 +45,7 @@ impl GuardedWrite {
     }
 
     /// Executes the writes. They are sent once, so a commit that has succeeded leaves no copy behind that
-    /// could overwrite a later one.
+    /// could overwrite a later one. Without any it only checks that the lock is held.
     ///
     /// # Errors
     /// [`Lost`](ErrorKind::Lost) if the lock is not held any more; then nothing was written.
@@ -56,7 +56,10 @@ impl GuardedWrite {
     /// As if there were no answer.
     pub async fn commit(self) -> Result<()> {
         let is_held = Compare::created_at(&self.held.key, self.held.revision);
-        let written = match self.inner.txn_once(Txn::new([is_held], self.writes, [])).await {
+        // A member answers a request that reads and writes nothing by what it has itself, which may be old.
+        // With this read it asks the majority, also if there are no writes.
+        let otherwise = [Op::Range(one(&self.held.key))];
+        let written = match self.inner.txn_once(Txn::new([is_held], self.writes, otherwise)).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let text = "the lock is not held any more; nothing was written";

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockwell_core::{DistributedLock, ErrorKind, Grant, LeaseState, Moment, Renewal, Requirement, Severity};
 use testbed::{EtcdCluster, HungSyncs, is_installed};
 
-use crate::support::{backend, claim, cluster, locks, options, secs, server, take};
+use crate::support::{at_last, backend, claim, cluster, locks, options, secs, server, take};
 
 /// The address of one member alone.
 fn only(cluster: &EtcdCluster, member: usize) -> String {
@@ -66,6 +66,39 @@ async fn a_leader_without_a_majority_keeps_no_lock() {
     for follower in &followers {
         cluster.members()[*follower].resume().expect("it is stopped");
     }
+}
+
+/// A check of the lock without a write is no answer of one member alone, whose data may be old.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guarded_write_without_writes_asks_the_majority() {
+    let Some(cluster) = cluster().await else { return };
+    let leader = cluster.leader().await.expect("a leader");
+    let follower = (leader + 1) % 3;
+    let url = format!("{}?timeout=1s", only(&cluster, follower));
+    let client = at_last(|| backend(&url)).await;
+    let grant = take(&backend(&cluster.url()).await.expect("a client"), "checked", secs(60)).await;
+    let check = || client.guarded(&grant).expect("a grant of etcd").commit();
+    at_last(check).await;
+    let others: Vec<_> = (0..3).filter(|member| *member != follower).collect();
+    for member in &others {
+        cluster.members()[*member].pause().expect("it runs");
+    }
+    let error = check().await.expect_err("nobody knows whether it is held");
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:#}");
+    for member in &others {
+        cluster.members()[*member].resume().expect("it is stopped");
+    }
+    cluster.ready().await.expect("all three");
+    let direct = backend(&cluster.url()).await.expect("a client");
+    direct.force_release(grant.claim().name()).await.expect("an answer");
+    let begun = Instant::now();
+    while let Err(error) = check().await {
+        if error.kind() == ErrorKind::Lost {
+            return;
+        }
+        assert!(begun.elapsed() < secs(60), "{error:#}");
+    }
+    panic!("it is not held");
 }
 
 /// A leader whose disk hangs answers keep-alives while another one leads, whose leases end without them. A
