@@ -129,8 +129,9 @@ pub(crate) fn wall_clock() -> Duration {
 }
 
 /// A claim that holds its lock or waits for it, as it was read.
-#[derive(Debug)]
 pub(crate) struct Entry {
+    /// It has the owner in it, so it is not printed.
+    pub(crate) key: String,
     pub(crate) lease: i64,
     pub(crate) kind: Kind,
     pub(crate) base: Base,
@@ -143,6 +144,7 @@ impl Entry {
     /// `None` for a key that is not ours.
     pub(crate) fn read(kv: &KeyValue, folder: &str) -> Option<Self> {
         let kind = Kind::of_key(&kv.key, folder)?;
+        let key = std::str::from_utf8(&kv.key).ok()?.to_owned();
         let value = String::from_utf8_lossy(&kv.value);
         let mut words = value.splitn(3, ' ');
         let (base, since, label) = (words.next()?, words.next()?, words.next()?);
@@ -151,6 +153,7 @@ impl Entry {
             None => Base::Floor(base.strip_prefix('+')?.parse().ok()?),
         };
         Some(Self {
+            key,
             lease: kv.lease,
             kind,
             base,

@@ -9,8 +9,11 @@ use tonic::Status;
 use crate::client::{Answer, ClientInner};
 use crate::connection::Connection;
 use crate::error::{exists, is_missing};
-use crate::keys::{lease, seconds};
-use crate::messages::{LeaseReply, Txn, one};
+use crate::keys::{Entry, lease, seconds};
+use crate::messages::{Compare, Delete, LeaseReply, Op, Txn, one};
+
+/// The lease of a key that belongs to none: it was copied from another cluster, since each claim has one.
+const NO_LEASE: i64 = 0;
 
 /// A pause before leases are renewed again because the leader changed meanwhile.
 const LEADER_CHANGES: Duration = Duration::from_millis(30);
@@ -132,8 +135,28 @@ impl ClientInner {
         self.ask(self.soon(), revoke).await
     }
 
-    /// How long a lease still has, for display; `None` if it is gone.
+    /// Ends the lease of a claim that was read, or deletes its key if that has none: as long as it is the key
+    /// that was read.
+    pub(crate) async fn end(&self, entry: &Entry) -> Result<Released> {
+        if entry.lease != NO_LEASE {
+            return self.revoke(entry.lease).await;
+        }
+        let is_same = Compare::created_at(&entry.key, entry.create_revision);
+        let delete = Op::Delete(Delete { key: entry.key.clone().into() });
+        let txn = Txn::new([is_same], [delete], [Op::Range(one(&entry.key))]);
+        let delete = |connection: Connection, again| {
+            let txn = txn.clone();
+            async move { Ok(Released::from_answer(connection.txn(txn).await?.succeeded, again)) }
+        };
+        self.ask(self.soon(), delete).await
+    }
+
+    /// How long a lease still has, for display; `None` if it is gone. Where there is none, nothing is left of
+    /// it, and its key stays.
     pub(crate) async fn time_left(&self, id: i64) -> Result<Option<Duration>> {
+        if id == NO_LEASE {
+            return Ok(Some(Duration::ZERO));
+        }
         let ask = |connection: Connection, _| async move { connection.time_to_live(id).await };
         let answer: LeaseReply = self.ask(self.soon(), ask).await?;
         Ok(u64::try_from(answer.ttl).ok().map(Duration::from_secs))

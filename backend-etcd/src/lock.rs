@@ -137,11 +137,11 @@ impl DistributedLock for EtcdLock {
         examine::findings(&self.inner).await
     }
 
-    /// Revokes the leases of those who hold the lock now: of no one who comes later.
+    /// Ends the leases of those who hold the lock now: of no one who comes later.
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let (entries, holding) = self.queue(name).await?;
         let mut freed = 0;
-        for answer in join_all(entries[..holding].iter().map(|entry| self.inner.revoke(entry.lease))).await {
+        for answer in join_all(entries[..holding].iter().map(|entry| self.inner.end(entry))).await {
             freed += usize::from(answer? != Released::NotHeld);
         }
         Ok(freed)

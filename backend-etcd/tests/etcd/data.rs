@@ -221,6 +221,25 @@ async fn a_long_queue_is_read_in_pages() {
     assert_eq!(client.inspect(&name).await.expect("an answer").waiters, 2_999);
 }
 
+/// Tools that copy keys to another cluster leave the leases behind. Such a key holds its lock until an
+/// operator frees it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_copied_without_its_lease_is_a_holder() {
+    let Some(etcd) = server(&options()).await else { return };
+    let client = backend(&etcd.url()).await.expect("a client");
+    let grant = take(&client, "mine", secs(300)).await;
+    let write = client.guarded(&grant).expect("a grant of etcd").put("lockwell/a/w/0", "+0 1 copied");
+    write.commit().await.expect("the lock is held");
+    assert!(client.acquire(&claim("a", secs(30))).await.expect("an answer").is_none());
+    let name = LockName::new("a").expect("a name");
+    let status = client.inspect(&name).await.expect("an answer");
+    assert_eq!((status.holders.len(), status.holders[0].label.as_str()), (1, "copied"), "{status:?}");
+    assert_eq!(client.force_release(&name).await.expect("an answer"), 1);
+    assert_eq!(client.force_release(&name).await.expect("an answer"), 0);
+    take(&client, "a", secs(30)).await;
+    assert!(client.inspect(grant.claim().name()).await.expect("an answer").is_held(), "another lock");
+}
+
 /// A write that the lock guards is refused when the lock is lost, whoever still writes under it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guarded_write_needs_the_lock() {
