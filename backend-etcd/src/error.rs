@@ -91,6 +91,10 @@ pub(crate) fn explain(status: &Status) -> Failure {
         Code::ResourceExhausted if text.contains("larger than max") => {
             (ErrorKind::InvalidInput, "the request is too large for etcd")
         }
+        // What is read in pages, as it was at one moment: that was compacted, or a snapshot was restored.
+        Code::OutOfRange if text.contains("required revision") => {
+            (ErrorKind::Conflict, "etcd has compacted the revision that was being read")
+        }
         // The limit of this client, too, for an answer.
         Code::OutOfRange => (ErrorKind::Refused, "a number or an answer is beyond the limits of etcd"),
         _ => (ErrorKind::Unreachable, "etcd cannot be reached, or has no leader"),
@@ -130,6 +134,12 @@ mod tests {
                 ErrorKind::InvalidInput,
             ),
             (Code::OutOfRange, "Error, decoded message length too large", ErrorKind::Refused),
+            (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", ErrorKind::Conflict),
+            (
+                Code::OutOfRange,
+                "etcdserver: mvcc: required revision is a future revision",
+                ErrorKind::Conflict,
+            ),
             (Code::Unavailable, "etcdserver: no leader", ErrorKind::Unreachable),
             (Code::Unavailable, "etcdserver: request timed out", ErrorKind::Unreachable),
             (Code::Unknown, "anything", ErrorKind::Unreachable),

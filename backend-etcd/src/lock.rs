@@ -64,8 +64,8 @@ impl EtcdLock {
     /// All claims to a lock, and how many of them hold it.
     async fn queue(&self, name: &LockName) -> Result<(Vec<keys::Entry>, usize)> {
         let folder = folder(&self.inner.options.prefix, name);
-        let mut keys = Vec::new();
-        pages::read(&self.inner, below(&folder), |page| keys.extend(page)).await?;
+        let note = |keys: &mut Vec<KeyValue>, page: Vec<KeyValue>| keys.extend(page);
+        let keys = pages::read(&self.inner, below(&folder), note).await?;
         Ok(keys::queue(&keys, &folder))
     }
 }
@@ -126,11 +126,10 @@ impl DistributedLock for EtcdLock {
     async fn names(&self) -> Result<Vec<LockName>> {
         let prefix = &self.inner.options.prefix;
         let range = Range { keys_only: true, ..below(&format!("{prefix}/")) };
-        let mut names = BTreeSet::new();
-        let note =
-            |page: Vec<KeyValue>| names.extend(page.iter().filter_map(|kv| keys::name(prefix, &kv.key)));
-        pages::read(&self.inner, range, note).await?;
-        Ok(names.into_iter().collect())
+        let note = |names: &mut BTreeSet<LockName>, page: Vec<KeyValue>| {
+            names.extend(page.iter().filter_map(|kv| keys::name(prefix, &kv.key)));
+        };
+        Ok(pages::read(&self.inner, range, note).await?.into_iter().collect())
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
