@@ -111,16 +111,17 @@ pub(super) fn run(folder: &Path, installs: bool) -> Result<ExitCode> {
         Ok(Some(Played { seconds, not_run: not_run::read(&missed, "")? }))
     };
     let names = STAGES.each_ref().map(|(name, _)| *name);
-    let is_well = play_all(&folder.join("deep.json"), &names, state, play)?;
+    let is_well = play_all(&folder.join("deep.json"), &names, installs, state, play)?;
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Plays the stages that have not passed at the state that there is when their turn comes: they build what is
-/// there then. `play` returns nothing for a failure. Returns whether nothing has failed at the state of the
-/// end.
+/// there then. `play` returns nothing for a failure. `installs`: what could be had was to be installed. Returns
+/// whether nothing has failed at the state of the end.
 fn play_all(
     path: &Path,
     names: &[&str],
+    installs: bool,
     state: impl Fn() -> Result<String>,
     mut play: impl FnMut(usize) -> Result<Option<Played>>,
 ) -> Result<bool> {
@@ -134,7 +135,8 @@ fn play_all(
         let end = match play(at)? {
             None => End::Failed,
             Some(_) if state()? != progress.state => End::Changed,
-            Some(Played { not_run, .. }) if not_run.iter().any(|it| !it.is_beyond) => {
+            // With `--install`, what is missing could not be had.
+            Some(Played { not_run, .. }) if !installs && not_run.iter().any(|it| !it.is_beyond) => {
                 End::Incomplete(progress.state)
             }
             Some(Played { seconds, not_run }) => {
@@ -205,6 +207,7 @@ mod tests {
     struct Tree {
         folder: tempfile::TempDir,
         state: Cell<&'static str>,
+        installs: Cell<bool>,
         played: RefCell<Vec<&'static str>>,
     }
 
@@ -213,7 +216,7 @@ mod tests {
     impl Tree {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
-            Self { folder, state: Cell::new("a"), played: RefCell::default() }
+            Self { folder, state: Cell::new("a"), installs: Cell::new(false), played: RefCell::default() }
         }
 
         /// Which stages a call plays, and whether it ends well.
@@ -222,6 +225,7 @@ mod tests {
             let is_well = play_all(
                 &path,
                 &NAMES,
+                self.installs.get(),
                 || Ok(self.state.get().to_owned()),
                 |at| {
                     self.played.borrow_mut().push(NAMES[at]);
@@ -269,9 +273,15 @@ mod tests {
             }
         };
         assert_eq!(tree.call(lacks(false)), (NAMES.to_vec(), true));
+        tree.installs.set(true);
+        assert_eq!(tree.call(lacks(false)), (vec!["servers"], true));
+        assert_eq!(tree.call(lacks(false)), (vec![], true));
+        tree.state.set("b");
+        tree.installs.set(false);
+        assert_eq!(tree.call(lacks(false)), (NAMES.to_vec(), true));
         assert_eq!(tree.call(lacks(true)), (vec!["servers"], true));
         assert_eq!(tree.call(lacks(true)), (vec![], true));
-        let kept = Progress::load(&tree.folder.path().join("deep.json"), "a".to_owned());
+        let kept = Progress::load(&tree.folder.path().join("deep.json"), "b".to_owned());
         assert_eq!(kept.passed["servers"].not_run, ["cannot be run here: x/y z (no etcd)"]);
     }
 

@@ -9,7 +9,7 @@ use crate::shell::{Result, cargo};
 
 /// If nothing is heard for this time, a test hangs. Cargo compiles them, beside other tests and with less
 /// priority.
-const LIMIT: Duration = Duration::from_mins(20);
+const LIMIT: Duration = Duration::from_hours(1);
 
 /// How they went.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use crate::shell::Result;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// What has run the tests, as a part of their names in the ledger: `python/tests`.
+    /// What has run the tests: the first word of their names in the ledger, such as `python`.
     program: String,
     /// The file with what they wrote when they failed.
     log: PathBuf,

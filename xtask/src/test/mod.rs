@@ -130,11 +130,16 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     // The tests run in other folders.
     let notes = std::path::absolute(notes.unwrap_or_else(ran::folder));
     let notes = notes.map_err(|error| format!("the folder for notes: {error}"))?;
-    let _turn = stage.is_none().then(|| turn::take(&notes)).transpose()?;
+    let _turn = stage.is_none().then(|| turn::take(&notes, "turn")).transpose()?;
+    // A stage goes on though the call of `--deep` that has begun it was killed.
+    let _tests = (!deep).then(|| turn::take(&notes, "tests")).transpose()?;
     let told = is_told(&mut args) || install;
     // What a stage fetches would make another state of those before it.
     let needed = if deep { Servers::All } else { servers };
-    let mut remarks = provide(SERVERS.iter().chain(&TOOLS), needed.needed(), told);
+    // A stage does not ask again what the call of `--deep` has asked.
+    let asks = stage.is_none() || told;
+    let mut remarks =
+        if asks { provide(SERVERS.iter().chain(&TOOLS), needed.needed(), told) } else { Vec::new() };
     if deep {
         return deep::run(&notes, told);
     }
@@ -311,7 +316,10 @@ fn passes_alone(outcome: &ProgramOutcome, test: &str, job: &Job) -> Result<bool>
         };
         let log = running::log(&job.notes, program, *release, &format!(" alone {time} {test}"));
         let again = running::run(program, *release, &args, &log, change, |_| ())?;
-        if again.count(|ended| *ended == Ended::Passed) != 1 || again.problem.is_some() {
+        // A part of it that cannot be run here could not be run the first time either.
+        let has_run = again.not_run.iter().all(|it| !it.part.is_empty());
+        let passed = again.count(|ended| matches!(ended, Ended::Passed | Ended::NotRun)) == 1;
+        if !(has_run && passed) || again.problem.is_some() {
             return Ok(false);
         }
     }
