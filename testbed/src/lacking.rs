@@ -76,15 +76,16 @@ fn note(kind: &str, part: &str, why: &str) {
     eprintln!("not run: {test} {part} ({why})");
     let Some(path) = env::var_os("LOCKWELL_NOT_RUN") else { return };
     let file = fs::OpenOptions::new().append(true).create(true).open(path);
-    let line = line([kind, test, part, why]);
+    let line = not_run_line([kind, test, part, why]);
     // Written in one piece, since several tests may do so.
     if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
         eprintln!("and that cannot be noted: {error}");
     }
 }
 
-/// The first lines of these texts, with tabs between them: `xtask/src/not_run.rs` reads it.
-fn line(fields: [&str; 4]) -> String {
+/// A line of the file of what was [not run](not_run): its kind, the test, the part, and the reason.
+#[doc(hidden)]
+pub fn not_run_line(fields: [&str; 4]) -> String {
     let first = |field: &str| field.trim().lines().next().unwrap_or_default().replace('\t', " ");
     fields.map(first).join("\t") + "\n"
 }
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn a_line_has_four_fields() {
         let why = "unshare:\tno\nmore of it";
-        assert_eq!(line(["missing", "a::b", "", why]), "missing\ta::b\t\tunshare: no\n");
+        assert_eq!(not_run_line(["missing", "a::b", "", why]), "missing\ta::b\t\tunshare: no\n");
     }
 
     /// Of these names the lines are made.

@@ -35,7 +35,7 @@ impl NotRun {
         let Self { program, test, part, why, is_beyond } = self;
         let kind = if *is_beyond { "beyond" } else { "missing" };
         let name = format!("{program} {test}");
-        format!("{kind}\t{}\t{part}\t{why}\n", name.trim())
+        testbed::not_run_line([kind, &name, part, why])
     }
 }
 
