@@ -138,6 +138,10 @@ impl GraceGate {
         match (grants, gate) {
             // A lease is extended also if nothing is known: from now on the identity has been seen.
             (Grants::Nothing, _) | (_, Ok(Gate::Open)) => Ok(Passed::default()),
+            // A lock is released all the same, and nobody is granted it.
+            (Grants::ToWaiters, Err(error)) if error.code() == Some(MARK_MOVED) => {
+                Ok(without_grants(items[0]))
+            }
             (_, Err(error)) => Err(error),
             // If the server changes now, the connection ends, and the call is made anew on another.
             (Grants::NothingAndReads, Ok(Gate::Closed(left))) => {
@@ -146,14 +150,7 @@ impl GraceGate {
             (Grants::ToItsClaim, Ok(Gate::Closed(left))) => {
                 Err(redis::make_extension_error(GRACE.to_owned(), Some(closed_for(left))))
             }
-            (Grants::ToWaiters, Ok(Gate::Closed(_))) => {
-                let mut args = (*items[0].args).clone();
-                if let Some(exact) = args.get_mut(EXACT) {
-                    CLOSED.clone_into(exact);
-                }
-                let instead = Some(Item { args: args.into(), ..items[0].clone() });
-                Ok(Passed { instead, ..Passed::default() })
-            }
+            (Grants::ToWaiters, Ok(Gate::Closed(_))) => Ok(without_grants(items[0])),
         }
     }
 
@@ -348,6 +345,15 @@ impl GraceGate {
         let seconds = forgets_after.into_values().next();
         Ok(seconds.is_some_and(|seconds| seconds == 0 || Duration::from_secs(seconds) >= self.period()))
     }
+}
+
+/// The call that grants nothing to waiters, instead of this one.
+fn without_grants(item: &Item) -> Passed {
+    let mut args = (*item.args).clone();
+    if let Some(exact) = args.get_mut(EXACT) {
+        CLOSED.clone_into(exact);
+    }
+    Passed { instead: Some(Item { args: args.into(), ..item.clone() }), ..Passed::default() }
 }
 
 /// For how long this process has seen the identity, at least.
