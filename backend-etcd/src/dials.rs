@@ -29,15 +29,11 @@ struct Latest<C> {
     pauses: Backoff,
 }
 
-/// `None` while it is under way.
-type Dial<C> = watch::Receiver<Option<Result<C, Failed>>>;
+/// `None` while it is under way; when it has ended, and how.
+type Dial<C> = watch::Receiver<Option<(Moment, Result<C, Arc<Failure>>)>>;
 
-/// Why a dial has failed, and when.
-#[derive(Clone)]
-struct Failed {
-    failure: Arc<Failure>,
-    at: Moment,
-}
+/// How old a connection may be that nobody has waited for. An older one may have ended unnoticed.
+const FRESH: Duration = Duration::from_secs(5);
 
 impl<C: Clone + Send + Sync + 'static> Dials<C> {
     pub(crate) fn new() -> Self {
@@ -56,11 +52,11 @@ impl<C: Clone + Send + Sync + 'static> Dials<C> {
         let mut dial = held(&latest).dial(open);
         let dialed = unless_panics(dial.wait_for(Option::is_some)).await.ok().and_then(|it| it.clone());
         match dialed {
-            Some(Ok(connection)) => {
+            Some((_, Ok(connection))) => {
                 held(&latest).take(&dial);
                 Ok(connection)
             }
-            Some(Err(failed)) => Err(failed.again()),
+            Some((_, Err(failure))) => Err(again(&failure)),
             None => {
                 let text = "the runtime ends that makes the connection";
                 Err(Failure::Doubtful(Error::new(ErrorKind::Unreachable, text)))
@@ -91,8 +87,10 @@ impl<C: Clone + Send + Sync + 'static> Latest<C> {
         let pause = match &self.dial {
             None => Duration::ZERO,
             Some(dial) => match &*dial.borrow() {
-                None | Some(Ok(_)) => return dial.clone(),
-                Some(Err(failed)) => self.pauses.next_pause().saturating_sub(Moment::now().since(failed.at)),
+                None => return dial.clone(),
+                Some((at, Ok(_))) if Moment::now().since(*at) < FRESH => return dial.clone(),
+                Some((_, Ok(_))) => Duration::ZERO,
+                Some((at, Err(_))) => self.pauses.next_pause().saturating_sub(Moment::now().since(*at)),
             },
         };
         let opening = open();
@@ -105,8 +103,7 @@ impl<C: Clone + Send + Sync + 'static> Latest<C> {
             let panicked =
                 |_| Err(Failure::Doubtful(Error::new(ErrorKind::Internal, "connecting has panicked")));
             let opened = opened.unwrap_or_else(panicked);
-            let failed = |failure| Failed { failure: Arc::new(failure), at: Moment::now() };
-            tell.send_replace(Some(opened.map_err(failed)));
+            tell.send_replace(Some((Moment::now(), opened.map_err(Arc::new))));
         });
         self.dial.insert(dial).clone()
     }
@@ -119,16 +116,14 @@ impl<C: Clone + Send + Sync + 'static> Latest<C> {
     }
 }
 
-impl Failed {
-    /// The failure for one more who has waited.
-    fn again(&self) -> Failure {
-        match &*self.failure {
-            Failure::Refused(error) => Failure::Refused(error.duplicate()),
-            Failure::NotSent(error) => Failure::NotSent(error.duplicate()),
-            Failure::Doubtful(error) => Failure::Doubtful(error.duplicate()),
-            Failure::Busy(error) => Failure::Busy(error.duplicate()),
-            _ => Failure::Doubtful(Error::new(ErrorKind::Unreachable, "etcd cannot be reached")),
-        }
+/// The failure for one more who has waited.
+fn again(failure: &Failure) -> Failure {
+    match failure {
+        Failure::Refused(error) => Failure::Refused(error.duplicate()),
+        Failure::NotSent(error) => Failure::NotSent(error.duplicate()),
+        Failure::Doubtful(error) => Failure::Doubtful(error.duplicate()),
+        Failure::Busy(error) => Failure::Busy(error.duplicate()),
+        _ => Failure::Doubtful(Error::new(ErrorKind::Unreachable, "etcd cannot be reached")),
     }
 }
 
