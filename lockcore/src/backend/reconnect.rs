@@ -47,14 +47,14 @@ struct Present<C> {
     /// The number of connections before it.
     number: u64,
     connection: Option<C>,
-    /// When a caller stopped waiting for an answer that had too little time to say by itself that the
-    /// connection hangs. Nobody has had an answer since.
-    silent_since: Option<Moment>,
+    /// When callers stopped waiting for an answer that had too little time to say by themselves that the
+    /// connection hangs: the first of them, and the last. Nobody has had an answer since.
+    silent: Option<(Moment, Moment)>,
 }
 
 impl<C> Present<C> {
     fn none(number: u64) -> Self {
-        Self { number, connection: None, silent_since: None }
+        Self { number, connection: None, silent: None }
     }
 }
 
@@ -71,18 +71,20 @@ impl<C> ConnectionSlot<C> {
     fn answered(&self, number: u64) {
         let mut slot = lock(&self.0);
         if slot.number == number {
-            slot.silent_since = None;
+            slot.silent = None;
         }
     }
 
     /// Notes that a request on a connection has had no answer by `now`. Returns for how long that has been so
-    /// for all requests on it.
-    fn silent_for(&self, number: u64, now: Moment) -> Duration {
+    /// for all requests on it. What is further apart than `apart` says nothing about the time between.
+    fn silent_for(&self, number: u64, now: Moment, apart: Duration) -> Duration {
         let mut slot = lock(&self.0);
         if slot.number != number {
             return Duration::ZERO;
         }
-        now.since(*slot.silent_since.get_or_insert(now))
+        let first = slot.silent.filter(|(_, last)| now.since(*last) < apart).map_or(now, |(first, _)| first);
+        slot.silent = Some((first, now));
+        now.since(first)
     }
 }
 
@@ -162,7 +164,8 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
         let mut again = false;
         let mut last: Option<Error> = None;
         loop {
-            let mut sent = None;
+            // On which connection, and when.
+            let mut sent: Option<(u64, Moment)> = None;
             let attempt = async {
                 let (number, present) = {
                     let slot = lock(&slot.0);
@@ -176,7 +179,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                     let mut slot = lock(&slot.0);
                     if slot.number == number { slot.connection.get_or_insert(new).clone() } else { new }
                 };
-                sent = Some(number);
+                sent = Some((number, clock.now()));
                 // The futures of some clients are so large that a few of them, one in another, fill a
                 // thread's stack.
                 Box::pin(request(connection, again)).await
@@ -184,7 +187,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
             let began = clock.now();
             let end = if is_repeated { until.min(began.after(self.silence)) } else { until };
             let outcome = clock.timeout_at(end, attempt).await;
-            if let (Some(Ok(_) | Err(Failure::Refused(_) | Failure::Busy(_))), Some(number)) =
+            if let (Some(Ok(_) | Err(Failure::Refused(_) | Failure::Busy(_))), Some((number, _))) =
                 (&outcome, sent)
             {
                 slot.answered(number);
@@ -198,15 +201,17 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                 None => {
                     let now = clock.now();
                     // A caller with little time must not cost the others the connection that they share.
-                    let hangs = now.since(began) >= self.silence / SHORT
-                        || sent.is_some_and(|number| slot.silent_for(number, now) >= self.silence);
+                    let hangs = sent.is_some_and(|(number, at)| {
+                        now.since(at) >= self.silence / SHORT
+                            || slot.silent_for(number, now, self.silence) >= self.silence
+                    });
                     // If it was still connecting, the failure before says more.
                     let text = "the server cannot be reached or does not answer";
                     let error = last.take().filter(|_| sent.is_none());
                     (error.unwrap_or_else(|| Error::new(ErrorKind::Unreachable, text)), hangs, true)
                 }
             };
-            if let Some(number) = sent {
+            if let Some((number, _)) = sent {
                 again |= may_have_arrived;
                 if is_broken {
                     slot.discard(number);
