@@ -16,11 +16,14 @@ use crate::system::{PerProcess, lock};
 /// By the name of the series and the backend.
 type Levels = Mutex<BTreeMap<(&'static str, &'static str), Arc<Level>>>;
 
+/// How often one task shows the numbers of others.
+const ROUNDS: u32 = 16;
+
 /// The number of a gauge.
 #[derive(Debug, Default)]
 pub(super) struct Level {
     number: AtomicI32,
-    /// How many want it to be shown, the one included that shows it.
+    /// Nobody shows the number if this is 0. Otherwise one thread does, and the others have come meanwhile.
     shown_for: AtomicU32,
 }
 
@@ -41,14 +44,19 @@ impl Level {
     ///
     /// Two that do so at a time could leave the older number behind, and the recorder is not called under a
     /// mutex. So whoever finds another one at it leaves it to that one, which looks again when it has ended.
-    pub(super) fn show(&self, gauge: &Gauge) {
-        while self.shown_for.fetch_add(1, SeqCst) == 0 {
+    /// `false`: others have changed the number again and again, and it is to be shown once more.
+    pub(super) fn show(&self, gauge: impl Fn() -> Gauge) -> bool {
+        for _ in 0..ROUNDS {
+            if self.shown_for.fetch_add(1, SeqCst) != 0 {
+                return true;
+            }
             let turn = Turn(&self.shown_for);
-            gauge.set(self.number.load(SeqCst));
+            gauge().set(self.number.load(SeqCst));
             if turn.end() == 1 {
-                return;
+                return true;
             }
         }
+        false
     }
 }
 
@@ -110,7 +118,7 @@ mod tests {
                     scope.spawn(|| {
                         for by in [100, -100, 100, -100, 100] {
                             level.add(by);
-                            level.show(&gauge);
+                            while !level.show(|| gauge.clone()) {}
                         }
                     });
                 }
@@ -125,13 +133,12 @@ mod tests {
         level("a").add(2);
         level("b").add(1);
         let (shown, late) = (Arc::new(Shown::default()), Arc::new(Shown::default()));
-        level("a").show(&Gauge::from_arc(Arc::clone(&shown)));
+        let show = |shown: &Arc<Shown>| level("a").show(|| Gauge::from_arc(Arc::clone(shown)));
+        assert!(show(&shown));
         level("a").add(11);
-        let panicked =
-            catch_unwind(AssertUnwindSafe(|| level("a").show(&Gauge::from_arc(Arc::clone(&shown)))));
-        assert!(panicked.is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| show(&shown))).is_err());
         level("a").add(-1);
-        level("a").show(&Gauge::from_arc(Arc::clone(&late)));
+        assert!(show(&late));
         assert_eq!((&**lock(&shown.0), &**lock(&late.0)), ("2", "12"));
     }
 }

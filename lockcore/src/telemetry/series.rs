@@ -136,8 +136,17 @@ impl Counted {
     fn add(&self, by: i32) {
         self.level.add(by);
         let level = Arc::clone(&self.level);
-        record(&self.key, move |recorder, key| level.show(&recorder.register_gauge(key, &METADATA)));
+        record(&self.key, move |recorder, key| show(&level, recorder, key));
     }
+}
+
+/// Shows the number of a gauge. If others change it again and again, the thread for metrics goes on with it.
+fn show(level: &Arc<Level>, recorder: &dyn Recorder, key: &Key) {
+    if level.show(|| recorder.register_gauge(key, &METADATA)) {
+        return;
+    }
+    let (level, key) = (Arc::clone(level), key.clone());
+    METRICS.run(move || with_recorder(|recorder| show(&level, recorder, &key)));
 }
 
 /// The keys of one client's series. Clients of the same backend share the series themselves.
@@ -184,7 +193,7 @@ impl Series {
             recorder.register_counter(key, &METADATA).increment(0);
         }
         for Counted { key, level } in [&self.waiters, &self.held] {
-            level.show(&recorder.register_gauge(key, &METADATA));
+            show(level, recorder, key);
         }
         recorder.register_gauge(&key(GRACE_END, backend, None), &METADATA).increment(0.0);
     }
