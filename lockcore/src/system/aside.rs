@@ -7,10 +7,17 @@
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
+use super::lock;
+use super::moment::Moment;
 use super::per_process::PerProcess;
+
+/// After this time a thread that could not be started is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The most calls that wait for such a thread. Calls beyond that are only counted.
 const WAITING: usize = 4096;
@@ -38,15 +45,17 @@ pub(crate) struct Aside {
     name: &'static str,
     calls: PerProcess<SyncSender<Call>>,
     dropped: AtomicU64,
+    /// When the thread could not be started.
+    refused: Mutex<Option<Moment>>,
 }
 
 impl Aside {
     pub(crate) const fn new(name: &'static str) -> Self {
-        Self { name, calls: PerProcess::new(), dropped: AtomicU64::new(0) }
+        Self { name, calls: PerProcess::new(), dropped: AtomicU64::new(0), refused: Mutex::new(None) }
     }
 
     /// Runs this on the thread, after all earlier ones. It is dropped if too many wait already, or if the
-    /// thread cannot be started, which the next call tries again.
+    /// thread cannot be started. A call a second later tries to start it again.
     pub(crate) fn run(&self, call: impl FnOnce() + Send + 'static) {
         let start = |calls: Receiver<Call>| {
             let thread = std::thread::Builder::new().name(self.name.into());
@@ -62,8 +71,15 @@ impl Aside {
     ) {
         // A forked child does not inherit the thread, so it starts one.
         let calls = self.calls.get_or_try_init(|| {
+            // Each call would try it, at a time when the system has no threads left.
+            let mut refused = lock(&self.refused);
+            if refused.is_some_and(|at| !at.after(AGAIN).has_passed()) {
+                return Err(io::Error::from(io::ErrorKind::WouldBlock));
+            }
             let (sender, receiver) = sync_channel(WAITING);
-            start(receiver).map(|()| sender)
+            let started = start(receiver);
+            *refused = started.is_err().then(Moment::now);
+            started.map(|()| sender)
         });
         if !calls.is_ok_and(|calls| calls.try_send(Box::new(call)).is_ok()) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -86,16 +102,17 @@ fn run_all(calls: &Receiver<Call>) {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use super::*;
 
     #[test]
-    fn a_thread_that_could_not_be_started_is_started_by_the_next_call() {
+    fn a_thread_that_could_not_be_started_is_started_by_a_later_call() {
         static ASIDE: Aside = Aside::new("test-aside");
         let refuse = |_| Err(io::Error::other("no more threads"));
         ASIDE.run_by(refuse, || unreachable!("there is no thread"));
-        assert_eq!(ASIDE.take_dropped(), 1);
+        ASIDE.run(|| unreachable!("it is not tried at once"));
+        assert_eq!(ASIDE.take_dropped(), 2);
+        *lock(&ASIDE.refused) = Some(Moment::now().before(AGAIN));
         let (say, said) = mpsc::channel();
         ASIDE.run(move || say.send(std::thread::current().name().map(str::to_owned)).unwrap());
         let name = said.recv_timeout(Duration::from_secs(60)).unwrap();
