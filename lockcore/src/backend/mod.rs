@@ -54,7 +54,7 @@ pub use nodelay::{NoDelay, can_set_nodelay, look_for_nodelay, set_nodelay};
 pub use per_runtime::PerRuntime;
 pub use reconnect::{Failure, Reconnect};
 pub use record::Record;
-pub use shared_task::{SharedTask, unless_panics};
+pub use shared_task::SharedTask;
 pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};
 pub use waiting::{ClaimReply, Queue, wait_for_turn};
 
@@ -66,6 +66,8 @@ pub use crate::contract::{
 };
 pub use crate::lease::valid_until;
 pub use crate::memory::MemoryLock;
-pub use crate::system::{Clock, Moment, OwnRuntime, SharedRuntime, Task, unique_bits, wake_tasks};
+pub use crate::system::{
+    Clock, Moment, OwnRuntime, SharedRuntime, Task, unique_bits, unless_panics, wake_tasks,
+};
 pub use crate::telemetry::note_reconnection;
 pub use async_trait::async_trait;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-use crate::system::{lock, quietly};
+use crate::system::{lock, unless_panics};
 use crate::{Error, Result};
 
 /// A task whose answer serves all who ask for it while it is under way, such as the opening of a connection.
@@ -72,16 +72,6 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
         };
         unless_panics(answer).await.map_err(|error| error.duplicate())
     }
-}
-
-/// Waits for a future that is shared with others (`Shared` of `futures_util`). It calls all wakers under a
-/// mutex, one after the other: one that panics would keep the rest from their notification, and each later
-/// poll would panic, too.
-///
-/// # Cancel safety
-/// That of the future.
-pub async fn unless_panics<F: Future>(shared: F) -> F::Output {
-    quietly(shared).await
 }
 
 impl<T: Clone + Send + Sync + 'static> Default for SharedTask<T> {

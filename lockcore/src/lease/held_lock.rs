@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::{Advice, Event, Lease, Left, Limits};
-use crate::system::{lock, quietly, wake_tasks};
+use crate::system::{lock, unless_panics, wake_tasks};
 use crate::telemetry::{Since, Telemetry};
 use crate::{Clock, Error, ErrorKind, Grant, LeaseState, Moment};
 
@@ -232,7 +232,7 @@ impl HeldLock {
         loop {
             // All who wait for this are woken by one call: a waker that panics must not keep the others from
             // it.
-            let changed = quietly(self.changed.notified());
+            let changed = unless_panics(self.changed.notified());
             match self.lease_state() {
                 LeaseState::Held | LeaseState::Suspect => (),
                 ended => return ended,

@@ -191,8 +191,8 @@ impl ClaimTurn {
         self.queues.token_blocks
     }
 
-    /// Passes the turn on, which so many waiters in a row have not picked up.
-    pub(super) fn pass_over(&self, misses: u32) {
+    /// Passes the turn on. `misses`: how many waiters in a row did not pick it up.
+    pub(super) fn pass_on_after(&self, misses: u32) {
         self.queues.pass_on(&self.name, self.number, misses);
     }
 

@@ -27,6 +27,9 @@ const POLLED: Duration = Duration::from_millis(500);
 /// The pause after a look is at least so many times as long as the look.
 const PAUSE: u32 = 4;
 
+/// The longest of these pauses. Turns that nobody picks up are not taken back meanwhile.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
 /// What a look at a queue has found.
 enum Found {
     /// Nothing to do before this moment.
@@ -116,7 +119,7 @@ impl LocalQueues {
         for Given { delivery, misses, .. } in late {
             let misses = misses.saturating_add(1);
             match delivery.take_back() {
-                Some(Turn::Claim(turn)) => turn.pass_over(misses),
+                Some(Turn::Claim(turn)) => turn.pass_on_after(misses),
                 // The lock itself goes to the next as long as its slice lasts.
                 Some(Turn::Handed(turn, lock)) if now < lock.until => drop(lock.offer(&turn, misses)),
                 turn => drop(turn),
@@ -139,10 +142,18 @@ async fn watch(queues: &Weak<LocalQueues>, clock: &Clock) {
         let began = clock.now();
         let Some(next) = queues.look_at_all(began, &mut turns) else { return };
         // The thread of the keeper renews leases, too, and has most of its time for them, however many names
-        // there are. A sleep until a moment that has passed would not even let other tasks run. The machine
-        // may have been suspended meanwhile, so the pause is not longer than that between two usual looks.
+        // there are. A sleep until a moment that has passed would not even let other tasks run. The thread may
+        // have had no processor meanwhile, so the pause is short.
         let now = clock.now();
-        let next = next.max(now.after((now.since(began) * PAUSE).min(POLLED)));
+        let pause = (now.since(began) * PAUSE).min(LONGEST_PAUSE);
+        if !pause.is_zero() {
+            // The clock of a test may stand still from now on.
+            let longest = tokio::time::sleep(LONGEST_PAUSE);
+            tokio::select! {
+                () = clock.sleep_until(now.after(pause)) => (),
+                () = longest => (),
+            }
+        }
         let earlier = queues.look_earlier.notified();
         tokio::select! {
             () = clock.sleep_until(next) => (),

@@ -30,7 +30,7 @@ pub(crate) use per_process::PerProcess;
 pub(crate) use rest::{note_rest, rest_when_idle};
 pub(crate) use sync::{lock, poll_once};
 pub use unique::unique_bits;
-pub(crate) use wakers::quietly;
+pub use wakers::unless_panics;
 pub use wakers::wake_tasks;
 #[cfg(test)]
 pub(crate) use wakers::waker;

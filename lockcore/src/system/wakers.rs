@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 ///
 /// If that calls several wakers, as `notify_waiters` of tokio does, those after it are not called: their
 /// tasks see the change when a timer wakes them, or poll with wakers that do not panic
-/// ([`unless_panics`](crate::backend::unless_panics)).
+/// ([`unless_panics`]).
 pub fn wake_tasks(wake: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(wake)).is_err() {
         tracing::error!("a waker of the application has panicked");
@@ -23,8 +23,13 @@ fn quiet(waker: &Waker) -> Waker {
     Waker::from(Arc::new(QuietWaker(waker.clone())))
 }
 
-/// Polls a future with wakers that do not panic.
-pub(crate) async fn quietly<F: Future>(future: F) -> F::Output {
+/// Waits for a future with wakers that do not panic. For those whose wakers are called one after the other,
+/// as by `Shared` of `futures_util` under its mutex, or by `notify_waiters` and `watch` of tokio: one that
+/// panics would keep the rest from their notification.
+///
+/// # Cancel safety
+/// That of the future.
+pub async fn unless_panics<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|cx| {
         let waker = quiet(cx.waker());
