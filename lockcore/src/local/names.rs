@@ -14,10 +14,10 @@ use crate::{Claim, LockName, Moment};
 /// processes wait for that lock.
 pub(super) const PICKED_UP: Duration = Duration::from_millis(2);
 
-/// How many waiters leave the queue when a turn is passed on that `misses` in a row did not pick up. The last
-/// of them gets the turn, and those before it are passed over. So thousands of tasks that do not run cost the
-/// others some tens of milliseconds, and not two for each of them. Not more than this at once, since the mutex
-/// of all names is locked meanwhile.
+/// How many waiters leave the queue when a turn is passed on that `misses` in a row did not pick up. The
+/// last of them gets the turn, and those before it are passed over. So thousands of tasks that do not run
+/// cost the others some tens of milliseconds, and not two for each of them. Not more than this at once, since
+/// the mutex of all names is locked meanwhile.
 fn taken_out(misses: u32) -> usize {
     1 << misses.saturating_sub(1).min(10)
 }

@@ -142,8 +142,8 @@ async fn watch(queues: &Weak<LocalQueues>, clock: &Clock) {
         let began = clock.now();
         let Some(next) = queues.look_at_all(began, &mut turns) else { return };
         // The thread of the keeper renews leases, too, and has most of its time for them, however many names
-        // there are. A sleep until a moment that has passed would not even let other tasks run. The thread may
-        // have had no processor meanwhile, so the pause is short.
+        // there are. A sleep until a moment that has passed would not even let other tasks run. The thread
+        // may have had no processor meanwhile, so the pause is short.
         let now = clock.now();
         let pause = (now.since(began) * PAUSE).min(LONGEST_PAUSE);
         if !pause.is_zero() {

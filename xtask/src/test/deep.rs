@@ -116,8 +116,8 @@ pub(super) fn run(folder: &Path, installs: bool) -> Result<ExitCode> {
 }
 
 /// Plays the stages that have not passed at the state that there is when their turn comes: they build what is
-/// there then. `play` returns nothing for a failure. `installs`: what could be had was to be installed. Returns
-/// whether nothing has failed at the state of the end.
+/// there then. `play` returns nothing for a failure. `installs`: what could be had was to be installed.
+/// Returns whether nothing has failed at the state of the end.
 fn play_all(
     path: &Path,
     names: &[&str],
