@@ -1,11 +1,11 @@
 //! One dial at a time in each runtime, for all who need a connection.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lockwell_core::backend::{Backoff, Failure, PerRuntime, unless_panics};
+use lockwell_core::backend::{Backoff, Failure, PerRuntime, lock, unless_panics};
 use lockwell_core::{Error, ErrorKind, Moment};
 use tokio::sync::watch;
 
@@ -49,11 +49,11 @@ impl<C: Clone + Send + Sync + 'static> Dials<C> {
         F: Future<Output = Result<C, Failure>> + Send + 'static,
     {
         let latest = self.0.get(|| Mutex::new(Latest::new())).map_err(Failure::Refused)?;
-        let mut dial = held(&latest).dial(open);
+        let mut dial = lock(&latest).dial(open);
         let dialed = unless_panics(dial.wait_for(Option::is_some)).await.ok().and_then(|it| it.clone());
         match dialed {
             Some((_, Ok(connection))) => {
-                held(&latest).take(&dial);
+                lock(&latest).take(&dial);
                 Ok(connection)
             }
             Some((_, Err(failure))) => Err(again(&failure)),
@@ -68,10 +68,6 @@ impl<C: Clone + Send + Sync + 'static> Dials<C> {
     pub(crate) fn close(&self) {
         drop(self.0.take_all());
     }
-}
-
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<C: Clone + Send + Sync + 'static> Latest<C> {

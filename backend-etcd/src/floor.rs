@@ -9,8 +9,9 @@
 //! restores a snapshot without `--bump-revision` writes a higher floor, as docs/etcd.md says.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use lockwell_core::backend::lock;
 use lockwell_core::{Error, ErrorKind, Result};
 
 use crate::messages::{Compare, KeyValue, one};
@@ -80,11 +81,11 @@ pub(crate) struct Mark(i64);
 
 impl Floor {
     pub(crate) fn known(&self) -> Stored {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.known).clone()
     }
 
     pub(crate) fn set_known(&self, floor: Stored) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = floor;
+        *lock(&self.known) = floor;
     }
 
     /// Read before a request is sent.

@@ -135,8 +135,7 @@ impl ClientInner {
         self.ask(self.soon(), revoke).await
     }
 
-    /// Ends the lease of a claim that was read, or deletes its key if that has none: as long as it is the key
-    /// that was read.
+    /// Ends the lease of a claim. A key without a lease is deleted, unless it was made anew since the read.
     pub(crate) async fn end(&self, entry: &Entry) -> Result<Released> {
         if entry.lease != NO_LEASE {
             return self.revoke(entry.lease).await;

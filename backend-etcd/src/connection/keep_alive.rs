@@ -1,8 +1,9 @@
 //! Keep-alives of all leases on a few streams.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use lockwell_core::backend::lock;
 use tokio::sync::oneshot;
 use tonic::Status;
 
@@ -42,7 +43,7 @@ impl KeepAlives {
 
     fn send(&self, id: i64, mut sender: AnswerSender) {
         let at = usize::try_from(id.unsigned_abs()).unwrap_or_default() % STREAMS;
-        let mut stream = self.streams[at].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = lock(&self.streams[at]);
         if let Some(live) = &*stream {
             match live.send(id, sender) {
                 Ok(()) => return,
@@ -60,7 +61,7 @@ impl Live {
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let (for_answers, for_end) = (Arc::clone(&waiting), Arc::clone(&waiting));
         let answer = move |reply: LeaseReply| {
-            let mut waiting = for_answers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = lock(&for_answers);
             let Some(waiting) = &mut *waiting else { return };
             if let Some(queue) = waiting.get_mut(&reply.id) {
                 let first = queue.pop_front();
@@ -72,7 +73,7 @@ impl Live {
             }
         };
         let end = move |status: Status| {
-            let waiting = for_end.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let waiting = lock(&for_end).take();
             for waiter in waiting.into_iter().flat_map(HashMap::into_values).flatten() {
                 drop(waiter.send(Err(status.clone())));
             }
@@ -83,7 +84,7 @@ impl Live {
 
     /// Gives the sender back if the stream has ended.
     fn send(&self, id: i64, sender: AnswerSender) -> Result<(), AnswerSender> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         let Some(waiting) = &mut *waiting else { return Err(sender) };
         waiting.entry(id).or_default().push_back(sender);
         self.duplex.send(Lease { id });

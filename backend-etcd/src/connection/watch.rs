@@ -1,8 +1,9 @@
 //! All watches of a connection, on one stream.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use lockwell_core::backend::lock;
 use tokio::sync::oneshot;
 
 use super::line::Line;
@@ -83,7 +84,7 @@ impl Watches {
         let Some(live) = &mut *live else { return 0 };
         live.last += 2;
         let id = live.last;
-        if let Some(waiting) = &mut *held(&live.waiting) {
+        if let Some(waiting) = &mut *lock(&live.waiting) {
             waiting.insert(id, waiter);
         }
         if watch.start_revision == PRESENT {
@@ -94,12 +95,8 @@ impl Watches {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Live>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live)
     }
-}
-
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Watch {
@@ -127,7 +124,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if let Some(live) = &*self.watches.lock() {
-            if let Some(waiting) = &mut *held(&live.waiting) {
+            if let Some(waiting) = &mut *lock(&live.waiting) {
                 waiting.remove(&self.id);
             }
             for id in [self.id | SECOND, self.id] {
@@ -171,17 +168,17 @@ impl Live {
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let (for_answers, for_end) = (Arc::clone(&waiting), Arc::clone(&waiting));
         let answer = move |reply: WatchReply| {
-            if let Some(waiting) = &mut *held(&for_answers) {
+            if let Some(waiting) = &mut *lock(&for_answers) {
                 tell(waiting, &reply);
             }
         };
-        let end = move |_| drop(held(&for_end).take());
+        let end = move |_| drop(lock(&for_end).take());
         let duplex = Duplex::open(line, "/etcdserverpb.Watch/Watch", answer, end);
         Self { duplex, waiting, last }
     }
 
     fn is_over(&self) -> bool {
-        held(&self.waiting).is_none()
+        lock(&self.waiting).is_none()
     }
 
     fn send(&self, wish: WatchWish) {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::{DistributedLock, ErrorKind, LockName, Moment, Renewal};
-use testbed::Proxy;
+use lockwell_etcd::EtcdLock;
+use testbed::{Etcd, Proxy};
 use tokio::task::JoinSet;
 
 use crate::support::{at_last, backend, options, secs, server, take, waiting_claim};
@@ -91,15 +92,21 @@ async fn many_who_need_a_connection_dial_rarely() {
     assert!(waiting.try_join_next().is_none(), "somebody's wait has ended");
 }
 
-/// Each caller has less time than a connection may be silent for. All together they notice that it hangs.
-#[tokio::test(flavor = "multi_thread")]
-async fn callers_with_little_time_leave_a_connection_that_hangs() {
-    let Some(etcd) = server(&options()).await else { return };
+/// A client whose requests have little time, the proxy before it, and the lock that it has asked for.
+async fn with_little_time(etcd: &Etcd) -> (Proxy, EtcdLock, LockName) {
     let proxy = Proxy::start(etcd.addr()).await.expect("a proxy");
     let url = format!("{}?timeout=200ms", etcd.url_via(proxy.addr()));
     let client = at_last(|| backend(&url)).await;
     let name = LockName::new("a").expect("a name");
     at_last(|| client.inspect(&name)).await;
+    (proxy, client, name)
+}
+
+/// Each caller has less time than a connection may be silent for. All together they notice that it hangs.
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_with_little_time_leave_a_connection_that_hangs() {
+    let Some(etcd) = server(&options()).await else { return };
+    let (proxy, client, name) = with_little_time(&etcd).await;
     proxy.hold_back();
     let error = client.inspect(&name).await.expect_err("the connection hangs");
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
@@ -110,11 +117,7 @@ async fn callers_with_little_time_leave_a_connection_that_hangs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_is_made_although_nobody_waits_for_it() {
     let Some(etcd) = server(&options()).await else { return };
-    let proxy = Proxy::start(etcd.addr()).await.expect("a proxy");
-    let url = format!("{}?timeout=200ms", etcd.url_via(proxy.addr()));
-    let client = at_last(|| backend(&url)).await;
-    let name = LockName::new("a").expect("a name");
-    at_last(|| client.inspect(&name)).await;
+    let (proxy, client, name) = with_little_time(&etcd).await;
     let before = proxy.accepted();
     proxy.delay(Duration::from_millis(400));
     proxy.cut_existing();

@@ -19,7 +19,8 @@
 //!   them.
 //! * [`set_nodelay`]: `TCP_NODELAY` on the sockets of a client crate that does not set it.
 //! * [`note_reconnection`]: a metric that lockcore cannot count by itself.
-//! * [`wake_tasks`]: wakers of the application that panic end nothing that others share.
+//! * [`wake_tasks`] and [`unless_panics`]: wakers of the application that panic end nothing that others
+//!   share. [`lock`]: neither does a panic while a mutex is locked.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`],
 //!   [`Record`], [`unique_bits`], [`valid_until`].
 
@@ -67,7 +68,7 @@ pub use crate::contract::{
 pub use crate::lease::valid_until;
 pub use crate::memory::MemoryLock;
 pub use crate::system::{
-    Clock, Moment, OwnRuntime, SharedRuntime, Task, unique_bits, unless_panics, wake_tasks,
+    Clock, Moment, OwnRuntime, SharedRuntime, Task, lock, unique_bits, unless_panics, wake_tasks,
 };
 pub use crate::telemetry::note_reconnection;
 pub use async_trait::async_trait;

@@ -28,7 +28,8 @@ pub use own_runtime::{OwnRuntime, SharedRuntime, Task};
 pub(crate) use per_process::PerProcess;
 #[cfg(feature = "conformance")]
 pub(crate) use rest::{note_rest, rest_when_idle};
-pub(crate) use sync::{lock, poll_once};
+pub use sync::lock;
+pub(crate) use sync::poll_once;
 pub use unique::unique_bits;
 pub use wakers::unless_panics;
 pub use wakers::wake_tasks;
