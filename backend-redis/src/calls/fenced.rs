@@ -7,7 +7,7 @@ use redis::Value;
 use redis::aio::ConnectionLike;
 
 use crate::words::answers::text;
-use crate::words::error::{ErrorClass, classify, fatal, no_answer};
+use crate::words::error::{ErrorClass, classify, fatal, no_answer, of_command};
 use crate::words::script::FENCED_WRITE;
 
 /// A write to Redis that is refused when a later holder of the lock has written already.
@@ -75,7 +75,8 @@ impl FencedWrite {
             command.arg(&self.key).arg(&self.fence);
             command.arg(grant.token().to_string()).arg(grant.hold_id().to_string());
             command.arg(&self.value).arg(&life);
-            match conn.req_packed_command(&command).await.and_then(Value::extract_error) {
+            let answer = conn.req_packed_command(&command).await.and_then(Value::extract_error);
+            match answer.map_err(of_command) {
                 Ok(answer) => {
                     let highest = text(Some(&answer)).map_err(context)?;
                     if highest.is_empty() {

@@ -7,6 +7,7 @@ use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendErr
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value};
 
 use crate::words::answers::Notification;
+use crate::words::error::of_command;
 
 /// A connection. Clones share it.
 #[derive(Clone)]
@@ -14,7 +15,7 @@ pub(crate) struct Link(pub(crate) MultiplexedConnection);
 
 impl Link {
     pub(crate) async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.0.req_packed_command(command).await?.extract_error()
+        self.0.req_packed_command(command).await?.extract_error().map_err(of_command)
     }
 
     /// A command for a slot that its node is receiving. The permission holds for the next command of the
@@ -23,8 +24,8 @@ impl Link {
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(command.clone());
         let answers = self.0.req_packed_commands(&both, 0, 2).await?;
-        let answers = answers.into_iter().map(Value::extract_error).collect::<RedisResult<Vec<_>>>()?;
-        Ok(answers.into_iter().next_back().unwrap_or(Value::Nil))
+        let answers = answers.into_iter().map(Value::extract_error).collect::<RedisResult<Vec<_>>>();
+        Ok(answers.map_err(of_command)?.into_iter().next_back().unwrap_or(Value::Nil))
     }
 
     pub(super) async fn subscribe(&mut self, channel: &str) -> RedisResult<()> {

@@ -1,7 +1,7 @@
 //! From the errors of the client crate and of scripts to ours.
 
 use lockwell_core::{Error, ErrorKind};
-use redis::{ErrorKind as Kind, RedisError, ServerErrorKind};
+use redis::{ErrorKind as Kind, RedisError, ServerErrorKind, Value};
 
 use crate::words::script::Script;
 
@@ -123,6 +123,32 @@ pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
     Error::new(ErrorKind::Unreachable, text).with_source(cause.to_string())
 }
 
+/// The error that a command of a script got as its answer. Up to Redis 6 it is within an error of the script,
+/// whose code is always `ERR`.
+pub(crate) fn of_command(error: RedisError) -> RedisError {
+    let Some(answer) = error.detail().and_then(answer_in_script) else { return error };
+    match redis::parse_redis_value(format!("-{answer}\r\n").as_bytes()) {
+        Ok(Value::ServerError(inner)) => inner.into(),
+        _ => error,
+    }
+}
+
+/// The answer in a text such as `Error running script (call to f_HASH): @user_script:27: @user_script: 27:
+/// -READONLY You can't write against a read only replica.`, with the line of the script behind it, as in
+/// later releases. None: the error is one of the script itself.
+fn answer_in_script(detail: &str) -> Option<String> {
+    let (_, inner) = detail.strip_prefix("Error running script (call to ")?.split_once("): @user_script:")?;
+    let (line, inner) = inner.split_once(": ")?;
+    // The line comes twice if the command was refused before it ran.
+    let again = inner.strip_prefix("@user_script: ").and_then(|rest| rest.split_once(": "));
+    let answer = again.map_or(inner, |(_, rest)| rest.trim_start_matches('-'));
+    is_code(answer.split(' ').next()?).then(|| format!("{answer} on @user_script:{line}."))
+}
+
+fn is_code(word: &str) -> bool {
+    word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
 /// The error if there is no connection.
 pub(crate) fn no_link(error: &RedisError) -> Error {
     match classify(error, true) {
@@ -158,7 +184,10 @@ pub(crate) fn fatal(error: &RedisError, script: Option<&Script>) -> Error {
 
 /// The error that a script caught for one of its claims. It says whether the lock's own key has another type.
 pub(crate) fn of_claim(text: &str, at_lock: bool) -> Error {
-    let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+    let (code, detail) = match text.split_once(' ') {
+        Some((code, detail)) if is_code(code) => (code, detail),
+        _ => ("ERR", text),
+    };
     match (code, at_lock) {
         ("WRONGTYPE", true) => Error::new(ErrorKind::KindClash, NO_LOCK).with_source(text.to_owned()),
         ("WRONGTYPE", false) => Error::new(ErrorKind::Misconfigured, SPOILT).with_source(text.to_owned()),
@@ -214,7 +243,7 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
             (ErrorKind::Misconfigured, "the server is part of a cluster: use redis+cluster:// to reach it")
         }
         _ if detail.contains("unknown command 'HELLO'") => (ErrorKind::Misconfigured, TOO_OLD),
-        _ if detail.starts_with("unknown command") => (
+        _ if detail.starts_with("unknown command") || detail.contains("Unknown Redis command") => (
             ErrorKind::Misconfigured,
             "the server does not know a command that locks need: is it a sentinel (redis+sentinel://), or are commands \
              renamed?",
@@ -233,7 +262,7 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
     Error::new(kind, hint).with_source(format!("{code} {detail}"))
 }
 
-/// The line of a script that an error text names, as in `on user_script:23.`
+/// The line of a script that an error text names, as in `on @user_script:23.`
 fn line_of(detail: &str) -> Option<usize> {
     let (_, rest) = detail.split_once("user_script:")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -254,6 +283,7 @@ mod tests {
             ("WRONGTYPE Operation against a key holding the wrong kind of value", ErrorKind::KindClash),
             ("OOM command not allowed when used memory > 'maxmemory'.", ErrorKind::Misconfigured),
             ("NOPERM this user has no permissions", ErrorKind::Refused),
+            ("The user executing the script can't run this command or subcommand", ErrorKind::Refused),
             ("ERR something else", ErrorKind::Internal),
             ("", ErrorKind::Internal),
         ] {
@@ -261,6 +291,55 @@ mod tests {
         }
         let beside = of_claim("WRONGTYPE Operation against a key holding the wrong kind of value", false);
         assert_eq!(beside.kind(), ErrorKind::Misconfigured);
+    }
+
+    /// What Redis 6.0.16 answers.
+    #[test]
+    fn an_answer_within_an_error_of_a_script_counts() {
+        let error_of = |detail: &str| {
+            let text = format!("-ERR Error running script (call to f_131b5f2ed4a6): {detail}\r\n");
+            let Ok(Value::ServerError(error)) = redis::parse_redis_value(text.as_bytes()) else {
+                panic!("{text} is no error");
+            };
+            of_command(error.into())
+        };
+        let refused = error_of(
+            "@user_script:1: @user_script: 1: -READONLY You can't write against a read only replica.",
+        );
+        assert_eq!(refused.kind(), Kind::Server(ServerErrorKind::ReadOnly));
+        for (detail, code, kind) in [
+            (
+                "@user_script:27: @user_script: 27: -NOREPLICAS Not enough good replicas to write.",
+                "NOREPLICAS",
+                ErrorKind::Misconfigured,
+            ),
+            (
+                "@user_script:12: WRONGTYPE Operation against a key holding the wrong kind of value",
+                "WRONGTYPE",
+                ErrorKind::KindClash,
+            ),
+            (
+                "@user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",
+                "ERR",
+                ErrorKind::Refused,
+            ),
+            (
+                "@user_script:1: @user_script: 1: Unknown Redis command called from Lua script",
+                "ERR",
+                ErrorKind::Misconfigured,
+            ),
+            ("@user_script:3: attempt to index a nil value", "ERR", ErrorKind::Misconfigured),
+            ("@user_script:3: A mistake", "ERR", ErrorKind::Internal),
+        ] {
+            let error = error_of(detail);
+            assert_eq!((error.code(), fatal(&error, None).kind()), (Some(code), kind), "{detail}");
+        }
+        let twelve =
+            error_of("@user_script:12: WRONGTYPE Operation against a key holding the wrong kind of value");
+        assert_eq!(line_of(twelve.detail().expect("a text")), Some(12));
+        for other in ["@user_script:", "@user_script:1", "@user_script:1: ", "no line"] {
+            assert_eq!(error_of(other).code(), Some("ERR"), "{other}");
+        }
     }
 
     #[test]

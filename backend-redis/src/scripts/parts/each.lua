@@ -11,6 +11,8 @@ local function each(front, keys, args, carry_out)
       local done, answer = pcall(carry_out, a, value, unpack(KEYS, k, k + keys - 1))
       if not done then
         local text = type(answer) == 'table' and answer.err or tostring(answer)
+        -- Redis 6 puts the line before the error of a command that it refuses: `@user_script: 35: -OOM ...`.
+        text = string.gsub(text, '^@user_script: %d+: %-?', '')
         -- The server has become a replica, and nothing was written. That is an error of the whole call, and of its connection.
         if string.find(text, '^READONLY') then return redis.error_reply(text) end
         answer = {2, text}
