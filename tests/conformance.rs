@@ -3,7 +3,7 @@
 //! `cargo test --all-features --test conformance [-- FILTER]`; names are `BACKEND::CASE`, so `-- sqlite::`
 //! runs one backend, and `-- blackhole` a few cases on all. Servers are started by `testbed`, once per run.
 //! Where one is not installed its cases are ignored, and say so; with `LOCKWELL_REQUIRE_SERVERS=1` they fail,
-//! unless it is a newer release beside that of the machine. `LOCKWELL_SERVERS=newer` runs those, `all` runs
+//! unless it is a release that has to be fetched. `LOCKWELL_SERVERS=fetched` runs those, `all` runs
 //! everything. With `LOCKWELL_HOLDER`, the program of the second process, only the cases with one run.
 
 mod support {

@@ -8,6 +8,8 @@ use std::{fmt, io};
 pub enum Error {
     /// A program that is needed is not on this machine. The text says which, and how to get it.
     NotInstalled(String),
+    /// The release of a server is too old for this. The text says for what.
+    TooOld(String),
     /// The operating system refused something. The text says what.
     Io(String, io::Error),
     /// The server did not come up. Holds the tail of what it wrote to its log.
@@ -55,7 +57,9 @@ impl From<io::Error> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotInstalled(text) | Self::Client(text) | Self::State(text) => f.write_str(text),
+            Self::NotInstalled(text) | Self::TooOld(text) | Self::Client(text) | Self::State(text) => {
+                f.write_str(text)
+            }
             Self::Io(what, source) => write!(f, "{what}: {source}"),
             Self::Startup { server, why, log } => {
                 write!(f, "{server} did not start: {why}; the end of its log:\n{log}")

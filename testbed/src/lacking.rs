@@ -21,13 +21,17 @@ pub fn is_installed(answer: Result<(), Error>) -> bool {
     false
 }
 
-/// What was started, or nothing if its program is not on this machine: then this says so, and the test is to
-/// be skipped.
+/// What was started, or nothing if its program is not on this machine, or is too old: then this says so, and
+/// the test is to be skipped.
 ///
 /// # Panics
-/// If it does not start, or cannot and [servers are required](servers_required).
+/// If it does not start, or is not there and [servers are required](servers_required).
 pub fn if_installed<T>(answer: Result<T, Error>) -> Option<T> {
     match answer {
+        Err(Error::TooOld(why)) => {
+            cannot_run("", &why);
+            None
+        }
         Err(error) if error.is_not_installed() => {
             is_installed(Err(error));
             None
@@ -36,7 +40,7 @@ pub fn if_installed<T>(answer: Result<T, Error>) -> Option<T> {
     }
 }
 
-/// The same for a newer release, which is fetched and not installed. Nobody has to fetch it.
+/// The same for a release that is fetched and not installed. Nobody has to fetch it.
 ///
 /// # Panics
 /// If it is there, and does not start.

@@ -81,7 +81,7 @@ struct Programs {
     install: String,
     daemon: String,
     client: String,
-    /// Where the other files of a newer release are.
+    /// Where the other files of a fetched release are.
     base: Option<String>,
 }
 

@@ -117,7 +117,7 @@ impl Programs {
 
 /// Where the programs of a release are.
 fn folder(release: &Release) -> Result<PathBuf, Error> {
-    if !release.is_newer() {
+    if !release.is_fetched() {
         return postgres_folder();
     }
     let daemon = PathBuf::from(release.program("postgres", PACKAGE)?);

@@ -1,7 +1,8 @@
 //! The releases of servers that the tests know, and where their programs are.
 //!
-//! What the machine's package system has installed is used as it is. Newer releases lie in folders of their
-//! own, from which they run with the libraries that belong to them; [`Release::fetch`] puts them there.
+//! What the machine's package system has installed is used as it is. Other releases, older and newer ones,
+//! lie in folders of their own, from which they run with the libraries that belong to them;
+//! [`Release::fetch`] puts them there.
 
 mod apt;
 mod recipes;
@@ -22,7 +23,7 @@ use crate::{
 /// The variable with the releases that servers use whose options name none, as in `valkey9,postgres18`.
 const CHOSEN: &str = "LOCKWELL_RELEASES";
 
-/// The variable with the folder in which newer releases are kept.
+/// The variable with the folder in which fetched releases are kept.
 const FOLDER: &str = "LOCKWELL_SERVERS_FOLDER";
 
 /// Which servers can stand for each other.
@@ -55,21 +56,22 @@ pub struct Release {
 }
 
 /// All of them. Those of the machine come first in their families.
-static ALL: [Release; 14] = [
+static ALL: [Release; 15] = [
     installed("redis7", "Redis", "7.0", Family::Redis),
-    newer("redis8", "Redis", "8.0", Family::Redis, &recipes::REDIS_8),
-    newer("valkey9", "Valkey", "9.1", Family::Redis, &recipes::VALKEY_9),
+    fetched("redis6", "Redis", "6.0", Family::Redis, &recipes::REDIS_6),
+    fetched("redis8", "Redis", "8.0", Family::Redis, &recipes::REDIS_8),
+    fetched("valkey9", "Valkey", "9.1", Family::Redis, &recipes::VALKEY_9),
     installed("mariadb10", "MariaDB", "10.11", Family::MySql),
-    newer("mariadb11", "MariaDB", "11.8", Family::MySql, &recipes::MARIADB_11),
-    newer("mysql9", "MySQL", "9.7", Family::MySql, &recipes::MYSQL_9),
+    fetched("mariadb11", "MariaDB", "11.8", Family::MySql, &recipes::MARIADB_11),
+    fetched("mysql9", "MySQL", "9.7", Family::MySql, &recipes::MYSQL_9),
     installed("postgres15", "PostgreSQL", "15", Family::Postgres),
-    newer("postgres18", "PostgreSQL", "18", Family::Postgres, &recipes::POSTGRES_18),
+    fetched("postgres18", "PostgreSQL", "18", Family::Postgres, &recipes::POSTGRES_18),
     installed("pgbouncer1.18", "PgBouncer", "1.18", Family::PgBouncer),
-    newer("pgbouncer1.26", "PgBouncer", "1.26", Family::PgBouncer, &recipes::PGBOUNCER_1_26),
+    fetched("pgbouncer1.26", "PgBouncer", "1.26", Family::PgBouncer, &recipes::PGBOUNCER_1_26),
     installed("zookeeper3.8", "ZooKeeper", "3.8", Family::ZooKeeper),
-    newer("zookeeper3.9", "ZooKeeper", "3.9", Family::ZooKeeper, &recipes::ZOOKEEPER_3_9),
+    fetched("zookeeper3.9", "ZooKeeper", "3.9", Family::ZooKeeper, &recipes::ZOOKEEPER_3_9),
     installed("etcd3.4", "etcd", "3.4", Family::Etcd),
-    newer("etcd3.5", "etcd", "3.5", Family::Etcd, &recipes::ETCD_3_5),
+    fetched("etcd3.5", "etcd", "3.5", Family::Etcd, &recipes::ETCD_3_5),
 ];
 
 const fn installed(
@@ -81,7 +83,7 @@ const fn installed(
     Release { name, product, version, family, recipe: None }
 }
 
-const fn newer(
+const fn fetched(
     name: &'static str,
     product: &'static str,
     version: &'static str,
@@ -126,14 +128,19 @@ impl Release {
     }
 
     /// Whether it is fetched, and not what the machine has installed.
-    pub fn is_newer(&self) -> bool {
+    pub fn is_fetched(&self) -> bool {
         self.recipe.is_some()
+    }
+
+    /// Whether it is Redis 6.0, which lacks much that tests use.
+    pub fn is_redis_6(&self) -> bool {
+        self.name == "redis6"
     }
 
     /// Whether one server of it belongs to every run of the tests although it is fetched: MySQL, which is
     /// another program than the machine has.
     pub fn is_usual(&self) -> bool {
-        !self.is_newer() || self.name == "mysql9"
+        !self.is_fetched() || self.name == "mysql9"
     }
 
     /// What is to be said about a version that is another than the documentation names.
@@ -161,11 +168,11 @@ impl Release {
         fits.ok_or_else(|| Error::State(format!("{asked:?} is not of the family {family:?}")))
     }
 
-    /// The folder of a newer release, which stands for the root of its file system. An error if it was not
+    /// The folder of a fetched release, which stands for the root of its file system. An error if it was not
     /// fetched.
     pub(crate) fn root(&self) -> Result<Option<PathBuf>, Error> {
         let Some(recipe) = &self.recipe else { return Ok(None) };
-        let root = newer_folder().join(self.name);
+        let root = fetched_folder().join(self.name);
         if recipes::is_whole(recipe, &root) {
             return Ok(Some(root));
         }
@@ -194,8 +201,8 @@ impl Release {
     }
 }
 
-/// Where newer releases are kept: a folder of the workspace's target folder, or what the environment says.
-fn newer_folder() -> PathBuf {
+/// Where fetched releases are kept: a folder of the workspace's target folder, or what the environment says.
+fn fetched_folder() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     env::var_os(FOLDER).map_or_else(|| workspace.join("target/servers"), PathBuf::from)
 }

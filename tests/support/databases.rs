@@ -57,7 +57,7 @@ async fn one_postgres(release: &'static Release, options_of_url: &'static str, o
 #[cfg(feature = "postgres")]
 pub(crate) async fn pooled(release: &'static Release, options_of_url: &'static str) -> Started {
     let mut pooler = Release::named("pgbouncer1.18");
-    if release.is_newer() {
+    if release.is_fetched() {
         pooler = Release::named("pgbouncer1.26");
     }
     testbed::PgBouncer::installed()?;

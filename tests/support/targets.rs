@@ -99,33 +99,33 @@ const WITH_POLICY: [&str; 4] = ["memory", "test_double", "sqlite", "redis"];
 enum Choice {
     /// The [usual](USUAL) ones, with [policy](POLICY) on few of them.
     Usual,
-    /// All that newer releases are known to run, and nothing else.
-    Newer,
+    /// All that fetched releases are known to run, and nothing else.
+    Fetched,
     All,
 }
 
 impl Choice {
-    /// `LOCKWELL_SERVERS`: `usual`, `newer` or `all`.
+    /// `LOCKWELL_SERVERS`: `usual`, `fetched` or `all`.
     fn of_the_environment() -> Self {
         match std::env::var("LOCKWELL_SERVERS").as_deref() {
             Err(_) | Ok("" | "usual") => Self::Usual,
-            Ok("newer") => Self::Newer,
+            Ok("fetched") => Self::Fetched,
             Ok("all") => Self::All,
-            Ok(other) => panic!("LOCKWELL_SERVERS={other}: it is usual, newer or all"),
+            Ok(other) => panic!("LOCKWELL_SERVERS={other}: it is usual, fetched or all"),
         }
     }
 }
 
 /// Whether the targets are to cover all backends.
 pub(crate) fn are_all_backends() -> bool {
-    Choice::of_the_environment() != Choice::Newer
+    Choice::of_the_environment() != Choice::Fetched
 }
 
 /// Every backend. A new one gets an entry here and a harness beside this file.
 pub(crate) fn all() -> Vec<Target> {
     let choice = Choice::of_the_environment();
     let mut targets = Vec::new();
-    if choice != Choice::Newer {
+    if choice != Choice::Fetched {
         targets.push(
             Target::new("memory", &["memory"], super::memory::offers(), || ready(super::memory::start()))
                 .change(lockwell::conformance::Target::one_each),
@@ -205,7 +205,7 @@ fn on(release: &'static Release, choice: Choice) -> Vec<Target> {
         testbed::Family::Etcd => etcd(release),
         _ => Vec::new(),
     };
-    if release.is_newer() {
+    if release.is_fetched() {
         // The name of the release in the place of that of its kind.
         let renamed = |target: lockwell::conformance::Target| {
             let rest = ["redis", "mariadb", "postgres", "zookeeper", "etcd"]
@@ -215,7 +215,7 @@ fn on(release: &'static Release, choice: Choice) -> Vec<Target> {
             target.named(format!("{}{rest}", release.name())).optional()
         };
         targets = targets.into_iter().map(|target| target.change(renamed)).collect();
-    } else if choice == Choice::Newer {
+    } else if choice == Choice::Fetched {
         targets.clear();
     }
     targets.into_iter().map(|target| Target { release: Some(release), ..target }).collect()
@@ -238,7 +238,7 @@ fn redis(release: &'static Release) -> Vec<Target> {
     let redlock = |name, schemes, count, trouble| {
         Target::new(name, schemes, redlock::offers(), move || redlock::start(release, count, trouble))
     };
-    vec![
+    let mut targets = vec![
         Target::new("redis", SCHEMES, redis::offers(), move || redis::one(release)),
         #[cfg(feature = "tls")]
         Target::new("redis_sentinel", SCHEMES, redis_sentinel::offers(), move || {
@@ -255,7 +255,9 @@ fn redis(release: &'static Release) -> Vec<Target> {
         redlock("redlock5", &["redlock", "redlocks"], 5, Trouble::None),
         redlock("redlock5_two_dead", &["redlock"], 5, Trouble::Dead(2)),
         redlock("redlock5_black_hole", &["redlock"], 5, Trouble::BlackHole),
-    ]
+    ];
+    targets.retain(|it| !release.is_redis_6() || it.inner.name() != "redis_cluster");
+    targets
 }
 
 #[cfg(feature = "postgres")]

@@ -63,7 +63,7 @@ pub(crate) fn provide<'a>(
     told: bool,
 ) -> Vec<String> {
     let missing: Vec<_> = packages.into_iter().filter(|package| !package.is_installed()).collect();
-    let releases: Vec<_> = releases.into_iter().filter(|release| release.is_newer()).collect();
+    let releases: Vec<_> = releases.into_iter().filter(|release| release.is_fetched()).collect();
     let absent: Vec<_> = releases.iter().filter(|release| release.version().is_err()).collect();
     let ways = ways(
         &missing.iter().map(|package| package.name).collect::<Vec<_>>(),

@@ -45,11 +45,11 @@ enum Command {
     Compare(HandedOn),
     /// Run all tests. Arguments after the options listed here go to `cargo test`.
     ///
-    /// The tests use servers that are installed, and newer releases, which are downloaded. Those that are not
+    /// The tests use servers that are installed, and other releases, which are downloaded. Those that are not
     /// there are listed at the end.
     ///
     /// With `--install`, or a yes at the terminal, missing servers and the tools for other lock clients are
-    /// installed with apt, and newer releases are downloaded. Otherwise the commands for that are printed.
+    /// installed with apt, and releases are downloaded. Otherwise the commands for that are printed.
     /// Tests that miss a server count as skipped, and the last lines name them. With the environment variable
     /// `LOCKWELL_REQUIRE_SERVERS=1` they fail.
     Test(test::Options),

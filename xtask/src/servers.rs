@@ -22,8 +22,8 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Download newer releases: those that are named, or all. They are unpacked in the folder
-    /// `LOCKWELL_SERVERS_FOLDER`, or in `servers` in the target folder. Nothing is installed.
+    /// Download releases that the system does not install: those that are named, or all. They are unpacked in
+    /// the folder `LOCKWELL_SERVERS_FOLDER`, or in `servers` in the target folder. Nothing is installed.
     Fetch {
         #[arg(value_name = "NAME")]
         names: Vec<String>,
@@ -52,8 +52,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
             }
             let chosen =
                 |release: &&Release| names.is_empty() || names.iter().any(|name| name == release.name());
-            let newer = Release::all().iter().filter(|release| release.is_newer());
-            let chosen: Vec<_> = newer.filter(chosen).collect();
+            let fetched = Release::all().iter().filter(|release| release.is_fetched());
+            let chosen: Vec<_> = fetched.filter(chosen).collect();
             for remark in fetch(chosen.iter().copied()) {
                 println!("{remark}");
             }

@@ -48,8 +48,8 @@ async fn behind_a_pooler_that_carries_no_notifications() {
     for release in ["pgbouncer1.18", "pgbouncer1.26"] {
         let options = Options::new().durability(Durability::OsCache).release(Release::named(release));
         let started = PgBouncer::start_with(server, &options).await;
-        let is_newer = Release::named(release).is_newer();
-        let pooler = if is_newer { if_fetched(started) } else { if_installed(started) };
+        let is_fetched = Release::named(release).is_fetched();
+        let pooler = if is_fetched { if_fetched(started) } else { if_installed(started) };
         let Some(pooler) = pooler else { continue };
         let url = pooler.url() + "?table=unheard";
         let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);

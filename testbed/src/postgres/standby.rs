@@ -10,7 +10,7 @@ impl Postgres {
     /// now, and follows it asynchronously.
     pub async fn start_standby(&self, options: &Options) -> Result<Self, Error> {
         let mut programs = Programs::find(options)?;
-        if options.release_of(crate::Family::Postgres)?.is_newer()
+        if options.release_of(crate::Family::Postgres)?.is_fetched()
             || !programs.folder.join("pg_basebackup").is_file()
         {
             return Err(missing("pg_basebackup", "postgresql-client"));

@@ -9,7 +9,7 @@ use std::{
 
 use super::{Program, Redis, Role, with_master_password};
 use crate::{
-    Error, Options,
+    Error, Family, Options,
     group::{Readiness, hosts, logs, start_all, until_ready},
     server::blocking,
 };
@@ -38,7 +38,16 @@ impl RedisCluster {
 
     /// Starts this number of masters, usually three. The options apply to each of them. They take each other
     /// for dead after two seconds, if there is no setting `cluster-node-timeout`.
+    ///
+    /// [`Error::TooOld`] for releases before 7, whose nodes have no ports of their choice for each other.
     pub async fn start(masters: usize, options: &Options) -> Result<Self, Error> {
+        let release = options.release_of(Family::Redis)?;
+        if release.is_redis_6() {
+            return Err(Error::TooOld(format!(
+                "{}: clusters are started from release 7 on",
+                release.title()
+            )));
+        }
         let nodes = start_nodes(masters, options).await?.into();
         let this = Self { nodes, replicas: Arc::new([]) };
         let nodes = this.nodes.clone();

@@ -4,7 +4,7 @@ use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
 use super::{Program, Redis, Role, resp::field, with_master_password};
 use crate::{
-    Error, Options,
+    Error, Family, Options,
     group::{Readiness, hosts, logs, start_all, until_ready},
     server::blocking,
 };
@@ -53,7 +53,13 @@ impl RedisSentinel {
     }
 
     /// Starts a group whose sentinels, too, ask for a password, with which they log in to each other.
+    ///
+    /// [`Error::TooOld`] for releases before 6.2, whose sentinels cannot log in.
     pub async fn start_protected(options: &Options, of_sentinels: &str) -> Result<Self, Error> {
+        let release = options.release_of(Family::Redis)?;
+        if release.is_redis_6() {
+            return Err(Error::TooOld(format!("{}: sentinels cannot log in to each other", release.title())));
+        }
         Self::launch(options, options.without_settings().setting("requirepass", of_sentinels)).await
     }
 

@@ -1,5 +1,5 @@
-//! Looks up and downloads packages of Debian's newer suites, with the machine's own apt, beside what it is
-//! set up for.
+//! Looks up and downloads packages of a suite of Debian, with the machine's own apt, beside what it is set up
+//! for.
 
 use std::{
     fs,
@@ -9,49 +9,48 @@ use std::{
 
 use crate::Error;
 
-/// The suites from which newer releases come.
-const SUITES: &str = "trixie sid";
-
 /// Where Debian puts the keys of its archive.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// An apt with sources, lists and a state of its own.
+/// An apt with sources, lists and a state of its own. It knows one suite, so that one that is gone from the
+/// mirror does not affect the others.
 #[derive(Debug)]
 pub(super) struct Apt {
     folder: PathBuf,
+    suite: &'static str,
 }
 
 impl Apt {
     /// Sets it up in a folder.
-    pub(super) fn new(folder: PathBuf) -> Result<Self, Error> {
+    pub(super) fn new(folder: PathBuf, suite: &'static str) -> Result<Self, Error> {
         let mirror = mirror()?;
         let keys = if Path::new(KEYS).is_file() { format!("Signed-By: {KEYS}\n") } else { String::new() };
         for part in ["sources", "lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(folder.join(part)).map_err(Error::io(part))?;
         }
-        let sources = format!("Types: deb\nURIs: {mirror}\nSuites: {SUITES}\nComponents: main\n{keys}");
+        let sources = format!("Types: deb\nURIs: {mirror}\nSuites: {suite}\nComponents: main\n{keys}");
         let write =
             |name: &str, text: &str| fs::write(folder.join(name), text).map_err(Error::io(name.to_owned()));
-        write("sources/newer.sources", &sources)?;
+        write("sources/suite.sources", &sources)?;
         // Nothing is installed, so that nothing of what is needed is left out.
         write("status", "")?;
-        Ok(Self { folder })
+        Ok(Self { folder, suite })
     }
 
     /// Reads the lists of packages, unless they are there already.
     pub(super) fn lists(&self, anew: bool) -> Result<(), Error> {
-        let lists = fs::read_dir(self.folder.join("lists")).into_iter().flatten().flatten();
-        let complete = lists.filter(|list| list.file_name().to_string_lossy().contains("Packages")).count();
-        if complete < SUITES.split(' ').count() || anew {
+        let mut lists = fs::read_dir(self.folder.join("lists")).into_iter().flatten().flatten();
+        let is_read = lists.any(|list| list.file_name().to_string_lossy().contains("Packages"));
+        if !is_read || anew {
             run(self.get().args(["-q", "update"]))?;
         }
         Ok(())
     }
 
     /// What it would install for these packages on an empty system: names and versions.
-    pub(super) fn needed(&self, suite: &str, packages: &[&str]) -> Result<Vec<(String, String)>, Error> {
+    pub(super) fn needed(&self, packages: &[&str]) -> Result<Vec<(String, String)>, Error> {
         let mut simulation = self.get();
-        simulation.args(["--no-install-recommends", "-s", "-t", suite, "install"]).args(packages);
+        simulation.args(["--no-install-recommends", "-s", "-t", self.suite, "install"]).args(packages);
         Ok(installed_by(&run(&mut simulation)?))
     }
 

@@ -1,4 +1,4 @@
-//! What newer releases are made of.
+//! What fetched releases are made of.
 
 use std::{fs, path::Path};
 
@@ -15,6 +15,14 @@ pub(crate) struct Recipe {
     /// Its programs, as paths below the root.
     pub(crate) programs: &'static [&'static str],
 }
+
+/// The first release with RESP3, which the backend needs.
+pub(super) const REDIS_6: Recipe = Recipe {
+    suite: "bullseye",
+    // The last two are libraries, in spite of their names.
+    packages: &["redis-server", "redis-tools", "lua-bitop", "lua-cjson"],
+    programs: &["usr/bin/redis-server"],
+};
 
 pub(super) const REDIS_8: Recipe = Recipe {
     suite: "trixie",

@@ -1,4 +1,4 @@
-//! Puts a newer release into a folder of its own, from which it runs with its own libraries.
+//! Puts a release into a folder of its own, from which it runs with its own libraries.
 
 use std::{
     fs::{self, File, Permissions},
@@ -25,7 +25,7 @@ pub(super) fn fetch(release: &Release, recipe: &Recipe, parent: &Path) -> Result
     if is_whole(recipe, &root) {
         return Ok(());
     }
-    let apt = Apt::new(parent.join(".apt"))?;
+    let apt = Apt::new(parent.join(".apt").join(recipe.suite), recipe.suite)?;
     apt.lists(false)?;
     let draft = parent.join(format!("{}.draft", release.name));
     if attempt(&apt, recipe, &draft).is_err() {
@@ -41,7 +41,7 @@ fn attempt(apt: &Apt, recipe: &Recipe, root: &Path) -> Result<(), Error> {
     remove(root)?;
     let packages = root.join(".packages");
     fs::create_dir_all(&packages).map_err(Error::io("the folder of packages"))?;
-    let mut needed = apt.needed(recipe.suite, recipe.packages)?;
+    let mut needed = apt.needed(recipe.packages)?;
     needed.retain(|(package, _)| recipe.keeps(package));
     apt.download(&needed, &packages)?;
     for package in entries(&packages)? {
@@ -51,55 +51,74 @@ fn attempt(apt: &Apt, recipe: &Recipe, root: &Path) -> Result<(), Error> {
         remove(&root.join(unused))?;
     }
     if !recipe.programs.is_empty() {
-        let (loader, libraries) = libraries(root)?;
+        let loader = Loader::of(root)?;
         for program in recipe.programs {
-            wrap(&root.join(program), &loader, &libraries)?;
+            loader.wrap(&root.join(program))?;
         }
     }
     fs::write(root.join(".whole"), recipe.mark()).map_err(Error::io("the mark"))
 }
 
-/// The loader of programs and the folders of libraries, as paths below the root.
-fn libraries(root: &Path) -> Result<(String, Vec<String>), Error> {
-    let (mut loader, mut folders) = (None, Vec::new());
-    for folder in entries(&root.join("usr/lib"))? {
-        let triplet = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !triplet.contains("-linux-") {
-            continue;
-        }
-        for file in entries(&folder)? {
-            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.starts_with("ld-linux") {
-                loader = Some(format!("usr/lib/{triplet}/{name}"));
-            }
-        }
-        folders.push(format!("usr/lib/{triplet}"));
-    }
-    let loader = loader.ok_or_else(|| Error::State("no loader of programs among the libraries".into()))?;
-    Ok((loader, folders))
+/// What starts a program with the libraries of its release.
+#[derive(Debug)]
+struct Loader {
+    /// Paths below the root: of itself, and of the folders of libraries.
+    path: String,
+    folders: Vec<String>,
+    /// Whether it can start a program under another name than that of its file, as from glibc 2.33 on.
+    renames: bool,
 }
 
-/// Puts a script in the place of a program, which runs it with its own loader and libraries. The process id
-/// stays the same, and the program finds its other files where it expects them: beside itself. A program that
-/// is a script stays.
-fn wrap(program: &Path, loader: &str, libraries: &[String]) -> Result<(), Error> {
-    let shown = program.display().to_string();
-    if fs::read(program).map_err(Error::io(&shown))?.starts_with(b"#!") {
-        return Ok(());
+impl Loader {
+    fn of(root: &Path) -> Result<Self, Error> {
+        let (mut path, mut folders) = (None, Vec::new());
+        // Older suites have libraries in both.
+        for parent in ["usr/lib", "lib"].into_iter().filter(|parent| root.join(parent).is_dir()) {
+            for folder in entries(&root.join(parent))? {
+                let triplet = name_of(&folder);
+                if !triplet.contains("-linux-") {
+                    continue;
+                }
+                let names = entries(&folder)?.into_iter().map(|file| name_of(&file));
+                if let Some(name) = names.into_iter().find(|name| name.starts_with("ld-linux")) {
+                    path = Some(format!("{parent}/{triplet}/{name}"));
+                }
+                folders.push(format!("{parent}/{triplet}"));
+            }
+        }
+        let path = path.ok_or_else(|| Error::State("no loader of programs among the libraries".into()))?;
+        let renames = run(Command::new(root.join(&path)).arg("--help"))
+            .is_ok_and(|explanation| explanation.contains("--argv0"));
+        Ok(Self { path, folders, renames })
     }
-    let real = PathBuf::from(format!("{shown}.real"));
-    fs::rename(program, real).map_err(Error::io(&shown))?;
-    let folders: Vec<_> = libraries.iter().map(|folder| format!("$root/{folder}")).collect();
-    let script = format!(
-        "#!/bin/sh\nroot=${{0%/usr/*}}\n\
-         exec \"$root/{loader}\" --library-path \"{}\" --argv0 \"$0\" \"$0.real\" \"$@\"\n",
-        folders.join(":")
-    );
-    let write = || {
-        fs::write(program, script)?;
-        fs::set_permissions(program, Permissions::from_mode(0o755))
-    };
-    write().map_err(Error::io(shown))
+
+    /// Puts a script in the place of a program, which runs it with its own loader and libraries. The process
+    /// id stays the same, and the program finds its other files where it expects them: beside itself. A
+    /// program that is a script stays.
+    fn wrap(&self, program: &Path) -> Result<(), Error> {
+        let shown = program.display().to_string();
+        if fs::read(program).map_err(Error::io(&shown))?.starts_with(b"#!") {
+            return Ok(());
+        }
+        let real = PathBuf::from(format!("{shown}.real"));
+        fs::rename(program, real).map_err(Error::io(&shown))?;
+        let folders: Vec<_> = self.folders.iter().map(|folder| format!("$root/{folder}")).collect();
+        let (loader, name) = (&self.path, if self.renames { " --argv0 \"$0\"" } else { "" });
+        let script = format!(
+            "#!/bin/sh\nroot=${{0%/usr/*}}\n\
+             exec \"$root/{loader}\" --library-path \"{}\"{name} \"$0.real\" \"$@\"\n",
+            folders.join(":")
+        );
+        let write = || {
+            fs::write(program, script)?;
+            fs::set_permissions(program, Permissions::from_mode(0o755))
+        };
+        write().map_err(Error::io(shown))
+    }
+}
+
+fn name_of(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
@@ -140,18 +159,28 @@ mod tests {
     #[test]
     fn a_wrapped_program_runs_with_the_loader_that_it_is_given() {
         let folder = tempfile::tempdir().expect("a folder");
-        let bin = folder.path().join("usr/bin");
-        fs::create_dir_all(&bin).expect("a folder");
-        let (program, loader) = (bin.join("server"), folder.path().join("usr/lib/loader"));
-        fs::create_dir_all(folder.path().join("usr/lib")).expect("a folder");
-        fs::write(&program, "\u{7f}ELF").expect("a file");
-        fs::write(&loader, "#!/bin/sh\necho \"$@\"\n").expect("a file");
-        fs::set_permissions(&loader, Permissions::from_mode(0o755)).expect("a file");
-        wrap(&program, "usr/lib/loader", &["usr/lib/x".into()]).expect("it can be wrapped");
-        let said = run(Command::new(&program).args(["--port", "1 2"])).expect("it runs");
-        let (root, program) = (folder.path().display(), program.display());
-        let expected =
-            format!("--library-path {root}/usr/lib/x --argv0 {program} {program}.real --port 1 2\n");
-        assert_eq!(said, expected);
+        let root = folder.path();
+        let write = |file: &str, text: &str| {
+            let file = root.join(file);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+            fs::write(&file, text).expect("a file");
+            fs::set_permissions(&file, Permissions::from_mode(0o755)).expect("a file");
+            file
+        };
+        write("lib/x-linux-gnu/libc.so", "");
+        let shown = root.display();
+        for (help, name) in
+            [("--argv0 STRING", format!(" --argv0 {shown}/usr/bin/server")), ("", String::new())]
+        {
+            write("usr/lib/x-linux-gnu/ld-linux.so", &format!("#!/bin/sh\necho \"{help}\" \"$@\"\n"));
+            let program = write("usr/bin/server", "\u{7f}ELF");
+            Loader::of(root).expect("a loader").wrap(&program).expect("it can be wrapped");
+            let said = run(Command::new(&program).args(["--port", "1 2"])).expect("it runs");
+            let expected = format!(
+                "{help} --library-path {shown}/usr/lib/x-linux-gnu:{shown}/lib/x-linux-gnu{name} \
+                 {shown}/usr/bin/server.real --port 1 2\n"
+            );
+            assert_eq!(said, expected);
+        }
     }
 }

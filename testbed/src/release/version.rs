@@ -1,6 +1,6 @@
-//! Fetches newer releases, and asks a program which version it is.
+//! Fetches releases, and asks a program which version it is.
 
-use super::{Family, Release, newer_folder, unpack};
+use super::{Family, Release, fetched_folder, unpack};
 use crate::{Error, Redis, client, programs, zookeeper};
 
 impl Release {
@@ -9,12 +9,12 @@ impl Release {
         ask(self)
     }
 
-    /// Fetches a newer release, unless it is there already, and returns its version. The packages are those
-    /// of the mirror that this machine's apt uses, in Debian's newer suites. Takes some ten seconds and up to
-    /// 400 MB; blocks.
+    /// Fetches a release that the machine has not installed, unless it is there already, and returns its
+    /// version. The packages are those of the mirror that this machine's apt uses, in other suites of
+    /// Debian. Takes some ten seconds and up to 400 MB; blocks.
     pub fn fetch(&self) -> Result<String, Error> {
         if let Some(recipe) = &self.recipe {
-            unpack::fetch(self, recipe, &newer_folder())?;
+            unpack::fetch(self, recipe, &fetched_folder())?;
         }
         self.version()
     }

@@ -35,7 +35,7 @@ const ARCHIVES: [&str; 10] = [
     "guava",
 ];
 
-/// What a newer release needs beside these, where the server's archive would find older ones.
+/// What a fetched release needs beside these, where the server's archive would find older ones.
 const NEWER: [&str; 8] = [
     "metrics-core",
     "snappy-java",

@@ -40,8 +40,8 @@ impl Selection {
         // Beside --workspace, cargo would take no notice of the chosen package.
         let scope = match servers {
             _ if packages => &[][..],
-            // The suite, and the backends whose own tests run on newer releases.
-            Servers::Newer => {
+            // The suite, and the backends whose own tests run on fetched releases.
+            Servers::Fetched => {
                 &["-p", "lockwell", "-p", "lockwell-redis", "-p", "lockwell-zk", "-p", "lockwell-etcd"][..]
             }
             Servers::Usual | Servers::All => &["--workspace"][..],
@@ -55,7 +55,7 @@ impl Selection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Servers {
     Usual,
-    Newer,
+    Fetched,
     All,
 }
 
@@ -64,15 +64,15 @@ impl Servers {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Usual => "usual",
-            Self::Newer => "newer",
+            Self::Fetched => "fetched",
             Self::All => "all",
         }
     }
 
     /// The releases to be fetched for it.
     pub(super) fn needed(self) -> impl Iterator<Item = &'static Release> {
-        let newer = Release::all().iter().filter(|release| release.is_newer());
-        newer.filter(move |release| self != Self::Usual || release.is_usual())
+        let fetched = Release::all().iter().filter(|release| release.is_fetched());
+        fetched.filter(move |release| self != Self::Usual || release.is_usual())
     }
 }
 

@@ -57,8 +57,8 @@ pub(crate) struct Options {
     /// With `--repeat`: start the count again.
     #[arg(long, requires = "repeat")]
     restart: bool,
-    /// Which servers to test with. `usual`: those that are installed, and MySQL. `newer`: only newer
-    /// releases, in all setups. `all`: both, in all setups.
+    /// Which servers to test with. `usual`: those that are installed, and MySQL. `fetched`: only
+    /// releases that are downloaded, in all setups. `all`: both, in all setups.
     #[arg(long, value_enum, default_value_t = Servers::Usual)]
     servers: Servers,
     /// Run what is too long for every run: all servers in all setups, the models with optimisation, and all
@@ -88,7 +88,7 @@ struct Job {
     /// The arguments for each program.
     filters: Vec<String>,
     servers: Servers,
-    /// The backends' own tests, on newer releases.
+    /// The backends' own tests, on fetched releases.
     releases: Vec<(Program, &'static Release)>,
 }
 
@@ -189,13 +189,13 @@ fn job(selection: Selection, servers: Servers, notes: PathBuf) -> Result<Job> {
             );
         }
     }
-    if servers == Servers::Newer && !names_targets {
+    if servers == Servers::Fetched && !names_targets {
         programs.retain(|program| program.title == "lockwell/conformance");
     }
     if !names_targets {
         programs.retain(|program| program.plan().class != Class::Deep || servers == Servers::All);
     }
-    let with_documentation = documentation_only || (!names_targets && servers != Servers::Newer);
+    let with_documentation = documentation_only || (!names_targets && servers != Servers::Fetched);
     let documentation = with_documentation.then_some(cargo);
     Ok(Job { notes, programs, documentation, filters, servers, releases })
 }

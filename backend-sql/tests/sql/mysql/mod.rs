@@ -35,7 +35,7 @@ pub(super) async fn start(release: &str, options: Options) -> Option<MariaDb> {
 
 /// What is fetched is not required.
 fn had<T>(release: &str, started: Result<T, Error>) -> Option<T> {
-    if Release::named(release).is_newer() { if_fetched(started) } else { if_installed(started) }
+    if Release::named(release).is_fetched() { if_fetched(started) } else { if_installed(started) }
 }
 
 /// The servers that most tests share. Each test says which of them cannot be had, not only the first one.
