@@ -23,7 +23,7 @@ const COLUMNS: [(&str, &str); 7] = [
 ];
 
 /// What stands in a cell before there was a run.
-const NONE: &str = "not yet";
+const NONE: &str = "not run";
 
 /// Writes the table anew: what was run last, and what it says already.
 pub(crate) fn write() -> Result<()> {
@@ -44,8 +44,10 @@ fn split(text: &str) -> Result<(&str, &str, &str)> {
 /// A row for each release: its title, the version that ran, and a cell for each column.
 type Row = Vec<String>;
 
-fn releases() -> impl Iterator<Item = &'static Release> {
-    Release::all().iter().filter(|release| release.family() == Family::Redis)
+fn releases() -> Vec<&'static Release> {
+    let mut found: Vec<_> = Release::all().iter().filter(|it| it.family() == Family::Redis).collect();
+    found.sort_by_key(|release| release.title());
+    found
 }
 
 fn parse(block: &str) -> Vec<Row> {
@@ -70,12 +72,12 @@ fn fill(old: &[Row], records: &[Record]) -> Vec<Row> {
         }
         row.clone()
     };
-    releases().map(row).collect()
+    releases().into_iter().map(row).collect()
 }
 
 /// Targets on the machine's own Redis are named after what they are.
 fn target(release: &Release, suffix: &str) -> String {
-    match (release.is_newer(), suffix) {
+    match (release.is_fetched(), suffix) {
         (true, _) => format!("{}{suffix}", release.name()),
         (false, redlock) if redlock.starts_with("_redlock") => redlock[1..].to_owned(),
         (false, _) => format!("redis{suffix}"),
@@ -101,7 +103,7 @@ mod tests {
         let (_, block, _) = split(&text).expect("the table");
         let rows = parse(block);
         assert_eq!(render(&fill(&rows, &[])), block, "cargo xtask servers table writes it");
-        for (release, row) in releases().zip(rows) {
+        for (release, row) in releases().into_iter().zip(rows) {
             assert_eq!(row[0], release.title());
             assert!(row[1] == NONE || release.surprise(&row[1]).is_none(), "{row:?}");
         }
@@ -112,9 +114,9 @@ mod tests {
         let records =
             [record("redis_cluster", "redis7", "7.0.15", 10), record("redlock3", "redis7", "7.0.15", 10)];
         let rows = fill(&[], &records);
-        assert_eq!(rows[0][..6], ["Redis 7.0", "7.0.15", NONE, NONE, "10", "10"]);
+        assert_eq!(rows[1][..6], ["Redis 7.0", "7.0.15", NONE, NONE, "10", "10"]);
         let rows = fill(&parse(&render(&rows)), &[record("redis8_redlock3", "redis8", "8.0.2", 9)]);
-        assert_eq!(rows[0][4], "10");
-        assert_eq!(rows[1][..6], ["Redis 8.0", "8.0.2", NONE, NONE, NONE, "9 of 10"]);
+        assert_eq!((&*rows[0][0], &*rows[1][4]), ("Redis 6.0", "10"));
+        assert_eq!(rows[2][..6], ["Redis 8.0", "8.0.2", NONE, NONE, NONE, "9 of 10"]);
     }
 }

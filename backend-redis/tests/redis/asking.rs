@@ -68,6 +68,8 @@ pub(crate) fn parts(answer: &str) -> Vec<&str> {
 /// Which connections there are at a server beside the one that asks: a line for each.
 pub(crate) fn connections(server: &Redis) -> Vec<String> {
     let list = tell(server, &["CLIENT", "LIST"]);
-    let lines = list.lines().filter(|line| line.starts_with("id=") && !line.contains("cmd=client|list"));
+    // Redis 6 does not name the subcommand.
+    let is_ours = |line: &&str| line.contains("cmd=client|list") || line.contains("cmd=client user=");
+    let lines = list.lines().filter(|line| line.starts_with("id=") && !is_ours(line));
     lines.map(str::to_owned).collect()
 }

@@ -7,7 +7,7 @@ use testbed::{Options, Proxy, Redis};
 
 use crate::logs;
 use crate::servers::{
-    backend, client, in_memory, keys, on_disk, redis, redis_with, refusal, soon, tell, until,
+    backend, client, in_memory, is_redis_7, keys, on_disk, redis, redis_with, refusal, soon, tell, until,
 };
 
 fn assert_is(error: &Error, kind: ErrorKind, part: &str) {
@@ -121,6 +121,9 @@ async fn a_connection_to_a_master_that_has_become_a_replica_is_replaced() {
 async fn slow_loader() -> Option<Redis> {
     // For the tests of Redis itself: a pause at each key in microseconds, and after how many bytes it looks
     // at its clients.
+    if !is_redis_7("pauses while it loads") {
+        return None;
+    }
     let options = in_memory()
         .setting("key-load-delay", "3000")
         .setting("loading-process-events-interval-bytes", "1024")
@@ -212,8 +215,8 @@ async fn a_server_without_doubt() {
 
 #[tokio::test]
 async fn a_server_that_cannot_write_to_its_disk() {
-    let options = in_memory().setting("save", "3600 1").setting("dbfilename", "dump.rdb");
-    let Some(server) = redis_with(&options).await else { return };
+    let Some(server) = redis_with(&in_memory().setting("dbfilename", "dump.rdb")).await else { return };
+    tell(&server, &["CONFIG", "SET", "save", "3600 1"]);
     let locks = client(&server.url()).await;
     let guard = locks.lock("held").await.expect("a free lock");
     // Its snapshot cannot take the place of a folder.
@@ -234,6 +237,9 @@ async fn a_server_that_cannot_write_to_its_disk() {
 
 #[tokio::test]
 async fn a_server_that_demands_replicas() {
+    if !is_redis_7("min-replicas-to-write for scripts") {
+        return;
+    }
     let Some(server) = redis_with(&in_memory().setting("min-replicas-to-write", "1")).await else { return };
     let locks = client(&server.url()).await;
     let error = locks.lock("a").await.expect_err("refused");
@@ -244,7 +250,7 @@ async fn a_server_that_demands_replicas() {
 /// Somebody's endless script holds all others up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_busy() {
-    let Some(server) = redis_with(&in_memory().setting("busy-reply-threshold", "20")).await else { return };
+    let Some(server) = redis_with(&in_memory().setting("lua-time-limit", "20")).await else { return };
     // Each request has the time for several tries, also on a busy machine.
     let locks = client(&format!("{}?timeout=4s", server.url())).await;
     let script = std::thread::spawn({

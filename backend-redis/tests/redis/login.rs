@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::logs;
-use crate::servers::{backend, client, in_memory, keys, redis, redis_with, refusal, tell};
+use crate::servers::{backend, client, in_memory, is_redis_6, keys, redis, redis_with, refusal, tell};
 
 const CANARY: &str = "canary-secret-456";
 
@@ -170,6 +170,15 @@ async fn a_command_that_the_server_does_not_have() {
         std::fs::write(&file, format!("rename-command {command} \"\"\n")).expect("a file");
         let options = in_memory().setting("include", file.to_str().expect("a text"));
         let Some(server) = redis_with(&options).await else { return };
+        // Redis 6 cannot be asked which commands it has.
+        if is_redis_6() && command == "EVALSHA" {
+            let error = client(&server.url()).await.lock("a").await.expect_err("no such command");
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+            assert!(error.to_string().contains("does not know a command"), "{error:#}");
+        }
+        if is_redis_6() && matches!(command, "EVALSHA" | "HSET") {
+            continue;
+        }
         let (kind, part) = match command {
             "HELLO" => (ErrorKind::Misconfigured, "too old"),
             "EVAL" => (ErrorKind::Misconfigured, "does not know a command"),

@@ -8,7 +8,8 @@ use testbed::Redis;
 
 use crate::logs;
 use crate::servers::{
-    backend, client, keys, on_disk, redis, redis_with, redlock_url, refusal, soon, tell, until,
+    backend, client, is_redis_6, is_redis_7, keys, on_disk, redis, redis_with, redlock_url, refusal, soon,
+    tell, until,
 };
 
 /// The rights as docs/redis.md tells them.
@@ -147,6 +148,9 @@ fn assert_refused(error: &Error, parts: &[&str]) {
 
 #[tokio::test]
 async fn a_missing_right_is_named_when_a_client_connects() {
+    if !is_redis_7("answer to which rights a user has") {
+        return;
+    }
     let Some(server) = redis().await else { return };
     let commands: Vec<_> = rights().into_iter().filter_map(|word| word.strip_prefix('+')).collect();
     assert!(commands.len() > 15);
@@ -165,6 +169,9 @@ async fn a_missing_right_is_named_when_a_client_connects() {
 
 #[tokio::test]
 async fn keys_and_channels_are_rights_too() {
+    if !is_redis_7("answer to which rights a user has") {
+        return;
+    }
     let Some(server) = redis().await else { return };
     let error = refusal(&url_of(&server, "no-keys", &without("~lockwell:*"))).await;
     assert_refused(&error, &["GET", "SET", "~lockwell:*"]);
@@ -198,6 +205,9 @@ async fn a_password_that_is_changed_later_is_a_refusal_by_redlock_too() {
 
 #[tokio::test]
 async fn a_node_of_redlock_says_so_too() {
+    if !is_redis_7("answer to which rights a user has") {
+        return;
+    }
     let Some(nodes) = three().await else { return };
     let mut url = redlock_url_of(&nodes, "app", &[&rights()[..], &["+info", "+config|get"]].concat());
     tell(&nodes[1], &["ACL", "SETUSER", "app", "-hset"]);
@@ -236,7 +246,12 @@ async fn a_right_that_is_taken_away_later_is_named() {
     for command in ["time", "exists", "set", "evalsha"] {
         tell(&server, &["ACL", "SETUSER", "app", &format!("-{command}")]);
         let error = locks.lock("a").await.expect_err("not allowed");
-        let name = if command == "evalsha" { "'evalsha'" } else { &command.to_uppercase() };
+        let name = match command {
+            "evalsha" => "'evalsha'",
+            // Of a claim in a batch, Redis 6 names neither the command nor the line.
+            _ if is_redis_6() => "",
+            _ => &command.to_uppercase(),
+        };
         assert_refused(&error, &["lacks a right", name, "acquire \"a\""]);
         tell(&server, &["ACL", "SETUSER", "app", &format!("+{command}")]);
         assert_eq!(keys(&server), [""; 0], "{command}");

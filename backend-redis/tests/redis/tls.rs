@@ -179,7 +179,7 @@ async fn a_cluster_whose_nodes_are_called_by_their_names() {
     };
     // Where a node names no host, the others are at the host where it was asked.
     for kind in ["hostname", "unknown-endpoint"] {
-        let cluster = RedisCluster::start(3, &by_name(kind)).await.expect("a cluster starts");
+        let Some(cluster) = if_installed(RedisCluster::start(3, &by_name(kind)).await) else { return };
         let (one, two) = (client(&url(&cluster)).await, client(&url(&cluster)).await);
         for n in 0..12 {
             let guard = one.lock(format!("{n}")).await.expect("a free lock");
