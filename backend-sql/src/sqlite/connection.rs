@@ -1,11 +1,11 @@
 //! One connection to a database file, and its state.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lockwell_core::{Error, ErrorKind, Moment};
+use lockwell_core::Moment;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _, Row};
@@ -19,9 +19,9 @@ use super::sockets::Sockets;
 use super::version::check_version;
 use super::watch::{Watch, version};
 use super::write::{self, Commits, Done, SyncMode, Write};
+use super::write_back::WriteBack;
 use crate::client::idle;
 use crate::dialect::error::{ended, misconfigured, refused};
-use crate::sql::table::Table;
 
 const REFUSED: &str = "this user may not open the database file, or may not use its folder";
 
@@ -58,6 +58,7 @@ pub struct Connection {
     opened: Moment,
     /// When it was opened, or has looked at the disk.
     looked: Instant,
+    write_back: WriteBack,
     /// Whether the file system writes to a disk.
     is_flushed: bool,
     // After the connection: it is counted until it is closed.
@@ -114,6 +115,7 @@ impl Connection {
                     busy: Busy::new(opening.patience),
                     opened: Moment::now(),
                     looked: Instant::now(),
+                    write_back: WriteBack::default(),
                     is_flushed,
                     _counted: counted,
                 });
@@ -173,7 +175,11 @@ impl Connection {
                 Err(error) if !self.is_begun && self.busy.waits(&error, &mut pauses).await => (),
                 // A transaction of these statements may have begun.
                 Err(error) if !self.is_begun && statements > 1 => return self.end(Err(error)).await,
-                done => return done,
+                Err(error) => return Err(error),
+                Ok(done) => {
+                    self.count_commit();
+                    return Ok(done);
+                }
             }
         }
     }
@@ -229,6 +235,9 @@ impl Connection {
     pub(super) async fn end<T>(&mut self, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
         self.is_begun = false;
         let word = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        if outcome.is_ok() {
+            self.count_commit();
+        }
         let ending = sqlx::raw_sql(word).execute(&mut self.sqlite).await.map(drop);
         match self.noted(ending) {
             // SQLite has rolled back by itself, as it does when the disk is full.
@@ -247,6 +256,13 @@ impl Connection {
         };
         let mode = if is_synced { SyncMode::Full } else { SyncMode::Normal };
         (self.mode != Some(mode)).then_some(mode)
+    }
+
+    fn count_commit(&mut self) {
+        if !self.is_begun {
+            let is_synced = self.mode == Some(SyncMode::Full);
+            self.write_back.count_commit(is_synced, self.files.log(), &self.durability);
+        }
     }
 
     fn noted<T>(&self, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
@@ -362,34 +378,6 @@ async fn check_mode(sqlite: &mut SqliteConnection) -> sqlx::Result<()> {
 
 fn is_missing(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "14"))
-}
-
-/// Refuses a database without lock tables if they must not be created. Opening a database for locks switches
-/// it to a write-ahead log, and that must not happen to a file of another program, or to an empty one.
-pub(super) async fn refuse_without_tables(file: &Path, table: &Table) -> lockwell_core::Result<()> {
-    let look = async {
-        let options = SqliteConnectOptions::new().filename(file).create_if_missing(false).read_only(true);
-        let mut conn = options.disable_statement_logging().connect().await?;
-        let found =
-            sqlx::query_scalar::<_, i64>("SELECT count(*) FROM sqlite_master WHERE name = ?1 COLLATE NOCASE")
-                .bind(table.base())
-                .fetch_one(&mut conn)
-                .await;
-        conn.close().await?;
-        found
-    };
-    match look.await {
-        Ok(0) => {
-            let text = format!(
-                "the file {} has no table {:?}, and create=false forbids to make it: run what `lockwell schema` prints (create_schema())",
-                file.display(),
-                table.base()
-            );
-            Err(Error::new(ErrorKind::Misconfigured, text).on_backend("sqlite"))
-        }
-        // Opening the file for locks reports what is wrong with it.
-        Ok(_) | Err(_) => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -81,7 +81,14 @@ impl Durability {
     pub(super) fn note(&self, error: &sqlx::Error) {
         let is_failed_sync = matches!(error, sqlx::Error::Database(error)
             if error.code().is_some_and(|code| SYNC_FAILED.contains(&&*code)));
-        if is_failed_sync && !self.syncs_grants {
+        if is_failed_sync {
+            self.note_failed_sync(error);
+        }
+    }
+
+    /// Remembers that a sync has failed.
+    pub(super) fn note_failed_sync(&self, error: &dyn std::fmt::Display) {
+        if !self.syncs_grants {
             tracing::error!(%error, "the disk of the SQLite file has failed; no lock is granted for a while");
             *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }

@@ -27,19 +27,20 @@ mod wake;
 mod wake_folder;
 mod watch;
 mod write;
+mod write_back;
 
-use std::path::{PathBuf, absolute};
+use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use lockwell_core::backend::Hot;
-use lockwell_core::{Result, ServerUrl};
-use sqlx::ConnectOptions;
+use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection as _};
 
 pub(crate) use self::statements::ddl;
 
-use self::connection::{Opening, refuse_without_tables};
+use self::connection::Opening;
 use self::driver::Sqlite;
 use self::durability::Durability;
 use self::statements::{Statements, invalid, plain_table};
@@ -130,5 +131,33 @@ impl Sqlite {
             handed_on: Hot::new(),
             sends_in_vain: AtomicBool::new(false),
         })
+    }
+}
+
+/// Refuses a database without lock tables if they must not be created. Opening a database for locks switches
+/// it to a write-ahead log, and that must not happen to a file of another program, or to an empty one.
+async fn refuse_without_tables(file: &Path, table: &Table) -> Result<()> {
+    let look = async {
+        let options = SqliteConnectOptions::new().filename(file).create_if_missing(false).read_only(true);
+        let mut conn = options.disable_statement_logging().connect().await?;
+        let found =
+            sqlx::query_scalar::<_, i64>("SELECT count(*) FROM sqlite_master WHERE name = ?1 COLLATE NOCASE")
+                .bind(table.base())
+                .fetch_one(&mut conn)
+                .await;
+        conn.close().await?;
+        found
+    };
+    match look.await {
+        Ok(0) => {
+            let text = format!(
+                "the file {} has no table {:?}, and create=false forbids to make it: run what `lockwell schema` prints (create_schema())",
+                file.display(),
+                table.base()
+            );
+            Err(Error::new(ErrorKind::Misconfigured, text).on_backend("sqlite"))
+        }
+        // Opening the file for locks reports what is wrong with it.
+        Ok(_) | Err(_) => Ok(()),
     }
 }
