@@ -135,6 +135,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
     parties: Vec<u16>,
 
+    /// In `arrivals`, let this many requests arrive in a second instead of the usual numbers.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rates: Vec<u32>,
+
     /// Keep the data of the servers in /dev/shm, so that the disk is not measured.
     #[arg(long)]
     pub(crate) tmpfs: bool,
@@ -179,7 +183,7 @@ pub(crate) struct RunArgs {
 
     /// Continue a run that was stopped, with its options: the run of this file, or the newest unfinished one
     /// in results/. An address with a password must be given again with `--url`.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "sync_delay", "peers", "peer", "contrast", "parties"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "sync_delay", "peers", "peer", "contrast", "parties", "rates"])]
     #[expect(clippy::option_option, reason = "as clap has options whose value may be left out")]
     pub(crate) resume: Option<Option<PathBuf>>,
 
@@ -200,6 +204,8 @@ impl RunArgs {
             (_, _, true) => Plan::FULL,
             _ => Plan::USUAL,
         };
+        let plan =
+            plan.with_rates(self.rates.iter().filter_map(|rate| usize::try_from(*rate).ok()).collect());
         plan.with_parties(&self.parties.iter().map(|number| usize::from(*number)).collect::<Vec<_>>())
     }
 
@@ -316,6 +322,8 @@ mod tests {
         assert_eq!(parsed("c --parties 3,16,128").plan().hot_names, [8, 64]);
         assert_eq!(parsed("c --full").plan().tasks, Plan::FULL.tasks);
         assert!(Args::try_parse_from(["c", "--parties", "0"]).is_err());
+        let plan = parsed("c --rates 250,4000").plan();
+        assert_eq!((plan.rates, plan.tasks), (&[250, 4000][..], Plan::USUAL.tasks));
     }
 
     #[test]

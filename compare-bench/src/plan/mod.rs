@@ -168,6 +168,12 @@ impl Plan {
         ..Self::USUAL
     };
 
+    /// The same with these rates of arrival.
+    pub(crate) fn with_rates(self, rates: Vec<usize>) -> Self {
+        // There is one plan in a process.
+        if rates.is_empty() { self } else { Self { rates: Vec::leak(rates), ..self } }
+    }
+
     /// The same with these numbers of clients, wherever clients are counted: as tasks, and as processes.
     pub(crate) fn with_parties(self, parties: &[usize]) -> Self {
         if parties.is_empty() {
