@@ -1,10 +1,10 @@
 //! What the client and the databases say to each other: requests about locks and their answers.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use lockwell_core::backend::{PushedGrant, Waiters};
+use lockwell_core::backend::{PushedGrant, Waiters, lock};
 use lockwell_core::{Claim, FencingToken, Holder, LockName, LockStatus, Mode};
 use uuid::Uuid;
 
@@ -228,11 +228,11 @@ pub struct Forced(Mutex<Option<(i64, usize)>>);
 impl Forced {
     /// Notes whom a try is about to free, before it commits.
     pub(crate) fn note(&self, token: i64, holders: usize) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((token, holders));
+        *lock(&self.0) = Some((token, holders));
     }
 
     fn seen(&self) -> Option<(i64, usize)> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 
     /// The highest token of a holder that may be freed.

@@ -26,11 +26,11 @@
 //! which do not read the mark, and against slots of a cluster that are moved within a grace period.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use lockwell_core::Moment;
-use lockwell_core::backend::{GraceGauge, closed_for, grace_period, unique_bits};
+use lockwell_core::backend::{GraceGauge, closed_for, grace_period, lock, unique_bits};
 use redis::{RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::calls::item::Item;
@@ -359,7 +359,7 @@ fn without_grants(item: &Item) -> Passed {
 /// For how long this process has seen the identity, at least.
 fn seen_for(identity: &Arc<str>) -> Duration {
     let now = Moment::now();
-    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = lock(&SEEN);
     if seen.len() >= REMEMBERED && !seen.contains_key(identity) {
         let last = seen.iter().max_by_key(|(_, since)| **since).map(|(identity, _)| Arc::clone(identity));
         seen.retain(|identity, _| Some(identity) == last.as_ref());

@@ -1,9 +1,9 @@
 //! The place of a claim in a queue.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use lockwell_core::Moment;
-use lockwell_core::backend::{PLACE_TTL, Waiter};
+use lockwell_core::backend::{PLACE_TTL, Waiter, lock};
 
 /// A place in the queue at the server.
 pub(crate) struct Place {
@@ -25,7 +25,7 @@ impl Place {
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 
     /// Notes the answer to a heartbeat, and where the place is if it is new.

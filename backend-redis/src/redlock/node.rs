@@ -1,9 +1,9 @@
 //! One node of a Redlock, and whether it has a vote.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use lockwell_core::backend::SharedTask;
+use lockwell_core::backend::{SharedTask, lock};
 use lockwell_core::{Error, ErrorKind, Moment, Result};
 use redis::Value;
 
@@ -125,7 +125,7 @@ impl Node {
     }
 
     fn state(&self) -> MutexGuard<'_, NodeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The error with the address of this node.
@@ -415,7 +415,7 @@ fn spawned<T: Send + 'static>(
 
 /// Whether it is time, and then not again for a while.
 fn due(at: &Mutex<Moment>, pause: Duration) -> bool {
-    let mut at = at.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut at = lock(at);
     let due = at.has_passed();
     if due {
         *at = Moment::now().after(pause);

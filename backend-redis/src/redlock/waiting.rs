@@ -1,11 +1,11 @@
 //! Waits for a lock at a majority of the nodes.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockwell_core::backend::{ClaimReply, Queue, Waiter, wait_for_turn};
+use lockwell_core::backend::{ClaimReply, Queue, Waiter, lock, wait_for_turn};
 use lockwell_core::{Claim, Error, Grant, Moment, Result, Wait};
 
 use super::items::ticket_at;
@@ -130,7 +130,7 @@ impl Quorum {
 
 impl Waiting<'_> {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Whether to go on although too few nodes answer: as long as the claim waits. One that waits without an

@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use lockwell_core::Moment;
-use lockwell_core::backend::Backoff;
+use lockwell_core::backend::{Backoff, lock};
 use redis::{ConnectionAddr, RedisError, RedisResult, ServerErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -66,7 +66,7 @@ impl Cluster {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The nodes that are known, by the address or by each other.

@@ -13,11 +13,11 @@ pub(crate) mod slots;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use lockwell_core::Moment;
-use lockwell_core::backend::note_reconnection;
+use lockwell_core::backend::{lock, note_reconnection};
 use redis::{ConnectionAddr, RedisError, RedisResult};
 use tokio::sync::watch;
 
@@ -109,7 +109,7 @@ impl Wire {
     }
 
     fn slot(&self) -> MutexGuard<'_, ConnectionSlot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slot)
     }
 
     /// Whether there is a connection.

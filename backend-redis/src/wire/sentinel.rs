@@ -1,11 +1,12 @@
 //! Finds the master by its sentinels.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use lockwell_core::backend::lock;
 use redis::{
     ConnectionAddr, ErrorKind, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
     RedisResult, Value,
@@ -58,7 +59,7 @@ pub(crate) async fn connect(
     if let Some(at) = failures.iter().position(is_final) {
         return Err(failures.swap_remove(at));
     }
-    if unknown && named.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+    if unknown && lock(&named).is_empty() {
         let text = "no sentinel knows a master of this name";
         return Err((ErrorKind::MasterNameNotFoundBySentinel, text).into());
     }
@@ -79,7 +80,7 @@ async fn ask(
         Err(_) => return SentinelAnswer::Failed(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
     };
     let Some((host, port)) = answer else { return SentinelAnswer::UnknownName };
-    if !named.lock().unwrap_or_else(PoisonError::into_inner).insert((host.clone(), port)) {
+    if !lock(named).insert((host.clone(), port)) {
         return SentinelAnswer::Same;
     }
     let addr = address.node(host, port);

@@ -7,9 +7,10 @@
 //! process are checked, and those whose files are gone are closed. A connection in use is checked after its
 //! statement. Only local files are registered here.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
 use lockwell_core::Moment;
+use lockwell_core::backend::lock;
 
 use crate::client::requests::Route;
 use crate::dialect::Dialect;
@@ -40,7 +41,7 @@ impl<D: Dialect> Idle<D> {
         let new = Arc::new(Self { dialect, connections: Default::default() });
         if !D::IS_REMOTE {
             let all: Arc<dyn Check> = Arc::<Self>::clone(&new);
-            let mut known = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = lock(&ALL);
             known.retain(|one| one.strong_count() > 0);
             known.push(Arc::downgrade(&all));
         }
@@ -48,7 +49,7 @@ impl<D: Dialect> Idle<D> {
     }
 
     pub(crate) fn on(&self, route: Route) -> MutexGuard<'_, Option<IdleConnection<D>>> {
-        self.connections[route as usize].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.connections[route as usize])
     }
 }
 
@@ -73,7 +74,7 @@ impl<D: Dialect> Check for Idle<D> {
 #[cfg_attr(not(feature = "sqlite-unbundled"), allow(dead_code))]
 pub(crate) fn close_lost() {
     let all: Vec<_> = {
-        let known = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&ALL);
         known.iter().filter_map(Weak::upgrade).collect()
     };
     for one in &all {

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockwell_core::Moment;
-use lockwell_core::backend::{Backoff, Batcher, Waiters};
+use lockwell_core::backend::{Backoff, Batcher, Waiters, lock};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -103,7 +103,7 @@ impl<D: Dialect> Notifier<D> {
     /// from the beginning that a release may grant the lock to it.
     pub(crate) async fn ready(&self) {
         let (began, mut subscribed) = {
-            let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut task = lock(&self.task);
             match &*task {
                 Some(task) if !task.handle.is_finished() => (task.began, task.subscribed.clone()),
                 _ => {

@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use lockwell_core::backend::{KEEP_EVERY, Waiter, Waiters};
+use lockwell_core::backend::{KEEP_EVERY, Waiter, Waiters, lock};
 use lockwell_core::{Claim, Moment};
 use uuid::Uuid;
 
@@ -63,7 +63,7 @@ struct EntryTable {
 
 impl HandOverPlaces {
     fn known(&self) -> MutexGuard<'_, EntryTable> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// Makes an entry for a claim. The database gets it with the next request.
@@ -164,7 +164,7 @@ impl HandOverPlace {
     /// When the waiter asked last, if it was not notified since. A poll then says whether to ask again.
     pub(crate) fn last_asked_unnotified(&self) -> Option<Moment> {
         let notified_since = self.notified_since.swap(false, Ordering::Relaxed);
-        let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = *lock(&self.asked);
         asked.filter(|_| !notified_since && !self.is_blocked())
     }
 
@@ -178,7 +178,7 @@ impl HandOverPlace {
 
     /// Notes that the waiter asks now.
     pub(crate) fn note_asked(&self) {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Moment::now());
+        *lock(&self.asked) = Some(Moment::now());
     }
 
     /// Notes whether the database has stored the entry, and whether a transaction had locked the lock's row.

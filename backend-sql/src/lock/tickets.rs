@@ -2,10 +2,10 @@
 //! relies on what the release has granted to it, or reads that. The waiter gives its own heartbeats.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use lockwell_core::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter, wait_for_turn};
+use lockwell_core::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter, lock, wait_for_turn};
 use lockwell_core::{Claim, FencingToken, Grant, Result, Wait};
 
 use crate::client::Client;
@@ -65,11 +65,11 @@ impl<D: TicketQueue> Queue for Tickets<D> {
             let took = self.0.ask(Route::Main, TakeRequest::new(claim, NO_TICKET)).await?;
             return self.0.answer(claim, took, None);
         };
-        let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let refused = lock(refused).take();
         if let Some(refused) = refused {
             return self.0.answer(claim, refused, Some(KEEP_EVERY));
         }
-        let before = announced.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let before = lock(announced).take();
         let announced = waiter.announced().map(|granted| granted.token()).or(before);
         let request = TakeRequest { announced, ..TakeRequest::new(claim, waiter.ticket()) };
         let took = self.0.ask(Route::Main, request).await?;
@@ -101,7 +101,7 @@ impl<D: TicketQueue> Queue for Tickets<D> {
         let Some((sent, deadline)) =
             client.look(|conn| client.dialect.accept(conn, claim, &granted)).flatten()
         else {
-            *place.announced.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted.token());
+            *lock(&place.announced) = Some(granted.token());
             return None;
         };
         // The release has deleted it.

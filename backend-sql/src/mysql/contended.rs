@@ -1,9 +1,10 @@
 //! The locks that were found held in the last seconds.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use lockwell_core::backend::lock;
 use lockwell_core::{LockName, Moment};
 
 /// How long a lock counts as contended after it was found held.
@@ -27,7 +28,7 @@ pub(super) struct Contended(Mutex<HashMap<LockName, (Moment, Contention)>>);
 
 impl Contended {
     pub(super) fn note(&self, name: &LockName, contention: Contention) {
-        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = lock(&self.0);
         let now = Moment::now();
         if notes.len() >= MOST {
             notes.retain(|_, (end, _)| *end > now);
@@ -38,7 +39,7 @@ impl Contended {
     }
 
     pub(super) fn contention(&self, name: &LockName) -> Contention {
-        let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let notes = lock(&self.0);
         let note = notes.get(name).filter(|(end, _)| !end.has_passed());
         note.map_or(Contention::None, |(_, contention)| *contention)
     }

@@ -25,9 +25,10 @@
 //! On the old host a renewal looks at the disk now and then, so that holders there do not go on for ever.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use lockwell_core::backend::lock;
 use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
 
 use super::{boot, filesystem};
@@ -90,18 +91,18 @@ impl Durability {
     pub(super) fn note_failed_sync(&self, error: &dyn std::fmt::Display) {
         if !self.syncs_grants {
             tracing::error!(%error, "the disk of the SQLite file has failed; no lock is granted for a while");
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *lock(&self.failed) = Some(Instant::now());
         }
     }
 
     /// When a sync has failed, if leases may still be lost because of it.
     pub(super) fn failed(&self) -> Option<Instant> {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.failed)
     }
 
     /// Nothing that was granted before this failure can be lost any more.
     pub(super) fn recovered(&self, from: Instant) {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = lock(&self.failed);
         if *failed == Some(from) {
             *failed = None;
         }

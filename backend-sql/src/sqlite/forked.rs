@@ -4,7 +4,9 @@
 //! the locks, so it would take part in no exclusion: "How To Corrupt An SQLite Database File", section 2.6,
 //! forbids it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use lockwell_core::backend::lock;
 
 #[derive(Debug)]
 struct Open {
@@ -15,7 +17,7 @@ struct Open {
 static OPEN: Mutex<Open> = Mutex::new(Open { process: 0, connections: 0 });
 
 fn open() -> MutexGuard<'static, Open> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&OPEN)
 }
 
 /// A connection of this process, from before it is opened until after it is closed.

@@ -2,12 +2,12 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
-use lockwell_core::backend::Backoff;
+use lockwell_core::backend::{Backoff, lock};
 use lockwell_core::{Claim, FencingToken, LockName, Moment};
 use zookeeper_client as zk;
 
@@ -100,11 +100,11 @@ impl Node {
 
     /// The claim was granted or renewed by the answer to a request that was sent then.
     pub(crate) fn note_proven(&self, sent: Moment) {
-        *self.proven.lock().unwrap_or_else(PoisonError::into_inner) = sent;
+        *lock(&self.proven) = sent;
     }
 
     pub(crate) fn proven(&self) -> Moment {
-        *self.proven.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.proven)
     }
 
     /// A deletion was sent, and its outcome is unknown.
@@ -118,7 +118,7 @@ impl Node {
     }
 
     fn watch(&self) -> MutexGuard<'_, Option<Shared<Event>>> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watch)
     }
 
     /// Keeps a watch that has been set on the node.
@@ -137,7 +137,7 @@ impl Node {
 
     /// Keeps a watch on the folder until it fires, since dropping it costs a request, too.
     pub(crate) fn keep_watch(&self, event: Event) {
-        *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
+        *lock(&self.beside) = Some(event);
     }
 
     /// The next event of the node; `None` if no watch is set.

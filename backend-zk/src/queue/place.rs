@@ -2,10 +2,10 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use lockwell_core::backend::LeaseTable;
+use lockwell_core::backend::{LeaseTable, lock};
 use lockwell_core::{Claim, LockName, Moment};
 
 use crate::queue::node::Node;
@@ -43,7 +43,7 @@ impl Place {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Arc<Node>>> {
-        self.node.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.node)
     }
 
     /// The node, if it is known.

@@ -6,10 +6,10 @@
 //! node is found by the owner id and the session: a node of an earlier session can be deleted at any time, so
 //! it does not count.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwell_core::backend::Backoff;
+use lockwell_core::backend::{Backoff, lock};
 use lockwell_core::{Claim, Error, ErrorKind, Grant, Moment, Result, Wait};
 use zookeeper_client as zk;
 
@@ -81,10 +81,6 @@ pub(crate) async fn acquire(inner: &Arc<ClientInner>, claim: &Claim) -> Result<O
         claim.note_left_queue();
     }
     Ok(granted)
-}
-
-fn lock(asked: &Mutex<Moment>) -> MutexGuard<'_, Moment> {
-    asked.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Continues with some work as long as each request is answered within `limit`.

@@ -1,8 +1,9 @@
 //! The server's clock.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
+use lockwell_core::backend::lock;
 use lockwell_core::{Finding, Moment};
 
 /// The server's clock, to show how long a lock has been held. No decision depends on it.
@@ -14,16 +15,16 @@ pub(crate) struct ServerClock(Mutex<Option<(i64, Moment)>>);
 impl ServerClock {
     /// The server wrote this time in answer to a request that was sent at that moment.
     pub(crate) fn saw(&self, millis: i64, sent: Moment) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((millis, sent));
+        *lock(&self.0) = Some((millis, sent));
     }
 
     pub(crate) fn is_known(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        lock(&self.0).is_some()
     }
 
     /// The difference to the local clock; `None` if the server's time is not known yet.
     pub(crate) fn finding(&self) -> Option<Finding> {
-        let (seen, sent) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let (seen, sent) = (*lock(&self.0))?;
         let server = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(seen).ok()?);
         let ours = SystemTime::now() - Moment::now().since(sent);
         Some(Finding::clock(server, ours, ours))
@@ -31,7 +32,7 @@ impl ServerClock {
 
     /// How long ago the server wrote this time.
     pub(crate) fn since(&self, millis: i64) -> Duration {
-        let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = *lock(&self.0);
         let Some((seen, sent)) = seen else { return Duration::ZERO };
         let passed = i64::try_from(Moment::now().since(sent).as_millis()).unwrap_or(i64::MAX);
         Duration::from_millis(u64::try_from(seen.saturating_add(passed) - millis).unwrap_or(0))

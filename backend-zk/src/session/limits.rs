@@ -4,9 +4,10 @@
 //! ensemble, or its host name can lead to another server. So each session asks again, when it opens and when
 //! it moves.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use lockwell_core::backend::lock;
 use lockwell_core::{Error, ErrorKind, Result};
 use zookeeper_client::{self as zk, CreateMode};
 
@@ -58,7 +59,7 @@ impl Known {
     }
 
     pub(crate) fn get(&self) -> Limits {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 
     /// Asks the server of this session whether it is a member of an ensemble by now. If so, the limits are
@@ -75,7 +76,7 @@ impl Known {
             Some(true) => tracing::info!("the server has become a member of an ensemble"),
         }
         let limits = limits_of(options, known.granted, known.most, true).await?;
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+        *lock(&self.0) = limits;
         Ok(Some(limits))
     }
 }

@@ -14,11 +14,12 @@ pub(crate) mod runtime;
 mod validity;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use lockwell_core::backend::lock;
 use lockwell_core::{Moment, Result};
 use tokio::sync::{Notify, Semaphore};
 use zookeeper_client::{self as zk, SessionState, StateWatcher};
@@ -62,7 +63,7 @@ impl Session {
 
     /// What the state of the connection says about the end of the session.
     fn validity(&self) -> MutexGuard<'_, (StateWatcher, Validity)> {
-        let mut guard = self.validity.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock(&self.validity);
         // The crate reports a new connection before it returns any answer from it. It can report several
         // changes as one, with the last state.
         while let Some(state) = guard.0.changed().now_or_never() {
@@ -186,7 +187,7 @@ impl Session {
 
     /// Records that the session is about to be used.
     pub(crate) fn note_use(&self) {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Moment::now();
+        *lock(&self.used) = Moment::now();
     }
 
     /// Whether the session has nodes of claims.
@@ -202,12 +203,12 @@ impl Session {
 
     /// How long the session has been unused and without nodes.
     pub(crate) fn idle_for(&self) -> Duration {
-        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = *lock(&self.used);
         if self.is_in_use() { Duration::ZERO } else { Moment::now().since(used) }
     }
 
     fn mark(&self) -> MutexGuard<'_, Option<Arc<str>>> {
-        self.mark.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.mark)
     }
 
     /// A heartbeat that counts for the [`Validity`], and makes the server apply all earlier changes: a write,

@@ -11,10 +11,10 @@
 //! A claim with a lock delay uses the shortest timeout that is not below its lease. The delay is the last
 //! part of the session, too, so a shorter session would leave the holder little time, or none.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use lockwell_core::backend::SharedTask;
+use lockwell_core::backend::{SharedTask, lock};
 use lockwell_core::{Error, ErrorKind, Result};
 
 use crate::options::ZkOptions;
@@ -51,7 +51,7 @@ struct SessionSlot {
 
 impl SessionSlot {
     fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.session)
     }
 
     fn alive(&self) -> Option<Arc<Session>> {
@@ -75,7 +75,7 @@ impl Pool {
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots)
     }
 
     /// The session for claims with this lease, of which `delay` is the lock delay. Opens it if there is none.
@@ -189,7 +189,7 @@ async fn close_when_idle(pool: Weak<Mutex<Slots>>, slot: Weak<SessionSlot>, sess
         else {
             return;
         };
-        let mut slots = pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock(&pool);
         let others = slots.open.iter().any(|other| !Arc::ptr_eq(other, &slot) && other.session().is_some());
         if others && session.idle_for() >= IDLE {
             slots.open.retain(|other| !Arc::ptr_eq(other, &slot));

@@ -20,11 +20,12 @@
 //! `tests/grace_model` searches every order of events with this code, and finds a violation for each rule
 //! that is left out.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::ServerUrl;
+use crate::system::lock;
 use crate::telemetry::note_grace_left;
 use crate::{Error, ErrorKind, Moment, Result};
 
@@ -162,7 +163,7 @@ impl MarkWatch {
 
     /// Notes the mark of an answer that arrived `now`, and says what to do about it.
     pub fn advise(&self, mark: Option<Mark>, now: Moment) -> MarkAdvice {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         let since = match (mark, *seen) {
             (Some(mark), Some((id, since))) if mark.id == id => since,
             (Some(mark), _) => {
@@ -179,7 +180,7 @@ impl MarkWatch {
 
     /// The id of the mark that was seen last, and since when.
     pub fn seen(&self) -> Option<(u128, Moment)> {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.seen)
     }
 }
 
