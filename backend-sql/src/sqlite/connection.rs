@@ -177,7 +177,7 @@ impl Connection {
                 Err(error) if !self.is_begun && statements > 1 => return self.end(Err(error)).await,
                 Err(error) => return Err(error),
                 Ok(done) => {
-                    self.count_commit();
+                    self.note_commit();
                     return Ok(done);
                 }
             }
@@ -236,7 +236,7 @@ impl Connection {
         self.is_begun = false;
         let word = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
         if outcome.is_ok() {
-            self.count_commit();
+            self.note_commit();
         }
         let ending = sqlx::raw_sql(word).execute(&mut self.sqlite).await.map(drop);
         match self.noted(ending) {
@@ -258,10 +258,9 @@ impl Connection {
         (self.mode != Some(mode)).then_some(mode)
     }
 
-    fn count_commit(&mut self) {
-        if !self.is_begun {
-            let is_synced = self.mode == Some(SyncMode::Full);
-            self.write_back.count_commit(is_synced, self.files.log(), &self.durability);
+    fn note_commit(&mut self) {
+        if !self.is_begun && self.mode != Some(SyncMode::Full) {
+            self.write_back.note_commit(self.files.log(), &self.durability);
         }
     }
 
