@@ -116,7 +116,7 @@ async fn a_lease_ends_for_the_other(mut pair: Pair) {
     let mut times = Vec::new();
     let began = Instant::now();
     while times.len() < 3 {
-        assert!(began.elapsed() < Duration::from_mins(1), "{times:?}");
+        assert!(began.elapsed() < Duration::from_secs(60), "{times:?}");
         pair.nothing_is_left().await;
         let asked = Instant::now();
         if pair.other.ask("try a 300") == "no" {
