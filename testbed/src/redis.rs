@@ -9,7 +9,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use self::program::{Program, Role, SOCKET};
 use crate::{
-    Error, Options, Release, Server,
+    Error, Family, Options, Release, Server,
     group::{Readiness, until_ready},
     server::is_a_server,
     wire::{LONG, SHORT},
@@ -123,6 +123,12 @@ impl Redis {
 }
 
 is_a_server!(Redis);
+
+/// [`Error::TooOld`] if the servers would be of release 6, with what it lacks.
+fn refuse_redis_6(options: &Options, why: &str) -> Result<(), Error> {
+    let release = options.release_of(Family::Redis)?;
+    if release.is_redis_6() { Err(Error::TooOld(format!("{}: {why}", release.title()))) } else { Ok(()) }
+}
 
 /// A node that is or may become a replica needs the password that it asks for itself.
 fn with_master_password(options: &Options) -> Options {

@@ -125,7 +125,8 @@ async fn a_lease_ends_for_the_other(mut pair: Pair) {
         }
         let start = Instant::now();
         let guard = pair.locks.lock("a").await.expect("its turn");
-        assert!(asked.elapsed() > Duration::from_millis(200), "{:?}", asked.elapsed());
+        // The lease began after the question.
+        assert!(asked.elapsed() > Duration::from_millis(290), "{:?}", asked.elapsed());
         times.push(start.elapsed());
         // node-redlock keeps the votes of a failed try, which then stand in its own way until their lease
         // ends.

@@ -27,6 +27,11 @@ fn rights() -> Vec<&'static str> {
     RIGHTS.split_whitespace().collect()
 }
 
+/// Whether the server says on connecting which rights a user has.
+fn can_be_asked() -> bool {
+    is_redis_7("answer to which rights a user has")
+}
+
 fn without(missing: &str) -> Vec<&'static str> {
     assert!(rights().contains(&missing), "{missing}");
     rights().into_iter().filter(|word| *word != missing).collect()
@@ -148,7 +153,7 @@ fn assert_refused(error: &Error, parts: &[&str]) {
 
 #[tokio::test]
 async fn a_missing_right_is_named_when_a_client_connects() {
-    if !is_redis_7("answer to which rights a user has") {
+    if !can_be_asked() {
         return;
     }
     let Some(server) = redis().await else { return };
@@ -169,7 +174,7 @@ async fn a_missing_right_is_named_when_a_client_connects() {
 
 #[tokio::test]
 async fn keys_and_channels_are_rights_too() {
-    if !is_redis_7("answer to which rights a user has") {
+    if !can_be_asked() {
         return;
     }
     let Some(server) = redis().await else { return };
@@ -205,7 +210,7 @@ async fn a_password_that_is_changed_later_is_a_refusal_by_redlock_too() {
 
 #[tokio::test]
 async fn a_node_of_redlock_says_so_too() {
-    if !is_redis_7("answer to which rights a user has") {
+    if !can_be_asked() {
         return;
     }
     let Some(nodes) = three().await else { return };

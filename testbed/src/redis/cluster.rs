@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Program, Redis, Role, with_master_password};
+use super::{Program, Redis, Role, refuse_redis_6, with_master_password};
 use crate::{
-    Error, Family, Options,
+    Error, Options,
     group::{Readiness, hosts, logs, start_all, until_ready},
     server::blocking,
 };
@@ -41,13 +41,7 @@ impl RedisCluster {
     ///
     /// [`Error::TooOld`] for releases before 7, whose nodes have no ports of their choice for each other.
     pub async fn start(masters: usize, options: &Options) -> Result<Self, Error> {
-        let release = options.release_of(Family::Redis)?;
-        if release.is_redis_6() {
-            return Err(Error::TooOld(format!(
-                "{}: clusters are started from release 7 on",
-                release.title()
-            )));
-        }
+        refuse_redis_6(options, "clusters are started from release 7 on")?;
         let nodes = start_nodes(masters, options).await?.into();
         let this = Self { nodes, replicas: Arc::new([]) };
         let nodes = this.nodes.clone();

@@ -2,9 +2,9 @@
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
-use super::{Program, Redis, Role, resp::field, with_master_password};
+use super::{Program, Redis, Role, refuse_redis_6, resp::field, with_master_password};
 use crate::{
-    Error, Family, Options,
+    Error, Options,
     group::{Readiness, hosts, logs, start_all, until_ready},
     server::blocking,
 };
@@ -56,10 +56,7 @@ impl RedisSentinel {
     ///
     /// [`Error::TooOld`] for releases before 6.2, whose sentinels cannot log in.
     pub async fn start_protected(options: &Options, of_sentinels: &str) -> Result<Self, Error> {
-        let release = options.release_of(Family::Redis)?;
-        if release.is_redis_6() {
-            return Err(Error::TooOld(format!("{}: sentinels cannot log in to each other", release.title())));
-        }
+        refuse_redis_6(options, "sentinels cannot log in to each other")?;
         Self::launch(options, options.without_settings().setting("requirepass", of_sentinels)).await
     }
 

@@ -98,9 +98,10 @@ async fn a_vote_that_comes_too_late_is_given_back() {
     until("the vote is given back", || keys(&nodes[0]).is_empty()).await;
     tell(&nodes[0], &["FLUSHALL"]);
     proxy.delay(Duration::from_millis(150));
-    let began = Instant::now();
+    let (began, mut claims) = (Instant::now(), 0);
     // On a busy machine the connection may have ended before, and nothing is sent until there is another.
-    while !tell(&nodes[0], &["KEYS", "*token*"]).contains("token") {
+    while claims < 3 || !tell(&nodes[0], &["KEYS", "*token*"]).contains("token") {
+        claims += 1;
         assert!(began.elapsed() < Duration::from_secs(30), "no late vote");
         // A vote that is not given back stays for longer than this test waits.
         let claim = locks.lock("a").ttl(Duration::from_mins(1));
