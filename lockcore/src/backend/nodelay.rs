@@ -161,12 +161,18 @@ mod linux {
     mod tests {
         use std::net::{TcpListener, TcpStream};
         use std::os::fd::AsRawFd;
+        use std::sync::Mutex;
 
         use super::*;
+        use crate::backend::lock;
         use crate::backend::nodelay::{NoDelay, can_set_nodelay, set_nodelay};
+
+        /// One test at a time: each sees the duplicates of the other one.
+        static ALONE: Mutex<()> = Mutex::new(());
 
         #[test]
         fn only_connections_to_the_peers_are_changed() {
+            let _alone = lock(&ALONE);
             if !can_set_nodelay() {
                 return;
             }
@@ -183,6 +189,7 @@ mod linux {
 
         #[test]
         fn one_socket_is_duplicated_at_a_time() {
+            let _alone = lock(&ALONE);
             if !can_set_nodelay() {
                 return;
             }
