@@ -26,7 +26,8 @@ fn of_another_client() -> Error {
 /// so their events arrive before its answer: if no event about a watched node has arrived by then, the node
 /// exists. Only nodes without a watch are requested by name. A session sends heartbeats all the time, and the
 /// last one proves each grant that was proven by an older one. Then no request is needed, however many locks
-/// there are.
+/// there are. In an ensemble a heartbeat extends the session's time only if an earlier one is old enough
+/// (see `validity.rs`). One soon after a grant may not, and then another one is sent.
 ///
 /// This waits for all sessions at the same time. It does not wait until `until` for a silent session: the
 /// answers for the other sessions would be so late that their locks would be in doubt, too.
@@ -42,15 +43,16 @@ pub(crate) async fn renew(inner: &Arc<ClientInner>, grants: &[Grant], until: Mom
         let silent = |sent| now.since(sent) > session.timeout() / 4;
         if several && recent[&session.id()].is_none_or(silent) { soon } else { until }
     };
-    // A grant that is newer than the last heartbeat needs a new one; the other grants do not wait for it. All
-    // new heartbeats are sent before the wait for the first answer.
+    // A grant that is newer than the last heartbeat, or already lasts as long as the session, needs a new
+    // one; the others do not wait for it. All new heartbeats are sent before the wait for the first answer.
     let mut signs = HashMap::new();
     let served: Vec<_> = grants
         .iter()
         .map(|grant| {
             let node = grant.record::<Node>()?;
             let session = &node.session;
-            let served = recent[&session.id()].filter(|sent| *sent > node.proven());
+            let extends = |sent: &Moment| *sent > node.proven() && session.deadline() > grant.deadline();
+            let served = recent[&session.id()].filter(extends);
             if served.is_none() {
                 signs
                     .entry(session.id())
