@@ -17,6 +17,25 @@ dir=$(mktemp -d "$1/lockwell-$2-XXXXXXXX" 2>&1) || { echo "error: $dir"; exit 1;
 before_kill() { :; }
 after_kill() { :; }
 
+# The children of all processes in $tree.
+children() {
+    if [ -r "/proc/$$/task/$$/children" ]; then
+        set --
+        for pid in $tree; do set -- "$@" /proc/"$pid"/task/*/children; done
+        cat "$@" 2>/dev/null
+        return
+    fi
+    # A kernel without these lists (CONFIG_PROC_CHILDREN). All processes are looked at, which takes a good part of
+    # a second where there are hundreds.
+    for file in /proc/[0-9]*/stat; do
+        { read -r line <"$file"; } 2>/dev/null || continue
+        pid=${file#/proc/}
+        # Behind the last bracket, since the program's name can hold anything: state, parent, ...
+        set -- ${line##*) }
+        case $tree in *" $2 "*) echo "${pid%/stat}" ;; esac
+    done
+}
+
 clean_up() {
     trap '' TERM
     tree=" $$ "
@@ -25,16 +44,11 @@ clean_up() {
     # once a look finds nobody new, all have been found.
     while [ "$more" ]; do
         more=
-        for file in /proc/[0-9]*/stat; do
-            { read -r line <"$file"; } 2>/dev/null || continue
-            pid=${file#/proc/}
-            pid=${pid%/stat}
-            # Behind the last bracket, since the program's name can hold anything: state, parent, ...
-            set -- ${line##*) }
+        for pid in $(children); do
             case $tree in *" $pid "*) continue ;; esac
-            case $tree in *" $2 "*) ;; *) continue ;; esac
+            # What has listed them is among them, and has ended.
+            kill -STOP "$pid" 2>/dev/null || continue
             tree="$tree$pid "
-            kill -STOP "$pid" 2>/dev/null
             more=yes
         done
     done
