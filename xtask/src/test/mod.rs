@@ -230,8 +230,7 @@ fn once(job: &Job) -> Result<Whole> {
             }
             Part::Program(program, release) => {
                 let threads = program
-                    .plan()
-                    .threads
+                    .threads(job.servers)
                     .filter(|_| !job.filters.iter().any(|it| it.starts_with("--test-threads")));
                 let threads = threads.map(|threads| format!("--test-threads={threads}"));
                 let args: Vec<_> = threads.into_iter().chain(job.filters.iter().cloned()).collect();

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
+use super::args::Servers;
 use crate::shell::{Result, cargo, line, root};
 
 /// What the tests of a program mostly do.
@@ -30,7 +31,7 @@ pub(crate) struct Plan {
 
 /// The programs whose tests wait or take long, the longest first; and what else is not run like the others.
 const PLANS: [(&str, Class, Option<usize>); 16] = [
-    ("lockwell/conformance", Class::Waiting, None),
+    (CONFORMANCE, Class::Waiting, None),
     ("cli/cli", Class::Waiting, Some(4)),
     ("backend-sql/sql", Class::Waiting, Some(4)),
     ("backend-redis/redis", Class::Waiting, Some(4)),
@@ -48,6 +49,12 @@ const PLANS: [(&str, Class, Option<usize>); 16] = [
     ("compare-bench/browser", Class::Deep, Some(2)),
     ("cli/rolling", Class::Deep, Some(4)),
 ];
+
+const CONFORMANCE: &str = "lockwell/conformance";
+
+/// How many cases of the conformance suite run at a time if they run on all servers. That takes longer than
+/// all other programs together, and leaves the processors idle half of the time.
+const ON_ALL_SERVERS: usize = 12;
 
 /// The usual one.
 const OTHERS: Plan = Plan { class: Class::Computing, threads: Some(2) };
@@ -91,6 +98,12 @@ impl Program {
     pub(crate) fn plan(&self) -> Plan {
         let listed = PLANS.get(self.place());
         listed.map_or(OTHERS, |&(_, class, threads)| Plan { class, threads })
+    }
+
+    /// How many of its tests run at a time, unless it chooses that itself.
+    pub(crate) fn threads(&self, servers: Servers) -> Option<usize> {
+        let is_long = servers == Servers::All && self.title == CONFORMANCE;
+        if is_long { Some(ON_ALL_SERVERS) } else { self.plan().threads }
     }
 
     /// What cargo says of something that it has built, if it is a test program.
