@@ -1,7 +1,7 @@
 //! Lets the kernel write the log to the disk ahead of checkpoints.
 //!
-//! A commit that is not synced leaves its pages in the memory of the kernel. A checkpoint syncs all of them at
-//! once, and nobody on its connection goes on meanwhile: 64 MB of log took 50 ms on a disk whose syncs
+//! A commit that is not synced leaves its pages in the memory of the kernel. A checkpoint syncs all of them
+//! at once, and nobody on its connection goes on meanwhile: 64 MB of log took 50 ms on a disk whose syncs
 //! otherwise took 0.1 ms. So a thread syncs the log now and then, and the checkpoint finds little left.
 
 use std::fs::File;
