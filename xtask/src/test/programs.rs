@@ -52,8 +52,8 @@ const PLANS: [(&str, Class, Option<usize>); 16] = [
 
 const CONFORMANCE: &str = "lockwell/conformance";
 
-/// How many cases of the conformance suite run at a time if they run on all servers. That takes longer than
-/// all other programs together, and leaves the processors idle half of the time.
+/// How many cases of the conformance suite run at a time if they run on all servers. As many as it chooses
+/// itself take longer than all other programs together, and leave the processors idle half of the time.
 const ON_ALL_SERVERS: usize = 12;
 
 /// The usual one.
