@@ -1,5 +1,6 @@
 //! One request: what its caller and its call share.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -136,8 +137,15 @@ impl<S: Service> Entry<S> {
         lock(&self.slot).last.take()
     }
 
+    /// Notes a failure. One that names no cause, such as that the last call had no answer in time, says less
+    /// than one before it that names its cause.
     pub(super) fn note(&self, error: Error, in_doubt: bool) {
         self.in_doubt.fetch_or(in_doubt, Ordering::Relaxed);
-        lock(&self.slot).last = Some(error);
+        let mut slot = lock(&self.slot);
+        let says_less =
+            |last: &Error| last.kind() == error.kind() && last.source().is_some() && error.source().is_none();
+        if !slot.last.as_ref().is_some_and(says_less) {
+            slot.last = Some(error);
+        }
     }
 }

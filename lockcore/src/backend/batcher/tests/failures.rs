@@ -89,6 +89,17 @@ async fn a_collision_is_not_tried_again_for_ever() {
 }
 
 #[tokio::test]
+async fn a_silence_does_not_hide_what_was_said_before_it() {
+    let down = Error::new(ErrorKind::Unreachable, "the cluster is down").with_source("CLUSTERDOWN");
+    let silence = || CallOutcome::Unknown(Error::new(ErrorKind::Unreachable, "no answer"));
+    let outcomes = (0..1000).map(|_| silence());
+    let batcher = scripted([], std::iter::once(CallOutcome::Unavailable(down)).chain(outcomes));
+    let error = batcher.call((), 2, Duration::from_secs(1)).await.unwrap_err();
+    assert!(error.to_string().contains("the cluster is down"), "{error:#}");
+    assert!(sent(&batcher).len() > 1, "{error:#}");
+}
+
+#[tokio::test]
 async fn one_that_failed_beside_a_blocked_one_is_tried_again() {
     let batcher = scripted([], [CallOutcome::Blocked, CallOutcome::Unknown(unreachable())]);
     let (blocked, failed) = (batcher.call((), 2, LONG), batcher.call((), 4, LONG));
