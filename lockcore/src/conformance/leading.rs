@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::stage::{KEPT, Stage, done, holder, millis, pause, queued, secs, ttl_of};
-use super::time::{has_passed, now};
+use super::stage::{KEPT, Stage, assert_within, done, holder, millis, pause, queued, secs, ttl_of};
+use super::time::now;
 use crate::{ErrorKind, Loss, Requirement};
 
 /// One leads, the next follows when it resigns, and observers see both.
@@ -24,14 +24,14 @@ pub(super) async fn one_leads_and_the_next_follows(stage: Stage) {
     first.release().await.expect("it leads");
     let second = done("the next leader", secs(5), second).await.expect("no panic").expect("its turn comes");
     assert!(second.token() > token || !one.capabilities().promises(Requirement::Fencing));
-    let end = now().after(secs(5));
+    let began = now();
     loop {
         // It may have seen the moment between the two.
         let seen = done("the observer", secs(5), observer.next()).await.expect("an answer");
         if seen.is_some_and(|leader| leader.token == second.token() && leader.label == "second") {
             break;
         }
-        assert!(!has_passed(end));
+        assert_within(began, secs(5), || "the observer saw no second leader".to_owned());
     }
     let ttl_news = done("the news", secs(30), async {
         assert_eq!(three.force_release(&name).await.expect("an answer"), 1);

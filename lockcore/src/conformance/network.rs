@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::stage::{
-    LATE, Stage, assert_took, claim, done, free_by, holder, is_refused, millis, pause, queued, release, secs,
-    ttl_of, within,
+    LATE, Stage, assert_took, assert_within, claim, done, free_by, holder, is_refused, millis, pause, queued,
+    release, secs, ttl_of, within,
 };
-use super::time::{has_passed, now};
+use super::time::now;
 use crate::conformance::Way;
 use crate::contract::FIRST_ANSWER;
 use crate::{Error, ErrorKind, LockGuard, LockName, Locks, Mode, Operation, Released};
@@ -213,13 +213,13 @@ pub(super) async fn a_repeated_release_of_a_lost_lock_is_in_doubt(stage: Stage) 
 
 /// The lock, tried for until it is granted.
 async fn granted_by(locks: &Locks, name: &LockName, limit: Duration, what: &str) -> LockGuard {
-    let end = now().after(limit);
+    let began = now();
     loop {
         if let Some(guard) = locks.lock(name).try_now().await.expect("an answer") {
             return guard;
         }
-        let late = has_passed(end);
-        assert!(!late, "{what}: the lock is not free within {limit:?}: {:?}", locks.inspect(name).await);
+        let status = locks.inspect(name).await;
+        assert_within(began, limit, || format!("{what}: the lock is not free: {status:?}"));
         pause(50).await;
     }
 }
