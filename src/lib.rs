@@ -131,7 +131,7 @@ pub use lockwell_core::{
     Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, Events, FencingToken, Finding, HandOver, HoldId,
     Holder, Leader, LeaseState, LockAllGuard, LockConfig, LockEvent, LockGuard, LockHandle, LockName,
     LockRequest, LockStatus, Locks, Loss, Mode, Observation, Operation, ReentrantGuard, Requirement, Result,
-    Severity, Stats,
+    Severity, Stats, wait_for_releases,
 };
 
 /// The kinds of requests, as the type parameter of [`LockRequest`]. Applications seldom name these types.

@@ -49,6 +49,7 @@ pub mod testing;
 
 pub use async_trait::async_trait;
 
+pub use background::wait_for_releases;
 pub use client::{DEFAULT_TTL, Leader, Locks, Observation};
 pub use config::{HandOver, Host, LockConfig, Passwords, Secret, ServerUrl, tls};
 pub use contract::{

@@ -4,6 +4,7 @@
 //! keeper, a thread of the process that does nothing else.
 
 mod acquires;
+mod all_clients;
 mod armed;
 mod caller_release;
 mod lease_set;
@@ -24,6 +25,7 @@ use crate::{
 
 pub(crate) use acquires::AcquireEntry;
 use acquires::Acquires;
+pub use all_clients::wait_for_releases;
 pub(crate) use armed::Armed;
 use caller_release::CallerRelease;
 use lease_set::LeaseSet;
@@ -55,6 +57,7 @@ impl Background {
         let capabilities = backend.capabilities();
         let telemetry = Telemetry::new(capabilities.backend());
         let releases = Releases::new(&backend, &telemetry, &keeper);
+        all_clients::register(&releases);
         Ok(Arc::new(Self {
             in_turns: capabilities.clone().without([Requirement::Fifo]),
             capabilities,

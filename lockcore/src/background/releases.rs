@@ -75,6 +75,13 @@ struct List {
     closed: bool,
 }
 
+impl List {
+    /// How many claims have not been released, but for those that the server has denied several times.
+    fn not_released(&self) -> usize {
+        self.under_way.values().filter(|entry| !entry.denied).count()
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     claim: Claim,
@@ -109,11 +116,15 @@ impl Releases {
     pub(super) async fn drain(&self, limit: &TimeLimit) -> usize {
         lock(&self.list).closing = true;
         self.note_change();
-        let not_released = |list: &List| list.under_way.values().filter(|entry| !entry.denied).count();
-        match limit.wait_for(self.wait_for(|list| not_released(list) == 0)).await {
+        match limit.wait_for(self.wait_for(|list| list.not_released() == 0)).await {
             Some(()) => 0,
-            None => not_released(&lock(&self.list)),
+            None => lock(&self.list).not_released(),
         }
+    }
+
+    /// Waits until all claims have been released, or a close has given up.
+    pub(super) async fn settled(&self) {
+        self.wait_for(|list| list.closed || list.not_released() == 0).await;
     }
 
     pub(super) fn enter(self: &Arc<Self>, claim: &Claim, outcome: AcquireStatus, begun: bool) -> u64 {

@@ -340,7 +340,8 @@ impl Locks {
 
     /// Waits until all releases under way have their answers, and ends connections and sessions in an orderly
     /// way. It should be the last call of a program. Without it, the program may end before a release that a
-    /// dropped guard has begun is sent.
+    /// dropped guard has begun is sent. A program that no longer has its clients calls
+    /// [`wait_for_releases`](crate::wait_for_releases) instead.
     ///
     /// It closes all clones of this client: requests that wait for a lock end with an error of kind
     /// [`Closed`](crate::ErrorKind::Closed) and leave their queues, and later requests are refused with that

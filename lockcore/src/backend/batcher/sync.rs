@@ -2,7 +2,7 @@
 //! orders of threads.
 //!
 //! `Arc` is always that of the standard library: its counters order nothing here, and would multiply the
-//! orders.
+//! orders. So are `sent` and `retry` of an entry, whose orders are not tried.
 
 #[cfg(not(all(test, lockwell_loom)))]
 pub(super) use crate::system::lock;
