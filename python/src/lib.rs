@@ -6,6 +6,7 @@
 //! for in its own way: `poll`, an event loop, gevent. So no call from Python blocks here, each wait can be
 //! interrupted, and renewals never depend on Python.
 
+mod awaited;
 mod background;
 mod client;
 mod config;

@@ -9,6 +9,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use tokio::sync::oneshot;
 
+use crate::awaited::Awaited;
 use crate::error::{raise, raised};
 use crate::mailbox::{Inbox, Mailbox, lock};
 use crate::owned::Owned;
@@ -42,7 +43,7 @@ impl<T: for<'py> IntoPyObject<'py> + Send + 'static> Outcome for Plain<T> {
 
 enum State {
     Running {
-        cancel: oneshot::Sender<()>,
+        cancel: oneshot::Sender<Awaited>,
         tell: Option<(Arc<Inbox>, u64)>,
     },
     Done(Result<Box<dyn Outcome>>),
@@ -89,7 +90,7 @@ fn finish(shared: &Shared, outcome: Result<Box<dyn Outcome>>) {
 
 /// Begins an operation. When it is cancelled, its future is dropped.
 pub(crate) fn start<T: Outcome>(future: impl Future<Output = Result<T>> + Send + 'static) -> PyResult<Op> {
-    let (cancel, cancelled) = oneshot::channel();
+    let (cancel, mut cancelled) = oneshot::channel();
     let shared = Arc::new(Mutex::new(State::Running { cancel, tell: None }));
     let reporter = Reporter(Some(Arc::clone(&shared)));
     let runtime = RUNTIME.get().map_err(raise)?;
@@ -98,8 +99,13 @@ pub(crate) fn start<T: Outcome>(future: impl Future<Output = Result<T>> + Send +
         tokio::select! {
             biased;
             outcome = future => reporter.report(outcome.map(|outcome| Box::new(outcome) as Box<dyn Outcome>)),
-            _ = cancelled => reporter.report(Err(Error::new(ErrorKind::Cancelled, "the call was cancelled"))),
+            _ = &mut cancelled => {
+                reporter.report(Err(Error::new(ErrorKind::Cancelled, "the call was cancelled")));
+            }
         }
+        // By now the future was dropped, so that its claim is among the releases of its client; or its result
+        // was discarded. The end of the process waits for that.
+        drop(cancelled);
     }));
     Ok(Op { shared: Owned::new(shared) })
 }
@@ -152,7 +158,7 @@ impl Op {
         let state = std::mem::replace(&mut *lock(shared), State::Over);
         match state {
             // It fails if the task has just ended.
-            State::Running { cancel, .. } => cancel.send(()).unwrap_or_default(),
+            State::Running { cancel, .. } => drop(cancel.send(Awaited::new())),
             State::Done(Ok(outcome)) => outcome.discard(),
             State::Done(Err(_)) | State::Over => (),
         }

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,54 @@ def test_a_signal_ends_a_wait(memory: lockwell.Locks) -> None:
             time.sleep(0.01)
     with memory.lock("signal", wait=5):
         pass
+
+
+def test_the_end_of_a_program_waits_for_the_claim_of_an_interrupted_wait(tmp_path: Path) -> None:
+    run(
+        """
+import atexit, os, signal, subprocess, sys, threading, time
+def ended():
+    waiters = locks.inspect("a").waiters
+    thread.join()
+    held.release()
+    print(waiters or "done")
+# What is registered first is called last: after what lockwell does at the end.
+atexit.register(ended)
+import lockwell
+# Not in this process: with two libraries for SQLite in one process, neither sees the locks of the other.
+WRITER = '''
+import sqlite3, sys
+file = sqlite3.connect(sys.argv[1], isolation_level=None)
+file.execute("BEGIN IMMEDIATE")
+print(flush=True)
+sys.stdin.readline()
+file.execute("COMMIT")
+file.close()
+'''
+signal.signal(signal.SIGINT, signal.default_int_handler)
+locks = lockwell.connect(f"sqlite://{sys.argv[1]}")
+held = locks.lock("a", ttl=60).acquire()
+ends = threading.Event()
+def interrupt():
+    while not locks.inspect("a").waiters:
+        time.sleep(0.01)
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", WRITER, sys.argv[1]], stdin=pipe, stdout=pipe) as writer:
+        writer.stdout.readline()
+        # Nobody else can write now, so the claim stays.
+        os.kill(os.getpid(), signal.SIGINT)
+        ends.wait()
+        time.sleep(0.3)
+        writer.communicate(b"\\n")
+thread = threading.Thread(target=interrupt, daemon=True)
+thread.start()
+try:
+    lockwell.connect(f"sqlite://{sys.argv[1]}").lock("a", ttl=60).acquire()
+except KeyboardInterrupt:
+    atexit.register(ends.set)
+""",
+        str(tmp_path / "locks.db"),
+    )
 
 
 def test_a_signal_handler_may_wait_as_well(memory: lockwell.Locks) -> None:

@@ -10,7 +10,9 @@ from ._wait import wait
 
 @atexit.register
 def _wait_for_releases() -> None:
-    """Gives the releases of locks that were dropped a second to reach the server."""
+    """Gives the releases of dropped locks, and the withdrawals of interrupted waits, a second to reach the
+    server.
+    """
     try:
         wait(released(), 1.0)
     except TimeoutError:

@@ -26,10 +26,7 @@ def wait(op: Op, timeout: float | None = None, *, keeps: bool = False) -> Any:
     if op.done():
         return op.result()
     try:
-        mailbox = _free.pop()
-    except IndexError:
-        mailbox = Mailbox()
-    try:
+        mailbox = _taken()
         op.notify(mailbox, 0)
         poll = select.poll()
         poll.register(mailbox, select.POLLIN)
@@ -45,6 +42,13 @@ def wait(op: Op, timeout: float | None = None, *, keeps: bool = False) -> Any:
         if not keeps:
             op.cancel()
         raise
+
+
+def _taken() -> Mailbox:
+    try:
+        return _free.pop()
+    except IndexError:
+        return Mailbox()
 
 
 # The file descriptors of the parent's mailboxes lead to the parent.
