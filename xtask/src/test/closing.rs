@@ -1,7 +1,11 @@
 //! The last lines of a run: what nobody should miss in a long output.
 
+use std::fs;
+use std::path::Path;
+
 use super::events::{Ended, Test};
 use super::running::ProgramOutcome;
+use crate::shell::Result;
 
 /// How many of the slowest tests are listed.
 const SLOWEST: usize = 20;
@@ -27,6 +31,14 @@ pub(crate) fn failed(name: &str, text: &str) -> String {
     let lines: Vec<_> = said.lines().filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
     last.iter().fold(format!("failed: {name}"), |text, line| text + "\n    " + line)
+}
+
+/// Prints them, and writes them to a file of this folder for who runs more than the tests.
+pub(crate) fn tell(folder: &Path, lines: &[String]) -> Result<()> {
+    let text = lines.join("\n") + "\n";
+    print!("{text}");
+    let file = folder.join("closing.txt");
+    fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// The form in which many programs understand how tests went.

@@ -19,8 +19,9 @@ use crate::shell::{Result, root, text};
 const IN_A_RUN: usize = 1;
 const IN_THE_LEDGER: usize = 2;
 
-/// How much of what a flaky test wrote is kept.
-const TEXT: usize = 600;
+/// How many characters of what a flaky test wrote are kept: of its begin, which often has a seed, and of its
+/// end.
+const TEXT: (usize, usize) = (200, 400);
 
 /// A line of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,23 +30,32 @@ pub(crate) struct Flake {
     pub(crate) commit: String,
     /// The program and its test.
     pub(crate) test: String,
-    /// The end of what it wrote. Cases of the suite write their seed, and how late the machine was.
+    /// What it wrote, without its middle. Cases of the suite write their seed, and how late the machine was.
     pub(crate) text: String,
+    /// What its program wrote, where that is kept. It is a file of this machine, so the ledger does not have
+    /// it.
+    #[serde(skip)]
+    log: Option<PathBuf>,
 }
 
 impl Flake {
     /// One that was found now.
-    pub(crate) fn found(test: String, wrote: &str) -> Result<Self> {
+    pub(crate) fn found(test: String, wrote: &str, log: Option<PathBuf>) -> Result<Self> {
         let commit = text(Command::new("git").current_dir(root()).args(["rev-parse", "--short", "HEAD"]))?;
         let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        Ok(Self::new(date, commit.trim().to_owned(), test, wrote))
+        Ok(Self { date, commit: commit.trim().to_owned(), test, text: without_middle(wrote.trim()), log })
     }
+}
 
-    fn new(date: String, commit: String, test: String, text: &str) -> Self {
-        let text = text.trim();
-        let from = text.char_indices().rev().nth(TEXT).map_or(0, |(at, _)| at);
-        Self { date, commit, test, text: text[from..].to_owned() }
+/// The begin and the end of a long text.
+fn without_middle(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= TEXT.0 + TEXT.1 {
+        return text.to_owned();
     }
+    let begin: String = text.chars().take(TEXT.0).collect();
+    let end: String = text.chars().skip(length - TEXT.1).collect();
+    format!("{begin}\n[...]\n{end}")
 }
 
 /// The ledger: a JSON object in each line, so that two branches that each add one merge.
@@ -89,8 +99,10 @@ pub(crate) fn note(path: &Path, flakes: &[Flake]) -> Result<(Vec<String>, std::r
     let count = |flake: &Flake| counts.get(flake.test.as_str()).copied().unwrap_or_default();
     let remark = |flake: &Flake| {
         let text = flake.text.replace('\n', "\n    ");
+        let log =
+            flake.log.as_ref().map_or_else(String::new, |log| format!("\n    its log: {}", log.display()));
         format!(
-            "FLAKY: {} ({} in the ledger): it failed, and passed twice alone\n    {text}",
+            "FLAKY: {} ({} in the ledger): it failed, and passed twice alone\n    {text}{log}",
             flake.test,
             count(flake)
         )
@@ -111,12 +123,13 @@ mod tests {
     use super::*;
 
     fn flake(test: &str) -> Flake {
-        Flake::new(
-            "2026-01-31".into(),
-            "abc".into(),
-            test.into(),
-            &format!("{}\nthe end\n", "x".repeat(9000)),
-        )
+        Flake {
+            date: "2026-01-31".into(),
+            commit: "abc".into(),
+            test: test.into(),
+            text: without_middle(&format!("seed 7\n{}\nthe end", "x".repeat(9000))),
+            log: Some("logs/a.log".into()),
+        }
     }
 
     #[test]
@@ -126,16 +139,16 @@ mod tests {
         assert_eq!(note(&path, &[]).unwrap(), (Vec::new(), Ok(())));
         let (remarks, verdict) = note(&path, &[flake("a/b c")]).unwrap();
         assert_eq!(verdict, Ok(()));
-        assert!(
-            remarks[0].contains("a/b c (1 in the ledger)") && remarks[0].ends_with("the end"),
-            "{remarks:?}"
-        );
+        for part in ["a/b c (1 in the ledger)", "    seed 7\n", "    the end\n    its log: logs/a.log"] {
+            assert!(remarks[0].contains(part), "{part}: {remarks:?}");
+        }
         assert_eq!(note(&path, &[flake("other")]).unwrap().1, Ok(()));
         assert_eq!(note(&path, &[flake("a/b c")]).unwrap().1, Ok(()));
         assert!(note(&path, &[flake("a/b c")]).unwrap().1.unwrap_err().contains("3 times"));
         assert!(note(&path, &[flake("x"), flake("y")]).unwrap().1.unwrap_err().contains("2 flaky"));
         assert_eq!(read(&path).unwrap().len(), 6);
-        assert!(read(&path).unwrap()[0].text.len() <= TEXT + 1);
+        let first = &read(&path).unwrap()[0];
+        assert!(first.text.len() < TEXT.0 + TEXT.1 + 20 && first.log.is_none(), "{first:?}");
         fs::remove_file(path).unwrap();
     }
 

@@ -21,8 +21,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let Options { program, log, tests } = options;
     let wrote = std::fs::read(log).map_err(|error| format!("{}: {error}", log.display()))?;
     let wrote = String::from_utf8_lossy(&wrote);
-    let flakes: Vec<_> =
-        tests.iter().map(|test| Flake::found(format!("{program} {test}"), &wrote)).collect::<Result<_>>()?;
+    let flakes: Vec<_> = tests
+        .iter()
+        .map(|test| Flake::found(format!("{program} {test}"), &wrote, None))
+        .collect::<Result<_>>()?;
     let (remarks, verdict) = flakes::note(&flakes::path(), &flakes)?;
     for remark in remarks {
         println!("{remark}");

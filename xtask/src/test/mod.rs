@@ -269,7 +269,7 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
     for (outcome, test, text) in tests {
         let name = format!("{} {}", outcome.title, test.name);
         if may_repeat && passes_alone(outcome, &test.name, job)? {
-            flakes.push(Flake::found(name, text)?);
+            flakes.push(Flake::found(name, text, Some(outcome.log.clone()))?);
         } else {
             failed.push(closing::failed(&name, text));
         }
@@ -284,21 +284,18 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
     failed.extend(problem.as_ref().map(|problem| closing::failed("documentation", problem)));
     let (flaky, verdict) = flakes::note(&flakes::path(), &flakes)?;
     failed.extend(verdict.err().map(|why| format!("failed: {why}")));
-    println!("\nthe slowest tests:");
-    for line in closing::slowest(&whole.outcomes) {
-        println!("{line}");
-    }
-    println!();
     remarks.extend(whole.surprises.iter().cloned().chain(flaky));
     let failures = failed.len();
-    for remark in remarks.iter().chain(&failed) {
-        println!("{remark}");
-    }
+    let mut lines = vec![String::new(), "the slowest tests:".to_owned()];
+    lines.extend(closing::slowest(&whole.outcomes));
+    lines.push(String::new());
+    lines.extend(remarks.into_iter().chain(failed));
     let count =
         |is: &dyn Fn(&Ended) -> bool| whole.outcomes.iter().map(|outcome| outcome.count(is)).sum::<usize>();
     let passed = passed + flakes.len() + count(&|ended| *ended == Ended::Passed);
     let failed = count(&|ended| matches!(ended, Ended::Failed(_))) - flakes.len() + untrue.len();
     let skipped = ignored + count(&|ended| matches!(ended, Ended::Ignored | Ended::NotRun));
+    closing::tell(&job.notes, &lines)?;
     println!("{}", closing::counts(passed, failed, skipped));
     Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

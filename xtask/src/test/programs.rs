@@ -17,7 +17,7 @@ pub(crate) enum Class {
     Computing,
     /// They compute, and only `--deep` runs them, or who names them.
     Deep,
-    /// They work with leases of some milliseconds, so nothing else runs beside them.
+    /// They work with leases of some milliseconds, so no other tests run beside them.
     Alone,
 }
 
