@@ -23,10 +23,11 @@ pub(super) fn register(releases: &Arc<Releases>) {
 /// and of clients that were dropped are among them.
 ///
 /// It is for a program that ends and no longer has its clients, such as the hook of an interpreter at its
-/// exit; otherwise use [`close`](crate::Locks::close). The clients stay open: what they begin meanwhile is
-/// waited for or not. Give it a limit: while a lock server does not answer, this lasts for as long as the
-/// longest lease, and while other tasks wait behind a dropped request, for as long as they wait. With a
-/// [`TestServer`](crate::testing::TestServer), whose clock stands still, a delayed release may never end.
+/// exit; otherwise use [`close`](crate::Locks::close). The clients stay open, and a release that begins
+/// meanwhile may be waited for or not. Give it a limit: while a lock server does not answer, this lasts for as
+/// long as the longest lease, and while other tasks wait behind a dropped request, for as long as they wait.
+/// With a [`TestServer`](crate::testing::TestServer), whose clock stands still, a delayed release may never
+/// end.
 ///
 /// # Cancel safety
 /// Dropping the future changes nothing.
