@@ -3,7 +3,7 @@
 //! An acquire sends two requests together: the creation of its node, and the list of the queue. The client
 //! crate writes each of them separately and does not set `TCP_NODELAY`. So the kernel can hold the list back
 //! until the server has acknowledged the creation, which it does with its answer, and the acquire takes two
-//! round trips instead of one. With docs/zookeeper-client-nodelay.patch the crate would set the option
+//! round trips instead of one. With backend-zk/zookeeper-client-nodelay.patch the crate would set the option
 //! itself.
 
 use std::sync::Weak;

@@ -344,7 +344,7 @@ pub(crate) mod tests {
 
     #[test]
     fn results_of_earlier_versions_are_read() {
-        let text = include_str!("../../compare-bench/tests/data/faults.json");
+        let text = include_str!("../../../compare-bench/tests/data/faults.json");
         let results: Results = serde_json::from_str(text).unwrap();
         assert!(results.outcomes.iter().all(|outcome| outcome.made == Made::default()), "{results:?}");
         assert!(!results.outcomes.is_empty());

@@ -14,8 +14,8 @@ use crate::shell::{Result, cargo, foreground, root, text};
 const WORKSPACES: [&str; 2] = ["Cargo.toml", "python/Cargo.toml"];
 
 pub(crate) fn run() -> Result<ExitCode> {
-    let rules =
-        std::fs::read_to_string(root().join("deny.toml")).map_err(|error| format!("deny.toml: {error}"))?;
+    let rules = std::fs::read_to_string(root().join(".cargo/deny.toml"))
+        .map_err(|error| format!("deny.toml: {error}"))?;
     let allowed = allowed(&rules)?;
     for workspace in WORKSPACES {
         let mut command = cargo();
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_rules_are_read() {
-        let rules = std::fs::read_to_string(root().join("deny.toml")).unwrap();
+        let rules = std::fs::read_to_string(root().join(".cargo/deny.toml")).unwrap();
         assert!(allowed(&rules).unwrap().contains(&"MIT".to_owned()));
         assert!(allowed("[licenses]").is_err());
     }

@@ -2,7 +2,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "each target uses a part of it")]
-#[path = "../../lockcore/tests/hostile_input/properties.rs"]
+#[path = "../../../lockcore/tests/hostile_input/properties.rs"]
 mod properties;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {

@@ -41,10 +41,10 @@ const PLANS: [(&str, Class, Option<usize>); 16] = [
     ("backend-etcd/etcd", Class::Waiting, Some(4)),
     ("lockcore/bites", Class::Waiting, None),
     ("lockcore/lib", Class::Waiting, Some(8)),
-    ("testbed/servers", Class::Waiting, Some(4)),
-    ("testbed/proxy", Class::Waiting, Some(8)),
+    ("tools/testbed/servers", Class::Waiting, Some(4)),
+    ("tools/testbed/proxy", Class::Waiting, Some(8)),
     ("compare-bench/faults", Class::Waiting, Some(4)),
-    ("faults/lib", Class::Alone, Some(2)),
+    ("tools/faults/lib", Class::Alone, Some(2)),
     ("lockwell/operations", Class::Waiting, Some(2)),
     ("compare-bench/browser", Class::Deep, Some(2)),
     ("cli/rolling", Class::Deep, Some(4)),
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn every_plan_is_for_a_program() {
         for (title, ..) in PLANS {
-            let (folder, name) = title.split_once('/').expect("a folder and a name");
+            let (folder, name) = title.rsplit_once("/").expect("a folder and a name");
             let folder = if folder == "lockwell" { root().to_owned() } else { root().join(folder) };
             let file = folder.join("tests").join(name);
             let is_there = if name == "lib" {

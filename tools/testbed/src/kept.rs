@@ -160,7 +160,7 @@ fn wait(deadline: Instant, attempt: impl Fn() -> Result<(), TryLockError>) -> Op
 
 /// The folder of all that is kept, which is ours alone: what is in it is trusted.
 fn root() -> Option<PathBuf> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
     // A program may outlive the checkout that it was built from.
     if !workspace.is_dir() {
         return None;

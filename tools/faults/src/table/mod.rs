@@ -45,7 +45,7 @@ mod tests {
     /// The table of docs/guarantees.md has the same rows, and says the same of each backend.
     #[test]
     fn the_documentation_has_the_same_table() {
-        let text = include_str!("../../../docs/guarantees.md");
+        let text = include_str!("../../../../docs/guarantees.md");
         let lines = text.lines().skip_while(|line| !line.starts_with("| scenario |")).skip(2);
         let rows: Vec<Vec<&str>> = lines
             .take_while(|line| line.starts_with('|'))

@@ -52,7 +52,7 @@ fn last_lines(output: &Output) -> String {
 /// The workspace's folder.
 pub(crate) fn root() -> &'static std::path::Path {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here)
+    here.ancestors().nth(2).unwrap_or(here)
 }
 
 #[cfg(test)]

@@ -203,7 +203,7 @@ impl Release {
 
 /// Where fetched releases are kept: a folder of the workspace's target folder, or what the environment says.
 fn fetched_folder() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("."));
     env::var_os(FOLDER).map_or_else(|| workspace.join("target/servers"), PathBuf::from)
 }
 

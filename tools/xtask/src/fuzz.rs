@@ -34,7 +34,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let found = corpus(target);
         fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
         if foreground(&mut command(target, options.span.as_secs().max(1)))? != ExitCode::SUCCESS {
-            return Err(format!("{target} has found something: its input is in fuzz/artifacts/{target}"));
+            return Err(format!(
+                "{target} has found something: its input is in tools/fuzz/artifacts/{target}"
+            ));
         }
     }
     println!("{}: nothing was found", chosen.join(", "));
@@ -49,7 +51,7 @@ fn nightly(program: &str) -> Command {
 
 /// The names of the targets.
 fn targets() -> Result<Vec<String>> {
-    let folder = root().join("fuzz/fuzz_targets");
+    let folder = root().join("tools/fuzz/fuzz_targets");
     let problem = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut targets = Vec::new();
     for entry in fs::read_dir(&folder).map_err(problem)? {
@@ -62,7 +64,7 @@ fn targets() -> Result<Vec<String>> {
 
 /// Where inputs are kept that reached something new.
 fn corpus(target: &str) -> PathBuf {
-    root().join("fuzz/corpus").join(target)
+    root().join("tools/fuzz/corpus").join(target)
 }
 
 fn command(target: &str, seconds: u64) -> Command {
@@ -71,7 +73,7 @@ fn command(target: &str, seconds: u64) -> Command {
     // in a second.
     command.current_dir(root()).args(["fuzz", "run", "--sanitizer", "none", target]);
     // What is new goes into the first folder.
-    command.args([corpus(target), root().join("fuzz/seeds").join(target)]).arg("--");
+    command.args([corpus(target), root().join("tools/fuzz/seeds").join(target)]).arg("--");
     command.args([
         format!("-max_total_time={seconds}"),
         "-timeout=10".to_owned(),
@@ -86,12 +88,12 @@ mod tests {
 
     #[test]
     fn every_target_is_declared_and_has_seeds() {
-        let manifest = fs::read_to_string(root().join("fuzz/Cargo.toml")).unwrap();
+        let manifest = fs::read_to_string(root().join("tools/fuzz/Cargo.toml")).unwrap();
         let targets = targets().unwrap();
         assert!(targets.len() >= 4, "{targets:?}");
         for target in targets {
             assert!(manifest.contains(&format!("name = \"{target}\"")), "{target}");
-            let seeds = fs::read_dir(root().join("fuzz/seeds").join(&target)).expect(&target);
+            let seeds = fs::read_dir(root().join("tools/fuzz/seeds").join(&target)).expect(&target);
             assert!(seeds.count() > 0, "{target}");
         }
     }

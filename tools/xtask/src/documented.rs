@@ -145,7 +145,7 @@ fn sources(beginning: &str) -> String {
 /// The tables of what happens name the tests and the scenarios of faults that show it.
 #[test]
 fn the_tests_of_what_happens_are_there() {
-    let scenarios = sources("faults/src/table");
+    let scenarios = sources("tools/faults/src/table");
     let mut number = 0;
     for page in pages().lines() {
         let page_text = fs::read_to_string(root().join(page)).expect("a page");
@@ -261,7 +261,7 @@ const LONG: [&str; 4] = ["--quick", "--full", "--repeat", "--at-once"];
 #[test]
 fn each_command_of_xtask_is_run() {
     let steps = fs::read_to_string(root().join(".ci/run")).expect("the steps");
-    let tests = fs::read_to_string(root().join("xtask/tests/servers.rs")).expect("the tests");
+    let tests = fs::read_to_string(root().join("tools/xtask/tests/servers.rs")).expect("the tests");
     let mut not_run = Vec::new();
     for (page, command) in told("cargo xtask ") {
         let verb = command.split_whitespace().nth(2).expect("a verb");
