@@ -11,7 +11,7 @@ use tonic::Status;
 use crate::BACKEND;
 use crate::connection::{Connection, Opener};
 use crate::dials::Dials;
-use crate::error::explain;
+use crate::error::{explain, is_full};
 use crate::floor::{Floor, Stored};
 use crate::keys;
 use crate::messages::{KeyValue, Op, Put, Txn, TxnReply, one};
@@ -139,16 +139,31 @@ impl ClientInner {
 
     /// A transaction that must not arrive twice: it is sent once.
     ///
-    /// Fails with [`UnknownOutcome`](ErrorKind::UnknownOutcome) if it has no answer.
+    /// Fails with [`UnknownOutcome`](ErrorKind::UnknownOutcome) if it has no answer, or none that says
+    /// whether it was executed.
     pub(crate) async fn txn_once(&self, txn: Txn) -> Result<bool> {
         let request = |connection: Connection| {
             let txn = txn.clone();
-            async move { connection.txn(txn).await.map_err(|status| explain(&status)) }
+            async move {
+                match connection.txn(txn).await {
+                    Ok(reply) => Ok(Ok(reply.succeeded)),
+                    Err(status) if is_full(&status) => Ok(Err(status)),
+                    Err(status) => Err(explain(&status)),
+                }
+            }
         };
         let until = self.soon();
         let _turn = self.turn(until).await?;
-        let answer = self.connections.ask_once(until, || self.connect(), request).await;
-        answer.map(|reply| reply.succeeded).map_err(|error| self.named(error))
+        let answer = match self.connections.ask_once(until, || self.connect(), request).await {
+            // A member checks the quota once more when it executes a transaction, and reports that after it.
+            Ok(Err(status)) => {
+                let text = "etcd is full (alarm NOSPACE), and does not say whether it has executed the writes";
+                Err(Error::new(ErrorKind::UnknownOutcome, text).with_source(status.message().to_owned()))
+            }
+            Ok(Ok(succeeded)) => Ok(succeeded),
+            Err(error) => Err(error),
+        };
+        answer.map_err(|error| self.named(error))
     }
 
     pub(crate) async fn txn_until(&self, until: Moment, claim: Option<&Claim>, txn: &Txn) -> Result<Answer> {

@@ -17,6 +17,11 @@ pub(crate) fn exists(status: &Status) -> bool {
     status.code() == Code::FailedPrecondition && status.message().contains("already exists")
 }
 
+/// Whether the server says that it has no space for changes.
+pub(crate) fn is_full(status: &Status) -> bool {
+    status.code() == Code::ResourceExhausted && status.message().contains("space exceeded")
+}
+
 /// The connection had ended before the request was sent.
 #[derive(Debug)]
 pub(crate) struct Ended;
@@ -76,7 +81,7 @@ pub(crate) fn explain(status: &Status) -> Failure {
             ErrorKind::Refused,
             "etcd has no users: its authentication is not enabled, so the address must name none",
         ),
-        Code::ResourceExhausted if text.contains("space exceeded") => (
+        _ if is_full(status) => (
             ErrorKind::Misconfigured,
             "etcd is full (alarm NOSPACE) and takes no new locks; those that are held are kept: compact, \
              defragment, then `etcdctl alarm disarm`",

@@ -49,8 +49,8 @@ impl GuardedWrite {
     ///
     /// # Errors
     /// [`Lost`](ErrorKind::Lost) if the lock is not held any more; then nothing was written.
-    /// [`UnknownOutcome`](ErrorKind::UnknownOutcome) if there is no answer: the writes may be executed, also
-    /// later, as long as the lock is held.
+    /// [`UnknownOutcome`](ErrorKind::UnknownOutcome) if there is no answer, or if etcd is full: the writes may
+    /// be executed, also later, as long as the lock is held.
     ///
     /// # Cancel safety
     /// As if there were no answer.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lockwell_core::backend::valid_until;
-use lockwell_core::{Error, ErrorKind, Grant, Moment, Renewal, Result};
+use lockwell_core::{Claim, Error, ErrorKind, Grant, Mode, Moment, Released, Renewal, Result};
 
 use crate::client::ClientInner;
 use crate::keys::{self, Base, Kind, lease};
@@ -55,6 +55,24 @@ async fn renew_part(inner: &ClientInner, grants: &[Grant], until: Moment) -> Vec
         Renewal::Unknown(inner.named(Error::new(ErrorKind::Unreachable, "the servers differ about a lease")))
     };
     (0..grants.len()).map(renewal).collect()
+}
+
+/// Ends the lease of a claim, and with it its key.
+///
+/// An operator may have deleted the key, and the lock may be another's since then, while the lease goes on: the
+/// holder learns of it from its watch, which may be late. So a claim without a key holds nothing, whatever
+/// becomes of its lease. The key is read first, since the end of the lease deletes it.
+pub(crate) async fn release(inner: &ClientInner, claim: &Claim) -> Result<Released> {
+    let kinds = [Some(Kind::of(claim.mode())), (claim.mode() == Mode::Shared).then_some(Kind::Downgraded)];
+    let keys = kinds.into_iter().flatten().map(|kind| keys::key(&inner.options.prefix, claim, kind));
+    let reads = Txn::reads(keys.map(|key| one(&key)));
+    let has_key = match inner.txn(None, &reads).await {
+        Ok(answer) => (0..2).any(|at| answer.first(at).is_some()),
+        Err(error) if error.kind() == ErrorKind::Lost => false,
+        Err(error) => return Err(error),
+    };
+    let released = inner.revoke(lease(claim)).await?;
+    Ok(if has_key { released } else { Released::NotHeld })
 }
 
 /// Resolves when the key of the grant is gone.
@@ -121,7 +139,7 @@ pub(crate) async fn downgrade(inner: &ClientInner, grant: &Grant) -> Result<Gran
 
 #[cfg(test)]
 mod tests {
-    use lockwell_core::{Claim, LockName, Mode, Wait};
+    use lockwell_core::{LockName, Wait};
     use testbed::{Etcd, if_installed};
 
     use super::*;

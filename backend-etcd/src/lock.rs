@@ -13,7 +13,7 @@ use lockwell_core::{
 
 use crate::client::ClientInner;
 use crate::guarded::GuardedWrite;
-use crate::keys::{self, folder, lease};
+use crate::keys::{self, folder};
 use crate::messages::{KeyValue, Range, below};
 use crate::options::EtcdOptions;
 use crate::{BACKEND, examine, held, pages, waiter};
@@ -103,7 +103,7 @@ impl DistributedLock for EtcdLock {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        self.inner.revoke(lease(claim)).await
+        held::release(&self.inner, claim).await
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {

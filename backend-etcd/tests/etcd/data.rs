@@ -8,7 +8,7 @@ use lockwell_core::{
     Claim, DistributedLock, ErrorKind, LockName, Locks, Mode, Moment, Renewal, Severity, Wait,
 };
 
-use crate::support::{backend, claim, options, secs, server, take, waiting_claim};
+use crate::support::{backend, claim, locks, options, secs, server, take, waiting_claim};
 
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
@@ -105,11 +105,35 @@ async fn a_full_server_keeps_its_locks_and_says_what_to_do() {
     let findings = client.examine().await.expect("an answer");
     let space = findings.iter().find(|finding| finding.subject == "space").expect("a finding");
     assert_eq!(space.severity, Severity::Doubtful, "{space:?}");
+    // A member may report it after it has executed the transaction.
+    let write = client.guarded(&grant).expect("it is held").put("written", "x");
+    let error = write.commit().await.expect_err("no space");
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:#}");
     let renewals = client.renew(std::slice::from_ref(&grant), Moment::now().after(secs(3))).await;
     assert!(matches!(renewals[..], [Renewal::Renewed(_)]), "{renewals:?}");
     client.release(grant.claim()).await.expect("an answer");
     let status = client.inspect(grant.claim().name()).await.expect("an answer");
     assert!(!status.is_held());
+}
+
+/// The lock is another's by then. The watch of the holder has not begun, and its lease goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_after_the_key_was_deleted_reports_the_loss() {
+    let Some(etcd) = server(&options()).await else { return };
+    let [one, two] = [locks(&etcd.url()).await.expect("a client"), locks(&etcd.url()).await.expect("a client")];
+    for round in 0..5 {
+        let name = format!("deleted {round}");
+        let held = one.write(&name).ttl(secs(30)).await.expect("a free lock");
+        let held = if round == 0 { held.downgrade().await.expect("a reader") } else { held };
+        // From `lockwell/deleted` to what comes after it.
+        let range = "{\"key\":\"bG9ja3dlbGwvZGVsZXRlZA==\",\"range_end\":\"bG9ja3dlbGwvZGVsZXRlZQ==\"}";
+        let answer = etcd.call("/v3/kv/deleterange", range).expect("an answer");
+        assert!(answer.contains("\"deleted\":\"1\""), "{answer}");
+        let next = two.lock(&name).ttl(secs(30)).try_now().await.expect("an answer").expect("a free lock");
+        let error = held.release().await.expect_err("another holds it");
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+        next.release().await.expect("it is held");
+    }
 }
 
 /// An operator has written the floor with a line feed after it.
