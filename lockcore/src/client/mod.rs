@@ -119,9 +119,8 @@ impl Locks {
     ///
     /// A lock is passed on only to a task with the same ttl, lock delay and label, and not after a
     /// [check](crate::Grant::bind) in a transaction of the server. Readers, permits, owners and campaigns
-    /// have places of their own in any case, and [`try_now`](LockRequest::try_now) asks the server unless a
-    /// task of this process holds the lock and may pass it on. [`inspect`](Self::inspect) shows one waiter
-    /// for each process, and of a block of tokens the last one.
+    /// have places of their own in any case, and [`try_now`](LockRequest::try_now) asks the server.
+    /// [`inspect`](Self::inspect) shows one waiter for each process, and of a block of tokens the last one.
     #[must_use]
     pub fn server_order(mut self) -> Self {
         self.defaults.local = None;

@@ -150,6 +150,9 @@ pub(super) async fn a_forced_release_counts_the_holders(stage: Stage) {
     assert_eq!(two.force_release(&name).await.expect("an answer"), 1, "held by one");
     assert!(!status(&two, &name).await.is_held());
     assert_eq!(two.force_release(&name).await.expect("an answer"), 0, "freed a moment ago");
+    // The server knows it, also where the holder has not learned of it yet.
+    let again = one.lock(&name).try_now().await.expect("an answer");
+    release(again.expect("the server says that it is free")).await;
     drop(guard);
     // One who waits gets what the operator frees.
     let guard = one.lock(&name).wait(secs(5)).await.expect("a free lock");

@@ -190,6 +190,13 @@ impl LockGuard {
 
     /// Releases the lock and waits for the server's answer.
     ///
+    /// A lock that is [passed on](crate::Locks::server_order) to a task of this process is not released, so
+    /// there is no answer to wait for. `Ok` then means that the deadline had not passed, and that the server
+    /// confirmed the lock at most a slice before. If an operator has taken the lock away meanwhile, the last
+    /// task of the slice learns of it, from the answer to its release or from a renewal.
+    /// A resource that must know compares [tokens](Self::token); with
+    /// [`server_order`](crate::Locks::server_order) nothing is passed on.
+    ///
     /// An error of kind [`Lost`](ErrorKind::Lost) means that the lock was not held any more: the work under
     /// it may have overlapped with that of another holder. That is so if the deadline had passed when the
     /// release began, whatever the server answers to it, or if the server says that the claim holds nothing.

@@ -243,6 +243,27 @@ mod tests {
         goes_to(other, second, third).await;
     }
 
+    /// Those before it were answered by this process, and the server had confirmed the lock in this slice.
+    #[tokio::test]
+    async fn the_last_task_of_a_slice_learns_that_the_lock_was_taken_away() {
+        let clock = TestClock::new();
+        let (one, two) = clients(&clock);
+        let span = Duration::from_millis(20);
+        let one = one.hand_over(1000, span);
+        let held = one.lock("a").await.unwrap();
+        let [(first, _), (second, _)] = [(); 2].map(|()| waits(&one));
+        let owner = held.grant().claim().owner();
+        assert_eq!(two.force_release("a").await.unwrap(), 1);
+        let others = two.lock("a").try_now().await.unwrap().expect("it is free");
+        held.release().await.expect("it is passed on, within the slice");
+        let first = first.await.unwrap();
+        assert_eq!(first.grant().claim().owner(), owner, "it was passed on");
+        clock.advance(span);
+        assert_eq!(first.release().await.unwrap_err().kind(), ErrorKind::Lost);
+        others.release().await.expect("it is held");
+        drop(second.await.unwrap());
+    }
+
     #[tokio::test]
     async fn a_lock_that_something_depends_on_is_not_handed_on() {
         let locks = Locks::in_memory().hand_over(1000, LONG);

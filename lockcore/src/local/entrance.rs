@@ -16,7 +16,6 @@ impl LocalQueues {
         loop {
             let (number, delivery) = match self.enter(claim, &mut number) {
                 Entered::Turn(turn) => return Ok(Some(turn)),
-                Entered::Held => return Ok(None),
                 Entered::Waits(number, delivery) => (number, delivery),
             };
             claim.note_waiting();
@@ -71,8 +70,9 @@ impl LocalQueues {
             return Entered::Turn(Turn::Claim(claim_turn));
         };
         if claim.wait() == Wait::No {
-            // The server knows, unless this process does.
-            return if queue.held_until.is_some() { Entered::Held } else { Entered::Turn(Turn::Beside) };
+            // Only the server knows who holds the lock: it may have been taken away from this process, which
+            // learns of that from its next renewal.
+            return Entered::Turn(Turn::Beside);
         }
         // This task runs, and the other one does not yet. In a runtime with many ready tasks each of them is
         // late. If they only queued again, the turn would go round among them, and nobody would have it.
@@ -104,8 +104,6 @@ impl LocalQueues {
 enum Entered {
     /// It is this claim's, since nobody has it or it was on its way to a later one; or it needs none.
     Turn(Turn),
-    /// A task of this process holds the lock, and this claim does not wait.
-    Held,
     Waits(u64, Arc<Delivery<Turn>>),
 }
 
