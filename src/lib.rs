@@ -139,9 +139,9 @@ pub mod request {
     pub use lockwell_core::{Acquire, All, Campaign, One, Owner, Reentrant};
 }
 
-pub use lockwell_core::backend;
 #[cfg(feature = "conformance")]
-pub use lockwell_core::conformance;
+pub use lockwell_conformance as conformance;
+pub use lockwell_core::backend;
 pub use lockwell_core::testing;
 
 /// The guides of the `docs` folder, as modules, so that their code is compiled.

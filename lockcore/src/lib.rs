@@ -35,14 +35,14 @@ mod background;
 pub mod blocking;
 mod client;
 mod config;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod contract;
 mod hold;
 mod lease;
 mod local;
 mod memory;
 mod request;
+#[doc(hidden)]
+pub mod suite;
 mod system;
 mod telemetry;
 pub mod testing;

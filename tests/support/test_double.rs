@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwell::backend::{Clock, async_trait};
 use lockwell::conformance::{Harness, Need, skipping_clock};
-use lockwell::testing::TestServer;
+use lockwell::testing::{TestClock, TestServer};
 use lockwell::{Locks, Result};
 
 use super::targets::Started;
@@ -15,7 +15,8 @@ struct Double(TestServer);
 
 #[allow(clippy::unnecessary_wraps)] // As for all backends.
 pub(crate) fn start() -> Started {
-    Ok(Arc::new(Double(TestServer::on(&skipping_clock()).expect("a clock for tests"))))
+    let clock = TestClock::of(&skipping_clock()).expect("a clock for tests");
+    Ok(Arc::new(Double(TestServer::with_clock(clock))))
 }
 
 #[async_trait]

@@ -2,13 +2,13 @@
 
 use std::process::{Command, ExitCode};
 
-use lockwell::conformance::{self, Need, Site, Target};
+use lockwell_conformance::{Need, Site, Target};
 
 fn main() -> ExitCode {
     let connect = |url: String| async move { backend_tarantool::registry()?.connect(url).await };
     let offers = [Need::Fencing, Need::Fifo, Need::Counted, Need::Durable];
     let url = |addr| format!("tarantool://{addr}");
-    conformance::main(connect, [Target::on_server("tarantool", offers, server, url)])
+    lockwell_conformance::main(connect, [Target::on_server("tarantool", offers, server, url)])
 }
 
 fn server(site: &Site) -> Command {

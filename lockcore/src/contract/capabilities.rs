@@ -228,7 +228,7 @@ pub enum Requirement {
 }
 
 /// All of them, with their names.
-pub(crate) const REQUIREMENTS: [(Requirement, &str); 15] = [
+pub const REQUIREMENTS: [(Requirement, &str); 15] = [
     (Requirement::Shared, "shared"),
     (Requirement::Permits, "permits"),
     (Requirement::Downgrade, "downgrade"),

@@ -82,10 +82,8 @@ use crate::{
 ///     [`herd_free`](crate::Requirement::HerdFree), a hand-over with 16 waiters takes at most two more than
 ///     twice the requests of a hand-over with two waiters.
 ///
-/// The shortest lease that a backend allows may be five seconds at most. The
-#[cfg_attr(feature = "conformance", doc = "[conformance suite](crate::conformance)")]
-#[cfg_attr(not(feature = "conformance"), doc = "conformance suite (feature `conformance`)")]
-/// checks these rules, except where no case can see a violation: that a release cannot overtake its acquire
+/// The shortest lease that a backend allows may be five seconds at most. The conformance suite, the crate
+/// `lockwell-conformance`, checks these rules, except where no case can see a violation: that a release cannot overtake its acquire
 /// (rule 3), clocks of clients that differ from the server's (rule 4), a token that is higher without need
 /// when an acquire is repeated (rule 2), the round trips of readers and permits (rule 10), the time held of
 /// one who had to wait (rule 13), and what the backend logs (rule 18).

@@ -19,9 +19,7 @@ mod owner;
 mod stats;
 mod token;
 
-#[cfg(feature = "conformance")]
-pub(crate) use capabilities::REQUIREMENTS;
-pub use capabilities::{Capabilities, Requirement};
+pub use capabilities::{Capabilities, REQUIREMENTS, Requirement};
 pub use claim::{Claim, Wait};
 pub(crate) use claim::{FIRST_ANSWER, Fate, PassOn};
 pub use error::{Error, Result};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::system::unique_bits;
+use crate::system::{hooks, unique_bits};
 
 /// The identity of one acquisition: 128 random bits, made before the first byte is sent to a server.
 ///
@@ -16,8 +16,9 @@ impl OwnerId {
     /// A new identity from the operating system's [random bits](crate::backend::unique_bits).
     pub fn random() -> Self {
         let owner = Self(unique_bits());
-        #[cfg(feature = "conformance")]
-        crate::conformance::canary::note(owner.0);
+        if let Some(hooks) = hooks() {
+            (hooks.new_owner)(owner.0);
+        }
         owner
     }
 

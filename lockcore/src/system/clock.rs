@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Moment;
+use super::hooks::ClockThreads;
 use super::test_time::{Sleep, TestTime};
 use crate::system::KEEPER;
 
@@ -75,29 +76,6 @@ impl Clock {
     /// Cancel safe: nothing is lost.
     pub async fn sleep(&self, span: Duration) {
         self.sleep_until(self.now().after(span)).await;
-    }
-
-    /// Blocks the calling thread for this time. It counts as resting meanwhile.
-    #[cfg(feature = "conformance")]
-    pub(crate) fn block(&self, span: Duration) {
-        match &self.0 {
-            None => std::thread::sleep(span),
-            Some(test) => super::test_time::block_on(Sleep::new(test, self.now().after(span))),
-        }
-    }
-
-    /// From now on the calling thread is one of those that must rest before time is skipped.
-    #[cfg(feature = "conformance")]
-    pub(crate) fn join(&self) {
-        if let Some(test) = &self.0 {
-            test.join();
-        }
-    }
-
-    /// No time is skipped until the answer is dropped.
-    #[cfg(feature = "conformance")]
-    pub(crate) fn hold(&self) -> Option<super::test_time::Hold> {
-        self.0.as_ref().map(super::test_time::Hold::new)
     }
 
     /// Waits for a future until this moment; `None` if it is not ready by then.
@@ -209,17 +187,40 @@ impl TestClock {
         Self(TestTime::standing())
     }
 
-    /// A clock that goes on with the machine's, and skips the time in which all its threads rest, so that
-    /// nobody waits for it. See [`TestTime::skipping`].
-    #[cfg(feature = "conformance")]
-    pub(crate) fn skipping() -> Self {
-        Self(TestTime::skipping())
+    /// A clock that goes on with the machine's, and tells these threads about its sleepers.
+    #[doc(hidden)]
+    pub fn with_threads(threads: Arc<dyn ClockThreads>) -> Self {
+        Self(TestTime::going_on(threads))
     }
 
-    /// The same for a clock that was [made for the suite](crate::conformance::skipping_clock).
-    #[cfg(feature = "conformance")]
-    pub(crate) fn of(clock: &Clock) -> Option<Self> {
+    /// The threads of such a clock.
+    #[doc(hidden)]
+    pub fn threads(&self) -> Option<Arc<dyn ClockThreads>> {
+        self.0.threads().cloned()
+    }
+
+    /// The clock for tests that this is. `None`: it is that of the machine.
+    #[doc(hidden)]
+    pub fn of(clock: &Clock) -> Option<Self> {
         clock.0.clone().map(Self)
+    }
+
+    /// When the next sleeper wakes up.
+    #[doc(hidden)]
+    pub fn next_sleeper(&self) -> Option<Moment> {
+        self.0.next_sleeper()
+    }
+
+    /// Wakes the sleepers whose time has come without a call of [`advance`](Self::advance).
+    #[doc(hidden)]
+    pub fn wake_due(&self) {
+        self.0.wake_due();
+    }
+
+    /// Whether anybody else has this clock.
+    #[doc(hidden)]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
     }
 
     /// The clock for the backend under test.

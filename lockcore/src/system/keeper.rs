@@ -3,4 +3,4 @@
 use super::own_runtime::SharedRuntime;
 
 /// The thread on which leases are renewed and releases are finished: one for each process.
-pub(crate) static KEEPER: SharedRuntime = SharedRuntime::new("lockwell-keeper");
+pub static KEEPER: SharedRuntime = SharedRuntime::new("lockwell-keeper");

@@ -3,16 +3,13 @@
 mod aside;
 mod clock;
 mod forward;
+mod hooks;
 mod keeper;
 mod moment;
 mod own_runtime;
 mod per_process;
-#[cfg(feature = "conformance")]
-mod rest;
 mod sync;
 mod test_time;
-#[cfg(feature = "conformance")]
-mod threads;
 mod unique;
 mod wakers;
 
@@ -22,12 +19,12 @@ pub(crate) use clock::TimeLimit;
 pub use clock::{Clock, TestClock};
 #[cfg(feature = "metrics")]
 pub(crate) use forward::log_aside;
-pub(crate) use keeper::KEEPER;
+pub(crate) use hooks::hooks;
+pub use hooks::{ClockThreads, Hooks, set_hooks};
+pub use keeper::KEEPER;
 pub use moment::Moment;
 pub use own_runtime::{OwnRuntime, SharedRuntime, Task};
 pub(crate) use per_process::PerProcess;
-#[cfg(feature = "conformance")]
-pub(crate) use rest::{note_rest, rest_when_idle};
 pub use sync::lock;
 pub(crate) use sync::poll_once;
 pub use unique::unique_bits;

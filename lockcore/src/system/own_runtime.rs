@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
 
 use super::per_process::PerProcess;
-use super::{aside, forward};
+use super::{aside, forward, hooks::hooks};
 use crate::{Error, ErrorKind, Result};
 
 /// A thread that drives a runtime of its own for as long as the process lives.
@@ -37,8 +37,9 @@ impl OwnRuntime {
             let events = forward::from_this_thread();
             aside::never_wait_here();
             let mut builder = Builder::new_current_thread();
-            #[cfg(feature = "conformance")]
-            super::rest_when_idle(&mut builder);
+            if let Some(hooks) = hooks() {
+                (hooks.new_runtime)(&mut builder);
+            }
             let runtime = match builder.enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(started.send(Err(error))),

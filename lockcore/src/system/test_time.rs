@@ -1,8 +1,5 @@
 //! The time of a clock for tests, and who sleeps by it.
 
-#[cfg(feature = "conformance")]
-mod skipping;
-
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::hooks::ClockThreads;
 use super::{Moment, lock};
 
 /// The time of a [`TestClock`](super::TestClock).
@@ -18,10 +16,9 @@ pub(super) struct TestTime {
     /// It stands still: nanoseconds of the clock. It goes on: the nanoseconds by which it is ahead of the
     /// machine's.
     nanos: AtomicU64,
-    goes_on: bool,
+    /// Those that it goes on for. `None`: it stands still.
+    threads: Option<Arc<dyn ClockThreads>>,
     sleepers: Mutex<Sleepers>,
-    #[cfg(feature = "conformance")]
-    pub(super) threads: super::threads::Threads,
 }
 
 #[derive(Default)]
@@ -32,23 +29,22 @@ struct Sleepers {
 }
 
 impl TestTime {
-    fn new(nanos: u64, goes_on: bool) -> Self {
-        Self {
-            nanos: AtomicU64::new(nanos),
-            goes_on,
-            sleepers: Mutex::default(),
-            #[cfg(feature = "conformance")]
-            threads: super::threads::Threads::default(),
-        }
+    pub(super) fn standing() -> Arc<Self> {
+        let nanos = AtomicU64::new(Moment::now().as_nanos());
+        Arc::new(Self { nanos, threads: None, sleepers: Mutex::default() })
     }
 
-    pub(super) fn standing() -> Arc<Self> {
-        Arc::new(Self::new(Moment::now().as_nanos(), false))
+    pub(super) fn going_on(threads: Arc<dyn ClockThreads>) -> Arc<Self> {
+        Arc::new(Self { nanos: AtomicU64::new(0), threads: Some(threads), sleepers: Mutex::default() })
+    }
+
+    pub(super) fn threads(&self) -> Option<&Arc<dyn ClockThreads>> {
+        self.threads.as_ref()
     }
 
     pub(super) fn now(&self) -> Moment {
         let nanos = self.nanos.load(Ordering::SeqCst);
-        if self.goes_on {
+        if self.goes_on() {
             Moment::now().after(Duration::from_nanos(nanos))
         } else {
             Moment::from_nanos(nanos)
@@ -56,7 +52,11 @@ impl TestTime {
     }
 
     pub(super) fn goes_on(&self) -> bool {
-        self.goes_on
+        self.threads.is_some()
+    }
+
+    pub(super) fn next_sleeper(&self) -> Option<Moment> {
+        lock(&self.sleepers).wakers.first_key_value().map(|((until, _), _)| *until)
     }
 
     pub(super) fn advance(&self, span: Duration) {
@@ -110,8 +110,9 @@ impl Future for Sleep<'_> {
         drop(sleepers);
         // Not under the lock: with its last waker a task is dropped, and its sleeps with it.
         drop(old);
-        #[cfg(feature = "conformance")]
-        self.time.note_sleeper();
+        if let Some(threads) = &self.time.threads {
+            threads.note_sleeper();
+        }
         Poll::Pending
     }
 }
@@ -124,6 +125,3 @@ impl Drop for Sleep<'_> {
         }
     }
 }
-
-#[cfg(feature = "conformance")]
-pub(super) use skipping::{Hold, block_on};

@@ -70,14 +70,8 @@ impl TestServer {
         Self::with_clock(TestClock::new())
     }
 
-    /// The same on a clock for the conformance suite. `None`: it is the clock of the system.
-    #[cfg(feature = "conformance")]
-    #[doc(hidden)]
-    pub fn on(clock: &Clock) -> Option<Self> {
-        TestClock::of(clock).map(Self::with_clock)
-    }
-
-    fn with_clock(clock: TestClock) -> Self {
+    /// The same on a clock that the test has already.
+    pub fn with_clock(clock: TestClock) -> Self {
         Self(Arc::new(TestServerInner {
             memory: MemoryLock::with_clock(clock.clock()),
             clock,

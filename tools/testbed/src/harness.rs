@@ -1,7 +1,6 @@
 //! Servers of this crate for the conformance suite.
 
-use lockwell_core::async_trait;
-use lockwell_core::conformance::{Missing, Server};
+use lockwell_conformance::{Missing, Server, async_trait};
 
 use crate::Error;
 

@@ -26,7 +26,7 @@ fn files(name: &str) -> Vec<String> {
 #[test]
 fn each_package_says_what_it_is() {
     let packages = published();
-    assert_eq!(packages.len(), 8, "{packages:?}");
+    assert_eq!(packages.len(), 9, "{packages:?}");
     for package in packages {
         let of = |key: &str| package[key].as_str().unwrap_or_default().to_owned();
         let name = of("name");

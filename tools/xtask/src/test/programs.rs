@@ -39,7 +39,7 @@ const PLANS: [(&str, Class, Option<usize>); 16] = [
     ("backend-zk/zk", Class::Waiting, Some(3)),
     ("compare-bench/smoke", Class::Waiting, Some(2)),
     ("backend-etcd/etcd", Class::Waiting, Some(4)),
-    ("lockcore/bites", Class::Waiting, None),
+    ("conformance/bites", Class::Waiting, None),
     ("lockcore/lib", Class::Waiting, Some(8)),
     ("tools/testbed/servers", Class::Waiting, Some(4)),
     ("tools/testbed/proxy", Class::Waiting, Some(8)),
