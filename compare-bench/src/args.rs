@@ -42,6 +42,9 @@ pub(crate) enum Command {
     /// are made to fail. Afterwards their records are checked for locks that two held at once, and for lost
     /// writes.
     Faults(faults::FaultsArgs),
+    /// Fill the tables of figures in README.md and docs of this checkout in from the runs in
+    /// `compare-bench/runs`.
+    Figures(FiguresArgs),
     /// Print the JSON Schema of the result files.
     Schema,
 }
@@ -63,6 +66,13 @@ pub(crate) struct RenderArgs {
     /// replaced.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FiguresArgs {
+    /// Write nothing, and fail if a page differs from the runs.
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// Two runs.

@@ -6,7 +6,9 @@ mod args;
 mod contrast;
 mod diff;
 mod error;
+mod figures;
 mod html;
+mod input;
 mod measure;
 mod plan;
 mod record;
@@ -47,6 +49,7 @@ pub async fn run() -> ExitCode {
             print!("{}", record::schema::text());
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Figures(args)) => figures::run(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Render(args)) => render::run(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Diff(args)) => {
             diff::run(&args).map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })

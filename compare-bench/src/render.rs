@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::args::{Export, RenderArgs};
 use crate::error::{Error, Result};
 use crate::html;
+use crate::input::Input;
 use crate::record::Report;
-use crate::record::file::{read, text};
 use crate::view::export;
-use faults::{Results, SCHEMA};
+use faults::Results;
 
 /// The storage of servers without a disk, as a run names it.
 const TMPFS: &str = "tmpfs";
@@ -35,21 +35,16 @@ pub(crate) fn run(args: &RenderArgs) -> Result<()> {
     }
 }
 
-/// Comparisons, and runs of faults: a file says what it is, and several of faults are one. What was measured
-/// without a delay comes first, on the disk as it is, with the safest durability.
+/// Comparisons, and runs of faults. What was measured without a delay comes first, on the disk as it is, with
+/// the safest durability.
 fn files(paths: &[PathBuf]) -> Result<(Vec<Report>, Vec<Results>)> {
     let (mut runs, mut faults) = (Vec::new(), Vec::<Results>::new());
     for path in paths {
-        let text = text(path).unwrap_or_default();
-        let is_of_faults = serde_json::from_str::<Schema>(&text).is_ok_and(|schema| schema.schema == SCHEMA);
-        if !is_of_faults {
-            runs.push(read(path)?);
-            continue;
-        }
-        let more = of_faults(path, &text)?;
-        match faults.first_mut() {
-            Some(first) => first.outcomes.extend(more.outcomes),
-            None => faults.push(more),
+        match (Input::read(path)?, faults.first_mut()) {
+            (Input::Run(run), _) => runs.push(*run),
+            // Several files of faults are one.
+            (Input::Faults(more), Some(first)) => first.outcomes.extend(more.outcomes),
+            (Input::Faults(first), None) => faults.push(first),
         }
     }
     runs.sort_by_key(|run: &Report| {
@@ -57,16 +52,6 @@ fn files(paths: &[PathBuf]) -> Result<(Vec<Report>, Vec<Results>)> {
         (it.delay_us, it.storage == TMPFS, it.durability != "disk", it.storage.contains(" whose syncs "))
     });
     Ok((runs, faults))
-}
-
-fn of_faults(path: &Path, text: &str) -> Result<Results> {
-    serde_json::from_str(text).map_err(|error| Error::failed(format!("{}: {error}", path.display())))
-}
-
-/// What all files begin with.
-#[derive(serde::Deserialize)]
-struct Schema {
-    schema: String,
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use tempfile::NamedTempFile;
 
@@ -112,19 +112,31 @@ pub(crate) fn text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
+/// What all result files begin with.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Head {
+    pub(crate) schema: String,
+    schema_version: u32,
+}
+
 /// Reads a result file of any run, also of one that did not come to its end.
 pub(crate) fn read(path: &Path) -> Result<Report> {
-    let fail = |reason: String| Error::failed(format!("{}: {reason}", path.display()));
-    let text = text(path).map_err(|error| fail(error.to_string()))?;
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| fail(error.to_string()))?;
-    if value["schema"] != SCHEMA {
-        return Err(fail("this is no result of compare-bench".to_owned()));
+    let report = text(path).map_err(|error| error.to_string()).and_then(|text| parse(&text));
+    report.map_err(|reason| Error::failed(format!("{}: {reason}", path.display())))
+}
+
+/// The run in the text of a result file.
+pub(crate) fn parse(text: &str) -> Result<Report, String> {
+    let head: Head = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if head.schema != SCHEMA {
+        return Err("this is no result of compare-bench".to_owned());
     }
-    if value["schema_version"] != SCHEMA_VERSION {
-        let version = &value["schema_version"];
-        return Err(fail(format!("its form has version {version}; this program reads {SCHEMA_VERSION}")));
+    if head.schema_version != SCHEMA_VERSION {
+        let version = head.schema_version;
+        return Err(format!("its form has version {version}; this program reads {SCHEMA_VERSION}"));
     }
-    serde_json::from_value(value).map_err(|error| fail(error.to_string()))
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 /// The newest file in a folder whose run did not come to its end.

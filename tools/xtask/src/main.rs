@@ -8,7 +8,6 @@ mod deny;
 mod deps;
 #[cfg(test)]
 mod documented;
-mod figures;
 mod fuzz;
 mod handed_on;
 mod install;
@@ -72,8 +71,6 @@ enum Command {
     Msrv(msrv::Options),
     /// List newer releases of the other lock libraries that the comparison measures in fixed versions.
     Peers,
-    /// Write the figures of the runs in `compare-bench/runs` into the documentation.
-    Figures(figures::Options),
     /// Start servers to experiment with. Without arguments: list the servers that the tests use.
     Servers(servers::Options),
     /// Compare the API of each published package with the last release or a commit, with cargo-semver-checks.
@@ -98,7 +95,6 @@ fn main() -> ExitCode {
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Msrv(options) => msrv::run(&options),
         Command::Peers => peers::run(),
-        Command::Figures(options) => figures::run(&options),
         Command::Servers(options) => servers::run(options),
         Command::Semver(options) => semver::run(&options),
         Command::Circles => circles::run(),
