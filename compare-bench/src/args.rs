@@ -45,8 +45,6 @@ pub(crate) enum Command {
     /// Fill the tables of figures in README.md and docs of this checkout in from the runs in
     /// `compare-bench/runs`.
     Figures(FiguresArgs),
-    /// Print the JSON Schema of the result files.
-    Schema,
 }
 
 /// What is shown, and as what.

@@ -45,10 +45,6 @@ pub async fn run() -> ExitCode {
     }
     let args = Args::parse();
     let done = match args.command {
-        Some(Command::Schema) => {
-            print!("{}", record::schema::text());
-            Ok(ExitCode::SUCCESS)
-        }
         Some(Command::Figures(args)) => figures::run(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Render(args)) => render::run(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Diff(args)) => {

@@ -4,7 +4,6 @@ use std::fmt;
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::stats::median;
@@ -24,7 +23,7 @@ const SEED: u64 = 0x10c4_3e11;
 pub(crate) const PRECISE: f64 = 0.05;
 
 /// The middle one of the rounds' figures, and its interval, nominally of 95 %.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Interval {
     pub(crate) median: f64,
     pub(crate) low: f64,

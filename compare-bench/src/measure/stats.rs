@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::buckets::Buckets;
@@ -89,7 +88,7 @@ impl Sample {
 }
 
 /// How latencies are spread, in microseconds.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spread {
     /// How many were measured.
     pub(crate) samples: u64,
@@ -101,7 +100,6 @@ pub(crate) struct Spread {
     pub(crate) max: f64,
     /// All of them in nanoseconds, so that anybody can compute other figures: a histogram in the compressed
     /// form V2 of `HdrHistogram`, with two digits of each latency, in base64. Empty of none.
-    #[schemars(with = "String")]
     pub(crate) histogram: Buckets,
 }
 

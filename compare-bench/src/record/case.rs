@@ -1,6 +1,5 @@
 //! One workload on one backend: the figures, and what they are computed from.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::history::Handing;
@@ -8,7 +7,7 @@ use crate::measure::interval::Interval;
 use crate::measure::stats::{Spread, median, round3};
 
 /// What the ratio compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Quantity {
     /// Median latency in microseconds: lower is better.
@@ -20,14 +19,14 @@ pub(crate) enum Quantity {
 }
 
 /// One short round of ours and one of the floor, next to each other in time.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) ours: f64,
     pub(crate) floor: f64,
 }
 
 /// One short round of another library, between ours and the floor's.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct PeerRound {
     pub(crate) ours: f64,
     pub(crate) theirs: f64,
@@ -35,7 +34,7 @@ pub(crate) struct PeerRound {
 }
 
 /// Another library on the same work, in the same rounds.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PeerResult {
     pub(crate) name: String,
     pub(crate) version: Option<String>,
@@ -68,7 +67,7 @@ pub(crate) struct PeerResult {
 
 /// What was broken, and how long it took until somebody had a lock again. The rounds have the same times as
 /// `ours`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Recovery {
     /// What was done: "the process of the holder was killed".
     pub(crate) fault: String,
@@ -87,7 +86,7 @@ pub(crate) struct Recovery {
 }
 
 /// What it costs to hold locks and do nothing else.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Holding {
     pub(crate) locks: usize,
     pub(crate) lease_us: u64,
@@ -104,7 +103,7 @@ pub(crate) struct Holding {
 }
 
 /// What processes need.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cost {
     /// Time of processors, in microseconds a second.
     pub(crate) cpu_us: f64,
@@ -115,7 +114,7 @@ pub(crate) struct Cost {
 }
 
 /// One workload on one backend.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     pub(crate) backend: String,
     pub(crate) workload: String,

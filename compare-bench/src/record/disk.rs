@@ -5,7 +5,6 @@ use std::io::{Seek, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -19,7 +18,7 @@ const PAGE: [u8; 4096] = [0x5a; 4096];
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A disk.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Disk {
     pub(crate) file_system: String,
     /// A page of 4 KiB written, and `fdatasync`, one after the other in one file.

@@ -1,6 +1,6 @@
 //! The result file. It is written anew after each case, beside the old one, and takes its place only when it
 //! is on the disk: a crash at any byte leaves the file of the case before, complete. A single document rather
-//! than a line for each case, so that any tool for JSON and the schema work on it as it is.
+//! than a line for each case, so that any tool for JSON works on it as it is.
 //!
 //! The first version takes a name that is free, by an operation that fails if it is not: nothing is ever
 //! overwritten but the earlier state of the same run.
@@ -11,8 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use serde::{Deserialize, Serialize};
-use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
+use serde::Deserialize;
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
@@ -165,59 +164,9 @@ fn plain(host: &str) -> String {
 
 fn write(report: &Report, to: impl Write) -> Result<()> {
     let mut out = BufWriter::new(to);
-    report
-        .serialize(&mut Serializer::with_formatter(&mut out, Layout::default()))
-        .map_err(io::Error::from)?;
+    serde_json::to_writer(&mut out, report).map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
-}
-
-/// The outer objects over several lines, and all within them in one: a case has hundreds of numbers.
-#[derive(Default)]
-struct Layout {
-    pretty: PrettyFormatter<'static>,
-    compact: CompactFormatter,
-    /// How many objects are open.
-    depth: usize,
-}
-
-/// The file, and a case in it.
-const OUTER: usize = 2;
-
-impl Formatter for Layout {
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.depth += 1;
-        if self.depth > OUTER { self.compact.begin_object(writer) } else { self.pretty.begin_object(writer) }
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.depth -= 1;
-        if self.depth >= OUTER { self.compact.end_object(writer) } else { self.pretty.end_object(writer) }
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if self.depth > OUTER {
-            self.compact.begin_object_key(writer, first)
-        } else {
-            self.pretty.begin_object_key(writer, first)
-        }
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        if self.depth > OUTER {
-            self.compact.begin_object_value(writer)
-        } else {
-            self.pretty.begin_object_value(writer)
-        }
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        if self.depth > OUTER {
-            self.compact.end_object_value(writer)
-        } else {
-            self.pretty.end_object_value(writer)
-        }
-    }
 }
 
 #[cfg(test)]
@@ -307,16 +256,5 @@ mod tests {
         let old = refused(r#"{"schema": "lockwell-compare", "schema_version": 3}"#);
         assert!(old.ends_with("its form has version 3; this program reads 4"), "{old}");
         assert!(unfinished(folder.path()).is_err());
-    }
-
-    #[test]
-    fn what_is_within_stays_in_one_line() {
-        let mut text = Vec::new();
-        let mut out = Serializer::with_formatter(&mut text, Layout::default());
-        serde_json::json!({ "a": [1, 2, 3], "b": { "c": { "d": 1 } } }).serialize(&mut out).unwrap();
-        assert_eq!(
-            String::from_utf8(text).unwrap(),
-            "{\n  \"a\": [1,2,3],\n  \"b\": {\n    \"c\": {\"d\":1}\n  }\n}"
-        );
     }
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use testbed::Checkout;
 
@@ -18,7 +17,7 @@ pub(crate) const PROFILE: &str = match option_env!("LOCKWELL_COMPARE_PROFILE") {
 };
 
 /// The machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     /// Its name.
     pub(crate) host: String,
@@ -29,7 +28,7 @@ pub(crate) struct Machine {
 }
 
 /// The program that took the figures.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Build {
     pub(crate) version: String,
     /// "release", "quick", which was not optimised when it was linked, or "debug", whose figures mean

@@ -4,12 +4,10 @@ pub(crate) mod case;
 pub(crate) mod disk;
 pub(crate) mod file;
 pub(crate) mod machine;
-pub(crate) mod schema;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::case::{
@@ -34,7 +32,7 @@ pub(crate) const HOW_TO_READ: &str = "ratio = lockwell / raw statements on the s
      as many tasks on one raw connection, or as many processes with one each), higher is better.";
 
 /// Everything that a run found.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) schema: String,
     pub(crate) schema_version: u32,
@@ -69,7 +67,7 @@ pub(crate) struct Report {
 }
 
 /// What holds for a whole run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Conditions {
     /// What a commit waits for: "disk", "os", "none", or "default", what each server does by itself;
     /// "unknown" of servers that we did not start.
@@ -81,7 +79,7 @@ pub(crate) struct Conditions {
 }
 
 /// One backend that was measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Backend {
     pub(crate) name: String,
     /// The address, without the password.
@@ -99,14 +97,14 @@ pub(crate) struct Backend {
 }
 
 /// A backend, a workload on a backend, or another library that was not measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Missing {
     pub(crate) backend: String,
     pub(crate) reason: String,
 }
 
 /// A case that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) backend: String,
     pub(crate) workload: String,

@@ -1,7 +1,6 @@
 //! A piece of the history of one lock around the faults, small enough for the file of the results: what a
 //! timeline is drawn from.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::history::{End, History, Hold};
@@ -15,7 +14,7 @@ const MOST: usize = 60;
 const NEAR: u64 = 50_000_000;
 
 /// What happened to one lock. Times are microseconds since the workers began.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Excerpt {
     /// Its number.
     pub lock: u32,
@@ -32,7 +31,7 @@ pub struct Excerpt {
 }
 
 /// One hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldSpan {
     /// The worker that held the lock.
     pub worker: u32,

@@ -1,6 +1,5 @@
 //! What runs are made of. A run of other code, with longer holds or on other servers is another run.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use testbed::{Checkout, Family, Release};
 
@@ -9,7 +8,7 @@ use crate::scenario::Scenario;
 use crate::worker;
 
 /// What a run was made of. Files of earlier versions have the commit alone.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     /// What git said about the program's checkout when the program began: the commit, with a `+` if there
     /// were changes.

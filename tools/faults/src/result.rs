@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use comfy_table::Table;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::excerpt::Excerpt;
@@ -15,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::made::Made;
 
 /// Whether it came as expected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub enum Verdict {
     /// As the table of scenarios says.
@@ -34,7 +33,7 @@ pub enum Verdict {
 }
 
 /// What was done, and what became of it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Attempts to get a lock.
     pub operations: u64,
@@ -76,7 +75,7 @@ pub struct Counts {
 }
 
 /// One run.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunOutcome {
     /// The name of the scenario.
     pub scenario: String,
@@ -111,7 +110,7 @@ pub struct RunOutcome {
 }
 
 /// Faults that suffice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shrunk {
     /// Their numbers in the schedule of the seed.
     pub faults: Vec<usize>,
@@ -146,7 +145,7 @@ impl RunOutcome {
 }
 
 /// All runs.
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,

@@ -1,6 +1,5 @@
 //! What a scenario is: who works how, which faults happen, and what is to come of it.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kind::{Kind, Memory, Setup};
@@ -8,7 +7,7 @@ use super::schedule::{Draw, Fault, PlannedFault};
 use crate::plan::Crew;
 
 /// What a backend is expected to do in a scenario.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
     /// No two hold the lock that must not, and it is granted again within the bound.

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
 
 /// Which way bytes are lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     ToServer,
@@ -19,7 +18,7 @@ pub enum Way {
 }
 
 /// One fault. Times are milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "fault")]
 pub enum Fault {
     /// SIGKILL.
@@ -239,7 +238,7 @@ impl Fault {
 }
 
 /// A fault and when it begins, in milliseconds after the workers have begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedFault {
     pub at: u64,
     #[serde(flatten)]

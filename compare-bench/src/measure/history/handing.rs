@@ -1,13 +1,12 @@
 //! What the rounds of a case have in common: how often, how fast and how evenly a lock was handed on.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{History, count, is_handover, spans};
 use crate::measure::stats::{Sample, Spread, median, rate};
 
 /// How the lock went from hand to hand.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Handing {
     pub(crate) acquisitions: u64,
     pub(crate) acquisitions_per_second: f64,

@@ -1,7 +1,6 @@
 //! What is checked, and what was found.
 
 use lockwell::Mode;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::history::{End, Hold, Miss};
@@ -10,7 +9,7 @@ use crate::history::{End, Hold, Miss};
 pub(super) const EXAMPLES: usize = 5;
 
 /// A span of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Span {
     pub(crate) from: u64,
     pub(crate) until: u64,
@@ -88,7 +87,7 @@ impl Rules {
 }
 
 /// What was found, by rule.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
     /// Validity intervals that began within another that they must not overlap.
     pub overlaps: u64,

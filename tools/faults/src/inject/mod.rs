@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use lockwell::Locks;
 use rustix::process::{Pid, Signal, kill_process};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use testbed::{Direction, HungSyncs, Proxy, Server};
 
@@ -24,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::time::nanos;
 
 /// A fault as it happened. Times are nanoseconds of the boot clock.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Happened {
     #[serde(flatten)]
     /// What was planned.
