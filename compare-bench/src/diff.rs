@@ -14,7 +14,7 @@ use crate::terminal::wrap::wrapped;
 use crate::view::rank::overlap;
 use crate::view::trust::doubt;
 
-const HOW: &str = "Ratios to the raw statements of the same run; of recovery and holding, microseconds. Worse and better: the intervals \
+const HOW: &str = "Ratios to the raw statements of the same run; of holding, microseconds. Worse and better: the intervals \
      do not overlap. Same: they do, and both are within 5 %. Cannot tell: they do, and one is wider, or there were too few rounds.";
 
 /// The comparison of two intervals.

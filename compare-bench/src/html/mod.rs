@@ -3,11 +3,10 @@
 //! What stands above is small. The rest is folded, and with a script it is read when it is opened.
 
 mod about;
-mod boxes;
-mod faults;
 mod figures;
 mod filters;
 mod hand_over;
+mod holding;
 mod network;
 mod overview;
 mod plot;
@@ -26,7 +25,7 @@ use crate::record::Report;
 use crate::view::asked::BESIDE;
 use crate::view::overview::overviews;
 use crate::view::{Question, missing, questions};
-use ::faults::Results;
+use faults::Results;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -117,6 +116,10 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
     } else {
         absent("--delay puts a slow network before each server")
     };
+    let dies = match find("dies") {
+        Some(_) => with("dies", &|_| Ok(Vec::new()))?,
+        None => html! { p { "The section " a href="#faults" { "on faults" } " has the times from a holder's death to the next grant." } },
+    };
     let beside = overview::beside(&overviews(runs, questions));
     Ok(vec![
         Section {
@@ -139,7 +142,7 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
         Section { id: "hand-over", title: "Everybody wants one lock", body: contended },
         Section { id: "network", title: "The network is slow", body: slow },
         Section { id: "herd", title: "Cost of waiting", body: herd(find("server"))? },
-        Section { id: "recovery", title: "The holder dies", body: with("dies", &faults::recovery)? },
+        Section { id: "recovery", title: "The holder dies", body: dies },
         Section {
             id: "faults",
             title: if faults.is_empty() { "Faults (none were run)" } else { "Faults, step by step" },
@@ -148,7 +151,7 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
         Section {
             id: "holding",
             title: "Cost of holding",
-            body: with("holding", &|_| faults::holding(runs))?,
+            body: with("holding", &|_| holding::holding(runs))?,
         },
         Section { id: "missing", title: "Not measured", body: not_measured(runs, faults) },
         Section { id: "libraries", title: "Other libraries", body: about::libraries(runs) },

@@ -134,7 +134,7 @@ fn cell(lines: &[Line], lock: &Line) -> Markup {
         Some(middle) if middle < 5.0 => ("m2", format!("{middle:.1}")),
         Some(far) if far < 20.0 => ("m3", format!("{far:.1}")),
         Some(further) => ("m4", format!("{further:.1}")),
-        None => ("", found.and_then(Line::instead).unwrap_or_else(|| "-".to_owned())),
+        None => ("", found.and_then(|line| line.instead.clone()).unwrap_or_else(|| "-".to_owned())),
     };
     html! { td.n.(filters::of_family(&lock.backend)).peer[lock.is_peer].(level) { (text) } }
 }

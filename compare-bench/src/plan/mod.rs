@@ -36,19 +36,6 @@ impl Rounds {
     }
 }
 
-/// How often and how something is broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Faults {
-    /// How many holders are killed or cut off, each with a lock and a process of its own.
-    pub(crate) holders: usize,
-    /// How often a server is stopped or killed, one time after the other.
-    pub(crate) outages: u32,
-    /// The lease of the holders, if the backend has one that is so short.
-    pub(crate) lease: Duration,
-    /// How long a server is stopped.
-    pub(crate) freeze: Duration,
-}
-
 /// The length of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
@@ -63,7 +50,6 @@ pub(crate) struct Plan {
     pub(crate) modes: Rounds,
     pub(crate) herd: Rounds,
     pub(crate) holding: Rounds,
-    pub(crate) faults: Faults,
     /// Workloads that the quick run leaves out are in it.
     pub(crate) everything: bool,
     /// Numbers of tasks on names of their own.
@@ -102,12 +88,6 @@ impl Plan {
         modes: Rounds::new(4, 4, 500, 100),
         herd: Rounds::new(4, 4, 1000, 150),
         holding: Rounds::new(4, 4, 1500, 0),
-        faults: Faults {
-            holders: 8,
-            outages: 4,
-            lease: Duration::from_secs(4),
-            freeze: Duration::from_millis(500),
-        },
         everything: true,
         tasks: &[1, 16, 64, 1024],
         rates: &[100, 1000],
@@ -147,7 +127,6 @@ impl Plan {
         modes: Rounds::new(4, 5, 600, 120),
         herd: Rounds::new(4, 5, 1000, 150),
         holding: Rounds::new(3, 3, 2500, 0),
-        faults: Faults { holders: 20, outages: 18, ..Self::USUAL.faults },
         tasks: &[1, 16, 64, 256, 1024],
         rates: &[100, 1000, 3000, 10_000],
         alone: &[1, 4, 16],
@@ -212,7 +191,6 @@ impl Plan {
         modes: Rounds::new(3, 3, 60, 30),
         herd: Rounds::new(3, 3, 150, 30),
         holding: Rounds::new(3, 3, 300, 0),
-        faults: Faults { holders: 3, outages: 3, freeze: Duration::from_millis(300), ..Self::USUAL.faults },
         tasks: &[1, 4],
         rates: &[100],
         alone: &[2],

@@ -1,6 +1,5 @@
 //! What is compared: backends that we start ourselves, or addresses that we are pointed at.
 
-pub(crate) mod broken;
 pub(crate) mod kind;
 pub(crate) mod server;
 pub(crate) mod slow_disk;
@@ -13,7 +12,7 @@ use lockwell::backend::ServerUrl;
 use crate::error::{Error, Result};
 use crate::record::machine::file_system;
 use crate::target::kind::Kind;
-use crate::target::server::{Reach, Running, Site};
+use crate::target::server::{Running, Site};
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -55,18 +54,9 @@ impl Choice {
 
     /// Starts what has to be started.
     pub(crate) async fn start(&self) -> Result<Target> {
-        self.start_as(Reach::One).await
-    }
-
-    /// The same, with an address that still leads somewhere after the death of any one server.
-    pub(crate) async fn start_to_be_broken(&self) -> Result<Target> {
-        self.start_as(Reach::All).await
-    }
-
-    async fn start_as(&self, reach: Reach) -> Result<Target> {
         let (url, storage, running) = match self {
             Self::Own(kind, site) => {
-                let (url, running) = site.start(*kind, reach).await?;
+                let (url, running) = site.start(*kind).await?;
                 (url, site.storage(*kind), running)
             }
             Self::Given { url, .. } => (url.clone(), "unknown".to_owned(), Running::default()),

@@ -96,15 +96,6 @@ fn is_redis(kind: Kind) -> bool {
     matches!(kind, Redis | Valkey | Sentinel | Cluster | Redlock | Redlock3)
 }
 
-/// Which members of an ensemble the address names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// One of them, always of the same role: clients pick a server at random, and the leader answers sooner
-    /// than the others.
-    One,
-    All,
-}
-
 /// What was started. Dropping it ends the servers and removes their data.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
@@ -112,20 +103,21 @@ pub(crate) struct Running {
     postgres: Option<testbed::Postgres>,
     mariadb: Option<testbed::MariaDb>,
     redis: Vec<testbed::Redis>,
-    pub(super) sentinel: Option<testbed::RedisSentinel>,
-    pub(super) cluster: Option<testbed::RedisCluster>,
+    sentinel: Option<testbed::RedisSentinel>,
+    cluster: Option<testbed::RedisCluster>,
     zookeeper: Option<testbed::ZooKeeper>,
-    pub(super) ensemble: Option<testbed::ZooKeeperEnsemble>,
+    ensemble: Option<testbed::ZooKeeperEnsemble>,
     etcd: Option<testbed::Etcd>,
-    pub(super) members: Option<testbed::EtcdCluster>,
+    members: Option<testbed::EtcdCluster>,
     lines: Vec<Proxy>,
     /// The address for raw statements, where it is another.
     floor: Option<String>,
 }
 
 impl Site {
-    /// Starts a backend, and returns its address.
-    pub(crate) async fn start(&self, kind: Kind, reach: Reach) -> Result<(String, Running)> {
+    /// Starts a backend, and returns its address. Of an ensemble it names one member, always of the same role:
+    /// clients pick a server at random, and the leader answers sooner than the others.
+    pub(crate) async fn start(&self, kind: Kind) -> Result<(String, Running)> {
         let options = testbed::Options::new().measured();
         let options = options.parent(&self.folder).durability(self.durability.of(kind));
         let environment = slow_disk::environment().into_iter();
@@ -191,11 +183,7 @@ impl Site {
                     _ => ensemble.leader().await.map_err(failed)?,
                 };
                 let addr = running.line(ensemble.addresses()[member], self.delay).await?;
-                let ensemble = running.ensemble.insert(ensemble);
-                match reach {
-                    Reach::One => ensemble.url_via(&[addr]),
-                    Reach::All => ensemble.url(),
-                }
+                running.ensemble.insert(ensemble).url_via(&[addr])
             }
             Kind::Etcd => {
                 let server = testbed::Etcd::start_with(&options).await.map_err(failed)?;
@@ -207,11 +195,7 @@ impl Site {
                 let leader = members.leader().await.map_err(failed)?;
                 let follower = members.addresses()[(leader + 1) % MEMBERS];
                 let addr = running.line(follower, self.delay).await?;
-                let members = running.members.insert(members);
-                match reach {
-                    Reach::One => members.url_via(&[addr]),
-                    Reach::All => members.url(),
-                }
+                running.members.insert(members).url_via(&[addr])
             }
         };
         Ok((url, running))
@@ -356,6 +340,6 @@ fn first_share() -> String {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as map_err wants it")]
-pub(super) fn failed(error: testbed::Error) -> Error {
+fn failed(error: testbed::Error) -> Error {
     Error::failed(error.to_string())
 }

@@ -3,7 +3,7 @@
 use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
 use crate::measure::stats::{Spread, as_float};
-use crate::record::{Measurement, PeerResult, Recovery};
+use crate::record::{Measurement, PeerResult};
 use crate::view::family::in_words;
 use crate::view::show;
 use crate::view::unit::Figure;
@@ -38,10 +38,11 @@ pub(crate) struct Line {
     pub(crate) fairness: Option<Fairness>,
     /// Fairness, starvation, noise, errors.
     pub(crate) remarks: Vec<String>,
-    /// Of recovery.
-    pub(crate) recovery: Option<Recovery>,
-    /// Of requests that arrive at a rate: the one that was reached in a second, where that is less.
-    pub(crate) behind: Option<f64>,
+    /// What is told instead of a ratio, where the figure measures something else than those of others. How
+    /// long a lone server is down is decided by the one who stopped it, and when a group of servers goes on
+    /// without the one that fails is decided by its settings. And the latency of what falls behind grows for
+    /// as long as requests arrive: its rate is told.
+    pub(crate) instead: Option<String>,
 }
 
 /// The slowest of all latencies, in microseconds. Zero where there are too few: of twenty, the slowest says
@@ -92,20 +93,12 @@ impl Line {
         }
     }
 
-    /// What is told instead of a ratio, where the figure measures something else than those of others. How
-    /// long a lone server is down is decided by the one who stopped it, and when a group of servers goes on
-    /// without the one that fails is decided by its settings. And the latency of what falls behind grows for
-    /// as long as requests arrive.
-    pub(crate) fn instead(&self) -> Option<String> {
-        let is_of_a_server = self.recovery.as_ref().is_some_and(|recovery| !recovery.role.is_empty());
-        let of_a_server = is_of_a_server.then(|| show::time(self.median));
-        of_a_server.or_else(|| self.behind.map(|rate| format!("{}/s", show::number(rate))))
-    }
-
     pub(super) fn ours(result: &Measurement, (median, value): Figure, to_floor: Option<Interval>) -> Self {
         let option = result.option.as_ref().map_or(String::new(), |option| format!(", {option}"));
         let is_local = result.backend == "memory";
         let behind = behind(result);
+        let of_a_server = result.recovery.as_ref().filter(|recovery| !recovery.role.is_empty());
+        let of_a_server = of_a_server.map(|_| show::time(median));
         let mut remarks = Vec::new();
         remarks.extend(behind.map(|rate| format!("falls behind: {} a second", show::number(rate))));
         remarks.extend(is_local.then(|| "one process only".to_owned()));
@@ -132,8 +125,7 @@ impl Line {
             to_best: None,
             fairness: result.handing.as_ref().map(Fairness::from),
             remarks,
-            recovery: result.recovery.clone(),
-            behind,
+            instead: of_a_server.or_else(|| behind.map(|rate| format!("{}/s", show::number(rate)))),
         }
     }
 
@@ -160,8 +152,7 @@ impl Line {
             to_best: None,
             fairness: peer.handing.as_ref().map(Fairness::from),
             remarks,
-            recovery: None,
-            behind: None,
+            instead: None,
         }
     }
 }
@@ -216,9 +207,9 @@ mod tests {
             result.per_second = per_second;
             Line::ours(&result, (127_500.0, None), None)
         };
-        assert_eq!((arrive(2997.0).behind, arrive(2997.0).instead()), (None, None));
+        assert_eq!(arrive(2997.0).instead, None);
         let line = arrive(2249.0);
-        assert_eq!(line.instead().as_deref(), Some("2249/s"));
+        assert_eq!(line.instead.as_deref(), Some("2249/s"));
         assert!(line.remarks.contains(&"falls behind: 2249 a second".to_owned()), "{:?}", line.remarks);
     }
 

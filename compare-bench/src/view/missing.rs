@@ -48,7 +48,7 @@ mod tests {
     fn what_is_missing_is_told() {
         let lines = not_measured(&[report()]);
         assert!(lines.iter().any(|line| line.contains("was not complete")), "{lines:?}");
-        for expected in ["--delay", "--tmpfs", "--peers", "--contrast", "--full", "recovery: ", "semaphore: "]
+        for expected in ["--delay", "--tmpfs", "--peers", "--contrast", "--full", "holding: ", "semaphore: "]
         {
             assert!(lines.iter().any(|line| line.contains(expected)), "{expected} in {lines:?}");
         }

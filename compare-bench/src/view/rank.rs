@@ -32,7 +32,7 @@ pub(crate) fn rank(lines: &mut [Line], unit: Unit) {
         };
         line.rank = Some(rank);
         line.to_best =
-            best.filter(|_| line.median > 0.0 && line.instead().is_none()).map(|best| match unit {
+            best.filter(|_| line.median > 0.0 && line.instead.is_none()).map(|best| match unit {
                 Unit::Time | Unit::Count => line.median / best,
                 Unit::Rate => best / line.median,
             });
@@ -48,7 +48,6 @@ fn is_out(line: &Line) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::record::tests::recovery;
     use crate::view::line::Tail;
 
     pub(crate) fn line(who: &str, median: f64, slack: f64) -> Line {
@@ -68,8 +67,7 @@ pub(crate) mod tests {
             to_best: None,
             fairness: None,
             remarks: Vec::new(),
-            recovery: None,
-            behind: None,
+            instead: None,
         }
     }
 
@@ -90,7 +88,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_not_the_same_has_no_ratio() {
         let of = |who: &str, median, role: &str| Line {
-            recovery: Some(recovery(role, median)),
+            instead: (!role.is_empty()).then(|| role.to_owned()),
             ..line(who, median, 1.0)
         };
         let ratios = |roles: [&str; 2]| {

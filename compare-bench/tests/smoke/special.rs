@@ -1,4 +1,4 @@
-//! Recovery, holding, faulty recipes, programs of users, and servers that are rarely measured.
+//! Holding, faulty recipes, programs of users, and servers that are rarely measured.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,13 +11,13 @@ use testbed::is_installed;
 use crate::check::{check, check_shown, compare, compare_by, measure, positive};
 
 #[test]
-fn what_dies_and_what_is_held_is_measured() {
+fn what_is_held_is_measured() {
     if !is_installed(testbed::Redis::installed()) {
         return;
     }
-    let line = "--smoke --backend redis,redlock3 --durability os --only herd,holding,recovery";
+    let line = "--smoke --backend redis,redlock3 --durability os --only herd,holding";
     let (shown, report) = measure(line);
-    for title in ["THE HOLDER DIES", "WHAT HOLDING COSTS", "WHAT WAITING COSTS THE SERVER"] {
+    for title in ["WHAT HOLDING COSTS", "WHAT WAITING COSTS THE SERVER"] {
         assert!(shown.contains(title), "{shown}");
     }
     check_shown(&shown);
@@ -27,8 +27,7 @@ fn what_dies_and_what_is_held_is_measured() {
             let is_it = |result: &&Value| result["backend"] == backend && result["workload"] == workload;
             results.iter().filter(is_it).collect::<Vec<_>>()
         };
-        assert_eq!(of("recovery").len(), 4, "killed, cut off, frozen, killed");
-        for result in of("recovery").into_iter().chain(of("holding")).chain(of("herd")) {
+        for result in of("holding").into_iter().chain(of("herd")) {
             check(result);
         }
         let herd = of("herd")[0];

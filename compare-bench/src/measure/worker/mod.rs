@@ -118,7 +118,7 @@ impl Worker {
     }
 
     /// Gives an order, and returns its answer.
-    pub(crate) async fn order(&mut self, order: &str) -> Result<Vec<Turn>> {
+    async fn order(&mut self, order: &str) -> Result<Vec<Turn>> {
         self.orders.write_all(format!("{order}\n").as_bytes()).await?;
         let answer = tokio::time::timeout(TIMEOUT, self.turns(0)).await;
         answer.map_err(|_| Error::failed("a worker process does not answer"))?
@@ -132,11 +132,6 @@ impl Worker {
     /// The process; `None` once it has ended.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.id()
-    }
-
-    /// Kills it, by SIGKILL.
-    pub(crate) fn kill(&mut self) -> Result<()> {
-        Ok(self.child.start_kill()?)
     }
 
     /// Ends it in good order.

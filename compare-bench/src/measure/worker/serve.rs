@@ -64,7 +64,6 @@ async fn work(name: String) -> Result<()> {
                 held.extend(guards);
                 turns
             }
-            "wait_lost" => wait_lost(&held).await,
             "ask" => {
                 locks.inspect(name.as_str()).await?;
                 Vec::new()
@@ -124,20 +123,6 @@ async fn hold(
         }
     }
     Ok((guards, turns))
-}
-
-/// Waits until each of these locks is lost, and says when that was.
-async fn wait_lost(held: &[LockGuard]) -> Vec<Turn> {
-    let one = async |guard: &LockGuard| {
-        guard.lost().await;
-        Turn { party: 0, token: guard.token().get(), asked: 0, acquired: 0, released: nanos() }
-    };
-    let mut turns = Vec::new();
-    // All end at about the same time, and each is compared with its own waiter.
-    for guard in held {
-        turns.push(one(guard).await);
-    }
-    turns
 }
 
 fn answer(turns: &[Turn]) -> Result<()> {

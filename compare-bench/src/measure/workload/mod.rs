@@ -11,13 +11,12 @@ mod holding;
 mod hot;
 mod independent;
 mod modes;
-mod recovery;
 mod uncontended;
 
 use crate::measure::workload::bench::Workload;
 
 /// Every workload.
-pub(crate) const ALL: [&dyn Workload; 11] = [
+pub(crate) const ALL: [&dyn Workload; 10] = [
     &uncontended::Uncontended,
     &independent::Independent,
     &arrivals::Arrivals,
@@ -28,6 +27,4 @@ pub(crate) const ALL: [&dyn Workload; 11] = [
     &modes::Modes::Semaphore,
     &herd::Herd,
     &holding::Holding,
-    // It breaks servers, so it comes last.
-    &recovery::Recovery,
 ];
