@@ -7,9 +7,9 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 
 use crate::args::DiffArgs;
 use crate::error::{Error, Result};
-use crate::measure::interval::Interval;
 use crate::record::file::read;
 use crate::record::{Measurement, Quantity, Report};
+use crate::stats::interval::Interval;
 use crate::terminal::wrap::wrapped;
 use crate::view::rank::overlap;
 use crate::view::trust::doubt;

@@ -3,16 +3,18 @@
 //! [`run`] is the whole program, so that another one can be made of it in one line.
 
 mod args;
-mod contrast;
 mod diff;
 mod error;
 mod figures;
+mod file_system;
 mod html;
 mod input;
 mod measure;
 mod plan;
 mod record;
 mod render;
+mod run;
+mod stats;
 mod target;
 mod terminal;
 mod view;
@@ -23,7 +25,7 @@ use clap::Parser;
 
 use crate::args::{Args, Command, RunArgs};
 use crate::error::{Error, Result};
-use crate::measure::{peer, worker, workload};
+use crate::measure::{contrast, peer, worker, workload};
 use crate::record::machine::PROFILE;
 use crate::target::kind::Kind;
 
@@ -40,7 +42,7 @@ pub async fn run() -> ExitCode {
     match words.next().as_deref() {
         Some(worker::ARGUMENT) => return worker::main(words.next().unwrap_or_default()).await,
         Some(faults::worker::ARGUMENT) => return faults::worker::main().await,
-        Some(contrast::ARGUMENT) => return contrast::main(&words.next().unwrap_or_default()).await,
+        Some(peer::CONTRAST) => return contrast::main(&words.next().unwrap_or_default()).await,
         _ => {}
     }
     let args = Args::parse();
@@ -73,7 +75,7 @@ pub fn understands(words: impl IntoIterator<Item = String>) -> std::result::Resu
 async fn measured(args: RunArgs) -> Result<ExitCode> {
     let args = match &args.resume {
         Some(file) => {
-            let before = measure::run::arguments(file.as_deref())?;
+            let before = run::arguments(file.as_deref())?;
             args.resumed(before).map_err(|error| Error::failed(error.to_string()))?
         }
         None => args,
@@ -95,13 +97,13 @@ async fn measured(args: RunArgs) -> Result<ExitCode> {
     // Its servers and their folders are dropped with it. Every case that is finished is in the file.
     eprintln!("compare-bench: interrupted; --resume goes on where it was");
     comparison.abort();
-    drop(tokio::time::timeout(measure::run::TIDY, comparison).await);
-    measure::run::tidy(&urls).await;
+    drop(tokio::time::timeout(run::TIDY, comparison).await);
+    run::tidy(&urls).await;
     Ok(ExitCode::from(130))
 }
 
 async fn compare(args: &RunArgs) -> Result<ExitCode> {
-    let (report, file) = measure::run::run(args).await?;
+    let (report, file) = run::run(args).await?;
     terminal::print(&report);
     let path = file.path().display();
     println!("all figures: {path}");

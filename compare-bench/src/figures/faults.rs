@@ -7,7 +7,7 @@ use faults::{Results, RunOutcome, Verdict};
 use super::runs::Evidence;
 use super::tables::table;
 use crate::error::{Error, Result};
-use crate::measure::stats::as_float;
+use crate::stats::as_float;
 use crate::view::{distinct, show};
 
 const HEAD: [&str; 8] = [

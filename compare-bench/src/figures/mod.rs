@@ -27,7 +27,9 @@ pub(crate) fn run(args: &FiguresArgs) -> Result<()> {
         }
     }
     if args.check && !stale.is_empty() {
-        return Err(Error::failed("these figures differ from the runs: `compare-bench figures` fills them in"));
+        return Err(Error::failed(
+            "these figures differ from the runs: `compare-bench figures` fills them in",
+        ));
     }
     Ok(())
 }
@@ -97,7 +99,8 @@ mod tests {
 
     #[test]
     fn a_stale_figure_is_found_and_filled_in() {
-        let page = "before\n<!-- figures: contention disk -->\n| redis | 7 us |\n<!-- end of figures -->\nafter\n";
+        let page =
+            "before\n<!-- figures: contention disk -->\n| redis | 7 us |\n<!-- end of figures -->\nafter\n";
         let folder = checkout(page);
         let stale = stale(folder.path()).unwrap();
         let [(path, text)] = &stale[..] else { panic!("{stale:?}") };

@@ -3,8 +3,8 @@
 use super::faults::faults;
 use super::runs::{Evidence, Run, libraries};
 use crate::error::{Error, Result};
-use crate::measure::stats::{as_float, median};
 use crate::record::{Cost, Measurement, PeerResult};
+use crate::stats::{as_float, median};
 use crate::view::unit::Unit;
 use crate::view::{distinct, show};
 
@@ -94,10 +94,7 @@ fn headline(run: &Run) -> String {
         "acquire + release, median".to_owned(),
         "to raw statements [95 %]".to_owned(),
         format!("{} tasks, a name each", run.parties("independent")),
-        format!(
-            "{} processes, one name: from a release to the next holder, median",
-            run.parties("handoff")
-        ),
+        format!("{} processes, one name: from a release to the next holder, median", run.parties("handoff")),
         format!("{} tasks of one process, one name", run.parties("crowd")),
     ];
     let row = |backend| {
@@ -174,9 +171,8 @@ struct Compared {
 
 /// From a release to the process that had waited longest, as of other libraries.
 fn to_the_first(result: &Measurement) -> Option<String> {
-    let is_fit = |peer: &&PeerResult| {
-        peer.unsafe_because.is_none() && peer.rounds.len() == result.rounds.len()
-    };
+    let is_fit =
+        |peer: &&PeerResult| peer.unsafe_because.is_none() && peer.rounds.len() == result.rounds.len();
     let beside = result.peers.iter().find(is_fit)?;
     Some(show::time(median(beside.rounds.iter().map(|round| round.ours))))
 }
@@ -283,8 +279,7 @@ fn times_and_bound(result: &Measurement) -> Option<String> {
     let recovery = result.recovery.as_ref()?;
     let times = || recovery.times_us.iter().copied();
     let (shortest, longest) = (times().reduce(f64::min)?, times().reduce(f64::max)?);
-    let range =
-        format!("{} [{} .. {}]", show::time(result.ours), show::time(shortest), show::time(longest));
+    let range = format!("{} [{} .. {}]", show::time(result.ours), show::time(shortest), show::time(longest));
     let Some(bound) = recovery.bound_us else { return Some(range) };
     Some(match times().filter(|one| *one > bound).count() {
         0 => format!("{range}, at most {}", show::time(bound)),

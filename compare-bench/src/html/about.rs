@@ -58,7 +58,7 @@ pub(crate) fn guarantees(runs: &[Report], faults: &[Results]) -> Markup {
                     @let is_so = if name == "durable" { survives_restart(backend) } else { backend.promises.get(name) == Some(&true) };
                     td { @if is_so { "yes" } @else { "no" } }
                 }
-                td.n { (show::time(crate::measure::stats::as_float(backend.shortest_lease_us))) }
+                td.n { (show::time(crate::stats::as_float(backend.shortest_lease_us))) }
                 td { @let seen: Vec<String> = faults.iter().filter_map(|one| survival::seen(one, &backend.name)).collect();
                     @if seen.is_empty() { "not measured" } @else { (seen.join("; ")) } }
             } } }

@@ -5,7 +5,7 @@ use maud::Markup;
 use crate::error::Result;
 use crate::html::figures::{PARTIES, TIME, as_size, beside, figure, over, series, settings, under};
 use crate::html::plot::{Axis, Scale};
-use crate::measure::stats::as_float;
+use crate::stats::as_float;
 use crate::view::family::in_words;
 use crate::view::line::{Fairness, Line};
 use crate::view::{Group, Question, Setting, distinct, show};

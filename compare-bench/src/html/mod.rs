@@ -118,7 +118,9 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
     };
     let dies = match find("dies") {
         Some(_) => with("dies", &|_| Ok(Vec::new()))?,
-        None => html! { p { "The section " a href="#faults" { "on faults" } " has the times from a holder's death to the next grant." } },
+        None => {
+            html! { p { "The section " a href="#faults" { "on faults" } " has the times from a holder's death to the next grant." } }
+        }
     };
     let beside = overview::beside(&overviews(runs, questions));
     Ok(vec![

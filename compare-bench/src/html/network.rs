@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::html::figures::{figure, median, series};
 use crate::html::plot::{Axis, Scale};
 use crate::html::{filters, tables};
-use crate::measure::stats::as_float;
+use crate::stats::as_float;
 use crate::view::family::in_words;
 use crate::view::line::Line;
 use crate::view::{Group, Question, Setting, show};

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use crate::error::{Error, Result};
 use crate::html::plot::{Marked, PALETTE, Scale, labelled};
 use crate::html::rows::{self, RowChart, middle};
-use crate::measure::stats::as_float;
+use crate::stats::as_float;
 use faults::{Excerpt, FaultTarget, Happened, HeldSpan};
 
 const WIDTH: u32 = 760;

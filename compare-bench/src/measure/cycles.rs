@@ -7,7 +7,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::error::Result;
-use crate::measure::stats::Sample;
+use crate::stats::Sample;
 
 /// One cycle after the other for this time.
 pub(crate) async fn cycles<F>(length: Duration, mut cycle: impl FnMut() -> F) -> Result<Sample>

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::measure::interval::Interval;
 use crate::measure::progress::Progress;
 use crate::plan::Rounds;
 use crate::record::Round;
 use crate::record::case::ratio;
+use crate::stats::interval::Interval;
 
 /// So many times its time, and a case ends whatever it has: a herd can take long to disperse.
 const MUCH_LONGER: u32 = 3;

@@ -1,7 +1,6 @@
 //! How long everything takes: the usual run, the quick one, the full one, and that of the tests.
 
 pub(crate) mod case;
-pub(crate) mod work;
 
 use std::time::Duration;
 

@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::history::Handing;
-use crate::measure::interval::Interval;
-use crate::measure::stats::{Spread, median, round3};
+use crate::stats::interval::Interval;
+use crate::stats::{Spread, median, round3};
 
 /// What the ratio compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +62,33 @@ pub(crate) struct PeerResult {
     pub(crate) unsafe_because: Option<String>,
     /// Why it was not measured, or not to the end.
     pub(crate) error: Option<String>,
+}
+
+/// How the lock went from hand to hand.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Handing {
+    pub(crate) acquisitions: u64,
+    pub(crate) acquisitions_per_second: f64,
+    /// Turns that followed one of another party, who was waiting already when the lock was released.
+    pub(crate) handovers: u64,
+    pub(crate) handovers_per_second: f64,
+    /// Turns that followed one of the same party.
+    pub(crate) repeats: u64,
+    /// Acquisitions of each party.
+    pub(crate) shares: Vec<u64>,
+    /// Jain's index of the shares in a round, the median: 1 is fair, 1/n is one party taking everything.
+    pub(crate) jain: f64,
+    /// From a release to the turn of the party that had waited longest.
+    pub(crate) to_the_first_us: Spread,
+    /// From asking to having.
+    pub(crate) wait_us: Spread,
+    /// How long the lock was held.
+    pub(crate) hold_us: Spread,
+    /// Validity intervals that overlapped. Anything but zero fails the whole run, unless it is a peer's.
+    pub(crate) overlaps: u64,
+    /// Whether the tokens rose in the order of the turns. False fails the whole run. A peer without tokens
+    /// has none.
+    pub(crate) tokens_rise: Option<bool>,
 }
 
 /// What was broken, and how long it took until somebody had a lock again. The rounds have the same times as

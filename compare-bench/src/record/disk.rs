@@ -8,8 +8,8 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::measure::stats::{Sample, Spread};
-use crate::record::machine::file_system;
+use crate::file_system::file_system;
+use crate::stats::{Sample, Spread};
 
 /// As much as the smallest commit writes.
 const PAGE: [u8; 4096] = [0x5a; 4096];

@@ -1,12 +1,11 @@
 //! On what the figures were taken.
 
 use std::fs;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use testbed::Checkout;
 
-use crate::measure::stats::{as_float, round3};
+use crate::stats::{as_float, round3};
 
 /// How this program was built. A compiler does not tell the name of a profile, and `cargo xtask compare`
 /// does.
@@ -119,21 +118,6 @@ pub(crate) fn arguments(words: impl Iterator<Item = String>) -> Vec<String> {
 fn field(text: &str, name: &str) -> Option<String> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     lines.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
-}
-
-/// The kind of file system that a folder is on.
-pub(crate) fn file_system(folder: &Path) -> String {
-    // The numbers are those of linux/magic.h.
-    match rustix::fs::statfs(folder).map(|about| about.f_type) {
-        Ok(0x0102_1994) => "tmpfs".to_owned(),
-        Ok(0xef53) => "ext4".to_owned(),
-        Ok(0x5846_5342) => "xfs".to_owned(),
-        Ok(0x9123_683e) => "btrfs".to_owned(),
-        Ok(0x794c_7630) => "overlayfs".to_owned(),
-        Ok(0x2fc1_2fc1) => "zfs".to_owned(),
-        Ok(other) => format!("file system {other:#x}"),
-        Err(_) => "unknown".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::case::{
-    Cost, Holding, Measurement, PeerResult, PeerRound, Quantity, Recovery, Round, compare, requests, unsteady,
+    Cost, Handing, Holding, Measurement, PeerResult, PeerRound, Quantity, Recovery, Round, compare, requests,
+    unsteady,
 };
 use self::disk::Disk;
 use self::machine::{Build, Machine};
-use crate::measure::stats::round3;
+use crate::stats::round3;
 
 /// The version of the form of the file. Since 2, a ratio is an object with its interval, and null of too few
 /// rounds. Since 3, the file is written after each case and can be read back; it has histograms, conditions,
@@ -188,9 +189,8 @@ pub(crate) fn now() -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::measure::history::{Handing, History, Turn, summary};
-    use crate::measure::interval::Interval;
-    use crate::measure::stats::Sample;
+    use crate::stats::Sample;
+    use crate::stats::interval::Interval;
 
     pub(crate) fn conditions() -> Conditions {
         Conditions { durability: "disk".to_owned(), storage: "ext4".to_owned(), delay_us: 0 }
@@ -263,14 +263,23 @@ pub(crate) mod tests {
         }
     }
 
-    /// Turns of so many parties, each of which had some.
+    /// A lock that went round among so many parties.
     pub(crate) fn handing(parties: usize) -> Handing {
-        let turn = |number: usize| {
-            let acquired = 1000 * u64::try_from(number).unwrap();
-            Turn { party: number % parties, token: 0, asked: 0, acquired, released: acquired + 500 }
-        };
-        let until = 1000 * u64::try_from(4 * parties).unwrap();
-        summary(&[History::of_peer((0..4 * parties).map(turn).collect(), parties, 1, until)])
+        let spread = measured("", 0).latency_us;
+        Handing {
+            acquisitions: 4 * u64::try_from(parties).unwrap(),
+            acquisitions_per_second: 1000.0,
+            handovers: 0,
+            handovers_per_second: 1000.0,
+            repeats: 0,
+            shares: vec![4; parties],
+            jain: 1.0,
+            to_the_first_us: spread.clone(),
+            wait_us: spread.clone(),
+            hold_us: spread,
+            overlaps: 0,
+            tokens_rise: None,
+        }
     }
 
     /// A fault of a holder, or of the server with this role.

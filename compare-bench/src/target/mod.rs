@@ -10,7 +10,7 @@ use lockwell::Locks;
 use lockwell::backend::ServerUrl;
 
 use crate::error::{Error, Result};
-use crate::record::machine::file_system;
+use crate::file_system::file_system;
 use crate::target::kind::Kind;
 use crate::target::server::{Running, Site};
 

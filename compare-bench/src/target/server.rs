@@ -9,8 +9,7 @@ use tempfile::TempDir;
 use testbed::{Proxy, Release, Server};
 
 use crate::error::{Error, Result};
-use crate::measure::floor::redis::PREFIX;
-use crate::record::machine::file_system;
+use crate::file_system::file_system;
 use crate::target::kind::{Kind, MYSQL, VALKEY};
 use crate::target::slow_disk;
 
@@ -25,6 +24,9 @@ const MEMBERS: usize = 3;
 
 /// How many masters the cluster has: the fewest that can agree.
 const MASTERS: usize = 3;
+
+/// The option of the address of raw commands that all their keys begin with.
+pub(crate) const PREFIX: &str = "prefix";
 
 /// Of a cluster.
 const SLOTS: u16 = 16_384;

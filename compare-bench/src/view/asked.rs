@@ -1,8 +1,8 @@
 //! The questions, and which figures answer them.
 
-use crate::measure::interval::Interval;
-use crate::measure::stats::median;
 use crate::record::{Measurement, PeerResult, PeerRound};
+use crate::stats::interval::Interval;
+use crate::stats::median;
 use crate::view::unit::{Figure, Unit};
 
 /// A question, and where its figures are.

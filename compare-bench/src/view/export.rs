@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::measure::history::Handing;
-use crate::measure::interval::Interval;
-use crate::measure::stats::{Spread, as_float};
-use crate::record::{Cost, Measurement, Report};
+use crate::record::{Cost, Handing, Measurement, Report};
+use crate::stats::interval::Interval;
+use crate::stats::{Spread, as_float};
 use crate::view::line::Line;
 use crate::view::unit::Unit;
 use crate::view::{Group, questions, show};

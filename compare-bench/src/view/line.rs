@@ -1,9 +1,8 @@
 //! One line of a figure.
 
-use crate::measure::history::Handing;
-use crate::measure::interval::Interval;
-use crate::measure::stats::{Spread, as_float};
-use crate::record::{Measurement, PeerResult};
+use crate::record::{Handing, Measurement, PeerResult};
+use crate::stats::interval::Interval;
+use crate::stats::{Spread, as_float};
 use crate::view::family::in_words;
 use crate::view::show;
 use crate::view::unit::Figure;
@@ -195,9 +194,9 @@ fn noise(result: &Measurement) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::interval::Interval;
     use crate::record::tests::{handing, measured};
     use crate::record::{Quantity, Round};
+    use crate::stats::interval::Interval;
 
     #[test]
     fn what_falls_behind_has_no_ratio() {

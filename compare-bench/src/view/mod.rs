@@ -15,9 +15,9 @@ pub(crate) mod trust;
 pub(crate) mod unit;
 pub(crate) mod words;
 
-use crate::measure::stats::as_float;
 use crate::plan::case::counted;
 use crate::record::{Conditions, Measurement, Report};
+use crate::stats::as_float;
 use crate::view::asked::{ASKED, Asked};
 
 pub(super) use crate::view::line::Line;

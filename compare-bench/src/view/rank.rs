@@ -1,6 +1,6 @@
 //! Ranks: the best backend, and those that cannot be distinguished from it.
 
-use crate::measure::interval::Interval;
+use crate::stats::interval::Interval;
 use crate::view::line::Line;
 use crate::view::unit::Unit;
 
@@ -31,11 +31,10 @@ pub(crate) fn rank(lines: &mut [Line], unit: Unit) {
             }
         };
         line.rank = Some(rank);
-        line.to_best =
-            best.filter(|_| line.median > 0.0 && line.instead.is_none()).map(|best| match unit {
-                Unit::Time | Unit::Count => line.median / best,
-                Unit::Rate => best / line.median,
-            });
+        line.to_best = best.filter(|_| line.median > 0.0 && line.instead.is_none()).map(|best| match unit {
+            Unit::Time | Unit::Count => line.median / best,
+            Unit::Rate => best / line.median,
+        });
     }
 }
 

@@ -1,10 +1,9 @@
 //! Figures in the form that people read. Three significant digits are enough for them.
 
-use crate::measure::history::Handing;
-use crate::measure::interval::Interval;
-use crate::measure::stats::median;
 use crate::record::machine::Machine;
-use crate::record::{Conditions, Cost, Holding, Quantity, Recovery};
+use crate::record::{Conditions, Cost, Handing, Holding, Quantity, Recovery};
+use crate::stats::interval::Interval;
+use crate::stats::median;
 use crate::view::unit::Unit;
 
 pub(crate) fn time(micros: f64) -> String {

@@ -1,7 +1,7 @@
 //! When figures are not to be used, and when two of them can be told apart.
 
-use crate::measure::stats::as_float;
 use crate::record::{Measurement, Report};
+use crate::stats::as_float;
 use crate::view::line::Line;
 use crate::view::rank::overlap;
 

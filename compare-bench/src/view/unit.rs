@@ -1,7 +1,7 @@
 //! What a figure is.
 
-use crate::measure::interval::Interval;
 use crate::record::Quantity;
+use crate::stats::interval::Interval;
 
 /// What a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

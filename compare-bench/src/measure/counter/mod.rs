@@ -16,8 +16,7 @@ use self::redis::RedisCounter;
 use self::sql::MySqlCounter;
 use crate::error::Result;
 use crate::measure::counter::count::Count;
-
-pub(crate) use self::zookeeper::{Words, servers};
+use crate::measure::floor::words::Words;
 
 /// The connections on which the servers of a backend are asked.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl Counter {
     async fn read(&self) -> Result<Option<Count>> {
         match &mut *self.source.lock().await {
             Source::Redis(counter) => counter.read().await.map(Some),
-            Source::ZooKeeper(words) => words.count().await,
+            Source::ZooKeeper(words) => zookeeper::count(words).await,
             Source::Postgres(counter) => counter.read().await.map(Some),
             Source::MySql(counter) => counter.read().await.map(Some),
         }

@@ -1,65 +1,18 @@
-//! `ZooKeeper`: by its commands of four letters, on a connection each, as they want it.
-
-use std::time::Duration;
-
-use lockwell::backend::ServerUrl;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+//! `ZooKeeper`: the packets that it received, and the watches that fired.
 
 use crate::error::Result;
 use crate::measure::counter::count::Count;
+use crate::measure::floor::words::Words;
 
-const DEFAULT_PORT: u16 = 2181;
-
-/// How long an answer may take.
-const WORD: Duration = Duration::from_secs(10);
-
-/// The servers that are asked.
-#[derive(Clone, Debug)]
-pub(crate) struct Words {
-    hosts: Vec<(String, u16)>,
-}
-
-/// The servers of an address.
-pub(crate) fn servers(url: &ServerUrl) -> Result<Vec<(String, u16)>> {
-    let hosts = url.hosts()?.into_iter();
-    Ok(hosts.map(|host| (host.name().to_owned(), host.port().unwrap_or(DEFAULT_PORT))).collect())
-}
-
-impl Words {
-    pub(crate) fn of(url: &ServerUrl) -> Result<Self> {
-        Ok(Self { hosts: servers(url)? })
+/// What all servers have counted. `None` if they do not answer.
+pub(super) async fn count(words: &Words) -> Result<Option<Count>> {
+    let mut sum = Count { requests: 0, wakeups: Some(0) };
+    for host in &words.hosts {
+        let Some(requests) = received(&words.ask(host, "srvr").await?) else { return Ok(None) };
+        let wakeups = fired(&words.ask(host, "mntr").await?);
+        sum = sum.and(Count { requests, wakeups });
     }
-
-    /// What all servers have counted. `None` if they do not answer.
-    pub(super) async fn count(&self) -> Result<Option<Count>> {
-        let mut sum = Count { requests: 0, wakeups: Some(0) };
-        for host in &self.hosts {
-            let Some(requests) = received(&self.ask(host, "srvr").await?) else { return Ok(None) };
-            let wakeups = fired(&self.ask(host, "mntr").await?);
-            sum = sum.and(Count { requests, wakeups });
-        }
-        Ok(Some(sum))
-    }
-
-    /// The answer of the first server.
-    pub(crate) async fn first(&self, word: &str) -> Result<String> {
-        match self.hosts.first() {
-            Some(host) => self.ask(host, word).await,
-            None => Ok(String::new()),
-        }
-    }
-
-    async fn ask(&self, (name, port): &(String, u16), word: &str) -> Result<String> {
-        let exchange = async {
-            let mut stream = TcpStream::connect((name.as_str(), *port)).await?;
-            stream.write_all(word.as_bytes()).await?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await?;
-            Ok(answer)
-        };
-        tokio::time::timeout(WORD, exchange).await.map_err(std::io::Error::from)?
-    }
+    Ok(Some(sum))
 }
 
 fn received(srvr: &str) -> Option<u64> {

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::measure::cycles::{cycles, together};
 use crate::measure::floor::raw::{Address, Owners, Server, key, refused};
-use crate::measure::stats::Sample;
+use crate::stats::Sample;
 
 /// The lease of all keys, in seconds: longer than a backend is measured.
 const LEASE: i64 = 7200;

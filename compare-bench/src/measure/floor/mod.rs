@@ -12,6 +12,7 @@ pub(crate) mod postgres;
 pub(crate) mod raw;
 pub(crate) mod redis;
 mod sqlite;
+pub(crate) mod words;
 mod zookeeper;
 
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ use self::sqlite::SqliteFloor;
 use self::zookeeper::ZooKeeperFloor;
 use crate::error::Result;
 use crate::measure::floor::raw::Server;
-use crate::measure::stats::Sample;
+use crate::stats::Sample;
 
 /// A bare connection, ready for raw cycles.
 #[derive(Debug)]

@@ -20,7 +20,8 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::measure::cycles::{cycles, together};
 use crate::measure::floor::raw::{Owners, Server, TTL, key, refused};
-use crate::measure::stats::Sample;
+use crate::stats::Sample;
+use crate::target::server::PREFIX;
 
 const CLEAR: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
@@ -43,10 +44,6 @@ struct Nodes {
     /// What the keys begin with.
     prefix: String,
 }
-
-/// The option in an address that says what the keys begin with: on a node of a cluster, a tag that brings
-/// them there.
-pub(crate) const PREFIX: &str = "prefix";
 
 impl RedisFloor {
     pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {

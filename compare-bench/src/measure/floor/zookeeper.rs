@@ -8,10 +8,10 @@ use uuid::Uuid;
 use zookeeper_client::{self as zk, Acls, Client, CreateMode};
 
 use crate::error::Result;
-use crate::measure::counter::{Words, servers};
 use crate::measure::cycles::{cycles, together};
 use crate::measure::floor::raw::{CONTRAST, Owners, Server, refused};
-use crate::measure::stats::Sample;
+use crate::measure::floor::words::{Words, servers};
+use crate::stats::Sample;
 
 const BASE: &str = "/lockwell_compare_floor";
 

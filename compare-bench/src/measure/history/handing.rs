@@ -1,36 +1,8 @@
 //! What the rounds of a case have in common: how often, how fast and how evenly a lock was handed on.
 
-use serde::{Deserialize, Serialize};
-
 use super::{History, count, is_handover, spans};
-use crate::measure::stats::{Sample, Spread, median, rate};
-
-/// How the lock went from hand to hand.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Handing {
-    pub(crate) acquisitions: u64,
-    pub(crate) acquisitions_per_second: f64,
-    /// Turns that followed one of another party, who was waiting already when the lock was released.
-    pub(crate) handovers: u64,
-    pub(crate) handovers_per_second: f64,
-    /// Turns that followed one of the same party.
-    pub(crate) repeats: u64,
-    /// Acquisitions of each party.
-    pub(crate) shares: Vec<u64>,
-    /// Jain's index of the shares in a round, the median: 1 is fair, 1/n is one party taking everything.
-    pub(crate) jain: f64,
-    /// From a release to the turn of the party that had waited longest.
-    pub(crate) to_the_first_us: Spread,
-    /// From asking to having.
-    pub(crate) wait_us: Spread,
-    /// How long the lock was held.
-    pub(crate) hold_us: Spread,
-    /// Validity intervals that overlapped. Anything but zero fails the whole run, unless it is a peer's.
-    pub(crate) overlaps: u64,
-    /// Whether the tokens rose in the order of the turns. False fails the whole run. A peer without tokens
-    /// has none.
-    pub(crate) tokens_rise: Option<bool>,
-}
+use crate::record::Handing;
+use crate::stats::{Sample, median, rate};
 
 /// What several rounds on the same names have in common.
 pub(crate) fn summary(rounds: &[History]) -> Handing {

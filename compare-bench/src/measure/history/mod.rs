@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::measure::stats::{Sample, as_float, jain, rate};
+use crate::stats::{Sample, as_float, jain, rate};
 
-pub(crate) use self::handing::{Handing, summary};
+pub(crate) use self::handing::summary;
 
 /// One turn of one party. All times are nanoseconds of the boot clock, which all processes of a host share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,20 +5,19 @@
 
 mod cargo;
 mod java;
-mod measured;
 mod node;
-mod process;
-pub(crate) mod program;
+pub(crate) mod process;
+mod program;
 mod python;
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::contrast;
 use crate::measure::peer::program::Program;
 
-pub(crate) use self::measured::MeasuredPeers;
+/// The first argument of a process of this program that takes orders for a recipe.
+pub(crate) const CONTRAST: &str = "__contrast";
 
 /// A library that can be measured.
 #[derive(Debug)]
@@ -80,12 +79,12 @@ pub(crate) const ALL: [Library; 14] = [
 /// A library that is built, or a program that was given.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    name: String,
+    pub(crate) name: String,
     /// `None` for all.
     schemes: Option<&'static [&'static str]>,
     program: Program,
     is_light: bool,
-    unsafe_because: Option<&'static str>,
+    pub(crate) unsafe_because: Option<&'static str>,
 }
 
 impl Library {
@@ -110,7 +109,10 @@ impl Library {
             Language::Java => java::build(&peers.join(self.name)).await?,
             Language::Python => python::build(&peers.join(self.name)).await?,
             Language::Node => node::build(&peers.join(self.name)).await?,
-            Language::Contrast => contrast::program(self.name)?,
+            Language::Contrast => {
+                let program = std::env::current_exe().map_err(|error| error.to_string())?;
+                Program::new(vec![program.into(), CONTRAST.into(), self.name.into()], None)
+            }
         };
         let (name, schemes) = (self.name.to_owned(), Some(self.schemes));
         let is_light = matches!(self.language, Language::Rust);

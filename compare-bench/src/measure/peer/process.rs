@@ -11,11 +11,11 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{Peer, addresses};
 use crate::error::{Error, Result};
+use crate::measure::contend::TIMEOUT;
 use crate::measure::history::Turn;
-use crate::measure::stats::Sample;
-use crate::measure::workload::bench::TIMEOUT;
+use crate::stats::Sample;
 
-pub(super) struct Process {
+pub(crate) struct Process {
     _child: Child,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
@@ -23,16 +23,16 @@ pub(super) struct Process {
 
 /// What a peer says about itself.
 #[derive(Clone, Debug)]
-pub(super) struct About {
-    pub(super) version: String,
-    pub(super) setup: String,
+pub(crate) struct About {
+    pub(crate) version: String,
+    pub(crate) setup: String,
     /// What it does not do of what lockwell does, where it says so.
-    pub(super) lacks: Option<String>,
+    pub(crate) lacks: Option<String>,
 }
 
 impl Process {
     /// Starts it, and returns when it is connected.
-    pub(super) async fn start(peer: &Peer, url: &str) -> Result<(Self, About)> {
+    pub(crate) async fn start(peer: &Peer, url: &str) -> Result<(Self, About)> {
         let before = nanos();
         let [program, arguments @ ..] = &peer.program.command[..] else {
             return Err(Error::failed("there is no program"));
@@ -62,7 +62,7 @@ impl Process {
         Ok((this, About { version: text("version"), setup: text("setup"), lacks }))
     }
 
-    pub(super) async fn order(&mut self, order: &str) -> Result<()> {
+    pub(crate) async fn order(&mut self, order: &str) -> Result<()> {
         Ok(self.orders.write_all(format!("{order}\n").as_bytes()).await?)
     }
 
@@ -79,7 +79,7 @@ impl Process {
     }
 
     /// The answer to an order to do cycles.
-    pub(super) async fn sample(&mut self, length: Duration) -> Result<Sample> {
+    pub(crate) async fn sample(&mut self, length: Duration) -> Result<Sample> {
         let answer = self.answer(length).await?;
         let mut sample = Sample::new();
         for latency in answer["latencies_ns"].as_array().ok_or_else(bad)? {
@@ -90,7 +90,7 @@ impl Process {
     }
 
     /// The answer to an order to contend. The parties of this process have numbers from `first` on.
-    pub(super) async fn turns(&mut self, length: Duration, first: usize) -> Result<Vec<Turn>> {
+    pub(crate) async fn turns(&mut self, length: Duration, first: usize) -> Result<Vec<Turn>> {
         let answer = self.answer(length).await?;
         answer["turns"].as_array().ok_or_else(bad)?.iter().map(|turn| read(turn, first)).collect()
     }

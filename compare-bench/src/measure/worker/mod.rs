@@ -14,9 +14,9 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::error::{Error, Result};
+use crate::measure::contend::TIMEOUT;
 use crate::measure::history::{History, Turn};
-use crate::measure::stats::{Sample, as_float, rate};
-use crate::measure::workload::bench::TIMEOUT;
+use crate::stats::{Sample, as_float, rate};
 
 pub(crate) use self::serve::main;
 

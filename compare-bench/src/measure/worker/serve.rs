@@ -10,10 +10,9 @@ use lockwell::{LockConfig, LockGuard, Locks};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::error::{Error, Result};
+use crate::measure::contend::{ContendedLock, TIMEOUT, contend};
 use crate::measure::floor::Floor;
 use crate::measure::history::Turn;
-use crate::measure::workload::bench::TIMEOUT;
-use crate::measure::workload::contention::{ContendedLock, contend};
 use crate::target::connect;
 
 /// How many locks it asks for at once.

@@ -20,11 +20,12 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::found::Found;
 use crate::error::{Error, Result};
-use crate::measure::stats::Sample;
-use crate::measure::workload::bench::{About, Bench, TIMEOUT, Workload, in_turns};
+use crate::measure::contend::TIMEOUT;
+use crate::measure::workload::bench::{About, Bench, Workload, in_turns};
 use crate::plan::Plan;
 use crate::plan::case::{Case, Others};
 use crate::record::{Measurement, Quantity, Round};
+use crate::stats::Sample;
 use crate::target::Choice;
 
 /// As many as are held at once by most backends that keep up, and more.

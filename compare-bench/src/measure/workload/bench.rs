@@ -8,6 +8,7 @@ use lockwell::backend::async_trait;
 use lockwell::{Locks, Requirement};
 
 use crate::error::Result;
+use crate::measure::contend::TIMEOUT;
 use crate::measure::counter::Counter;
 use crate::measure::floor::Floor;
 use crate::measure::peer::Peer;
@@ -17,10 +18,6 @@ use crate::plan::Plan;
 use crate::plan::case::Case;
 use crate::record::Measurement;
 use crate::target::{Choice, Target};
-
-/// The longest that a single acquire waits. A lock that takes longer in a benchmark is stuck. A herd of 500
-/// can take 20 seconds to let each have its turn.
-pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Of locks that are held for a while, if the backend has a lease so short.
 const LEASE: Duration = Duration::from_secs(4);

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use lockwell::backend::async_trait;
 
-use super::contention::{ContendedLock, FloorRound, among_tasks};
+use super::contention::FloorRound;
 use super::found::Found;
+use super::measured::MeasuredPeers;
 use crate::error::{Error, Result};
+use crate::measure::contend::{ContendedLock, among_tasks};
 use crate::measure::counter::Counter;
 use crate::measure::history::History;
-use crate::measure::peer::MeasuredPeers;
 use crate::measure::workload::bench::{About, Bench, Workload, cycle, in_turns};
 use crate::plan::case::{Case, Others, counted};
 use crate::plan::{Plan, Rounds};

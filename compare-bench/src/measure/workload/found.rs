@@ -2,11 +2,11 @@
 
 use crate::measure::counter::count::Count;
 use crate::measure::history::{History, summary};
-use crate::measure::interval::Interval;
-use crate::measure::stats::{Sample, median};
 use crate::measure::workload::bench::Bench;
 use crate::plan::case::Case;
 use crate::record::{Measurement, PeerResult, Quantity, Round, compare, requests, unsteady};
+use crate::stats::interval::Interval;
+use crate::stats::{Sample, median};
 
 /// The rounds of a case.
 pub(super) struct Found {

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use lockwell::backend::async_trait;
 
-use super::contention::{ContendedLock, FloorRound, among_tasks};
+use super::contention::FloorRound;
 use super::found::Found;
+use super::measured::MeasuredPeers;
 use crate::error::{Error, Result};
+use crate::measure::contend::{ContendedLock, among_tasks};
 use crate::measure::history::{History, summary};
-use crate::measure::peer::MeasuredPeers;
-use crate::measure::stats::median;
 use crate::measure::worker::Workers;
 use crate::measure::workload::bench::{About, Bench, Workload, in_turns};
 use crate::plan::case::{Case, Others, counted};
 use crate::plan::{Plan, Rounds};
 use crate::record::{Measurement, Quantity, Round};
+use crate::stats::median;
 use crate::target::Choice;
 
 pub(crate) struct Handoff;

@@ -7,13 +7,13 @@ use lockwell::backend::async_trait;
 use super::found::Found;
 use crate::error::{Error, Result};
 use crate::measure::counter::Counter;
-use crate::measure::stats::{as_float, median, round3};
 use crate::measure::usage::{Usage, connections};
 use crate::measure::worker::Worker;
 use crate::measure::workload::bench::{About, Bench, Workload};
 use crate::plan::Plan;
 use crate::plan::case::{Case, Others};
 use crate::record::{self, Cost, Measurement, Quantity, Round};
+use crate::stats::{as_float, median, round3};
 use crate::target::Choice;
 
 pub(crate) struct Holding;

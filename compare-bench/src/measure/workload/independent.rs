@@ -6,15 +6,15 @@ use lockwell::Locks;
 use lockwell::backend::async_trait;
 
 use super::found::Found;
+use super::measured::MeasuredPeers;
 use crate::error::Result;
 use crate::measure::cycles::{cycles, together};
-use crate::measure::peer::MeasuredPeers;
-use crate::measure::stats::Sample;
 use crate::measure::worker::Workers;
 use crate::measure::workload::bench::{About, Bench, Workload, cycle, in_turns};
 use crate::plan::Plan;
 use crate::plan::case::{Case, Others, counted};
 use crate::record::{Measurement, Quantity, Round};
+use crate::stats::Sample;
 use crate::target::Choice;
 
 pub(crate) struct Independent;

@@ -2,7 +2,7 @@
 
 mod arrivals;
 pub(crate) mod bench;
-pub(crate) mod contention;
+mod contention;
 mod crowd;
 mod found;
 mod handoff;
@@ -10,6 +10,7 @@ mod herd;
 mod holding;
 mod hot;
 mod independent;
+mod measured;
 mod modes;
 mod uncontended;
 

@@ -8,12 +8,13 @@ use lockwell::{Locks, Requirement};
 use super::contention::FloorRound;
 use super::found::Found;
 use crate::error::Result;
+use crate::measure::contend::TIMEOUT;
 use crate::measure::cycles::{cycles, together};
-use crate::measure::stats::Sample;
-use crate::measure::workload::bench::{About, Bench, TIMEOUT, Workload, in_turns};
+use crate::measure::workload::bench::{About, Bench, Workload, in_turns};
 use crate::plan::Plan;
 use crate::plan::case::{Case, Others};
 use crate::record::{Measurement, Quantity, Round};
+use crate::stats::Sample;
 use crate::target::Choice;
 
 /// One of this number of acquisitions of a task writes.

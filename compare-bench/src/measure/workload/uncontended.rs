@@ -3,9 +3,9 @@
 use lockwell::backend::async_trait;
 
 use super::found::Found;
+use super::measured::MeasuredPeers;
 use crate::error::Result;
 use crate::measure::cycles::cycles;
-use crate::measure::peer::MeasuredPeers;
 use crate::measure::workload::bench::{About, Bench, Workload, cycle, in_turns};
 use crate::plan::Plan;
 use crate::plan::case::Case;

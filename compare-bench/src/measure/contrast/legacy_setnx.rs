@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lockwell::backend::{ServerUrl, async_trait};
 use redis::aio::MultiplexedConnection;
 
-use crate::contrast::recipe::Recipe;
 use crate::error::{Error, Result};
+use crate::measure::contrast::recipe::Recipe;
 use crate::measure::floor::redis::links;
 
 /// The length of a lease, in milliseconds.

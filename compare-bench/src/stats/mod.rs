@@ -1,11 +1,14 @@
 //! Percentiles, medians, fairness.
 
+pub(crate) mod buckets;
+pub(crate) mod interval;
+
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::buckets::Buckets;
+use crate::stats::buckets::Buckets;
 
 /// Latencies of one round or of many, and how long it took to collect them.
 #[derive(Debug)]

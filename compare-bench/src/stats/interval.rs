@@ -6,7 +6,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::measure::stats::median;
+use crate::stats::median;
 
 /// The fewest rounds that say anything about how far their ratios lie apart. Of so few, the interval is that
 /// from the lowest to the highest, in which the truth lies less often than in 95 of 100 cases; the plans have

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lockwell::backend::async_trait;
 use zookeeper_client::{self as zk, Acls, Client, CreateMode};
 
-use crate::contrast::recipe::Recipe;
 use crate::error::Result;
+use crate::measure::contrast::recipe::Recipe;
 
 const BASE: &str = "/lockwell_compare_contrast";
 

@@ -7,8 +7,8 @@ use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use tokio::sync::Mutex;
 
-use crate::contrast::recipe::Recipe;
 use crate::error::Result;
+use crate::measure::contrast::recipe::Recipe;
 use crate::measure::floor::{mysql, postgres};
 
 const CREATE: &str =

@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use faults::nanos;
 
-use super::Peer;
-use super::process::{About, Process};
+use super::bench::Bench;
 use crate::error::{Error, Result};
 use crate::measure::counter::Counter;
 use crate::measure::counter::count::Count;
 use crate::measure::history::{History, Turn, summary};
-use crate::measure::interval::Interval;
-use crate::measure::stats::Sample;
-use crate::measure::workload::bench::Bench;
+use crate::measure::peer::Peer;
+use crate::measure::peer::process::{About, Process};
 use crate::plan::case::Case;
 use crate::record::{PeerResult, PeerRound, Quantity, Round, compare, requests};
+use crate::stats::Sample;
+use crate::stats::interval::Interval;
 
 /// How long it may take until the last process has read its order. The contention ends at the same moment for
 /// all.

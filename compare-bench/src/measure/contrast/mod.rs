@@ -21,20 +21,10 @@ use tokio::task::JoinSet;
 use self::legacy_setnx::LegacySetnx;
 use self::naive_node::NaiveNode;
 use self::plain_row::PlainRow;
-use crate::contrast::recipe::Recipe;
 use crate::error::{Error, Result};
+use crate::measure::contrast::recipe::Recipe;
 use crate::measure::cycles::{cycles, together};
 use crate::measure::hold::held;
-use crate::measure::peer::program::Program;
-
-/// The first argument of such a process.
-pub(crate) const ARGUMENT: &str = "__contrast";
-
-/// How the process of a recipe is started.
-pub(crate) fn program(name: &str) -> Result<Program, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    Ok(Program::new(vec![program.into(), ARGUMENT.into(), name.into()], None))
-}
 
 /// The process.
 pub(crate) async fn main(name: &str) -> ExitCode {
