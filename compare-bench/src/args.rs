@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
 use crate::measure::peer::GivenProgram;
 use crate::measure::workload;
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a report from result files: one HTML page without external files, or a table.
+    /// Make a report from result files: one HTML page without external files.
     Render(RenderArgs),
     /// List what became faster or slower between two runs on one machine. Differences within the confidence
     /// intervals are left out.
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Figures(FiguresArgs),
 }
 
-/// What is shown, and as what.
+/// What is shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RenderArgs {
     /// The result files. Several are shown together, for example of runs on disk and on tmpfs, or with
@@ -55,15 +55,9 @@ pub(crate) struct RenderArgs {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Write a table instead of the page: `csv` with one figure per line, or `md` with the tables of the
-    /// report in Markdown.
-    #[arg(long, value_enum)]
-    pub(crate) export: Option<Export>,
-
-    /// The file to write [default: report.html, or standard output for a table]. An existing file is
-    /// replaced.
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    /// The file to write. An existing file is replaced.
+    #[arg(long, short, value_name = "FILE", default_value = "report.html")]
+    pub(crate) output: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -96,13 +90,6 @@ pub(crate) struct DiffArgs {
 fn percent(text: &str) -> Result<f64, String> {
     let number: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| "not a percentage".to_owned())?;
     if number >= 0.0 && number.is_finite() { Ok(number / 100.0) } else { Err("not a percentage".to_owned()) }
-}
-
-/// A form for other programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Export {
-    Csv,
-    Md,
 }
 
 /// What is measured, and how.
@@ -138,14 +125,6 @@ pub(crate) struct RunArgs {
     /// Run only these workloads, separated by commas. `--list` describes them.
     #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', value_parser = workload_names())]
     only: Vec<String>,
-
-    /// Use these numbers of tasks and processes instead of the usual ones, such as `1,5,10,15`.
-    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
-    parties: Vec<u16>,
-
-    /// In `arrivals`, let this many requests arrive in a second instead of the usual numbers.
-    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    rates: Vec<u32>,
 
     /// Keep the data of the servers in /dev/shm, so that the disk is not measured.
     #[arg(long)]
@@ -191,7 +170,7 @@ pub(crate) struct RunArgs {
 
     /// Continue a run that was stopped, with its options: the run of this file, or the newest unfinished one
     /// in results/. An address with a password must be given again with `--url`.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "sync_delay", "peers", "peer", "contrast", "parties", "rates"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "sync_delay", "peers", "peer", "contrast"])]
     #[expect(clippy::option_option, reason = "as clap has options whose value may be left out")]
     pub(crate) resume: Option<Option<PathBuf>>,
 
@@ -206,15 +185,12 @@ fn workload_names() -> PossibleValuesParser {
 
 impl RunArgs {
     pub(crate) fn plan(&self) -> Plan {
-        let plan = match (self.smoke, self.quick, self.full) {
+        match (self.smoke, self.quick, self.full) {
             (true, _, _) => Plan::SMOKE,
             (_, true, _) => Plan::QUICK,
             (_, _, true) => Plan::FULL,
             _ => Plan::USUAL,
-        };
-        let plan =
-            plan.with_rates(self.rates.iter().filter_map(|rate| usize::try_from(*rate).ok()).collect());
-        plan.with_parties(&self.parties.iter().map(|number| usize::from(*number)).collect::<Vec<_>>())
+        }
     }
 
     /// What a quick run lacks, in one line, with a program of this profile.
@@ -318,19 +294,6 @@ mod tests {
         assert_eq!(line, format!("--quick leaves out: {all}"));
         assert!(!parsed("c --quick").left_out("release").unwrap().contains("link-time"));
         assert_eq!(parsed("c").left_out("release"), None);
-    }
-
-    #[test]
-    fn clients_can_be_as_many_as_in_another_evaluation() {
-        let plan = parsed("c --full --parties 1,5,15").plan();
-        let handoffs: Vec<_> = plan.handoffs.iter().map(|(parties, holds)| (*parties, holds.len())).collect();
-        assert_eq!((plan.tasks, &*handoffs), (&[1, 5, 15][..], &[(1, 4), (5, 4), (15, 4)][..]));
-        assert!(plan.hot_names.is_empty(), "an odd number does not share names evenly");
-        assert_eq!(parsed("c --parties 3,16,128").plan().hot_names, [8, 64]);
-        assert_eq!(parsed("c --full").plan().tasks, Plan::FULL.tasks);
-        assert!(Args::try_parse_from(["c", "--parties", "0"]).is_err());
-        let plan = parsed("c --rates 250,4000").plan();
-        assert_eq!((plan.rates, plan.tasks), (&[250, 4000][..], Plan::USUAL.tasks));
     }
 
     #[test]

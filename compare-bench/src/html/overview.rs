@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::html::{filters, survival};
 use crate::view::advice::{BILLING, QUESTIONS, TERMS, advice};
-use crate::view::export::figure;
+use crate::view::cells::figure;
 use crate::view::family::{Candidate, in_words};
 use crate::view::line::Line;
 use crate::view::overview::{Column, MEASURES, Measure, Overview};

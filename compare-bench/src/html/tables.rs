@@ -6,7 +6,7 @@ use crate::html::filters;
 use crate::plan::case::counted;
 use crate::record::Report;
 use crate::view::asked::BESIDE;
-use crate::view::export::{figure, percentile};
+use crate::view::cells::{figure, percentile};
 use crate::view::line::Line;
 use crate::view::unit::Unit;
 use crate::view::{Group, Question, Setting, settings, show, words};

@@ -146,37 +146,6 @@ impl Plan {
         ..Self::USUAL
     };
 
-    /// The same with these rates of arrival.
-    pub(crate) fn with_rates(self, rates: Vec<usize>) -> Self {
-        // There is one plan in a process.
-        if rates.is_empty() { self } else { Self { rates: Vec::leak(rates), ..self } }
-    }
-
-    /// The same with these numbers of clients, wherever clients are counted: as tasks, and as processes.
-    pub(crate) fn with_parties(self, parties: &[usize]) -> Self {
-        if parties.is_empty() {
-            return self;
-        }
-        // There is one plan in a process.
-        let all: &'static [usize] = Vec::leak(parties.to_vec());
-        let several: &'static [usize] = Vec::leak(parties.iter().copied().filter(|it| *it > 1).collect());
-        let holds = self.handoffs.iter().map(|(_, holds)| *holds).max_by_key(|holds| holds.len());
-        let handoffs = parties.iter().map(|parties| (*parties, holds.unwrap_or_default()));
-        let handoffs = Vec::leak(handoffs.collect());
-        let even = parties.iter().filter(|parties| parties.is_multiple_of(ON_EACH_NAME));
-        let hot_names = Vec::leak(even.map(|parties| parties / ON_EACH_NAME).collect());
-        Self {
-            tasks: all,
-            alone: all,
-            handoffs,
-            hot_names,
-            crowds: all,
-            herds: several,
-            sharing: all,
-            ..self
-        }
-    }
-
     /// Just enough for every part of the program to run once. Its figures mean nothing.
     pub(crate) const SMOKE: Self = Self {
         mode: "smoke",

@@ -5,7 +5,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArran
 
 use crate::terminal::wrap::{WIDTH, wrapped_to};
 use crate::view::Group;
-use crate::view::export::cells;
+use crate::view::cells::cells;
 
 const HEADER: [&str; 5] = ["", "lock", "median [95 %]", "p99", "to raw"];
 
@@ -54,7 +54,7 @@ fn figures(group: &Group, is_bold: bool) -> Table {
             let cell = Cell::new(text).set_alignment(alignment);
             if is_bold && line.rank == Some(1) { cell.add_attribute(Attribute::Bold) } else { cell }
         };
-        let figures = cells(group, line).into_iter().take(HEADER.len());
+        let figures = cells(group, line).into_iter();
         table.add_row(figures.enumerate().map(cell).collect::<Vec<_>>());
     }
     // Figures stay in one line.

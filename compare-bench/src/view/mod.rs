@@ -3,7 +3,7 @@
 
 pub(crate) mod advice;
 pub(crate) mod asked;
-pub(crate) mod export;
+pub(crate) mod cells;
 pub(crate) mod family;
 pub(crate) mod line;
 pub(crate) mod missing;

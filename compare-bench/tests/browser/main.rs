@@ -363,31 +363,3 @@ fn what_is_wrong_is_seen() {
     assert!(complaints.contains("missing is not defined"), "{complaints}");
     assert!(complaints.contains("127.0.0.1:9"), "{complaints}");
 }
-
-#[test]
-fn exports_have_all_figures() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/near.json");
-    let export = |form: &str| {
-        let to = folder.path().join(form);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_compare-bench"));
-        command.args(["render", "--export", form, "--output"]).arg(&to).arg(&data);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        fs::read_to_string(to).unwrap()
-    };
-    let report: Value = serde_json::from_str(&fs::read_to_string(&data).unwrap()).unwrap();
-    let csv = export("csv");
-    let columns = csv.lines().next().unwrap().split(',').count();
-    assert_eq!(columns, 16);
-    for result in report["results"].as_array().unwrap() {
-        let start = format!(",{},", result["workload"].as_str().unwrap());
-        let p99 = format!(",p99,{}", result["latency_us"]["p99"].as_f64().unwrap());
-        assert!(csv.lines().any(|line| line.contains(&start) && line.ends_with(&p99)), "{p99}");
-    }
-    let md = export("md");
-    assert!(md.contains("## Nobody else wants the lock") && md.contains("| rank | lock |"), "{md}");
-    for line in md.lines().filter(|line| line.starts_with('|')) {
-        assert_eq!(line.matches('|').count(), 7, "{line}");
-    }
-}
