@@ -100,12 +100,15 @@ mod tests {
     #[test]
     fn a_stale_figure_is_found_and_filled_in() {
         let page =
-            "before\n<!-- figures: contention disk -->\n| redis | 7 us |\n<!-- end of figures -->\nafter\n";
+            "before\n<!-- figures: headline disk -->\n| redis | 7 us |\n<!-- end of figures -->\nafter\n";
         let folder = checkout(page);
         let stale = stale(folder.path()).unwrap();
         let [(path, text)] = &stale[..] else { panic!("{stale:?}") };
-        assert!(path.ends_with("docs/measured.md") && text.contains("| quick on redis |"), "{text}");
-        assert!(text.starts_with("before\n<!-- figures: contention disk -->\n|  |"), "{text}");
+        assert!(
+            path.ends_with("docs/measured.md") && text.contains("| redis |  |  |  | 3.00 us |  |"),
+            "{text}"
+        );
+        assert!(text.starts_with("before\n<!-- figures: headline disk -->\n|  |"), "{text}");
         assert!(text.ends_with("|\n<!-- end of figures -->\nafter\n") && !text.contains("7 us"), "{text}");
         fs::write(path, text).unwrap();
         assert!(super::stale(folder.path()).unwrap().is_empty());

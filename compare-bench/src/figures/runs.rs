@@ -8,7 +8,6 @@ use faults::{Results, Verdict};
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::record::{Measurement, Report};
-use crate::view::distinct;
 use crate::view::trust::doubt;
 
 /// The most parties that the documentation quotes. A full run has more of them, which share the two cores of
@@ -118,15 +117,12 @@ impl Run {
         self.reports.iter().flat_map(|report| &report.backends).map(|backend| &*backend.name).collect()
     }
 
-    fn all(&self) -> impl Iterator<Item = &Measurement> {
-        self.reports.iter().flat_map(|report| &report.results)
-    }
-
     /// Results of a workload that are quoted: those of our lock without options, and not with more parties
     /// than elsewhere.
     pub(super) fn results(&self, workload: &str) -> impl Iterator<Item = &Measurement> {
         let most = MOST_PARTIES.iter().find(|(name, _)| *name == workload).map_or(usize::MAX, |it| it.1);
-        self.all().filter(move |it| it.workload == workload && it.option.is_none() && it.parties <= most)
+        let all = self.reports.iter().flat_map(|report| &report.results);
+        all.filter(move |it| it.workload == workload && it.option.is_none() && it.parties <= most)
     }
 
     /// The most parties that are quoted of a workload.
@@ -139,27 +135,6 @@ impl Run {
         let of_backend = self.results(workload).filter(|it| it.backend == backend && it.hold_us == 0);
         of_backend.max_by_key(|result| result.parties)
     }
-
-    /// So many processes on one name, which each hold for this time.
-    pub(super) fn contended(&self, backend: &str, parties: usize, hold_us: u64) -> Option<&Measurement> {
-        let mut handoffs = self.all().filter(|it| it.workload == "handoff" && it.option.is_none());
-        handoffs.find(|it| (&*it.backend, it.parties, it.hold_us) == (backend, parties, hold_us))
-    }
-
-    /// The same work with this option of our client.
-    pub(super) fn variant(&self, plain: &Measurement, option: Option<&str>) -> Option<&Measurement> {
-        self.all().find(|other| {
-            (&other.backend, &other.workload, other.parties, other.hold_us)
-                == (&plain.backend, &plain.workload, plain.parties, plain.hold_us)
-                && other.option.as_deref() == option
-        })
-    }
-}
-
-/// The libraries that were measured beside these results. A faulty recipe is no library.
-pub(super) fn libraries<'a>(results: impl IntoIterator<Item = &'a Measurement>) -> Vec<&'a str> {
-    let peers = results.into_iter().flat_map(|result| &result.peers);
-    distinct(peers.filter(|peer| peer.unsafe_because.is_none()).map(|peer| &*peer.name))
 }
 
 #[cfg(test)]

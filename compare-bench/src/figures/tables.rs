@@ -1,9 +1,9 @@
 //! The tables: each by its name.
 
 use super::faults::faults;
-use super::runs::{Evidence, Run, libraries};
+use super::runs::{Evidence, Run};
 use crate::error::{Error, Result};
-use crate::record::{Cost, Measurement, PeerResult};
+use crate::record::{Measurement, PeerResult, Report};
 use crate::stats::{as_float, median};
 use crate::view::unit::Unit;
 use crate::view::{distinct, show};
@@ -11,16 +11,8 @@ use crate::view::{distinct, show};
 /// Makes the text of a block from the figures of a run.
 type Fill = fn(&Run) -> String;
 
-const BLOCKS: [(&str, Fill); 8] = [
-    ("run", about),
-    ("summary", summary),
-    ("headline", headline),
-    ("local", local),
-    ("peers", peers),
-    ("contention", contention),
-    ("recovery", recovery),
-    ("holding", holding),
-];
+const BLOCKS: [(&str, Fill); 5] =
+    [("run", about), ("summary", summary), ("headline", headline), ("peers", peers), ("recovery", recovery)];
 
 /// A block `NAME RUN`, or `delays WORKLOAD`.
 pub(super) fn block(what: &str, evidence: &Evidence) -> Result<String> {
@@ -42,10 +34,6 @@ pub(super) fn table(head: &[String], rows: impl IntoIterator<Item = Vec<String>>
     format!("{}|{}\n{rows}", row(head), "---|".repeat(head.len()))
 }
 
-fn owned<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).into()
-}
-
 fn rate(each_second: f64) -> String {
     show::plain(Unit::Rate, each_second).replace(" /s", "/s")
 }
@@ -60,7 +48,7 @@ fn per_second(result: Option<&Measurement>) -> String {
 
 /// Machine, commit, date, servers: what a reader has to know.
 fn about(run: &Run) -> String {
-    let of = |report: &crate::record::Report| {
+    let of = |report: &Report| {
         let (machine, build, conditions) = (&report.machine, &report.build, &report.conditions);
         let servers = report.backends.iter().map(|it| {
             // The version of memory says where it is.
@@ -141,28 +129,8 @@ fn summary(run: &Run) -> String {
     table(&head, ROWS.map(row))
 }
 
-/// The tasks of a process on one name: each for itself, and passing the lock on.
-fn local(run: &Run) -> String {
-    const IN_ORDER: Option<&str> = Some("server_order=true");
-    let measured = |option| {
-        run.backends().into_iter().any(|backend| {
-            run.last(backend, "crowd").is_some_and(|plain| run.variant(plain, option).is_some())
-        })
-    };
-    // In runs without this option, each task was for itself.
-    let plain = if measured(IN_ORDER) { [IN_ORDER, None] } else { [None, Some("not measured")] };
-    let options = [plain[0], plain[1], Some("hand_over=1000/20ms")];
-    let row = |backend| {
-        let plain = run.last(backend, "crowd")?;
-        let of = |option| run.variant(plain, option).map(|result| rate(result.ours));
-        let cells = options.map(|option| of(option).unwrap_or_else(|| "not measured".to_owned()));
-        Some([vec![backend.to_owned(), plain.parties.to_string()], cells.into()].concat())
-    };
-    let head = owned(["", "tasks", "`server_order`", "by default", "`hand_over(1000, 20 ms)`"]);
-    table(&head, run.backends().into_iter().filter_map(row))
-}
-
 /// What a library is compared by, in one workload, and ours beside it.
+#[derive(Clone, Copy)]
 struct Compared {
     workload: &'static str,
     ours: fn(&Measurement) -> Option<String>,
@@ -212,50 +180,28 @@ fn peers(run: &Run) -> String {
     ];
     let mut rows = Vec::new();
     for backend in run.backends() {
-        let results = || COMPARED.iter().map(|it| (it, run.last(backend, it.workload)));
-        let names = libraries(run.last(backend, "uncontended"));
-        if names.is_empty() {
-            continue;
+        let results = COMPARED.map(|it| (run.last(backend, it.workload), it));
+        let peers = results[0].0.into_iter().flat_map(|result| &result.peers);
+        // A faulty recipe is no library.
+        let libraries: Vec<_> = peers.filter(|peer| peer.unsafe_because.is_none()).collect();
+        if !libraries.is_empty() {
+            let ours = results.iter().map(|(result, it)| result.and_then(it.ours).unwrap_or_default());
+            rows.push(std::iter::once(format!("lockwell on {backend}")).chain(ours).collect());
         }
-        let ours = results().map(|(it, result)| result.and_then(it.ours).unwrap_or_default());
-        rows.push(std::iter::once(format!("lockwell on {backend}")).chain(ours).collect());
-        for name in names {
-            let version = results().find_map(|(_, result)| peer(result, name)?.version.as_deref());
-            let theirs = results().map(|(it, result)| of_peer(peer(result, name), it.theirs));
-            let who = format!("{name} {}", version.unwrap_or_default());
+        for PeerResult { name, version, .. } in libraries {
+            let find = |result: Option<&'_ Measurement>, it: &Compared| {
+                of_peer(result?.peers.iter().find(|peer| peer.name == *name)?, it.theirs)
+            };
+            let theirs = results.iter().map(|(result, it)| find(*result, it).unwrap_or_default());
+            let who = format!("{name} {}", version.as_deref().unwrap_or_default());
             rows.push(std::iter::once(who).chain(theirs).collect());
         }
     }
     table(&head, rows)
 }
 
-fn peer<'a>(result: Option<&'a Measurement>, name: &str) -> Option<&'a PeerResult> {
-    result?.peers.iter().find(|peer| peer.name == name)
-}
-
-fn of_peer(peer: Option<&PeerResult>, figure: impl Fn(&PeerResult) -> Option<String>) -> String {
-    match peer {
-        Some(peer) if peer.error.is_some() => "failed".to_owned(),
-        peer => peer.and_then(figure).unwrap_or_default(),
-    }
-}
-
-/// Grants a second on one name, over the number of processes: of each backend, and of the libraries beside
-/// it.
-fn contention(run: &Run) -> String {
-    const CASES: [(usize, u64); 5] = [(1, 0), (4, 0), (16, 0), (64, 0), (4, 1000)];
-    let mut rows = Vec::new();
-    for backend in run.backends().into_iter().filter(|backend| *backend != "memory") {
-        let results = CASES.map(|(parties, hold_us)| run.contended(backend, parties, hold_us));
-        let ours = results.map(|result| result.map_or_else(String::new, |it| rate(it.per_second)));
-        rows.push([vec![backend.to_owned()], ours.into()].concat());
-        for name in libraries(results.into_iter().flatten()) {
-            let theirs =
-                results.map(|result| of_peer(peer(result, name), |peer| Some(rate(peer.per_second))));
-            rows.push([vec![format!("{name} on {backend}")], theirs.into()].concat());
-        }
-    }
-    table(&owned(["", "1 process", "4", "16", "64", "4, each holds for 1 ms"]), rows)
+fn of_peer(peer: &PeerResult, figure: fn(&PeerResult) -> Option<String>) -> Option<String> {
+    if peer.error.is_some() { Some("failed".to_owned()) } else { figure(peer) }
 }
 
 /// The times from each fault to the next grant, and the longest that it should take.
@@ -285,29 +231,6 @@ fn times_and_bound(result: &Measurement) -> Option<String> {
         0 => format!("{range}, at most {}", show::time(bound)),
         late => format!("{range}, {late} of {} later than {}", times().count(), show::time(bound)),
     })
-}
-
-/// What the most locks cost that the run held.
-fn holding(run: &Run) -> String {
-    let number = |value| show::plain(Unit::Count, value);
-    let cost = |cost: Cost| {
-        let (cpu, memory) = (cost.cpu_us / 10_000.0, as_float(cost.memory_kib) / 1024.0);
-        format!("{} % of a core, {} MiB", number(cpu), number(memory))
-    };
-    let row = |backend: &str| {
-        let holding = run.last(backend, "holding")?.holding.as_ref()?;
-        let or_nothing = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        Some(vec![
-            backend.to_owned(),
-            holding.locks.to_string(),
-            or_nothing(holding.requests_per_second.map(|each| format!("{}/s", number(each)))),
-            cost(holding.client),
-            or_nothing(holding.server.map(cost)),
-            holding.connections.to_string(),
-        ])
-    };
-    let head = owned(["", "locks held", "requests", "client", "server", "connections"]);
-    table(&head, run.backends().into_iter().filter_map(row))
 }
 
 /// The medians of a workload in all runs with a delay, and how many round trips it takes: the slope between

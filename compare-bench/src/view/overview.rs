@@ -162,7 +162,6 @@ fn column(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::view::questions;
     use crate::view::rank::rank;
     use crate::view::rank::tests::line;
 
@@ -191,45 +190,5 @@ pub(crate) mod tests {
         assert_eq!(names(&[&all[0], &all[1], &all[2]]), ["redis", "postgres"]);
         assert_eq!(names(&[&all[1], &all[2]]), ["postgres"]);
         assert!(names(&[&all[2]]).is_empty(), "one alone is not compared");
-    }
-
-    /// `cargo xtask figures` fills in the table of the README.
-    #[test]
-    fn the_readme_has_the_same_medians() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-        let runs = ["disk.json.gz", "disk.more.json.gz"].map(|name| {
-            let mut run = crate::record::file::read(&folder.join("runs").join(name)).unwrap();
-            run.results.retain(|result| ["uncontended", "handoff", "recovery"].contains(&&*result.workload));
-            run
-        });
-        let overview = &overviews(&runs, &questions(&runs))[0];
-        let readme = std::fs::read_to_string(folder.join("../README.md")).unwrap();
-        let table = readme.split("<!-- figures: summary disk -->").nth(1).unwrap();
-        let table = table.split("<!-- end of figures -->").next().unwrap();
-        let rows: Vec<Vec<&str>> = table
-            .lines()
-            .filter(|line| line.starts_with('|'))
-            .map(|line| line.split(" | ").skip(1).collect())
-            .collect();
-        let of = |family: &Candidate, work: &str| {
-            let column = overview.columns.iter().find(|column| column.measure.work == work).unwrap();
-            show::plain(column.unit, column.of(&family.backend).unwrap().median)
-        };
-        let ours: Vec<Vec<String>> = overview
-            .families
-            .iter()
-            .map(|it| {
-                ["a free lock", "a hand-over between processes", "recovery after a crash"]
-                    .map(|work| of(it, work))
-                    .into()
-            })
-            .collect();
-        let theirs: Vec<Vec<&str>> = rows
-            .iter()
-            .skip(2)
-            .map(|row| row.iter().map(|cell| cell.trim_end_matches(" |")).collect())
-            .collect();
-        assert_eq!(theirs, ours);
-        assert_eq!(overview.doubt, None, "this run can be used");
     }
 }
