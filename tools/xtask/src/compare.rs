@@ -40,7 +40,7 @@ fn profile(args: &[String]) -> &'static str {
 }
 
 /// The commands of the comparison that look at what was measured.
-const MEASURE_NOTHING: [&str; 4] = ["render", "diff", "schema", "help"];
+const MEASURE_NOTHING: [&str; 4] = ["render", "diff", "figures", "help"];
 
 /// Backends on releases that no machine has installed.
 const NEWER: [(&str, &str); 2] = [("mysql", "mysql9"), ("valkey", "valkey9")];
