@@ -14,7 +14,6 @@ use crate::measure::job::Job;
 use crate::measure::peer::{self, GivenProgram, Peer};
 use crate::measure::progress::Progress;
 use crate::measure::workload::bench::{Bench, Workload};
-use crate::plan::Plan;
 use crate::plan::case::{Case, START};
 use crate::record::disk::Disk;
 use crate::record::file::{FOLDER, ResultFile, read, unfinished};
@@ -39,7 +38,6 @@ struct Run {
     report: Report,
     file: ResultFile,
     progress: Progress,
-    plan: Plan,
     began: Instant,
 }
 
@@ -60,7 +58,7 @@ pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
         let looked = tokio::task::spawn_blocking(move || Disk::look(&folder, plan.syncs)).await?;
         report.disk = Some(looked?);
     }
-    let mut run = Run { report, file, progress: Progress::hidden(), plan, began };
+    let mut run = Run { report, file, progress: Progress::hidden(), began };
     let peers = run.build(&choices, args).await;
     let mut jobs = jobs(choices, &peers, &args.workloads(), args);
     for job in &mut jobs {
@@ -209,8 +207,8 @@ impl Run {
         self.note(backend)?;
         let run = format!("{}-{:x}", std::process::id(), faults::nanos());
         let peers = job.peers.iter().map(|number| peers[*number].clone()).collect();
-        let (choice, plan, progress) = (choice.clone(), self.plan, self.progress.clone());
-        let mut bench = Bench { plan, choice, target, locks, floor, peers, is_far, progress, run };
+        let progress = self.progress.clone();
+        let mut bench = Bench { target, locks, floor, peers, is_far, progress, run };
         self.progress.spent(START);
         let mut done = Ok(());
         for (workload, case) in &job.cases {

@@ -1,4 +1,5 @@
-//! The result file: nothing is overwritten, and a run that is killed loses one case.
+//! The result file: nothing is overwritten, and a run that is killed loses one case. What is made of such
+//! files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -205,4 +206,47 @@ fn two_runs_are_compared_by_their_intervals() {
         better.status.success() && String::from_utf8_lossy(&better.stdout).contains("better"),
         "{better:?}"
     );
+}
+
+#[test]
+fn a_stale_figure_is_found_and_filled_in() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["docs", "compare-bench/runs"] {
+        fs::create_dir_all(folder.path().join(name)).unwrap();
+    }
+    for name in ["delay-1ms.json.gz", "delay-5ms.json.gz"] {
+        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("runs").join(name);
+        fs::copy(run, folder.path().join("compare-bench/runs").join(name)).unwrap();
+    }
+    fs::write(folder.path().join("README.md"), "no figures\n").unwrap();
+    let page = folder.path().join("docs/page.md");
+    let stale =
+        "before\n<!-- figures: delays handoff -->\n| redis | 7 us |\n<!-- end of figures -->\nafter\n";
+    fs::write(&page, stale).unwrap();
+    let told = error(&run(folder.path(), "figures --check"));
+    assert!(told.contains("docs/page.md: figures differ from the runs"), "{told}");
+    assert_eq!(fs::read_to_string(&page).unwrap(), stale, "it was not touched");
+
+    assert!(run(folder.path(), "figures").status.success());
+    let filled = fs::read_to_string(&page).unwrap();
+    assert!(
+        filled.starts_with("before\n<!-- figures: delays handoff -->\n|  | 1.00 ms each way |"),
+        "{filled}"
+    );
+    assert!(filled.contains("\n| redis | ") && !filled.contains("7 us"), "{filled}");
+    assert!(filled.ends_with(" |\n<!-- end of figures -->\nafter\n"), "{filled}");
+    assert!(run(folder.path(), "figures --check").status.success());
+
+    for bad in [
+        "<!-- figures: delays handoff -->\nno end",
+        "<!-- figures: delays handoff -->\n<!-- figures: run delay-1ms -->\n<!-- end of figures -->",
+        "<!-- figures: nonsense delay-1ms -->\n<!-- end of figures -->",
+        "<!-- figures: headline -->\n<!-- end of figures -->",
+        "<!-- figures: headline tmpfs -->\n<!-- end of figures -->",
+        "<!-- figures: faults delay-1ms -->\n<!-- end of figures -->",
+    ] {
+        fs::write(&page, bad).unwrap();
+        let told = error(&run(folder.path(), "figures"));
+        assert!(told.contains("docs/page.md: "), "{bad}: {told}");
+    }
 }

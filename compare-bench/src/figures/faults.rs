@@ -26,9 +26,10 @@ pub(super) fn faults(name: &str, evidence: &Evidence) -> Result<String> {
     let found = evidence.faults.iter().find(|(known, _)| known == name);
     let (_, results) = found.ok_or_else(|| Error::failed(format!("there is no file of faults {name:?}")))?;
     let outcomes = &results.outcomes;
-    let of = |backend: &str| row(backend, outcomes.iter().filter(|it| it.backend == backend).collect());
+    let of =
+        |backend: &str| row(backend, &outcomes.iter().filter(|it| it.backend == backend).collect::<Vec<_>>());
     let backends = distinct(outcomes.iter().map(|outcome| &*outcome.backend));
-    let rows = backends.into_iter().map(of).chain([row("all", outcomes.iter().collect())]);
+    let rows = backends.into_iter().map(of).chain([row("all", &outcomes.iter().collect::<Vec<_>>())]);
     Ok(format!("{}\n\n{}", about(results), table(&HEAD.map(str::to_owned), rows)))
 }
 
@@ -41,7 +42,7 @@ fn about(results: &Results) -> String {
     format!("{runs} runs of {minutes} minutes together, with {faults} faults; commit {commits}:")
 }
 
-fn row(name: &str, outcomes: Vec<&RunOutcome>) -> Vec<String> {
+fn row(name: &str, outcomes: &[&RunOutcome]) -> Vec<String> {
     let sum = |count: fn(&RunOutcome) -> u64| outcomes.iter().map(|it| count(it)).sum::<u64>().to_string();
     let mut lateness = BTreeMap::<u64, u64>::new();
     for (late, times) in outcomes.iter().flat_map(|outcome| &outcome.counts.lateness) {

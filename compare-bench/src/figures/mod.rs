@@ -20,16 +20,16 @@ const END: &str = "<!-- end of figures -->";
 /// In the checkout that is the working folder.
 pub(crate) fn run(args: &FiguresArgs) -> Result<()> {
     let stale = stale(Path::new("."))?;
-    for (path, text) in &stale {
-        println!("{}", path.display());
-        if !args.check {
-            fs::write(path, text)?;
-        }
-    }
     if args.check && !stale.is_empty() {
-        return Err(Error::failed(
-            "these figures differ from the runs: `compare-bench figures` fills them in",
-        ));
+        let pages: Vec<_> = stale.iter().map(|(page, _)| page.display().to_string()).collect();
+        let pages = pages.join(", ");
+        return Err(Error::failed(format!(
+            "{pages}: figures differ from the runs; `compare-bench figures` fills them in"
+        )));
+    }
+    for (page, text) in stale {
+        fs::write(&page, text)?;
+        println!("{}", page.display());
     }
     Ok(())
 }
@@ -62,73 +62,24 @@ fn fill(text: &str, evidence: &Evidence) -> Result<String> {
     for part in parts {
         let block = part.split_once(" -->").and_then(|(what, rest)| Some((what, rest.split_once(END)?.1)));
         let (what, rest) =
-            block.ok_or_else(|| Error::failed(format!("a block of figures has no end: {:.40}", part)))?;
-        filled.extend([BEGIN, what, " -->\n", &tables::block(what, evidence)?, END, rest]);
+            block.ok_or_else(|| Error::failed(format!("a block of figures has no end: {part:.40}")))?;
+        filled.extend([BEGIN, what, " -->\n", &block(what, evidence)?, END, rest]);
     }
     Ok(filled)
+}
+
+/// A block `NAME RUN`, or `delays WORKLOAD`.
+fn block(what: &str, evidence: &Evidence) -> Result<String> {
+    match what.split_once(' ').unwrap_or((what, "")) {
+        ("delays", workload) => tables::delays(workload, evidence),
+        ("faults", name) => faults::faults(name, evidence),
+        (name, run) => tables::of_run(name, run, evidence),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::{measured, report};
-
-    /// A checkout with a run of Redis, whose hand-over takes 3 us, and this page.
-    fn checkout(page: &str) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["docs", "compare-bench/runs"] {
-            fs::create_dir_all(folder.path().join(name)).unwrap();
-        }
-        let mut run = report();
-        (run.mode, run.finished) = ("usual".to_owned(), true);
-        run.build = crate::record::machine::Build {
-            profile: "release".to_owned(),
-            git_commit: Some("0123456789abcdef".to_owned()),
-            git_dirty: Some(false),
-            ..run.build
-        };
-        run.load_before = 0.0;
-        run.backends = vec![crate::view::family::tests::backend("redis", &[])];
-        run.results = vec![measured("redis", 6)];
-        let json = serde_json::to_string(&run).unwrap();
-        fs::write(folder.path().join("compare-bench/runs/disk.json"), json).unwrap();
-        fs::write(folder.path().join("README.md"), "no figures\n").unwrap();
-        fs::write(folder.path().join("docs/measured.md"), page).unwrap();
-        folder
-    }
-
-    #[test]
-    fn a_stale_figure_is_found_and_filled_in() {
-        let page =
-            "before\n<!-- figures: headline disk -->\n| redis | 7 us |\n<!-- end of figures -->\nafter\n";
-        let folder = checkout(page);
-        let stale = stale(folder.path()).unwrap();
-        let [(path, text)] = &stale[..] else { panic!("{stale:?}") };
-        assert!(
-            path.ends_with("docs/measured.md") && text.contains("| redis |  |  |  | 3.00 us |  |"),
-            "{text}"
-        );
-        assert!(text.starts_with("before\n<!-- figures: headline disk -->\n|  |"), "{text}");
-        assert!(text.ends_with("|\n<!-- end of figures -->\nafter\n") && !text.contains("7 us"), "{text}");
-        fs::write(path, text).unwrap();
-        assert!(super::stale(folder.path()).unwrap().is_empty());
-    }
-
-    #[test]
-    fn mistakes_are_told() {
-        for bad in [
-            "<!-- figures: headline disk -->\nno end",
-            "<!-- figures: headline disk -->\n<!-- figures: run disk -->\n<!-- end of figures -->",
-            "<!-- figures: nonsense disk -->\n<!-- end of figures -->",
-            "<!-- figures: headline -->\n<!-- end of figures -->",
-            "<!-- figures: headline tmpfs -->\n<!-- end of figures -->",
-            "<!-- figures: faults disk -->\n<!-- end of figures -->",
-            "<!-- figures: delays uncontended -->\n<!-- end of figures -->",
-        ] {
-            let error = stale(checkout(bad).path()).unwrap_err().to_string();
-            assert!(error.contains("docs/measured.md: "), "{bad}: {error}");
-        }
-    }
 
     #[test]
     fn the_documentation_shows_the_committed_runs() {

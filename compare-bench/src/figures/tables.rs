@@ -1,6 +1,5 @@
 //! The tables: each by its name.
 
-use super::faults::faults;
 use super::runs::{Evidence, Run};
 use crate::error::{Error, Result};
 use crate::record::{Measurement, PeerResult, Report};
@@ -14,18 +13,13 @@ type Fill = fn(&Run) -> String;
 const BLOCKS: [(&str, Fill); 5] =
     [("run", about), ("summary", summary), ("headline", headline), ("peers", peers), ("recovery", recovery)];
 
-/// A block `NAME RUN`, or `delays WORKLOAD`.
-pub(super) fn block(what: &str, evidence: &Evidence) -> Result<String> {
-    let (name, of) = what.split_once(' ').unwrap_or((what, ""));
-    match (name, BLOCKS.iter().find(|(known, _)| *known == name)) {
-        ("delays", _) => delays(of, evidence),
-        ("faults", _) => faults(of, evidence),
-        (_, Some((_, fill))) => Ok(fill(evidence.named(of)?)),
-        (_, None) => {
-            let names = BLOCKS.map(|(name, _)| name).join(", ");
-            Err(Error::failed(format!("{name:?} is none of delays, faults, {names}")))
-        }
-    }
+/// The table of this name.
+pub(super) fn of_run(name: &str, run: &str, evidence: &Evidence) -> Result<String> {
+    let Some((_, fill)) = BLOCKS.iter().find(|(known, _)| *known == name) else {
+        let names = BLOCKS.map(|(name, _)| name).join(", ");
+        return Err(Error::failed(format!("{name:?} is none of delays, faults, {names}")));
+    };
+    Ok(fill(evidence.named(run)?))
 }
 
 pub(super) fn table(head: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -235,7 +229,7 @@ fn times_and_bound(result: &Measurement) -> Option<String> {
 
 /// The medians of a workload in all runs with a delay, and how many round trips it takes: the slope between
 /// the shortest and the longest delay.
-fn delays(workload: &str, evidence: &Evidence) -> Result<String> {
+pub(super) fn delays(workload: &str, evidence: &Evidence) -> Result<String> {
     let runs: Vec<&Run> = evidence.runs.iter().filter(|run| run.delay_us() > 0).collect();
     let [first, .., last] = runs[..] else {
         return Err(Error::failed("there are not two runs with a delay"));

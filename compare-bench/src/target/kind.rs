@@ -114,12 +114,6 @@ impl Kind {
         }
     }
 
-    /// Whether its address names servers that clients ask for others: these cannot be put behind something
-    /// else.
-    pub(super) fn sends_clients_on(self) -> bool {
-        matches!(self, Self::Sentinel | Self::Cluster)
-    }
-
     /// Why it cannot be started here, if it cannot.
     pub(crate) fn missing(self) -> Option<String> {
         let installed = match self {

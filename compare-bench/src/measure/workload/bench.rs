@@ -69,8 +69,6 @@ impl fmt::Debug for dyn Workload {
 /// What a workload works with.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    pub(crate) plan: Plan,
-    pub(crate) choice: Choice,
     pub(crate) target: Target,
     pub(crate) locks: Locks,
     pub(crate) floor: Floor,
