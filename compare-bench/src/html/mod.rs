@@ -10,7 +10,6 @@ mod holding;
 mod network;
 mod overview;
 mod plot;
-mod rows;
 mod survival;
 mod tables;
 mod timeline;

@@ -1,10 +1,10 @@
 //! Timelines: who considered itself the holder of a lock when, and which fault was at work.
 
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::html::plot::{Marked, PALETTE, Scale, labelled};
-use crate::html::rows::{self, RowChart, middle};
+use crate::html::plot::{GRID, Marked, PALETTE, Scale, labelled};
 use crate::stats::as_float;
 use faults::{Excerpt, FaultTarget, Happened, HeldSpan};
 
@@ -77,17 +77,30 @@ fn chart(text: &mut String, excerpt: &Excerpt, happened: &[Happened], began: u64
     let marks = marks.into_iter().filter(|mark| (ends.0..=ends.1).contains(mark)).collect();
     let area = SVGBackend::with_string(text, (WIDTH, height)).into_drawing_area();
     let to_text = |error: DrawingAreaErrorKind<_>| error.to_string();
-    let mut chart = rows::chart(
-        &area,
-        RowChart {
-            room: (44, 120),
-            x: Marked { ends: ends.0..ends.1, marks },
-            x_title: "seconds since the workers began",
-            y_title: "who",
-            x_label: &|at| format!("{at:.1}"),
-            names: &names,
-        },
-    )?;
+    let mut chart = ChartBuilder::on(&area)
+        .margin(8)
+        .margin_right(24)
+        .x_label_area_size(44)
+        .y_label_area_size(120)
+        .build_cartesian_2d(Marked { ends: ends.0..ends.1, marks }, Rows(names.len()))
+        .map_err(to_text)?;
+    let name = |row: &f64| {
+        let found = names.iter().enumerate().find(|(number, _)| (middle(*number) - row).abs() < 0.1);
+        found.map_or_else(String::new, |(_, name)| name.clone())
+    };
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .disable_y_mesh()
+        .label_style(("sans-serif", 15))
+        .axis_desc_style(("sans-serif", 16))
+        .x_desc("seconds since the workers began")
+        .y_desc("who")
+        .x_label_formatter(&|at| format!("{at:.1}"))
+        .y_label_formatter(&name)
+        .draw()
+        .map_err(to_text)?;
     // A span in a row, from so much above its middle to so much below. At least as wide as one can see.
     let least = (ends.1 - ends.0) / 400.0;
     let area_of = |row: &str, (from, until): (f64, f64), half: f64| {
@@ -124,6 +137,34 @@ fn chart(text: &mut String, excerpt: &Excerpt, happened: &[Happened], began: u64
     });
     chart.draw_series(dots).map_err(to_text)?;
     area.present().map_err(to_text)
+}
+
+/// An axis with this number of rows, from above.
+struct Rows(usize);
+
+impl Ranged for Rows {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
+        let rows = f64::from(u32::try_from(self.0).unwrap_or(1));
+        #[expect(clippy::cast_possible_truncation, reason = "pixels of a picture of known size")]
+        let pixels = (value / rows * f64::from(last - first)).round() as i32;
+        // The pixels of this axis are counted from below.
+        last - pixels
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        (0..self.0).map(middle).collect()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        0.0..f64::from(u32::try_from(self.0).unwrap_or(1))
+    }
+}
+
+fn middle(row: usize) -> f64 {
+    f64::from(u32::try_from(row).unwrap_or(0)) + 0.5
 }
 
 #[cfg(test)]
