@@ -60,9 +60,9 @@ fn fill(text: &str, evidence: &Evidence) -> Result<String> {
     let mut parts = text.split(BEGIN);
     let mut filled = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let block = part.split_once(" -->").and_then(|(what, rest)| Some((what, rest.split_once(END)?.1)));
+        let split = part.split_once(" -->").and_then(|(what, rest)| Some((what, rest.split_once(END)?.1)));
         let (what, rest) =
-            block.ok_or_else(|| Error::failed(format!("a block of figures has no end: {part:.40}")))?;
+            split.ok_or_else(|| Error::failed(format!("a block of figures has no end: {part:.40}")))?;
         filled.extend([BEGIN, what, " -->\n", &block(what, evidence)?, END, rest]);
     }
     Ok(filled)

@@ -63,18 +63,6 @@ impl Sample {
         rate(self.cycles, self.elapsed)
     }
 
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.elapsed
-    }
-
-    /// All latencies in nanoseconds, to three digits.
-    pub(crate) fn nanos(&self) -> Vec<u64> {
-        let repeated =
-            |bucket: u64, count: u64| std::iter::repeat_n(bucket, usize::try_from(count).unwrap_or(0));
-        let recorded = self.nanos.iter_recorded();
-        recorded.flat_map(|it| repeated(it.value_iterated_to(), it.count_at_value())).collect()
-    }
-
     pub(crate) fn spread(&self) -> Spread {
         let at = |quantile| micros(self.nanos.value_at_quantile(quantile));
         Spread {

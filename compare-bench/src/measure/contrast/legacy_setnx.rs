@@ -6,11 +6,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwell::backend::{ServerUrl, async_trait};
+use lockwell::backend::ServerUrl;
+use peer_common::{Library, Result, one};
 use redis::aio::MultiplexedConnection;
 
-use crate::error::{Error, Result};
-use crate::measure::contrast::recipe::Recipe;
 use crate::measure::floor::redis::links;
 
 /// The length of a lease, in milliseconds.
@@ -19,18 +18,13 @@ const LEASE: u64 = 10_000;
 /// The pause between two polls of a waiter.
 const PAUSE: Duration = Duration::from_millis(10);
 
+#[derive(Clone)]
 pub(super) struct LegacySetnx {
     link: MultiplexedConnection,
     lease: u64,
 }
 
 impl LegacySetnx {
-    pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
-        let link = links(url).await?.into_iter().next();
-        let link = link.ok_or_else(|| Error::failed("the address names no host"))?;
-        Ok(Self { link, lease: LEASE })
-    }
-
     async fn try_once(&self, key: &str) -> Result<bool> {
         let mut link = self.link.clone();
         let ends = || now() + self.lease;
@@ -55,22 +49,39 @@ fn key(name: &str) -> String {
     format!("compare_contrast/{name}")
 }
 
-#[async_trait]
-impl Recipe for LegacySetnx {
-    fn setup(&self) -> &'static str {
-        "SETNX of the time at which the lease of 10 s ends, GETSET when it has passed, DEL to release; asks every 10 ms; one connection"
+impl Library for LegacySetnx {
+    const NAME: &'static str = "legacy-setnx";
+
+    type Held = String;
+
+    async fn connect(urls: &[&str]) -> Result<Self> {
+        let url: ServerUrl = one(urls)?.parse()?;
+        let link = links(&url).await?.into_iter().next().ok_or("the address names no host")?;
+        Ok(Self { link, lease: LEASE })
     }
 
-    async fn acquire(&self, name: &str) -> Result<()> {
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn setup(&self) -> String {
+        "SETNX of the time at which the lease of 10 s ends, GETSET when it has passed, DEL to release; asks every 10 ms; one connection".to_owned()
+    }
+
+    fn lacks(&self) -> &'static str {
+        "order, fencing tokens, a wait without polling"
+    }
+
+    async fn acquire(&self, name: &str) -> Result<String> {
         let key = key(name);
         while !self.try_once(&key).await? {
             tokio::time::sleep(PAUSE).await;
         }
-        Ok(())
+        Ok(name.to_owned())
     }
 
-    async fn release(&self, name: &str) -> Result<()> {
-        Ok(redis::cmd("DEL").arg(key(name)).query_async(&mut self.link.clone()).await?)
+    async fn release(&self, name: String) -> Result<()> {
+        Ok(redis::cmd("DEL").arg(key(&name)).query_async(&mut self.link.clone()).await?)
     }
 }
 
@@ -82,14 +93,14 @@ mod tests {
     #[tokio::test]
     async fn two_hold_it_at_once() {
         let Some(server) = testbed::if_installed(testbed::Redis::start().await) else { return };
-        let url: ServerUrl = server.url().parse().unwrap();
-        let slow = LegacySetnx { lease: 1, ..LegacySetnx::connect(&url).await.unwrap() };
-        let others = LegacySetnx::connect(&url).await.unwrap();
-        slow.acquire("it").await.unwrap();
+        let url = server.url();
+        let slow = LegacySetnx { lease: 1, ..LegacySetnx::connect(&[&url]).await.unwrap() };
+        let others = LegacySetnx::connect(&[&url]).await.unwrap();
+        let held = slow.acquire("it").await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
         others.acquire("it").await.unwrap();
         assert!(!others.try_once(&key("it")).await.unwrap(), "the second has it");
-        slow.release("it").await.unwrap();
+        slow.release(held).await.unwrap();
         assert!(others.try_once(&key("it")).await.unwrap(), "and a third one, too");
     }
 }

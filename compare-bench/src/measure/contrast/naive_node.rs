@@ -2,49 +2,55 @@
 
 use std::time::Duration;
 
-use lockwell::backend::async_trait;
+use peer_common::{Library, Result};
 use zookeeper_client::{self as zk, Acls, Client, CreateMode};
-
-use crate::error::Result;
-use crate::measure::contrast::recipe::Recipe;
 
 const BASE: &str = "/lockwell_compare_contrast";
 
 /// Without a session end there is always a notification; this is for one that comes in between.
 const LOOK: Duration = Duration::from_secs(5);
 
+#[derive(Clone)]
 pub(super) struct NaiveNode {
     client: Client,
-}
-
-impl NaiveNode {
-    /// Connects to servers with commas between them.
-    pub(super) async fn connect(servers: &str) -> Result<Self> {
-        let client = Client::connect(servers).await?;
-        let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
-        match client.create(BASE, b"", &persistent).await {
-            Ok(_) | Err(zk::Error::NodeExists) => Ok(Self { client }),
-            Err(error) => Err(error.into()),
-        }
-    }
 }
 
 fn path(name: &str) -> String {
     format!("{BASE}/{}", name.replace('/', "_"))
 }
 
-#[async_trait]
-impl Recipe for NaiveNode {
-    fn setup(&self) -> &'static str {
-        "create of one ephemeral node; those who find it there watch it, and try again when it is gone; one session"
+impl Library for NaiveNode {
+    const NAME: &'static str = "naive-node";
+
+    type Held = String;
+
+    async fn connect(servers: &[&str]) -> Result<Self> {
+        let client = Client::connect(&servers.join(",")).await?;
+        let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        match client.create(BASE, b"", &persistent).await {
+            Ok(_) | Err(zk::Error::NodeExists) => Ok(Self { client }),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    async fn acquire(&self, name: &str) -> Result<()> {
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn setup(&self) -> String {
+        "create of one ephemeral node; those who find it there watch it, and try again when it is gone; one session".to_owned()
+    }
+
+    fn lacks(&self) -> &'static str {
+        "order, fencing tokens"
+    }
+
+    async fn acquire(&self, name: &str) -> Result<String> {
         let path = path(name);
         let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
         loop {
             match self.client.create(&path, b"", &ephemeral).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(name.to_owned()),
                 Err(zk::Error::NodeExists) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -58,7 +64,7 @@ impl Recipe for NaiveNode {
         }
     }
 
-    async fn release(&self, name: &str) -> Result<()> {
-        Ok(self.client.delete(&path(name), None).await?)
+    async fn release(&self, name: String) -> Result<()> {
+        Ok(self.client.delete(&path(&name), None).await?)
     }
 }

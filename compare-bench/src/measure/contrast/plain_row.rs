@@ -1,14 +1,14 @@
 //! A row that the holder inserts, and deletes when it releases.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell::backend::{ServerUrl, async_trait};
+use lockwell::backend::ServerUrl;
+use peer_common::{Library, Result, one};
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use tokio::sync::Mutex;
 
-use crate::error::Result;
-use crate::measure::contrast::recipe::Recipe;
 use crate::measure::floor::{mysql, postgres};
 
 const CREATE: &str =
@@ -18,25 +18,13 @@ const CREATE: &str =
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One connection, which serves one statement at a time.
+#[derive(Clone)]
 pub(super) enum PlainRow {
-    Postgres(Mutex<PgConnection>),
-    MySql(Mutex<MySqlConnection>),
+    Postgres(Arc<Mutex<PgConnection>>),
+    MySql(Arc<Mutex<MySqlConnection>>),
 }
 
 impl PlainRow {
-    pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
-        let this = if matches!(url.scheme(), "mysql" | "mariadb") {
-            Self::MySql(Mutex::new(mysql::connect(url).await?))
-        } else {
-            Self::Postgres(Mutex::new(postgres::connect(url).await?))
-        };
-        // Several processes may make it at once, and then one of them fails though it is there.
-        if this.execute(CREATE, CREATE, None).await.is_err() {
-            this.execute(CREATE, CREATE, None).await?;
-        }
-        Ok(this)
-    }
-
     /// How many rows it changed. Several processes at one row can deadlock in MySQL; then it tries again.
     async fn execute(&self, postgres: &'static str, mysql: &'static str, name: Option<&str>) -> Result<u64> {
         loop {
@@ -68,24 +56,50 @@ impl PlainRow {
     }
 }
 
-#[async_trait]
-impl Recipe for PlainRow {
-    fn setup(&self) -> &'static str {
-        "INSERT of a row with the name as its key, DELETE to release; asks every 10 ms; one connection"
+impl Library for PlainRow {
+    const NAME: &'static str = "plain-row";
+
+    type Held = String;
+
+    async fn connect(urls: &[&str]) -> Result<Self> {
+        let url: ServerUrl = one(urls)?.parse()?;
+        let this = if matches!(url.scheme(), "mysql" | "mariadb") {
+            Self::MySql(Arc::new(Mutex::new(mysql::connect(&url).await?)))
+        } else {
+            Self::Postgres(Arc::new(Mutex::new(postgres::connect(&url).await?)))
+        };
+        // Several processes may make it at once, and then one of them fails though it is there.
+        if this.execute(CREATE, CREATE, None).await.is_err() {
+            this.execute(CREATE, CREATE, None).await?;
+        }
+        Ok(this)
     }
 
-    async fn acquire(&self, name: &str) -> Result<()> {
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn setup(&self) -> String {
+        "INSERT of a row with the name as its key, DELETE to release; asks every 10 ms; one connection"
+            .to_owned()
+    }
+
+    fn lacks(&self) -> &'static str {
+        "leases, order, fencing tokens, a wait without polling"
+    }
+
+    async fn acquire(&self, name: &str) -> Result<String> {
         let postgres = "INSERT INTO lockwell_compare_contrast VALUES ($1) ON CONFLICT DO NOTHING";
         let mysql = "INSERT IGNORE INTO lockwell_compare_contrast VALUES (?)";
         while self.execute(postgres, mysql, Some(name)).await? == 0 {
             tokio::time::sleep(PAUSE).await;
         }
-        Ok(())
+        Ok(name.to_owned())
     }
 
-    async fn release(&self, name: &str) -> Result<()> {
+    async fn release(&self, name: String) -> Result<()> {
         let postgres = "DELETE FROM lockwell_compare_contrast WHERE name = $1";
         let mysql = "DELETE FROM lockwell_compare_contrast WHERE name = ?";
-        self.execute(postgres, mysql, Some(name)).await.map(drop)
+        self.execute(postgres, mysql, Some(&name)).await.map(drop)
     }
 }

@@ -23,13 +23,13 @@ pub(crate) async fn cycles<L: Library>(library: &L, name: &str, tasks: usize, le
             let mut latencies = Vec::new();
             let began = Instant::now();
             loop {
-                let begun = Instant::now();
-                if begun >= began + length {
+                let asked = Instant::now();
+                if asked >= began + length {
                     return Ok((began, latencies));
                 }
                 let lock = library.acquire(&name).await?;
                 library.release(lock).await?;
-                latencies.push(u64::try_from(begun.elapsed().as_nanos())?);
+                latencies.push(u64::try_from(asked.elapsed().as_nanos())?);
             }
         });
     }
