@@ -26,6 +26,9 @@
 
 mod backoff;
 mod batcher;
+mod batcher_sync;
+#[cfg(test)]
+mod batcher_tests;
 mod escape;
 mod grace;
 mod hand_over;

@@ -64,12 +64,6 @@ impl Clock {
         }
     }
 
-    /// Sleeps for this time from now on; the future does not borrow this clock.
-    pub(crate) fn sleep_for(&self, span: Duration) -> impl Future<Output = ()> + Send + use<> {
-        let (clock, until) = (self.clone(), self.now().after(span));
-        async move { clock.sleep_until(until).await }
-    }
-
     /// Sleeps for this time.
     ///
     /// # Cancel safety

@@ -13,7 +13,7 @@ use super::queues::{Need, Queues};
 use super::sender;
 use super::service::{Reply, Service, no_answer};
 use super::shared::Shared;
-use super::sync::lock;
+use crate::backend::batcher_sync::lock;
 use crate::{Error, ErrorKind, Result};
 
 /// A request under way: a future of its answer. See [`Batcher::call`](super::Batcher::call).
@@ -138,8 +138,8 @@ impl<S: Service> Future for Call<S> {
         if answer.is_pending() {
             let this = &mut *self;
             let timer = this.timer.get_or_insert_with(|| {
-                let left = this.entry.deadline.since(this.shared.clock.now());
-                Box::pin(this.shared.clock.sleep_for(left))
+                let (clock, deadline) = (this.shared.clock.clone(), this.entry.deadline);
+                Box::pin(async move { clock.sleep_until(deadline).await })
             });
             std::task::ready!(timer.as_mut().poll(cx));
             // The answer may have come in this moment.

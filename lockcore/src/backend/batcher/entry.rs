@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::retry::Retry;
 use super::service::{Reply, Service, no_answer};
-use super::sync::{AtomicBool, Mutex, lock};
+use crate::backend::batcher_sync::{AtomicBool, Mutex, lock};
 use crate::system::wake_tasks;
 use crate::{Error, Moment, Result};
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Wake, Waker};
 
-use super::sync::{AtomicBool, Mutex, lock};
+use crate::backend::batcher_sync::{AtomicBool, Mutex, lock};
 use crate::system::wake_tasks;
 
 /// What a sender does.

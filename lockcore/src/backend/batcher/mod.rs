@@ -19,7 +19,6 @@ mod retry;
 mod sender;
 mod service;
 mod shared;
-mod sync;
 mod tries;
 
 use std::fmt::Debug;
@@ -30,10 +29,13 @@ use tokio::runtime::Handle;
 
 use self::queues::Queues;
 use self::shared::Shared;
-use self::sync::Mutex;
 use crate::Clock;
+use crate::backend::batcher_sync::Mutex;
 
 pub use self::call::Call;
+#[cfg(test)]
+#[allow(unused_imports)] // The models have no use for it.
+pub(super) use self::service::no_answer;
 pub use self::service::{Attempt, Bounds, CallOutcome, Reply, Service};
 
 /// Batching: requests that arrive at about the same time share a call. Clones are handles to the same
@@ -95,6 +97,12 @@ impl<S: Service> Batcher<S> {
         Call::new_each(&self.0, requests, limit)
     }
 
+    /// How many keys have a queue.
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> usize {
+        crate::backend::batcher_sync::lock(&self.0.queues).keys()
+    }
+
     /// Sends a request without waiting for its answer. It needs a runtime.
     pub fn send(&self, key: S::Key, request: S::Request, limit: Duration) {
         let call = self.call(key, request, limit);
@@ -115,8 +123,3 @@ impl<S: Service> Debug for Batcher<S> {
         f.debug_struct("Batcher").field("bounds", &self.0.bounds).finish_non_exhaustive()
     }
 }
-
-#[cfg(all(test, lockwell_loom))]
-mod loom_tests;
-#[cfg(all(test, not(lockwell_loom)))]
-mod tests;

@@ -310,7 +310,7 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    #[cfg(all(test, not(lockwell_loom)))]
+    #[cfg(test)]
     pub(super) fn keys(&self) -> usize {
         self.queues.len()
     }

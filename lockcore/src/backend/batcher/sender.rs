@@ -10,8 +10,8 @@ use super::flight::Sending;
 use super::queues::Step;
 use super::service::Service;
 use super::shared::Shared;
-use super::sync::lock;
 use super::tries;
+use crate::backend::batcher_sync::{self, lock};
 use crate::{Error, ErrorKind};
 
 /// Sends batches of a key, one after the other, until none of its requests waits.
@@ -56,16 +56,7 @@ pub(super) fn sending<S: Service>(shared: &Arc<Shared<S>>, key: &S::Key) -> Send
 
 /// Gives a sender to a task.
 pub(super) fn spawn<S: Service>(shared: &Shared<S>, sending: impl Future<Output = ()> + Send + 'static) {
-    #[cfg(all(test, lockwell_loom))]
-    {
-        let _: &Shared<S> = shared;
-        drop(loom::thread::spawn(move || loom::future::block_on(sending)));
-    }
-    #[cfg(not(all(test, lockwell_loom)))]
-    match &shared.runtime {
-        Some(runtime) => drop(runtime.spawn(sending)),
-        None => drop(tokio::spawn(sending)),
-    }
+    batcher_sync::spawn(shared.runtime.as_ref(), sending);
 }
 
 impl<S: Service> Sender<S> {

@@ -184,7 +184,7 @@ impl Default for Bounds {
 }
 
 /// The error of a caller that has no answer in time, with the last failure as its cause if there is one.
-pub(super) fn no_answer(last: Option<&Error>) -> Error {
+pub(in crate::backend) fn no_answer(last: Option<&Error>) -> Error {
     if let Some(last) = last.filter(|last| last.kind() == ErrorKind::Unreachable) {
         return last.duplicate();
     }

@@ -4,15 +4,14 @@ use tokio::runtime::Handle;
 
 use super::queues::Queues;
 use super::service::{Bounds, Service};
-use super::sync::Mutex;
 use crate::Clock;
+use crate::backend::batcher_sync::{Mutex, is_present};
 
 pub(super) struct Shared<S: Service> {
     pub(super) service: S,
     pub(super) bounds: Bounds,
     pub(super) clock: Clock,
     /// That of the connection behind the service: what is sent is sent there.
-    #[cfg_attr(all(test, lockwell_loom), allow(dead_code))]
     pub(super) runtime: Option<Handle>,
     pub(super) queues: Mutex<Queues<S>>,
 }
@@ -20,12 +19,6 @@ pub(super) struct Shared<S: Service> {
 impl<S: Service> Shared<S> {
     /// Whether what is polled here may be what a task of the batcher does.
     pub(super) fn is_at_home(&self) -> bool {
-        #[cfg(all(test, lockwell_loom))]
-        return true;
-        #[cfg(not(all(test, lockwell_loom)))]
-        match (&self.runtime, Handle::try_current()) {
-            (Some(home), Ok(here)) => home.id() == here.id(),
-            _ => false,
-        }
+        is_present(self.runtime.as_ref())
     }
 }

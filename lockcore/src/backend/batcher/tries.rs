@@ -7,8 +7,8 @@ use super::entry::Entry;
 use super::retry::{Retry, pause};
 use super::service::{Attempt, CallOutcome, Service};
 use super::shared::Shared;
-use super::sync::lock;
 use crate::backend::Backoff;
+use crate::backend::batcher_sync::lock;
 use crate::{Error, ErrorKind, Moment};
 
 /// How often a request that collided with others is tried again at most. A deadlock that occurs twenty times

@@ -134,7 +134,7 @@ async fn not_all_keys_that_were_ever_used_are_kept() {
     for key in 0..100 {
         assert_eq!(answer(batcher.call(key, 2, LONG).await), 20);
     }
-    assert_eq!(lock(&batcher.0.queues).keys(), 64);
+    assert_eq!(batcher.keys(), 64);
 }
 
 /// A server that does not answer, and notes whether one of its calls was dropped.

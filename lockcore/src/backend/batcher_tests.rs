@@ -6,11 +6,12 @@ mod sending;
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::service::no_answer;
-use super::*;
+use super::batcher::{Attempt, Batcher, Bounds, CallOutcome, Reply, Service, no_answer};
 use crate::system::{lock, poll_once};
 use crate::{Error, ErrorKind, Result};
 
@@ -111,7 +112,7 @@ fn batcher(server: Server, bounds: Bounds) -> Batcher<Server> {
 }
 
 fn answer(reply: crate::Result<Reply<u32>>) -> u32 {
-    reply.unwrap().answer
+    reply.unwrap().into_answer()
 }
 
 fn calls(batcher: &Batcher<Server>) -> Vec<Vec<u32>> {
@@ -247,10 +248,10 @@ async fn what_was_not_sent_is_not_sent_for_nobody() {
 async fn a_lost_answer_is_asked_for_again_in_doubt() {
     let batcher = batcher(Server { failures: AtomicUsize::new(2), ..Server::default() }, Bounds::default());
     let reply = batcher.call(0, 2, LONG).await.unwrap();
-    assert!(reply.in_doubt);
+    assert!(reply.into_parts().1);
     assert_eq!(calls(&batcher).len(), 3);
     assert_eq!(batcher.service().doubts.load(Ordering::SeqCst), 2);
-    assert!(!batcher.call(0, 2, LONG).await.unwrap().in_doubt, "the next is not");
+    assert!(!batcher.call(0, 2, LONG).await.unwrap().into_parts().1, "the next is not");
 }
 
 #[tokio::test]
@@ -303,7 +304,7 @@ async fn an_overloaded_server_is_asked_for_no_more() {
     clock.advance(half * 11 / 10);
     let mut kinds = Vec::new();
     for call in first {
-        kinds.push(call.await.unwrap().map(|reply| reply.answer).map_err(|error| error.kind()));
+        kinds.push(call.await.unwrap().map(Reply::into_answer).map_err(|error| error.kind()));
     }
     // The third was sent, and has no answer. The last one was not.
     let expected = [Ok(20), Ok(40), Err(ErrorKind::Unreachable), Err(ErrorKind::Overloaded)];

@@ -4,18 +4,20 @@
 //! this one. One that is forgotten would wait until its deadline. Here the clock stands still, and `loom`
 //! reports a deadlock.
 //!
-//! Each model names a change of the code that it has caught. CONTRIBUTING.md says how they are run.
+//! Each model names a change of the code that it has caught.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use batcher_models::backend::batcher::{Attempt, Batcher, Bounds, Call, CallOutcome, Service};
+use batcher_models::backend::lock;
+use lockwell_core::TestClock;
 use loom::future::block_on;
+use loom::sync::Mutex;
 use loom::thread::{JoinHandle, spawn};
-
-use super::sync::lock;
-use super::*;
-use crate::TestClock;
 
 const LONG: Duration = Duration::from_secs(3_600);
 
