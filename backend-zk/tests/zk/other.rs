@@ -1,9 +1,9 @@
 //! Lock clients of other makers, in processes of their own.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -26,56 +26,71 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zk/other")
 }
 
-/// Compiles the Java driver. The folder lives as long as this process.
+/// What is made once for all tests, in a folder that stays for the next run. `made_of` says what it is made of.
+#[allow(clippy::incompatible_msrv)] // The tests run with a newer Rust than the package needs.
+fn once(
+    name: &str,
+    made_of: &str,
+    make: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    // Each test is a process, and one of them makes it.
+    let turn = File::create(folder.with_extension("lock")).map_err(failed)?;
+    turn.lock().map_err(failed)?;
+    let done = folder.join("made-of");
+    if fs::read_to_string(&done).is_ok_and(|text| text == made_of) {
+        return Ok(folder);
+    }
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(failed)?;
+    }
+    fs::create_dir_all(&folder).map_err(failed)?;
+    make(&folder)?;
+    fs::write(done, made_of).map_err(failed)?;
+    Ok(folder)
+}
+
+/// Compiles the Java driver.
 fn java() -> Result<Vec<String>, String> {
-    static FOLDER: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
     let class_path = testbed::ZooKeeper::curator_class_path().map_err(|error| error.to_string())?;
-    let folder = FOLDER.get_or_init(|| {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let compiled = Command::new("javac")
-            .args(["-cp", &class_path, "-d"])
-            .arg(folder.path())
-            .arg(sources().join("Driver.java"))
-            .output()
+    let source = sources().join("Driver.java");
+    let text = fs::read_to_string(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+    let folder = once("curator-driver", &format!("{class_path}\n{text}"), |folder| {
+        let compiled =
+            Command::new("javac").args(["-cp", &class_path, "-d"]).arg(folder).arg(&source).output();
+        let compiled = compiled
             .map_err(|error| format!("javac is missing: apt install default-jdk-headless: {error}"))?;
-        if compiled.status.success() {
-            Ok(folder)
-        } else {
-            Err(String::from_utf8_lossy(&compiled.stderr).into_owned())
-        }
-    });
-    let folder = folder.as_ref().map_err(Clone::clone)?;
-    let path = format!("{}:{class_path}", folder.path().display());
+        let said = String::from_utf8_lossy(&compiled.stderr).into_owned();
+        if compiled.status.success() { Ok(()) } else { Err(said) }
+    })?;
+    let path = format!("{}:{class_path}", folder.display());
     let quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off".to_owned();
     Ok(vec!["java".into(), "-Xmx128m".into(), quiet, "-cp".into(), path, "Driver".into()])
 }
 
 /// A Python that has kazoo: the one of the machine, or one of our own with kazoo from the package index.
 fn python() -> Result<Vec<String>, String> {
-    static PROGRAM: OnceLock<Result<(String, Option<tempfile::TempDir>), String>> = OnceLock::new();
-    let runs = |program: &str, arguments: &[&str]| {
-        Command::new(program)
-            .args(arguments)
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+    let runs = |program: &Path, arguments: &[&str]| {
+        let status = Command::new(program).args(arguments).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
     };
-    let program = PROGRAM.get_or_init(|| {
-        if runs("python3", &["-c", "import kazoo"]) {
-            return Ok(("python3".to_owned(), None));
-        }
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let place = folder.path().display().to_string();
-        let program = format!("{place}/bin/python");
-        if runs("python3", &["-m", "venv", &place])
-            && runs(&program, &["-m", "pip", "install", "-q", "--disable-pip-version-check", "kazoo==2.11.0"])
-        {
-            return Ok((program, Some(folder)));
-        }
-        Err("kazoo is missing and cannot be had: pip install kazoo".to_owned())
-    });
-    let (program, _) = program.as_ref().map_err(Clone::clone)?;
-    Ok(vec![program.clone(), sources().join("driver.py").display().to_string()])
+    let system = PathBuf::from("python3");
+    let program = if runs(&system, &["-c", "import kazoo"]) {
+        system
+    } else {
+        let kazoo = "kazoo==2.11.0";
+        let folder = once("kazoo", kazoo, |folder| {
+            let place = folder.display().to_string();
+            let pip = ["-m", "pip", "install", "-q", "--disable-pip-version-check", kazoo];
+            if runs(&system, &["-m", "venv", &place]) && runs(&folder.join("bin/python"), &pip) {
+                return Ok(());
+            }
+            Err("kazoo is missing and cannot be had: pip install kazoo".to_owned())
+        })?;
+        folder.join("bin/python")
+    };
+    Ok(vec![program.display().to_string(), sources().join("driver.py").display().to_string()])
 }
 
 impl Other {

@@ -79,7 +79,7 @@ fn the_pages() {
     }
 }
 
-/// A page with shell commands that nobody runs would not be noticed otherwise. `cli/tests/first_day.rs` runs
+/// A page with shell commands that nobody runs would not be noticed otherwise. `first_day.rs` runs
 /// those of the first day.
 #[test]
 fn no_page_is_forgotten() {

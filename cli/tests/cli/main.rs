@@ -16,6 +16,8 @@ mod dying;
 mod everyday;
 mod exclusion;
 mod exit_codes;
+#[cfg(feature = "postgres")]
+mod first_day;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod grace;
 mod hints;
@@ -31,6 +33,8 @@ mod loss;
 mod modes;
 mod options;
 mod rights;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+mod rolling;
 #[cfg(feature = "postgres")]
 mod servers;
 mod signals;

@@ -14,10 +14,7 @@ pub struct Checkout {
 impl Checkout {
     /// Asks git now, since a checkout may change after a build.
     pub fn look() -> Self {
-        // The tests themselves write the ledger of flaky ones.
-        let all_but_ledger = [":(top)", ":(top,exclude)tests/flakes.jsonl"];
-        let status = ["status", "--porcelain", "--untracked-files=no", "--"];
-        let changes = git(&[&status[..], &all_but_ledger].concat());
+        let changes = git(&["status", "--porcelain", "--untracked-files=no"]);
         Self { commit: git(&["rev-parse", "HEAD"]), has_changes: changes.map(|changes| !changes.is_empty()) }
     }
 }

@@ -75,21 +75,26 @@ pub fn cannot_run(part: &str, why: &str) {
 }
 
 fn note(kind: &str, part: &str, why: &str) {
-    let thread = thread::current();
-    let test = thread.name().unwrap_or_default();
+    let test = name();
     eprintln!("not run: {test} {part} ({why})");
     let Some(path) = env::var_os("LOCKWELL_NOT_RUN") else { return };
     let file = fs::OpenOptions::new().append(true).create(true).open(path);
-    let line = not_run_line([kind, test, part, why]);
+    let line = not_run_line([kind, &test, part, why]);
     // Written in one piece, since several tests may do so.
     if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
         eprintln!("and that cannot be noted: {error}");
     }
 }
 
+/// The name of the running test. In a process of its own a test may run in the main thread, and nextest says its
+/// name.
+fn name() -> String {
+    let of_thread = || thread::current().name().unwrap_or_default().to_owned();
+    env::var("NEXTEST_TEST_NAME").unwrap_or_else(|_| of_thread())
+}
+
 /// A line of the file of what was [not run](not_run): its kind, the test, the part, and the reason.
-#[doc(hidden)]
-pub fn not_run_line(fields: [&str; 4]) -> String {
+fn not_run_line(fields: [&str; 4]) -> String {
     let first = |field: &str| field.trim().lines().next().unwrap_or_default().replace('\t', " ");
     fields.map(first).join("\t") + "\n"
 }
@@ -107,8 +112,7 @@ mod tests {
     /// Of these names the lines are made.
     #[test]
     fn a_test_knows_its_name() {
-        let name = "lacking::tests::a_test_knows_its_name";
-        assert_eq!(thread::current().name(), Some(name));
+        assert_eq!(name(), "lacking::tests::a_test_knows_its_name");
     }
 
     #[test]

@@ -63,9 +63,7 @@ pub use self::{
     error::Error,
     etcd::{Etcd, cluster::EtcdCluster},
     hang::HungSyncs,
-    lacking::{
-        cannot_run, if_fetched, if_installed, is_installed, lacks, not_run, not_run_line, servers_required,
-    },
+    lacking::{cannot_run, if_fetched, if_installed, is_installed, lacks, not_run, servers_required},
     mariadb::MariaDb,
     options::{Durability, Options},
     pgbouncer::PgBouncer,

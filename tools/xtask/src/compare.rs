@@ -6,18 +6,14 @@ use testbed::Release;
 
 use crate::install::{is_told, provide};
 use crate::packages::{Package, SERVERS};
-use crate::peers;
 use crate::shell::{Result, cargo, foreground};
 
 pub(crate) fn run(mut args: Vec<String>) -> Result<ExitCode> {
     let told = is_told(&mut args);
-    if args.iter().any(|arg| arg == "--peers") {
-        peers::hint();
-    }
     let newer = NEWER.iter().filter(|(backend, _)| starts(backend, &args) == Some(true));
     let newer = newer.map(|(_, release)| Release::named(release));
     // The comparison names the backends that it leaves out.
-    drop(provide(SERVERS.iter().filter(|server| is_needed(server, &args)), newer, told));
+    drop(provide(SERVERS.iter().filter(|server| is_needed(server, &args)), newer, false, told));
     let profile = profile(&args);
     // The comparison says which one it is.
     let mut cargo = cargo();

@@ -30,20 +30,29 @@ const PROGRAMS: [&str; 14] = [
 
 /// What checks the commands that begin so. `lockwell` is parsed by a test of the command, which also runs the
 /// blocks of `sh`.
-const CHECKED: [&str; 6] =
-    ["cargo xtask ", "cargo run ", "cargo test ", "cargo install --path ", "compare-bench ", "lockwell "];
+const CHECKED: [&str; 7] = [
+    "cargo xtask ",
+    "cargo run ",
+    "cargo test ",
+    "cargo nextest run ",
+    "cargo install --path ",
+    "compare-bench ",
+    "lockwell ",
+];
 
 /// Steps of `.ci/run`, as they are told.
-const STEPS: [&str; 2] = ["cargo fmt --all", "cargo clippy --workspace --all-targets --all-features"];
+const STEPS: [&str; 3] =
+    ["cargo fmt --all", "cargo clippy --workspace --all-targets --all-features", "cargo deny check"];
 
 /// What no test runs: it changes the machine, or takes a program that is not there; and the beginnings of
 /// commands.
-const TOLD_ONLY: [&str; 8] = [
+const TOLD_ONLY: [&str; 9] = [
     ".ci/run",
     "cargo new --lib table-lock",
     "docker build --file cli/Dockerfile --tag lockwell target/x86_64-unknown-linux-musl/release",
     "docker run --rm --env LOCKWELL_URL lockwell status",
     "cargo fuzz",
+    "cargo fuzz run --fuzz-dir tools/fuzz addresses tools/fuzz/seeds/addresses -- -max_total_time=600",
     "cargo xtask",
     "rustup target add x86_64-pc-windows-gnu x86_64-apple-darwin",
     "prometheus --config.file=examples/observed/prometheus.yml",
@@ -248,12 +257,8 @@ fn the_comparison_understands_what_is_told() {
 }
 
 /// Where a command of xtask is run: by a step of `.ci/run` or by a test. These are not run, for their reason:
-const NOT_RUN: [(&str, &str); 4] = [
-    ("compare", "it builds the comparison for release, and runs as its tests do"),
-    ("fuzz", "it takes a nightly compiler; the targets are compiled by a step"),
-    ("peers", "it asks the registries for their newest releases"),
-    ("semver", "it compares with a release or a commit, and takes cargo-semver-checks"),
-];
+const NOT_RUN: [(&str, &str); 1] =
+    [("compare", "it builds the comparison for release, and runs as its tests do")];
 
 /// These run for minutes or hours. The tests of the comparison run `--smoke`, which has the same cases.
 const LONG: [&str; 4] = ["--quick", "--full", "--repeat", "--at-once"];
@@ -269,12 +274,12 @@ fn each_command_of_xtask_is_run() {
             not_run.push(*verb);
             continue;
         }
-        let is_run = steps.contains(&format!("cargo xtask {verb}")) || tests.contains(&format!("\"{verb}\""));
+        let is_run = steps.contains(&format!("xtask\" {verb}")) || tests.contains(&format!("\"{verb}\""));
         assert!(is_run, "{page}: nothing runs {command:?}");
     }
     for (verb, _) in NOT_RUN {
         assert!(not_run.contains(&verb), "nobody is told {verb} any more");
-        assert!(!steps.contains(&format!("cargo xtask {verb}")), "{verb} is run");
+        assert!(!steps.contains(&format!("xtask\" {verb}")), "{verb} is run");
     }
 }
 
@@ -299,8 +304,10 @@ fn what_the_comparison_is_told_is_run_by_its_tests() {
 /// The examples, tests and packages that `cargo run` and `cargo test` name exist.
 #[test]
 fn what_cargo_is_told_to_run_is_there() {
-    let told: Vec<_> =
-        ["cargo run ", "cargo test ", "cargo install --path "].into_iter().flat_map(told).collect();
+    let told: Vec<_> = ["cargo run ", "cargo test ", "cargo nextest run ", "cargo install --path "]
+        .into_iter()
+        .flat_map(told)
+        .collect();
     assert!(told.len() >= 5, "{told:?}");
     for (page, command) in told {
         let words: Vec<_> = command.split_whitespace().collect();
@@ -321,7 +328,7 @@ fn what_cargo_is_told_to_run_is_there() {
     }
 }
 
-/// A command of another kind would be run and parsed by nobody. `cli/tests/first_day.rs` runs all commands of
+/// A command of another kind would be run and parsed by nobody. `first_day.rs` of the command's tests runs all commands of
 /// its page.
 #[test]
 fn no_command_is_forgotten() {

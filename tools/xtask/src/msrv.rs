@@ -10,7 +10,6 @@ use std::process::{Command, ExitCode};
 
 use serde_json::Value;
 
-use crate::deps::tree;
 use crate::shell::{Result, cargo, foreground, root, text};
 
 pub(crate) type Version = (u32, u32, u32);
@@ -149,6 +148,18 @@ fn among<'a>(metadata: &'a Value, list: &'a BTreeSet<String>) -> impl Iterator<I
 fn id(package: &Value) -> String {
     let text = |field: &str| package[field].as_str().unwrap_or_default();
     format!("{} v{}", text("name"), text("version"))
+}
+
+/// What `lockwell` needs with these features and no others on this system, or `all`, as `cargo tree` calls it:
+/// packages that build it included, without lockwell itself.
+pub(crate) fn tree(features: &str, system: &str) -> Result<BTreeSet<String>> {
+    let mut command = cargo();
+    command.current_dir(root()).args(["tree", "--locked", "--package", FACADE]);
+    command.args(["--features", features, "--target", system, "--edges", "normal,build"]);
+    command.args(["--prefix", "none", "--format", "{p}"]);
+    let shown = text(&mut command)?;
+    let words = shown.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
+    Ok(words.filter(|package| !package.is_empty() && !package.starts_with("lockwell v")).collect())
 }
 
 fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {

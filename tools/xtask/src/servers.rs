@@ -28,8 +28,6 @@ enum What {
         #[arg(value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Write the results of the last complete runs of `cargo xtask test` into the table of the documentation.
-    Table,
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
@@ -44,7 +42,6 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Some(What::Table) => crate::table::write().map(|()| ExitCode::SUCCESS),
         Some(What::Fetch { names }) => {
             let known: Vec<_> = Release::all().iter().map(Release::name).collect();
             if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {

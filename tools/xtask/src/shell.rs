@@ -1,16 +1,35 @@
 //! Runs other programs.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Output, Stdio};
 
 /// What went wrong, for people.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
-/// The cargo that runs us.
+/// The cargo that runs us, with the tools that were installed for it.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Our own tests run with it.
-    cargo.env_remove("RUSTC_BOOTSTRAP");
+    cargo.env("PATH", path());
     cargo
+}
+
+/// Where programs are: also those that `--install` has installed.
+pub(crate) fn path() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([tools().join("bin")]);
+    // Only a folder with a separator in its name cannot be joined.
+    std::env::join_paths(folders).unwrap_or(path)
+}
+
+/// Where the tools for cargo are installed.
+pub(crate) fn tools() -> PathBuf {
+    root().join("target/tools")
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 /// A command line as one would type it.

@@ -1,325 +1,254 @@
 //! `cargo xtask test`: all tests.
 //!
-//! Not nextest: it runs each test in a process of its own, and many of these tests share the servers of their
-//! program, as the conformance suite does. So the test programs run as they are, side by side.
+//! `cargo nextest` runs each test in a process of its own, by `.config/nextest.toml`. Programs whose tests share
+//! servers run as one process each, beside it.
 
-mod args;
-mod closing;
+mod alone;
 mod deep;
-mod documentation;
-mod events;
-mod flakes;
-pub(crate) mod flaky;
-mod programs;
-mod repeat;
-mod running;
-mod schedule;
-mod series;
-mod turn;
-mod watched;
+mod missing;
+mod nextest;
+mod shared;
 
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
-use std::sync::Mutex;
-use std::time::Instant;
+use std::process::{Child, Command, ExitCode};
+use std::thread;
 
 use testbed::{Family, Release};
 
-use self::args::{Selection, Servers};
-use self::documentation::Documentation;
-use self::events::Ended;
-use self::flakes::Flake;
-use self::programs::{Class, Program};
-use self::running::ProgramOutcome;
-use self::series::Series;
-use crate::busy::Busy;
-use crate::handed_on::HandedOn;
-use crate::install::{is_told, provide};
-use crate::not_run::{self, NotRun};
+use self::missing::remarks;
+use self::shared::Shared;
+use crate::install::{is_told, is_tool, provide};
 use crate::packages::{SERVERS, TOOLS};
-use crate::ran;
-use crate::shell::Result;
+use crate::shell::{Result, cargo, line, root};
 
-/// How often a test that failed is repeated, alone.
-const AGAIN: usize = 2;
-/// With more failed tests than this none is repeated: it is no flake.
-const MOST_AGAIN: usize = 10;
+/// The packages of all tests. Others would be compiled with other features of what they depend on.
+const ALL: [&str; 2] = ["--workspace", "--all-features"];
+
+/// How many cases of the conformance suite run at a time if they run on all servers. As many as it chooses
+/// itself leave the processors idle half of the time.
+const ON_ALL_SERVERS: &str = "--test-threads=12";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Keep this number of processors busy while the tests run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     busy: usize,
-    /// Run the tests this many times, and count the failures. If a call is stopped, the next call at the same
-    /// commit with the same arguments continues it.
-    #[arg(long, value_name = "TIMES")]
-    repeat: Option<usize>,
-    /// With `--repeat`: start the count again.
-    #[arg(long, requires = "repeat")]
-    restart: bool,
     /// Which servers to test with. `usual`: those that are installed, and MySQL. `fetched`: only
     /// releases that are downloaded, in all setups. `all`: both, in all setups.
     #[arg(long, value_enum, default_value_t = Servers::Usual)]
     servers: Servers,
-    /// Run what is too long for every run: all servers in all setups, the models with optimisation, and all
-    /// tests twice beside busy loops. A call goes on where the last one was stopped.
-    #[arg(long, conflicts_with_all = ["busy", "repeat", "servers"])]
+    /// Run what is too long for every run: all steps of `.ci/run`, all servers in all setups, the models with
+    /// optimisation, and all tests beside busy loops.
+    #[arg(long, conflicts_with_all = ["busy", "servers"])]
     deep: bool,
     /// Install and download what is missing, without asking.
     #[arg(long)]
     install: bool,
-    /// The folder for logs and notes, instead of `target/xtask`. Two runs at a time need two of them.
-    #[arg(long, value_name = "FOLDER")]
-    notes: Option<PathBuf>,
-    /// A stage of `--deep`, which has the turn; and the file for what is not run.
-    #[arg(long, value_name = "FILE", hide = true)]
-    stage: Option<PathBuf>,
-    #[command(flatten)]
-    rest: HandedOn,
+    /// Arguments for `cargo nextest run`. Or `--test PROGRAM`, and arguments for it after `--`, if its tests
+    /// share servers: `conformance` or `sql`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<String>,
 }
 
-/// What a run is to do.
-struct Job {
-    /// The folder for logs and notes.
-    notes: PathBuf,
-    programs: Vec<Program>,
-    /// The arguments of cargo for the tests of the documentation, if these are to run.
-    documentation: Option<Vec<String>>,
-    /// The arguments for each program.
-    filters: Vec<String>,
+/// Which servers a run needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Servers {
+    Usual,
+    Fetched,
+    All,
+}
+
+impl Servers {
+    /// Its name for the conformance suite.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Usual => "usual",
+            Self::Fetched => "fetched",
+            Self::All => "all",
+        }
+    }
+
+    /// The releases to be fetched for it.
+    fn needed(self) -> impl Iterator<Item = &'static Release> {
+        let fetched = Release::all().iter().filter(|release| release.is_fetched());
+        fetched.filter(move |release| self != Self::Usual || release.is_usual())
+    }
+}
+
+/// What the parts of a run have in common.
+struct Run {
     servers: Servers,
-    /// The backends' own tests, on fetched releases.
-    releases: Vec<(Program, &'static Release)>,
+    /// For the output of programs, and for what the tests say besides.
+    folder: PathBuf,
 }
 
-/// How a run went.
+/// How a part of a run went.
 #[derive(Debug, Default)]
-struct Whole {
-    outcomes: Vec<ProgramOutcome>,
-    documentation: Documentation,
-    /// What was missing: servers of the suite, and what other tests need.
-    not_run: Vec<NotRun>,
-    /// Other remarks for the end.
-    surprises: Vec<String>,
+struct Outcome {
+    /// Tests that have failed.
+    failed: Vec<Failed>,
+    /// Why the part has failed, apart from its tests.
+    problem: Option<String>,
+    /// The last line of its runner.
+    summary: String,
 }
 
-impl Whole {
-    /// Nothing was run, not even a test that was ignored. What failed as a whole is told by itself.
-    fn is_empty(&self) -> bool {
-        let Documentation { passed, ignored, failed, problem, .. } = &self.documentation;
-        self.outcomes.iter().all(|outcome| outcome.tests.is_empty() && outcome.problem.is_none())
-            && *passed + *ignored + failed.len() == 0
-            && problem.is_none()
-    }
-
-    /// The names of the tests that failed, and of programs that failed as a whole.
-    fn failures(&self) -> Vec<String> {
-        let of_programs = self.outcomes.iter().flat_map(|outcome| {
-            let tests = outcome.failed().map(|(test, _)| format!("{} {}", outcome.title, test.name));
-            tests.chain(outcome.problem.as_ref().map(|_| outcome.title.clone()))
-        });
-        let documentation = self.documentation.failed.iter().map(|name| format!("documentation {name}"));
-        let other = self.documentation.failed.is_empty() && self.documentation.problem.is_some();
-        of_programs.chain(documentation).chain(other.then(|| "documentation".to_owned())).collect()
-    }
+/// A test that has failed, and the command that runs it alone.
+#[derive(Debug)]
+struct Failed {
+    name: String,
+    alone: Command,
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { busy, repeat, restart, servers, deep, install, notes, stage, rest: HandedOn { mut args } } =
-        options;
-    // The tests run in other folders.
-    let notes = std::path::absolute(notes.unwrap_or_else(ran::folder));
-    let notes = notes.map_err(|error| format!("the folder for notes: {error}"))?;
-    let _turn = stage.is_none().then(|| turn::take(&notes, "turn")).transpose()?;
-    // A stage goes on though the call of `--deep` that has begun it was killed.
-    let _tests = (!deep).then(|| turn::take(&notes, "tests")).transpose()?;
+    let Options { busy, servers, deep, install, mut args } = options;
     let told = is_told(&mut args) || install;
-    // What a stage fetches would make another state of those before it.
     let needed = if deep { Servers::All } else { servers };
-    // A stage does not ask again what the call of `--deep` has asked.
-    let asks = stage.is_none() || told;
-    let mut remarks =
-        if asks { provide(SERVERS.iter().chain(&TOOLS), needed.needed(), told) } else { Vec::new() };
+    let mut remarks = provide(SERVERS.iter().chain(&TOOLS), needed.needed(), true, told);
     if deep {
-        return deep::run(&notes, told);
+        return deep::run();
     }
-    let selection = Selection::new(&args, servers);
-    let job = job(selection, servers, notes)?;
+    if !is_tool("nextest") {
+        return Err("there is no cargo-nextest: --install installs it".to_owned());
+    }
+    let folder = root().join("target/xtask").join(format!("run-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let run = Run { servers, folder };
     let _loops = Busy::start(busy)?;
-    let once = || -> Result<Whole> {
-        let whole = once(&job)?;
-        if let Some(file) = &stage {
-            not_run::write(file, &whole.not_run)?;
-        }
-        Ok(whole)
-    };
-    if let Some(times) = repeat {
-        let once = || -> Result<Vec<String>> {
-            let whole = once()?;
-            for remark in not_run::remarks(&whole.not_run) {
-                println!("{remark}");
-            }
-            Ok(whole.failures())
-        };
-        let restarts = |last: &Series| restart || (stage.is_some() && last.is_over(times));
-        // Runs on other servers are another series.
-        args.extend([format!("--servers={}", servers.name()), repeat::servers()]);
-        return repeat::run(&job.notes, times, restarts, busy, &args, once);
+    let outcomes = run.all(&args)?;
+    remarks.extend(run.remarks());
+    let is_well = alone::finish(outcomes, remarks)?;
+    if is_well {
+        fs::remove_dir_all(&run.folder).map_err(|error| format!("{}: {error}", run.folder.display()))?;
+        return Ok(ExitCode::SUCCESS);
     }
-    let whole = once()?;
-    remarks.extend(not_run::remarks(&whole.not_run));
-    finish(&job, &whole, remarks)
+    println!("what the programs have written is in {}", run.folder.display());
+    Ok(ExitCode::FAILURE)
 }
 
-/// Builds what the run needs.
-fn job(selection: Selection, servers: Servers, notes: PathBuf) -> Result<Job> {
-    let Selection { cargo, filters, names_targets, documentation_only } = selection;
-    let mut programs = if documentation_only { Vec::new() } else { programs::build(&cargo)? };
-    let mut releases = Vec::new();
-    if servers != Servers::Usual && filters.is_empty() && !names_targets {
-        for release in servers.needed().filter(|release| release.version().is_ok()) {
-            let title = match release.family() {
-                Family::Redis => "backend-redis/redis",
-                Family::ZooKeeper => "backend-zk/zk",
-                Family::Etcd => "backend-etcd/etcd",
-                _ => continue,
-            };
-            releases.extend(
-                programs.iter().find(|program| program.title == title).map(|it| (it.clone(), release)),
-            );
-        }
+pub(crate) fn install() -> Result<ExitCode> {
+    for remark in provide(SERVERS.iter().chain(&TOOLS), Servers::Usual.needed(), true, true) {
+        println!("{remark}");
     }
-    if servers == Servers::Fetched && !names_targets {
-        programs.retain(|program| program.title == "lockwell/conformance");
-    }
-    if !names_targets {
-        programs.retain(|program| program.plan().class != Class::Deep || servers == Servers::All);
-    }
-    let with_documentation = documentation_only || (!names_targets && servers != Servers::Fetched);
-    let documentation = with_documentation.then_some(cargo);
-    Ok(Job { notes, programs, documentation, filters, servers, releases })
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Runs everything once.
-fn once(job: &Job) -> Result<Whole> {
-    enum Part<'a> {
-        Documentation(&'a [String]),
-        Program(&'a Program, Option<&'static Release>),
-    }
-    let began = Instant::now();
-    let ran = ran::fresh(&job.notes)?;
-    let whole = Mutex::new(Whole::default());
-    // Cargo itself runs while the others have only begun to start their servers.
-    let documentation = job.documentation.iter().map(|cargo| (Class::Computing, Part::Documentation(cargo)));
-    let programs = job.programs.iter().map(|it| (it.plan().class, Part::Program(it, None)));
-    let releases =
-        job.releases.iter().map(|(it, release)| (Class::Waiting, Part::Program(it, Some(*release))));
-    let done = schedule::side_by_side(documentation.chain(programs).chain(releases), |part| -> Result<()> {
-        let note = |outcome: Result<ProgramOutcome>| {
-            let outcome = outcome?;
-            println!("{:6.0} s: {}", began.elapsed().as_secs_f64(), outcome.line());
-            whole.lock().map_err(|_| "a panic".to_owned())?.outcomes.push(outcome);
-            Ok(())
-        };
-        match part {
-            Part::Documentation(cargo) => {
-                let documentation = documentation::run(cargo, &job.filters)?;
-                println!("{:6.0} s: {}", began.elapsed().as_secs_f64(), documentation.line());
-                whole.lock().map_err(|_| "a panic".to_owned())?.documentation = documentation;
-                Ok(())
-            }
-            Part::Program(program, release) => {
-                let threads = program
-                    .threads(job.servers)
-                    .filter(|_| !job.filters.iter().any(|it| it.starts_with("--test-threads")));
-                let threads = threads.map(|threads| format!("--test-threads={threads}"));
-                let args: Vec<_> = threads.into_iter().chain(job.filters.iter().cloned()).collect();
-                let change = |command: &mut Command| {
-                    command.env("LOCKWELL_SERVERS", job.servers.name()).env("LOCKWELL_REPORT", &ran);
-                };
-                let log = running::log(&job.notes, program, release, "");
-                note(running::run(program, release, &args, &log, change, |test| {
-                    if let Ended::Failed(text) = &test.ended {
-                        println!("{} {}: {}", program.title, test.name, closing::failed("now", text));
-                    }
-                }))
-            }
+impl Run {
+    /// Runs everything, or what these arguments name.
+    fn all(&self, args: &[String]) -> Result<Vec<Outcome>> {
+        let words: Vec<_> = args.iter().map(String::as_str).collect();
+        if let ["--test", name, rest @ ..] = &words[..]
+            && let Some(shared) = Shared::named(name)
+        {
+            let rest = rest.strip_prefix(&["--"]).unwrap_or(rest);
+            return Ok(vec![shared.run(self, &shared::build(shared)?, rest)?]);
         }
-    });
-    done.into_iter().collect::<Result<Vec<()>>>()?;
-    let mut whole = whole.into_inner().map_err(|_| "a panic".to_owned())?;
-    if whole.is_empty() {
-        return Err("no test was run: is there one of this name?".to_owned());
-    }
-    (whole.not_run, whole.surprises) = ran::take(&job.notes, &ran)?;
-    whole.not_run.extend(whole.outcomes.iter().flat_map(|outcome| outcome.not_run.iter().cloned()));
-    Ok(whole)
-}
-
-/// Repeats what has failed, and prints the closing lines.
-fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode> {
-    let mut failed: Vec<String> = Vec::new();
-    let mut flakes = Vec::new();
-    let tests: Vec<_> = whole
-        .outcomes
-        .iter()
-        .flat_map(|outcome| outcome.failed().map(move |(test, text)| (outcome, test, text)))
-        .collect();
-    let may_repeat = tests.len() <= MOST_AGAIN;
-    for (outcome, test, text) in tests {
-        let name = format!("{} {}", outcome.title, test.name);
-        if may_repeat && passes_alone(outcome, &test.name, job)? {
-            flakes.push(Flake::found(name, text, Some(outcome.log.clone()))?);
+        if !words.is_empty() {
+            return Ok(vec![nextest::run(self, "chosen", &words, None)?]);
+        }
+        let built = [Shared::Conformance, Shared::Sql].map(|one| Ok((one, shared::build(one)?)));
+        let built = built.into_iter().collect::<Result<Vec<_>>>()?;
+        let mut outcomes = if self.servers == Servers::Fetched {
+            vec![Shared::Conformance.run(self, &built[0].1, &[ON_ALL_SERVERS])?]
         } else {
-            failed.push(closing::failed(&name, text));
+            self.side_by_side(&built)?
+        };
+        if self.servers != Servers::Usual {
+            for release in self.servers.needed().filter(|release| release.version().is_ok()) {
+                let program = match release.family() {
+                    Family::Redis => "binary_id(lockwell-redis::redis)",
+                    Family::ZooKeeper => "binary_id(lockwell-zk::zk)",
+                    Family::Etcd => "binary_id(lockwell-etcd::etcd)",
+                    _ => continue,
+                };
+                outcomes.push(nextest::run(self, release.name(), &["-E", program], Some(release))?);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// The programs that share servers one after the other, and all other tests beside them.
+    fn side_by_side(&self, built: &[(Shared, PathBuf)]) -> Result<Vec<Outcome>> {
+        let all = self.servers == Servers::All;
+        let threads: &[&str] = if all { &[ON_ALL_SERVERS] } else { &[] };
+        let mut each = thread::scope(|scope| {
+            let shared = scope.spawn(|| {
+                let run = |(one, file): &(Shared, PathBuf)| {
+                    let threads = if *one == Shared::Conformance { threads } else { &[] };
+                    one.run(self, file, threads)
+                };
+                built.iter().map(run).collect::<Result<Vec<_>>>()
+            });
+            let documentation = scope.spawn(|| shared::documentation(self));
+            // Nothing may run beside the tests of `faults`: they come when the other programs have ended.
+            let others = if all {
+                let others = "not (binary(conformance) | binary(sql) | package(faults))";
+                nextest::run(self, "all", &["--ignore-default-filter", "-E", others], None)
+            } else {
+                nextest::run(self, "others", &["-E", "not package(faults)"], None)
+            };
+            let mut each = shared.join().map_err(|_| "a panic")??;
+            each.push(documentation.join().map_err(|_| "a panic")??);
+            each.push(others?);
+            Ok::<_, String>(each)
+        })?;
+        each.push(nextest::run(self, "faults", &["-E", "package(faults)"], None)?);
+        Ok(each)
+    }
+
+    /// The environment of the tests.
+    fn set(&self, command: &mut Command) {
+        command
+            .env("LOCKWELL_SERVERS", self.servers.name())
+            .env("LOCKWELL_NOT_RUN", self.folder.join("not-run"));
+        command.env("LOCKWELL_REPORT", self.folder.join("report.json"));
+        // What a test says is enough; a backtrace hides it.
+        if std::env::var_os("RUST_BACKTRACE").is_none() {
+            command.env("RUST_BACKTRACE", "0");
         }
     }
-    for outcome in &whole.outcomes {
-        failed.extend(outcome.problem.as_ref().map(|problem| {
-            let log = std::fs::read_to_string(&outcome.log).unwrap_or_default();
-            closing::failed(&outcome.title, &format!("{log}\n{problem}"))
-        }));
+
+    /// What could not be run.
+    fn remarks(&self) -> Vec<String> {
+        let read = |file: &str| fs::read_to_string(self.folder.join(file)).unwrap_or_default();
+        [missing::of_suite(&read("report.json")), remarks(&read("not-run"))].concat()
     }
-    let Documentation { passed, ignored, problem, failed: untrue, .. } = &whole.documentation;
-    failed.extend(problem.as_ref().map(|problem| closing::failed("documentation", problem)));
-    let (flaky, verdict) = flakes::note(&flakes::path(), &flakes)?;
-    failed.extend(verdict.err().map(|why| format!("failed: {why}")));
-    remarks.extend(whole.surprises.iter().cloned().chain(flaky));
-    let failures = failed.len();
-    let mut lines = vec![String::new(), "the slowest tests:".to_owned()];
-    lines.extend(closing::slowest(&whole.outcomes));
-    lines.push(String::new());
-    lines.extend(remarks.into_iter().chain(failed));
-    let count =
-        |is: &dyn Fn(&Ended) -> bool| whole.outcomes.iter().map(|outcome| outcome.count(is)).sum::<usize>();
-    let passed = passed + flakes.len() + count(&|ended| *ended == Ended::Passed);
-    let failed = count(&|ended| matches!(ended, Ended::Failed(_))) - flakes.len() + untrue.len();
-    let skipped = ignored + count(&|ended| matches!(ended, Ended::Ignored | Ended::NotRun));
-    closing::tell(&job.notes, &lines)?;
-    println!("{}", closing::counts(passed, failed, skipped));
-    Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether a test that has failed passes each time, alone, on the same servers.
-fn passes_alone(outcome: &ProgramOutcome, test: &str, job: &Job) -> Result<bool> {
-    // It may be one that is ignored unless it is asked for.
-    let args = ["--exact", test, "--include-ignored", "--test-threads=1"].map(str::to_owned);
-    let ProgramOutcome { program, release, title, .. } = outcome;
-    for time in 1..=AGAIN {
-        println!("alone, {time} of {AGAIN}: {title} {test}");
-        let change = |command: &mut Command| {
-            command.env("LOCKWELL_SERVERS", job.servers.name());
-        };
-        let log = running::log(&job.notes, program, *release, &format!(" alone {time} {test}"));
-        let again = running::run(program, *release, &args, &log, change, |_| ())?;
-        // A part of it that cannot be run here could not be run the first time either.
-        let has_run = again.not_run.iter().all(|it| !it.part.is_empty());
-        let passed = again.count(|ended| matches!(ended, Ended::Passed | Ended::NotRun)) == 1;
-        if !(has_run && passed) || again.problem.is_some() {
-            return Ok(false);
+/// Busy loops beside the tests: what is flaky shows when there is no processor to spare. They end when this is
+/// dropped, or when this process ends in any way.
+#[derive(Debug)]
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn start(count: usize) -> Result<Self> {
+        let mut busy = Self(Vec::new());
+        for _ in 0..count {
+            let mut child = Command::new("sh");
+            child.args(["-c", &format!("while kill -0 {}; do :; done 2>/dev/null", std::process::id())]);
+            busy.0.push(child.spawn().map_err(|error| format!("{}: {error}", line(&child)))?);
+        }
+        Ok(busy)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // One that has ended already cannot be killed, and is waited for all the same.
+            if let Err(error) = child.kill().and_then(|()| child.wait().map(drop)) {
+                eprintln!("xtask: busy loop {}: {error}", child.id());
+            }
         }
     }
-    Ok(true)
+}
+
+/// `cargo` with the options that name all tests.
+fn cargo_with(verb: &str) -> Command {
+    let mut command = cargo();
+    command.current_dir(root()).arg(verb).args(ALL);
+    command
 }
 
 #[cfg(test)]
@@ -327,10 +256,6 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-
-    fn words(line: &str) -> Vec<String> {
-        line.split_whitespace().map(str::to_owned).collect()
-    }
 
     #[test]
     fn what_every_run_needs_is_fetched() {
@@ -346,19 +271,22 @@ mod tests {
             #[command(flatten)]
             options: Options,
         }
-        let parsed = |line: &str| Program::try_parse_from(words(line)).map(|program| program.options);
-        let options =
-            parsed("test --install --busy 4 --repeat=10 --restart --test x -- --busy redis::").unwrap();
-        assert_eq!((options.busy, options.repeat, options.restart), (4, Some(10), true));
-        assert!(options.install);
-        assert_eq!(options.rest.args, words("--test x -- --busy redis::"));
-        let options = parsed("test -p lockwell-core --install").unwrap();
-        assert_eq!((options.busy, options.repeat, options.restart), (0, None, false));
-        assert_eq!(options.rest.args, words("-p lockwell-core --install"));
-        let options = parsed("test --notes a --stage b -p x -- --exact y").unwrap();
-        assert_eq!((options.notes, options.stage), (Some("a".into()), Some("b".into())));
-        assert_eq!(options.rest.args, words("-p x -- --exact y"));
-        assert!(parsed("test --restart").is_err());
+        let parsed = |line: &str| Program::try_parse_from(line.split(' ')).map(|program| program.options);
+        let options = parsed("test --install --busy 4 --test conformance -- --busy redis::").unwrap();
+        assert_eq!((options.busy, options.install), (4, true));
+        assert_eq!(options.args.join(" "), "--test conformance -- --busy redis::");
+        assert_eq!(parsed("test -p lockwell-core lease").unwrap().args.join(" "), "-p lockwell-core lease");
         assert!(parsed("test --busy x").is_err());
+        assert!(parsed("test --deep --servers all").is_err());
+    }
+
+    #[test]
+    fn busy_loops_end() {
+        let busy = Busy::start(1).unwrap();
+        let pid = busy.0[0].id().to_string();
+        let runs = || Command::new("kill").args(["-0", &pid]).output().unwrap().status.success();
+        assert!(runs());
+        drop(busy);
+        assert!(!runs());
     }
 }

@@ -1,10 +1,5 @@
 //! A rolling deployment: the command of the last release and the present one on the same servers exclude each
 //! other, whoever holds and whoever waits.
-#![cfg(all(unix, any(feature = "redis", feature = "postgres", feature = "mysql")))]
-
-#[allow(dead_code)] // The other tests of the command use the rest.
-#[path = "../cli/support.rs"]
-mod support;
 
 mod earlier;
 

@@ -51,8 +51,6 @@ fn build(tag: &str) -> Result<PathBuf, String> {
     cargo.args(["build", "--quiet", "--locked", "--package", "lockwell-cli"]);
     cargo.args(["--no-default-features", "--features", "redis,postgres,mysql"]);
     cargo.env("CARGO_TARGET_DIR", folder.join("target")).env("CARGO_INCREMENTAL", "0");
-    // `cargo xtask test` sets it for the reports of tests.
-    cargo.env_remove("RUSTC_BOOTSTRAP");
     run(cargo.env("CARGO_PROFILE_DEV_DEBUG", "0").current_dir(&source))?;
     fs::write(done, commit).map_err(failed)?;
     Ok(program)

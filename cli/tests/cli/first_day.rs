@@ -1,9 +1,4 @@
 //! The steps of docs/first-day.md, as a reader takes them: each block of the page is used as it stands there.
-#![cfg(all(unix, feature = "postgres"))]
-
-#[allow(dead_code)] // The other tests of the command use the rest.
-#[path = "cli/support.rs"]
-mod support;
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -15,7 +10,7 @@ use testbed::Postgres;
 
 use crate::support::{Group, Running, Site, block_on};
 
-const PAGE: &str = include_str!("../../docs/first-day.md");
+const PAGE: &str = include_str!("../../../docs/first-day.md");
 /// Cargo compiles the service and what it needs, on a machine that may be busy.
 const TIMEOUT: Duration = Duration::from_mins(15);
 
@@ -56,12 +51,17 @@ fn written(text: &str, to: &str) -> String {
     format!("cat {to} <<'END OF THE FILE'\n{text}END OF THE FILE\n")
 }
 
-/// The page as one script.
-fn script(page: &str) -> String {
+/// The page as one script. A reader's service is compiled by its commands of cargo; without them it was before.
+fn script(page: &str, compiles: bool) -> String {
     let mut script = String::new();
     for (kind, block) in blocks(page) {
         match kind {
-            "sh" => script.extend(block.lines().map(checked)),
+            "sh" => {
+                let lines = block.lines();
+                let is_run = |line: &&str| compiles || !(line.starts_with("cargo ") || *line == "cd reports");
+                script.extend(lines.filter(is_run).map(checked));
+            }
+            "rust,ignore" if !compiles => (),
             "rust,ignore" if block.contains("fn main()") => script += &written(&block, "> src/main.rs"),
             "rust,ignore" => script += &written(&format!("\n{block}"), ">> src/main.rs"),
             "yaml" => script += &written(&block, "> prometheus.yml"),
@@ -100,42 +100,66 @@ fn free_port() -> String {
     listener.local_addr().unwrap().port().to_string()
 }
 
+/// The example is the service of the page.
+#[test]
+fn the_page_has_the_example() {
+    let of_page = blocks(PAGE).into_iter().filter(|(kind, _)| *kind == "rust,ignore").map(|(_, block)| block);
+    let example = include_str!("../../../examples/reports.rs");
+    assert_eq!(of_page.collect::<Vec<_>>().join("\n"), example);
+}
+
 #[test]
 fn the_first_day() {
+    // Where cargo puts the examples of all packages.
+    let folder = Path::new(env!("CARGO_BIN_EXE_lockwell")).with_file_name("examples");
+    assert!(folder.join("reports").exists(), "cargo build --all-features --example reports");
+    walk(&folder, &script(PAGE, false));
+}
+
+#[test]
+#[ignore = "it compiles a service"]
+fn as_a_reader_takes_it() {
+    let (target, _turn) = target();
+    // The library is that of this repository, and cargo has the versions of its Cargo.lock.
+    let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize().unwrap();
+    let repository = repository.to_str().unwrap();
+    let text = script(PAGE, true)
+        .replace("{ cd reports\n", &format!("{{ cd reports && cp {repository}/Cargo.lock .\n"))
+        .replace("cargo add lockwell ", &format!("cargo add --path {repository} lockwell "));
+    // The service has another path in each run, and cargo would keep all of them.
+    walk(&target.join("debug"), &(text + &checked("cargo clean --quiet --package reports")));
+}
+
+/// Takes these steps, with the service that is in this folder.
+fn walk(service: &Path, text: &str) {
     if !testbed::is_installed(Postgres::installed()) {
         return;
     }
     if Command::new("curl").arg("--version").output().is_err() {
         return testbed::lacks("there is no curl");
     }
-    let (target, _turn) = target();
     // Outside of this repository: cargo would count the service to its workspace.
     let site = Site::new();
     let folder = site.path("");
     let server = block_on(server());
-    // The library is that of this repository, and cargo has the versions of its Cargo.lock.
-    let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize().unwrap();
-    let repository = repository.to_str().unwrap();
-    let text = script(PAGE)
-        .replace("{ cd reports\n", &format!("{{ cd reports && cp {repository}/Cargo.lock .\n"))
-        .replace("cargo add lockwell ", &format!("cargo add --path {repository} lockwell "))
-        .replace("target/debug/", &format!("{}/debug/", target.display()))
+    let text = text
+        .replace("target/debug/", &format!("{}/", service.display()))
         .replace("127.0.0.1/app", &format!("{}/postgres", server.addr()))
         .replace("/etc/reports", folder.to_str().unwrap().trim_end_matches('/'))
         .replace("8081", &free_port())
         .replace("8082", &free_port());
-    // The service has another path in each run, and cargo would keep all of them.
-    let text = text + &checked("cargo clean --quiet --package reports");
 
     let bin = Path::new(env!("CARGO_BIN_EXE_lockwell")).parent().unwrap();
     let out = File::create(site.path("log")).unwrap();
     let mut shell = Command::new("sh");
     shell.args(["-c", &text]).current_dir(&folder).process_group(0);
     shell.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
-    shell.env("SAID", site.path("said")).env("CARGO_TARGET_DIR", &target).env("CARGO_NET_OFFLINE", "true");
+    shell
+        .env("SAID", site.path("said"))
+        .env("CARGO_TARGET_DIR", service.parent().unwrap())
+        .env("CARGO_NET_OFFLINE", "true");
     shell.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_TERM_COLOR", "never");
-    // `cargo xtask test` sets the first one for the reports of tests.
-    for variable in ["RUSTC_BOOTSTRAP", "LOCKWELL_URL", "LOCKWELL_HELD", "RUST_LOG"] {
+    for variable in ["LOCKWELL_URL", "LOCKWELL_HELD", "RUST_LOG"] {
         shell.env_remove(variable);
     }
     shell.stdin(Stdio::null()).stderr(out.try_clone().unwrap()).stdout(out);
