@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use lockwell_conformance::history::overlaps as overlaps_of_one;
+
 use super::history::{End, History, Hold};
 use super::inject::Happened;
 use super::schedule::FaultTarget;
@@ -113,22 +115,13 @@ fn held(hold: &Hold, micros: impl Fn(u64) -> u64) -> HeldSpan {
 
 /// Times at which two held a lock that must not: the lock, from and until.
 fn overlaps(history: &History) -> Vec<(u32, u64, u64)> {
-    let mut holds: Vec<&Hold> = history.holds.iter().filter(|hold| hold.until > hold.from).collect();
+    let mut holds: Vec<&Hold> = history.holds.iter().collect();
     holds.sort_by_key(|hold| (hold.ask.lock, hold.from));
     let mut found = Vec::new();
-    let mut last: Option<&Hold> = None;
-    for next in holds {
-        let before = last.filter(|last| last.ask.lock == next.ask.lock);
-        if let Some(before) = before
-            && next.from < before.until
-            && (next.ask.mode == lockwell::Mode::Exclusive || before.ask.mode == lockwell::Mode::Exclusive)
-        {
+    for of_lock in holds.chunk_by(|one, next| one.ask.lock == next.ask.lock) {
+        overlaps_of_one(of_lock, |before, next| {
             found.push((next.ask.lock, next.from, before.until.min(next.until)));
-        }
-        // The one that lasts longest is the one that others may meet.
-        if before.is_none_or(|before| next.until > before.until) {
-            last = Some(next);
-        }
+        });
     }
     found
 }

@@ -23,7 +23,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use lockwell::Mode;
+use lockwell::backend::{FencingToken, Mode, Moment};
+use lockwell_conformance::history::Held;
 
 use crate::error::{Error, Result};
 
@@ -66,6 +67,28 @@ pub(crate) struct Hold {
     pub(crate) answered: u64,
     /// How long after the deadline its loss was told, if it was.
     pub(crate) told_late: u64,
+}
+
+impl Held for Hold {
+    fn mode(&self) -> Mode {
+        self.ask.mode
+    }
+
+    fn token(&self) -> FencingToken {
+        FencingToken::new(self.token)
+    }
+
+    fn asked(&self) -> Moment {
+        Moment::from_nanos(self.ask.asked)
+    }
+
+    fn from(&self) -> Moment {
+        Moment::from_nanos(self.from)
+    }
+
+    fn until(&self) -> Moment {
+        Moment::from_nanos(self.until)
+    }
 }
 
 /// How a hold ended.

@@ -68,7 +68,7 @@ mod tests {
         let turns =
             vec![turn(2, 4, 0, 10, 90), turn(0, 7, 0, 20, 50), turn(1, 8, 0, 60, 80), turn(3, 5, 0, 95, 99)];
         assert!(History::check(turns.clone(), 4, 1, UNTIL).is_err(), "on one name");
-        assert_eq!(summary(&[History::of_peer(turns.clone(), 4, 1, UNTIL)]).overlaps, 1);
+        assert_eq!(summary(&[History::of_peer(turns.clone(), 4, 1, UNTIL)]).overlaps, 2);
         let handing = summary(&[History::check(turns.clone(), 4, 2, UNTIL).unwrap()]);
         assert_eq!((handing.acquisitions, handing.handovers, handing.repeats), (4, 2, 0));
         assert_eq!((handing.shares, handing.jain), (vec![1; 4], 1.0));

@@ -6,6 +6,9 @@ mod handing;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use lockwell::backend::{FencingToken, Mode, Moment};
+use lockwell_conformance::history::{self, Held};
+
 use crate::error::{Error, Result};
 use crate::stats::{Sample, as_float, jain, rate};
 
@@ -26,6 +29,28 @@ pub(crate) struct Turn {
     pub(crate) released: u64,
 }
 
+impl Held for Turn {
+    fn mode(&self) -> Mode {
+        Mode::Exclusive
+    }
+
+    fn token(&self) -> FencingToken {
+        FencingToken::new(self.token)
+    }
+
+    fn asked(&self) -> Moment {
+        Moment::from_nanos(self.asked)
+    }
+
+    fn from(&self) -> Moment {
+        Moment::from_nanos(self.acquired)
+    }
+
+    fn until(&self) -> Moment {
+        Moment::from_nanos(self.released)
+    }
+}
+
 /// The turns of one name or of several, after the check that they can have happened.
 #[derive(Debug)]
 pub(crate) struct History {
@@ -44,7 +69,9 @@ impl History {
     /// The turns of a lock that is not ours and has no tokens: what is wrong with them is counted.
     pub(crate) fn of_peer(turns: Vec<Turn>, parties: usize, names: usize, until: u64) -> Self {
         let mut this = Self::sorted(turns, parties, names, until);
-        this.overlaps = count(this.pairs().filter(|pair| pair[1].acquired < pair[0].released).count());
+        let mut number = 0;
+        this.by_name().for_each(|turns| history::overlaps(turns, |_, _| number += 1));
+        this.overlaps = number;
         this
     }
 
@@ -52,16 +79,7 @@ impl History {
     /// of one name at once, or if a token is not higher than that of the turn before.
     pub(crate) fn check(turns: Vec<Turn>, parties: usize, names: usize, until: u64) -> Result<Self> {
         let this = Self { tokens: true, ..Self::sorted(turns, parties, names, until) };
-        for pair in this.pairs() {
-            let (before, after) = (pair[0], pair[1]);
-            // Sorted by the start, so a clash with any earlier turn is a clash with some neighbour.
-            if after.acquired < before.released {
-                return Err(Error::Violation(format!("two held the lock at once: {before:?} and {after:?}")));
-            }
-            if after.token <= before.token {
-                return Err(Error::Violation(format!("the token did not rise: {before:?}, then {after:?}")));
-            }
-        }
+        this.by_name().try_for_each(can_have_happened)?;
         Ok(this)
     }
 
@@ -89,10 +107,11 @@ impl History {
             let has_its_name = |turn: &Turn| turn.party / self.of_each == after.party / self.of_each;
             let before =
                 rounds.iter().rev().find_map(|round| round.turns.iter().rfind(|turn| has_its_name(turn)));
+            // Nothing but the order of the rounds says which came first.
             if let Some(before) = before
                 && after.token <= before.token
             {
-                return Err(Error::Violation(format!("the token did not rise: {before:?}, then {after:?}")));
+                return Err(does_not_rise(before, &after));
             }
         }
         rounds.push(self);
@@ -190,6 +209,26 @@ impl History {
     pub(crate) fn each(&self, requests: u64) -> f64 {
         as_float(requests) / as_float(count(self.turns.len()).max(1))
     }
+}
+
+/// Checks the turns of one name.
+fn can_have_happened(turns: &[Turn]) -> Result<()> {
+    let mut found = None;
+    history::overlaps(turns, |before, after| {
+        found.get_or_insert_with(|| {
+            Error::Violation(format!("two held the lock at once: {before:?} and {after:?}"))
+        });
+    });
+    let mut falls = |before: &Turn, after: &Turn| {
+        found.get_or_insert_with(|| does_not_rise(before, after));
+    };
+    history::tokens_twice(turns, &mut falls);
+    history::tokens_fallen(turns, &mut falls);
+    found.map_or(Ok(()), Err)
+}
+
+fn does_not_rise(before: &Turn, after: &Turn) -> Error {
+    Error::Violation(format!("the token did not rise: {before:?}, then {after:?}"))
 }
 
 /// Of one name: from each release to the turn of the party that had then waited longest.

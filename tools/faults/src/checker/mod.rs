@@ -1,20 +1,19 @@
-//! The checker: whether what the workers noted can have happened with a lock that keeps its promises.
-//!
-//! All processes of one host share the boot clock, so no search through possible orders is needed: the
-//! validity intervals of each lock, in which a worker considered itself the holder, are sorted and swept once
-//! for each rule, which takes seconds for millions of operations. Every rule is sound: what it finds is wrong
-//! with the lock, however late an answer or a thread was.
+//! Whether what the workers noted can have happened with a lock that keeps its promises: the rules of
+//! `lockwell_conformance::history`, and those about faults. Every rule is sound: what it finds is wrong with
+//! the lock, however late an answer or a thread was.
 
-mod fairness;
 mod liveness;
 pub(crate) mod rules;
-mod tokens;
 mod validity;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::history::{End, History};
-use crate::checker::rules::{Findings, Found, OfLock, Rules, words};
+use lockwell::Mode;
+use lockwell_conformance::history;
+
+use super::history::{End, History, Hold};
+use crate::checker::rules::{Findings, Found, OfLock, Rules, Span, words};
 
 /// Checks a history.
 pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
@@ -37,12 +36,34 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
         validity::foreign_releases(&lock.holds, &mut foreign);
         validity::outages(&lock.holds, rules, &mut untold);
         validity::ran_out(&lock.holds, &calm, &mut ran_out);
-        tokens::twice(&lock.holds, &mut twice);
-        tokens::fallen(&lock.holds, rules, &mut falls);
+        history::tokens_twice(&lock.holds, |other, next| {
+            twice.add(|| format!("one token twice: {}; {}", words(other), words(next)));
+        });
+        // The news of a grant to somebody who was deprived of the lock at once may come later than that of
+        // the next one's.
+        let was_valid = |hold: &&Hold| hold.until > hold.from && !rules.may_be_deprived(hold);
+        let valid: Vec<&Hold> = lock.holds.iter().filter(was_valid).collect();
+        history::tokens_fallen(&valid, |before, next| {
+            falls.add(|| format!("the later token is not higher: {}; {}", words(before), words(next)));
+        });
         let longest = liveness::withheld(lock, rules, &calm, &mut late);
         findings.longest_withheld_us = findings.longest_withheld_us.max(longest / 1000);
         if let Some(grace) = rules.in_order {
-            fairness::out_of_order(lock, grace, &calm, &mut order);
+            // Readers come in together, and who waited while a fault was at work may have lost the place.
+            let is_judged = |hold: &&Hold| {
+                let waited = Span { from: hold.ask.asked, until: hold.from };
+                hold.ask.mode == Mode::Exclusive && !calm.touches(waited)
+            };
+            let judged: Vec<&Hold> = lock.holds.iter().filter(is_judged).collect();
+            history::out_of_order(&judged, Duration::from_nanos(grace), |late, first| {
+                let (lock, waited) = (late.ask.lock, (late.from - first.ask.asked) / 1000);
+                let (late, first) = (late.ask.who, first.ask.who);
+                order.add(|| {
+                    format!(
+                        "lock {lock} was granted to {late} before {first}, who had waited for {waited} us"
+                    )
+                });
+            });
         }
     }
     let mut cut_off = Found::default();
@@ -72,7 +93,5 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
     findings
 }
 
-#[cfg(test)]
-mod naive;
 #[cfg(test)]
 mod tests;

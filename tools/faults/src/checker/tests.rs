@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::super::history::{Ask, End, History, Hold, Miss, Who, Why};
-use super::{check, naive};
+use super::check;
 use crate::checker::rules::{Deprived, Findings, Outage, Rules, Span};
 
 const MILLI: u64 = 1_000_000;
@@ -293,30 +293,6 @@ fn the_validity_of_one_that_is_cut_off_ends() {
     assert_eq!(found(&[too_long], &outage(Some(0))).not_told, 1);
     assert_eq!(found(&[too_long], &outage(Some(1))).not_told, 0, "another was cut off");
     assert_eq!(found(&[alone(0, 1, [0, 3010, 3500, 3501])], &outage(None)).not_told, 0, "after it");
-}
-
-/// Some holds of one lock at random, legal or not.
-fn any_holds() -> impl Strategy<Value = Vec<Hold>> {
-    let mode = prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared), Just(permit(1)), Just(permit(2))];
-    let one = (0..4_u32, mode, 1..20_u64, 0..60_u64, 0..10_u64, 0..12_u64);
-    proptest::collection::vec(one, 0..12).prop_map(|all| {
-        let make = |(worker, mode, token, asked, waited, held): (u32, Mode, u64, u64, u64, u64)| {
-            let (from, until) = (asked + waited, asked + waited + held);
-            hold(worker, mode, token, [asked, from, until, until + 1])
-        };
-        all.into_iter().map(make).collect()
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
-
-    #[test]
-    fn the_sweep_finds_what_looking_at_every_pair_finds(holds in any_holds()) {
-        let findings = found(&holds, &rules());
-        prop_assert_eq!(findings.tokens_fallen > 0, naive::has_fallen(&holds));
-        prop_assert_eq!(findings.overlaps > 0, naive::has_overlap(&holds));
-    }
 }
 
 proptest! {

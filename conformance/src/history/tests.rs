@@ -3,6 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn at(millis: u64) -> Moment {
@@ -25,8 +27,12 @@ fn alone(token: u64, from: u64, until: u64) -> Validity {
     held(Mode::Exclusive, token, from, until)
 }
 
+fn of_limit(limit: u32) -> Mode {
+    Mode::Permit { limit: NonZeroU32::new(limit).unwrap() }
+}
+
 fn permit(token: u64, from: u64, until: u64) -> Validity {
-    held(Mode::Permit { limit: NonZeroU32::new(2).unwrap() }, token, from, until)
+    held(of_limit(2), token, from, until)
 }
 
 #[test]
@@ -119,4 +125,52 @@ fn a_long_history_is_quick_to_check() {
     assert!(check(&history).is_empty());
     history.push(alone(900_000, 300_000, 300_001));
     assert!(!check(&history).is_empty());
+}
+
+#[test]
+fn every_grant_that_begins_within_another_is_found() {
+    let mut pairs = Vec::new();
+    let sorted = [alone(1, 0, 100), alone(2, 10, 20), alone(3, 30, 40), alone(4, 100, 110)];
+    overlaps(&sorted, |other, next| pairs.push((other.token.get(), next.token.get())));
+    assert_eq!(pairs, [(1, 2), (1, 3)]);
+}
+
+#[test]
+fn whoever_comes_later_is_served_later() {
+    let asked = |asked, token, from| Validity { asked: at(asked), ..alone(token, from, from + 5) };
+    let passed_over = |overtaker| {
+        let sorted = [asked(0, 1, 10), asked(overtaker, 2, 620), asked(5, 3, 640)];
+        let mut pairs = Vec::new();
+        out_of_order(&sorted, Duration::from_millis(500), |late, first| {
+            pairs.push((late.token.get(), first.token.get()));
+        });
+        pairs
+    };
+    assert_eq!(passed_over(600), [(2, 3)]);
+    assert!(passed_over(400).is_empty(), "so close to each other, nobody knows who was first at the server");
+}
+
+/// Some holds of one lock at random, legal or not.
+fn any_holds() -> impl Strategy<Value = Vec<Validity>> {
+    let mode = prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared), Just(of_limit(1)), Just(of_limit(2))];
+    let one = (mode, 1..20_u64, 0..60_u64, 0..10_u64, 0..12_u64);
+    proptest::collection::vec(one, 0..12).prop_map(|all| {
+        let make = |(mode, token, asked, waited, lasts): (Mode, u64, u64, u64, u64)| Validity {
+            asked: at(asked),
+            ..held(mode, token, asked + waited, asked + waited + lasts)
+        };
+        all.into_iter().map(make).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_sweep_finds_what_looking_at_every_pair_finds(holds in any_holds()) {
+        let found = check(&holds);
+        let has = |wanted: fn(&Violation) -> bool| found.iter().any(wanted);
+        prop_assert_eq!(has(|one| matches!(one, Violation::TokenFell(..))), naive::has_fallen(&holds));
+        prop_assert_eq!(has(|one| matches!(one, Violation::Overlap(..))), naive::has_overlap(&holds));
+    }
 }
