@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::backend::{Backoff, LeaseTable, valid_until};
+use lockwell_core::backend::{Backoff, valid_until};
 use lockwell_core::{Capabilities, Claim, Grant, Moment, Result, Wait};
 
+use crate::lease_table::LeaseTable;
 use crate::options::ZkOptions;
 use crate::queue::child::Child;
 use crate::queue::node::Node;

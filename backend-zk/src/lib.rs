@@ -29,6 +29,7 @@ mod examine;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guarded;
+mod lease_table;
 mod lock;
 mod names;
 mod options;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use lockwell_core::backend::{Backoff, LeaseTable};
+use lockwell_core::backend::Backoff;
 use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
     Operation, Released, Renewal, Requirement, Result, ServerUrl, async_trait,
@@ -16,6 +16,7 @@ use crate::client::ClientInner;
 use crate::error::no_answer;
 use crate::examine;
 use crate::guarded::GuardedWrite;
+use crate::lease_table::LeaseTable;
 use crate::names::BACKEND;
 use crate::options::ZkOptions;
 use crate::queue::inspect::{self, QueueEntry};

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use lockwell_core::backend::{LeaseTable, lock};
+use lockwell_core::backend::lock;
 use lockwell_core::{Claim, LockName, Moment};
 
+use crate::lease_table::LeaseTable;
 use crate::queue::node::Node;
 use crate::session::Session;
 

@@ -11,8 +11,6 @@
 //! * [`Lazy`]: a backend that connects with its first request.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
 //! * [`SharedTask`]: one task for all who want its answer, which none of them has to drive.
-//! * [`LeaseTable`]: leases that the client itself has to end, for servers that keep records as long as a
-//!   session lives.
 //! * [`MarkWatch`]: the grace period, for servers that may forget their last grants. [`GraceGauge`]: a
 //!   metric.
 //! * [`Finding`] and [`Severity`]: the results of an examination of the server, as `lockwell doctor` shows
@@ -22,7 +20,7 @@
 //! * [`wake_tasks`] and [`unless_panics`]: wakers of the application that panic end nothing that others
 //!   share. [`lock`]: neither does a panic while a mutex is locked.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`],
-//!   [`Record`], [`unique_bits`], [`valid_until`].
+//!   [`unique_bits`], [`valid_until`].
 
 mod backoff;
 mod batcher;
@@ -35,11 +33,9 @@ mod hand_over;
 mod heartbeats;
 mod hot;
 mod lazy;
-mod lease_table;
 mod nodelay;
 mod per_runtime;
 mod reconnect;
-mod record;
 mod shared_task;
 mod waiters;
 mod waiting;
@@ -53,11 +49,9 @@ pub use grace::{
 pub use hand_over::{Heartbeat, PushedGrant};
 pub use hot::Hot;
 pub use lazy::Lazy;
-pub use lease_table::LeaseTable;
 pub use nodelay::{NoDelay, can_set_nodelay, look_for_nodelay, set_nodelay};
 pub use per_runtime::PerRuntime;
 pub use reconnect::{Failure, Reconnect};
-pub use record::Record;
 pub use shared_task::SharedTask;
 pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};
 pub use waiting::{ClaimReply, Queue, wait_for_turn};

@@ -6,10 +6,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use lockwell_core::backend::{Clock, Moment, OwnerId, lock};
 use tokio::sync::Notify;
-
-use crate::system::lock;
-use crate::{Clock, Moment, OwnerId};
 
 /// How often a claim that waits is given [`MORE`] time before it is given up. If the whole process was
 /// stopped, its task needs a moment to go on. A stop that comes meanwhile costs one of these times only.
@@ -22,7 +20,7 @@ const MORE: Duration = Duration::from_secs(1);
 /// A claim that is not renewed must not hold its lock for longer than its lease, even if the client is alive.
 /// Nor must a claim whose task is not polled any more keep its place in a queue. The client gets such claims
 /// from [`expired`](Self::expired) and releases them.
-pub struct LeaseTable<T> {
+pub(crate) struct LeaseTable<T> {
     rows: Mutex<Rows<T>>,
     clock: Clock,
     /// A lease ends earlier than the time for which `expired` sleeps.
@@ -66,15 +64,15 @@ impl<T> Row<T> {
 
 impl<T> LeaseTable<T> {
     /// How long after its time a claim that waits expires.
-    pub const EXTRA: Duration = MORE.saturating_mul(CHANCES);
+    pub(crate) const EXTRA: Duration = MORE.saturating_mul(CHANCES);
 
     /// An empty table.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_clock(Clock::system())
     }
 
     /// An empty table whose leases use this clock.
-    pub fn with_clock(clock: Clock) -> Self {
+    pub(crate) fn with_clock(clock: Clock) -> Self {
         let rows = Rows { by_owner: HashMap::new(), wakes: Moment::NEVER, closed: false };
         Self { rows: Mutex::new(rows), clock, changed: Notify::new() }
     }
@@ -92,7 +90,7 @@ impl<T> LeaseTable<T> {
     }
 
     /// Inserts a claim, which has no lease yet, with its value. The value replaces an earlier one.
-    pub fn insert(&self, owner: OwnerId, kept: Arc<T>) {
+    pub(crate) fn insert(&self, owner: OwnerId, kept: Arc<T>) {
         self.rows().by_owner.insert(owner, Row { kept, until: None, state: State::Waiting(CHANCES) });
     }
 
@@ -100,7 +98,7 @@ impl<T> LeaseTable<T> {
     /// `until`, unless [`keep`](Self::keep) puts that off or it gets a lease. The value replaces an earlier
     /// one. `false`: this owner's claim is still being released, and nothing is inserted.
     #[must_use]
-    pub fn begin(&self, owner: OwnerId, kept: Arc<T>, until: Moment) -> bool {
+    pub(crate) fn begin(&self, owner: OwnerId, kept: Arc<T>, until: Moment) -> bool {
         let mut rows = self.rows();
         if rows.by_owner.get(&owner).is_some_and(Row::is_ended) {
             return false;
@@ -115,7 +113,7 @@ impl<T> LeaseTable<T> {
     }
 
     /// Puts off the moment at which a claim expires that has no lease yet.
-    pub fn keep(&self, owner: OwnerId, until: Moment) {
+    pub(crate) fn keep(&self, owner: OwnerId, until: Moment) {
         let mut rows = self.rows();
         let Some(row) = rows.by_owner.get_mut(&owner).filter(|row| row.is_waiting()) else { return };
         (row.until, row.state) = (Some(until), State::Waiting(CHANCES));
@@ -123,19 +121,19 @@ impl<T> LeaseTable<T> {
     }
 
     /// The value of a claim that is not being released.
-    pub fn get(&self, owner: OwnerId) -> Option<Arc<T>> {
+    pub(crate) fn get(&self, owner: OwnerId) -> Option<Arc<T>> {
         self.rows().by_owner.get(&owner).filter(|row| !row.is_ended()).map(|row| Arc::clone(&row.kept))
     }
 
     /// The value of a claim, even while it is being released.
-    pub fn find(&self, owner: OwnerId) -> Option<Arc<T>> {
+    pub(crate) fn find(&self, owner: OwnerId) -> Option<Arc<T>> {
         self.rows().by_owner.get(&owner).map(|row| Arc::clone(&row.kept))
     }
 
     /// Sets the end of a claim's lease to `until`, unless it is later already. `false`: the claim is not in
     /// the table, or is being released.
     #[must_use]
-    pub fn extend(&self, owner: OwnerId, until: Moment) -> bool {
+    pub(crate) fn extend(&self, owner: OwnerId, until: Moment) -> bool {
         let mut rows = self.rows();
         let Some(row) = rows.by_owner.get_mut(&owner).filter(|row| !row.is_ended()) else { return false };
         let end = match (row.state, row.until) {
@@ -150,7 +148,7 @@ impl<T> LeaseTable<T> {
 
     /// Marks a claim for its release: from now on its lease cannot be extended. It stays in the table until
     /// it is [removed](Self::remove).
-    pub fn end(&self, owner: OwnerId) -> Option<Arc<T>> {
+    pub(crate) fn end(&self, owner: OwnerId) -> Option<Arc<T>> {
         let mut rows = self.rows();
         let row = rows.by_owner.get_mut(&owner)?;
         if !row.is_ended() {
@@ -160,17 +158,17 @@ impl<T> LeaseTable<T> {
     }
 
     /// Whether [`expired`](Self::expired) has returned the claim, which is still in the table.
-    pub fn has_expired(&self, owner: OwnerId) -> bool {
+    pub(crate) fn has_expired(&self, owner: OwnerId) -> bool {
         self.rows().by_owner.get(&owner).is_some_and(|row| row.state == State::Expired)
     }
 
     /// Removes a claim.
-    pub fn remove(&self, owner: OwnerId) {
+    pub(crate) fn remove(&self, owner: OwnerId) {
         self.rows().by_owner.remove(&owner);
     }
 
     /// Removes a claim, unless it is being released.
-    pub fn withdraw(&self, owner: OwnerId) {
+    pub(crate) fn withdraw(&self, owner: OwnerId) {
         let mut rows = self.rows();
         if rows.by_owner.get(&owner).is_some_and(|row| !row.is_ended()) {
             rows.by_owner.remove(&owner);
@@ -182,7 +180,7 @@ impl<T> LeaseTable<T> {
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
-    pub async fn expired(&self) -> Option<(OwnerId, Arc<T>)> {
+    pub(crate) async fn expired(&self) -> Option<(OwnerId, Arc<T>)> {
         loop {
             let wakes = {
                 let mut rows = self.rows();
@@ -221,7 +219,7 @@ impl<T> LeaseTable<T> {
     }
 
     /// Ends [`expired`](Self::expired), and removes all claims.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         let forgotten = {
             let mut rows = self.rows();
             rows.closed = true;
@@ -247,9 +245,17 @@ impl<T> fmt::Debug for LeaseTable<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
+
+    use lockwell_core::TestClock;
+
     use super::*;
-    use crate::TestClock;
-    use crate::system::poll_once;
+
+    /// Polls a future once.
+    fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+        std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
 
     const SOON: Duration = Duration::from_millis(30);
 
@@ -303,7 +309,7 @@ mod tests {
         let hour = Duration::from_secs(3_600);
         assert!(table.extend(owner, test.clock().now().after(hour)));
         let mut expired = Box::pin(table.expired());
-        assert!(poll_once(&mut expired).await.is_pending());
+        assert!(poll_once(&mut expired).is_pending());
         test.advance(hour);
         assert_eq!(expired.await.unwrap().0, owner);
     }
@@ -320,16 +326,16 @@ mod tests {
         assert!(table.extend(granted, after(10)), "the lease may be shorter than the wait");
         table.keep(granted, after(30));
         let mut expired = Box::pin(table.expired());
-        assert!(poll_once(&mut expired).await.is_pending());
+        assert!(poll_once(&mut expired).is_pending());
         test.advance(Duration::from_secs(10));
         assert_eq!(expired.await.unwrap().0, granted);
         // The process was stopped for an hour; then one of the tasks goes on.
         let mut expired = Box::pin(table.expired());
         test.advance(Duration::from_secs(3_600));
-        assert!(poll_once(&mut expired).await.is_pending());
+        assert!(poll_once(&mut expired).is_pending());
         table.keep(kept, after(30));
         for _ in 0..CHANCES {
-            assert!(poll_once(&mut expired).await.is_pending());
+            assert!(poll_once(&mut expired).is_pending());
             test.advance(MORE);
         }
         assert_eq!(expired.await.unwrap().0, left);
