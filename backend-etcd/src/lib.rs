@@ -23,9 +23,9 @@ mod dials;
 mod error;
 mod examine;
 mod floor;
-/// Untrusted input, for tests and the targets of `fuzz/`.
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[path = "../../tools/fuzz/checks/etcd.rs"]
 pub mod fuzzing;
 mod guarded;
 mod held;

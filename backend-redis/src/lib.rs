@@ -9,8 +9,9 @@
 
 mod calls;
 mod checks;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[path = "../../tools/fuzz/checks/redis.rs"]
 pub mod fuzzing;
 mod gather;
 mod redlock;

@@ -25,8 +25,9 @@
 mod client;
 mod error;
 mod examine;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[path = "../../tools/fuzz/checks/zk.rs"]
 pub mod fuzzing;
 mod guarded;
 mod lease_table;

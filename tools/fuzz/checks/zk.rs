@@ -8,6 +8,7 @@ use lockwell_core::{LockName, ServerUrl};
 use crate::names::{base_path, lock_path};
 use crate::options::ZkOptions;
 use crate::queue::child::{Child, Data};
+use crate::session::four_letters::{read_conf, state};
 
 /// An address, with its options.
 pub fn address(text: &str) {
@@ -51,7 +52,8 @@ pub fn paths(text: &str) {
 
 /// Answers of a server to four-letter commands.
 pub fn four_letters(text: &str) {
-    crate::session::four_letters::read(text);
+    assert!(!state(&Ok(text.to_owned())).is_empty());
+    assert!(read_conf(text).is_none() || text.contains("tickTime="));
 }
 
 #[cfg(test)]
