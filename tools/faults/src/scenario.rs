@@ -52,7 +52,7 @@ pub(crate) struct Scenario {
     pub(crate) crew: Crew,
     pub(crate) memory: Memory,
     pub(crate) setup: Setup,
-    /// Whether it is part of the quick set.
+    /// Whether it is part of the quick set: what the conformance suite has no case for.
     pub(crate) is_quick: bool,
     /// Draws the faults.
     pub(crate) draw: fn(&mut Draw),

@@ -1,6 +1,8 @@
 //! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, servers to experiment with,
 //! and checks.
 
+#[cfg(test)]
+mod circles;
 mod compare;
 #[cfg(test)]
 mod documented;

@@ -5,7 +5,7 @@ use crate::scenario::Expected::Safe;
 use crate::scenario::Scenario;
 use crate::schedule::{Draw, Fault, Way};
 use crate::table::expected::{
-    HOLDERS, LONG, LONG_OF_HOLDERS, QUICK, safe_of_three, safe_on_line, safe_with_server, told_on_line,
+    HOLDERS, LONG, LONG_OF_HOLDERS, safe_of_three, safe_on_line, safe_with_server, told_on_line,
 };
 
 pub(super) const ALL: &[Scenario] = &[
@@ -15,7 +15,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| blackhole(draw, Way::Both),
         expected: told_on_line,
-        ..QUICK
+        ..LONG
     },
     Scenario {
         name: "requests-lost",
@@ -129,7 +129,7 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: safe_on_line,
-        ..QUICK
+        ..LONG
     },
     Scenario {
         name: "late-copies",

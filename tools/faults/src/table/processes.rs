@@ -5,10 +5,10 @@ use crate::plan::{Crew, Misuse};
 use crate::scenario::Expected::{MayLose, MayOverlap, Safe};
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
-use crate::table::expected::{LONG, LONG_OF_HOLDERS, NO_PROCESS, QUICK, safe_in_processes, safe_on_line};
+use crate::table::expected::{LONG, LONG_OF_HOLDERS, NO_PROCESS, safe_in_processes, safe_on_line};
 
 pub(super) const ALL: &[Scenario] = &[
-    Scenario { name: "calm", about: "nothing happens to anybody", ..QUICK },
+    Scenario { name: "calm", about: "nothing happens to anybody", ..LONG },
     Scenario {
         name: "holder-killed",
         about: "two workers of five are killed with SIGKILL while they hold and wait",
@@ -19,7 +19,7 @@ pub(super) const ALL: &[Scenario] = &[
             draw.fault(first + second, Fault::KillWorker { worker: 1 });
         },
         expected: safe_in_processes,
-        ..QUICK
+        ..LONG
     },
     Scenario {
         name: "killed-in-requests",
@@ -41,7 +41,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: Crew { long: (60, 100), ..Crew::USUAL },
         draw: |draw| draw.at_worker(300, |worker, millis| Fault::StopWorker { worker, millis }),
         expected: safe_in_processes,
-        ..QUICK
+        ..LONG
     },
     Scenario {
         name: "stale-owner",
@@ -84,7 +84,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "cancelled",
         about: "half of the requests are dropped after some polls, or after up to 5 ms",
         crew: Crew { cancelled: 50, impatient: 10, dropped: 40, ..Crew::USUAL },
-        ..QUICK
+        ..LONG
     },
     Scenario {
         name: "waiters-500",

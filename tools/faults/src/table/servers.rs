@@ -5,7 +5,7 @@ use crate::scenario::Expected::{MayLose, MayOverlap, Safe, Unavailable};
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
 use crate::table::expected::{
-    ByBackend, HOLDERS, LONG_OF_HOLDERS, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, QUICK,
+    ByBackend, HOLDERS, LONG, LONG_OF_HOLDERS, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, QUICK,
     failover, safe_or_moved, safe_with_server, told_if_alone, told_or_moved,
 };
 
@@ -43,7 +43,7 @@ pub(super) const ALL: &[Scenario] = &[
         crew: HOLDERS,
         draw: |draw| draw.once_at_node(|node| Fault::RestartServer { node, millis: 0 }),
         expected: safe_or_moved,
-        ..QUICK
+        ..LONG
     },
     Scenario {
         name: "rolling-restart",

@@ -3,7 +3,7 @@
 //! A flaky test is a bug in the code or in the test. One of them does not stop the work of others: it is named at
 //! the end of the run. A run with two of them fails.
 
-use super::{Failed, Outcome};
+use super::run::{Failed, Outcome};
 use crate::shell::{Result, line};
 
 /// How often a test that failed is repeated, alone.

@@ -7,6 +7,7 @@ mod alone;
 mod deep;
 mod missing;
 mod nextest;
+mod run;
 mod shared;
 
 use std::fs;
@@ -17,13 +18,11 @@ use std::thread;
 use testbed::{Family, Release};
 
 use self::missing::remarks;
+use self::run::{Outcome, Run, Servers};
 use self::shared::Shared;
 use crate::install::{is_told, is_tool, provide};
 use crate::packages::{SERVERS, TOOLS};
-use crate::shell::{Result, cargo, line, root};
-
-/// The packages of all tests. Others would be compiled with other features of what they depend on.
-const ALL: [&str; 2] = ["--workspace", "--all-features"];
+use crate::shell::{Result, line, root};
 
 /// How many cases of the conformance suite run at a time if they run on all servers. As many as it chooses
 /// itself leave the processors idle half of the time.
@@ -49,56 +48,6 @@ pub(crate) struct Options {
     /// share servers: `conformance` or `sql`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<String>,
-}
-
-/// Which servers a run needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Servers {
-    Usual,
-    Fetched,
-    All,
-}
-
-impl Servers {
-    /// Its name for the conformance suite.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Usual => "usual",
-            Self::Fetched => "fetched",
-            Self::All => "all",
-        }
-    }
-
-    /// The releases to be fetched for it.
-    fn needed(self) -> impl Iterator<Item = &'static Release> {
-        let fetched = Release::all().iter().filter(|release| release.is_fetched());
-        fetched.filter(move |release| self != Self::Usual || release.is_usual())
-    }
-}
-
-/// What the parts of a run have in common.
-struct Run {
-    servers: Servers,
-    /// For the output of programs, and for what the tests say besides.
-    folder: PathBuf,
-}
-
-/// How a part of a run went.
-#[derive(Debug, Default)]
-struct Outcome {
-    /// Tests that have failed.
-    failed: Vec<Failed>,
-    /// Why the part has failed, apart from its tests.
-    problem: Option<String>,
-    /// The last line of its runner.
-    summary: String,
-}
-
-/// A test that has failed, and the command that runs it alone.
-#[derive(Debug)]
-struct Failed {
-    name: String,
-    alone: Command,
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
@@ -197,18 +146,6 @@ impl Run {
         Ok(each)
     }
 
-    /// The environment of the tests.
-    fn set(&self, command: &mut Command) {
-        command
-            .env("LOCKWELL_SERVERS", self.servers.name())
-            .env("LOCKWELL_NOT_RUN", self.folder.join("not-run"));
-        command.env("LOCKWELL_REPORT", self.folder.join("report.json"));
-        // What a test says is enough; a backtrace hides it.
-        if std::env::var_os("RUST_BACKTRACE").is_none() {
-            command.env("RUST_BACKTRACE", "0");
-        }
-    }
-
     /// What could not be run.
     fn remarks(&self) -> Vec<String> {
         let read = |file: &str| fs::read_to_string(self.folder.join(file)).unwrap_or_default();
@@ -242,13 +179,6 @@ impl Drop for Busy {
             }
         }
     }
-}
-
-/// `cargo` with the options that name all tests.
-fn cargo_with(verb: &str) -> Command {
-    let mut command = cargo();
-    command.current_dir(root()).arg(verb).args(ALL);
-    command
 }
 
 #[cfg(test)]

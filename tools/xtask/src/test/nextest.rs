@@ -5,7 +5,7 @@ use std::process::Command;
 
 use testbed::Release;
 
-use super::{ALL, Failed, Outcome, Run};
+use super::run::{ALL, Failed, Outcome, Run};
 use crate::shell::{Result, cargo, line, root, target};
 
 fn command(args: &[&str]) -> Command {

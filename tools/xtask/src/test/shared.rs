@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::{Failed, Outcome, Run, cargo_with};
+use super::run::{Failed, Outcome, Run, cargo_with};
 use crate::shell::{Result, line, root};
 
 /// How long such a program may write nothing.

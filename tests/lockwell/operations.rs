@@ -3,16 +3,11 @@
 
 #![cfg(all(unix, feature = "sqlite"))]
 
-#[path = "support/programs.rs"]
-mod programs;
-#[path = "support/running.rs"]
-mod running;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::running::Running;
 use lockwell::blocking::block_on;
-use running::Running;
 use tempfile::TempDir;
 
 /// Long enough for what is said to happen soon, on a busy machine.
@@ -155,7 +150,7 @@ mod metrics {
 
     #[test]
     fn the_dashboard_asks_for_what_there_is() {
-        let dashboard = include_str!("../examples/observed/dashboard.json");
+        let dashboard = include_str!("../../examples/observed/dashboard.json");
         let parsed: serde_json::Value = serde_json::from_str(dashboard).expect("it is JSON");
         for panel in parsed["panels"].as_array().expect("panels") {
             let asks = panel["targets"].as_array().expect("questions");
@@ -165,7 +160,7 @@ mod metrics {
             );
         }
         let mut asked = names(dashboard);
-        asked.extend(names(include_str!("../examples/observed/alerts.yml")));
+        asked.extend(names(include_str!("../../examples/observed/alerts.yml")));
         let program = Running::start("observed", &["memory://", "127.0.0.1:0"]);
         let url = last_word(&program.says("metrics at"));
         eventually("the last series", || {
@@ -186,7 +181,7 @@ mod metrics {
         let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         let there: BTreeSet<_> = kinds.filter(|name| name.starts_with("lockwell_")).collect();
         let rows =
-            include_str!("../docs/operations.md").lines().filter(|line| line.starts_with("| `lockwell_"));
+            include_str!("../../docs/operations.md").lines().filter(|line| line.starts_with("| `lockwell_"));
         let listed: BTreeSet<_> = rows.flat_map(names).collect();
         assert_eq!(listed, there);
     }

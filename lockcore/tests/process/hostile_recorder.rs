@@ -1,8 +1,5 @@
 //! A recorder of metrics that panics or blocks is the application's trouble, not that of its locks, and its
-//! gauges are right afterwards. A program of its own, since a process has one recorder.
-#![cfg(feature = "metrics")]
-
-mod support;
+//! gauges are right afterwards.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,6 +11,8 @@ use metrics::{
 };
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
+
+use crate::{alone, odd};
 
 /// How many calls have met the recorder.
 static MET: AtomicUsize = AtomicUsize::new(0);
@@ -121,44 +120,46 @@ async fn are_kept(held: &[LockGuard], span: Duration) {
     assert!(MET.load(Ordering::SeqCst) > met, "nothing was recorded");
 }
 
-#[tokio::test]
-async fn a_recorder_that_panics_or_blocks_costs_no_lock() {
-    tracing::subscriber::set_global_default(Log).unwrap();
-    let locks = Locks::new(Arc::<support::Odd>::default()).unwrap();
-    let early = locks.lock("before there is a recorder").await.unwrap();
-    metrics::set_global_recorder(Hostile).unwrap();
-    std::panic::set_hook(Box::new(|_| ()));
-    let ttl = Duration::from_millis(1500);
-    let mut held = Vec::new();
-    for name in 0..100 {
-        held.push(locks.lock(name.to_string()).ttl(ttl).await.unwrap());
-    }
-    are_kept(&held, ttl * 2).await;
-    BLOCKS.store(true, Ordering::SeqCst);
-    are_kept(&held, ttl * 2).await;
+#[test]
+fn a_recorder_that_panics_or_blocks_costs_no_lock() {
+    alone("hostile_recorder::a_recorder_that_panics_or_blocks_costs_no_lock", async {
+        tracing::subscriber::set_global_default(Log).unwrap();
+        let locks = Locks::new(Arc::<odd::Odd>::default()).unwrap();
+        let early = locks.lock("before there is a recorder").await.unwrap();
+        metrics::set_global_recorder(Hostile).unwrap();
+        std::panic::set_hook(Box::new(|_| ()));
+        let ttl = Duration::from_millis(1500);
+        let mut held = Vec::new();
+        for name in 0..100 {
+            held.push(locks.lock(name.to_string()).ttl(ttl).await.unwrap());
+        }
+        are_kept(&held, ttl * 2).await;
+        BLOCKS.store(true, Ordering::SeqCst);
+        are_kept(&held, ttl * 2).await;
 
-    // Each loss is several calls, of which 4,096 wait for the recorder.
-    let names: Vec<_> = (0..5000).map(|number| format!("lost {number}")).collect();
-    for name in &names {
-        held.push(locks.lock(name.as_str()).ttl(ttl).await.unwrap());
-    }
-    for name in &names {
-        locks.force_release(name.as_str()).await.unwrap();
-    }
-    let end = Moment::now().after(Duration::from_secs(60));
-    while held[100..].iter().any(LockGuard::is_held) {
-        assert!(!end.has_passed(), "nobody notices the losses");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    // The thread for the log catches up.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    BLOCKS.store(false, Ordering::SeqCst);
-    drop((held, early));
-    let shown = || HELD.lock().unwrap().to_string();
-    while shown() != "0" || TOLD.load(Ordering::SeqCst) == 0 {
-        assert!(!end.has_passed(), "{} are held; told {TOLD:?} times", shown());
-        // The next change makes good what was dropped.
-        locks.lock("next").await.unwrap().release().await.unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        // Each loss is several calls, of which 4,096 wait for the recorder.
+        let names: Vec<_> = (0..5000).map(|number| format!("lost {number}")).collect();
+        for name in &names {
+            held.push(locks.lock(name.as_str()).ttl(ttl).await.unwrap());
+        }
+        for name in &names {
+            locks.force_release(name.as_str()).await.unwrap();
+        }
+        let end = Moment::now().after(Duration::from_secs(60));
+        while held[100..].iter().any(LockGuard::is_held) {
+            assert!(!end.has_passed(), "nobody notices the losses");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // The thread for the log catches up.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        BLOCKS.store(false, Ordering::SeqCst);
+        drop((held, early));
+        let shown = || HELD.lock().unwrap().to_string();
+        while shown() != "0" || TOLD.load(Ordering::SeqCst) == 0 {
+            assert!(!end.has_passed(), "{} are held; told {TOLD:?} times", shown());
+            // The next change makes good what was dropped.
+            locks.lock("next").await.unwrap().release().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
 }

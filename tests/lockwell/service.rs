@@ -3,21 +3,16 @@
 
 #![cfg(unix)]
 
-#[path = "support/programs.rs"]
-mod programs;
-#[path = "support/running.rs"]
-mod running;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use programs::program;
-use running::Running;
+use crate::programs::program;
+use crate::running::Running;
 
 const TICKETS: usize = 60;
 
-const GUIDE: &str = include_str!("../docs/choosing.md");
+const GUIDE: &str = include_str!("../../docs/choosing.md");
 
 /// Writes a configuration: only the address differs from server to server.
 fn configuration(folder: &Path, url: &str, needs: &str) -> PathBuf {

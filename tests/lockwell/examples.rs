@@ -1,11 +1,8 @@
 //! Every example runs to its end and says what it is there to say.
 
-#[path = "support/programs.rs"]
-mod programs;
-
 use std::process::Command;
 
-use programs::program;
+use crate::programs::program;
 
 /// Runs an example and looks for these words in what it prints, in this order.
 fn says(name: &str, args: &[&str], words: &[&str]) {
@@ -41,8 +38,8 @@ fn basic() {
 fn every_example_is_run() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &std::path::Path| std::fs::read_to_string(path).expect("a file of the repository");
-    let tests =
-        ["examples", "operations", "service"].map(|test| read(&root.join(format!("tests/{test}.rs"))));
+    let tests = ["examples", "operations", "service"]
+        .map(|test| read(&root.join(format!("tests/lockwell/{test}.rs"))));
     let tests = tests.concat();
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root.join("examples")).expect("the examples") {
@@ -77,8 +74,8 @@ fn every_example_is_run() {
 #[test]
 #[cfg(feature = "sqlite")]
 fn first() {
-    let (_, program_text) = include_str!("../examples/first.rs").split_once("\n\n").expect("a comment");
-    assert!(include_str!("../README.md").contains(program_text));
+    let (_, program_text) = include_str!("../../examples/first.rs").split_once("\n\n").expect("a comment");
+    assert!(include_str!("../../README.md").contains(program_text));
     let folder = tempfile::tempdir().expect("a folder");
     let done = Command::new(program("first")).current_dir(&folder).output().expect("the example starts");
     assert!(

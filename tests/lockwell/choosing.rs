@@ -14,7 +14,7 @@ use std::time::Duration;
 use lockwell::{Capabilities, Requirement};
 use testbed::{Durability, Etcd, MariaDb, Options, Postgres, Redis, ZooKeeper, is_installed};
 
-const GUIDE: &str = include_str!("../docs/choosing.md");
+const GUIDE: &str = include_str!("../../docs/choosing.md");
 
 /// The cells of a line of a table.
 fn cells(line: &str) -> Vec<&str> {

@@ -1,7 +1,4 @@
-//! A `tracing` subscriber that blocks is the application's trouble, not that of its locks. A program of its
-//! own, since a process has one subscriber.
-
-mod support;
+//! A `tracing` subscriber that blocks is the application's trouble, not that of its locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +8,8 @@ use lockwell_core::{Locks, Moment};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
+
+use crate::{alone, odd};
 
 /// How many events have met the subscriber.
 static MET: AtomicUsize = AtomicUsize::new(0);
@@ -54,24 +53,26 @@ impl Subscriber for Blocks {
     fn exit(&self, _: &Id) {}
 }
 
-#[tokio::test]
-async fn a_subscriber_that_blocks_costs_no_lock() {
-    tracing::subscriber::set_global_default(Blocks).unwrap();
-    let locks = Locks::new(Arc::<support::Odd>::default()).unwrap();
-    // Longer than a busy machine leaves a process without its processor.
-    let ttl = Duration::from_secs(5);
-    let kept = locks.lock("kept").ttl(ttl).await.unwrap();
-    // Every failed renewal of this one is an event.
-    let _doubtful = locks.lock(support::DOUBTFUL).ttl(ttl).await.unwrap();
-    let end = Moment::now().after(ttl * 3);
-    while !end.has_passed() {
-        assert!(kept.is_held(), "lost: {:?}", locks.stats());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert!(MET.load(Ordering::SeqCst) > 0, "no event was emitted");
-    // What is switched off costs no more beside a client than without one.
-    for number in 0..1000 {
-        tracing::info!(target: OFF, number);
-    }
-    assert_eq!(ASKED.load(Ordering::SeqCst), 0);
+#[test]
+fn a_subscriber_that_blocks_costs_no_lock() {
+    alone("blocked_subscriber::a_subscriber_that_blocks_costs_no_lock", async {
+        tracing::subscriber::set_global_default(Blocks).unwrap();
+        let locks = Locks::new(Arc::<odd::Odd>::default()).unwrap();
+        // Longer than a busy machine leaves a process without its processor.
+        let ttl = Duration::from_secs(5);
+        let kept = locks.lock("kept").ttl(ttl).await.unwrap();
+        // Every failed renewal of this one is an event.
+        let _doubtful = locks.lock(odd::DOUBTFUL).ttl(ttl).await.unwrap();
+        let end = Moment::now().after(ttl * 3);
+        while !end.has_passed() {
+            assert!(kept.is_held(), "lost: {:?}", locks.stats());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(MET.load(Ordering::SeqCst) > 0, "no event was emitted");
+        // What is switched off costs no more beside a client than without one.
+        for number in 0..1000 {
+            tracing::info!(target: OFF, number);
+        }
+        assert_eq!(ASKED.load(Ordering::SeqCst), 0);
+    });
 }

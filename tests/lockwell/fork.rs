@@ -2,6 +2,7 @@
 #![cfg(all(unix, feature = "sqlite"))]
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use fork::{Fork, fork, waitpid};
@@ -57,11 +58,21 @@ fn takes(folder: &Path, number: u32, children: u32) -> String {
     })
 }
 
-/// One after the other: a child inherits the clients of both.
+/// Set in a process that runs this test alone. Nextest starts such a process by itself.
+const ALONE: &str = "LOCKWELL_TEST_ALONE";
+
+/// In a process of its own, and one after the other: a child inherits all clients of its parent.
 #[test]
 fn a_forked_child_is_another_client() {
-    children_are_different_clients();
-    a_child_of_an_open_client_is_refused();
+    if [ALONE, "NEXTEST"].into_iter().any(|variable| std::env::var_os(variable).is_some()) {
+        children_are_different_clients();
+        return a_child_of_an_open_client_is_refused();
+    }
+    let mut test = Command::new(std::env::current_exe().expect("this program"));
+    test.args(["--exact", "fork::a_forked_child_is_another_client", "--nocapture"]).env(ALONE, "1");
+    let output = test.output().expect("it runs");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 /// Equal owner ids would make the claims of the children repetitions of one.
