@@ -2,12 +2,12 @@
 
 use std::process::{Command, ExitCode};
 
-use crate::shell::{Result, cargo, foreground, root};
+use crate::shell::{Result, foreground, path, root, target};
 
 /// The commands, what takes the shortest first. Each runs, whatever became of those before it.
 const COMMANDS: [&str; 9] = [
     // The known defects of what we depend on, which take a network.
-    "cargo-deny --manifest-path Cargo.toml check --config .cargo/deny.toml",
+    "cargo deny check",
     "cargo xtask msrv --compile",
     // All steps, also those that look at nothing that was changed.
     "env LOCKWELL_EVERYTHING=1 bash .ci/run",
@@ -28,8 +28,11 @@ pub(super) fn run() -> Result<ExitCode> {
     let mut failed = Vec::new();
     for line in COMMANDS {
         let words: Vec<_> = line.split_whitespace().collect();
-        let mut command = if words[0] == "cargo" { cargo() } else { Command::new(words[0]) };
-        if foreground(command.args(&words[1..]).current_dir(root()))? != ExitCode::SUCCESS {
+        let program =
+            words[0].strip_prefix("target/").map_or_else(|| words[0].into(), |below| target().join(below));
+        let mut command = Command::new(program);
+        command.args(&words[1..]).env("PATH", path()).current_dir(root());
+        if foreground(&mut command)? != ExitCode::SUCCESS {
             failed.push(line);
         }
     }
