@@ -197,9 +197,6 @@ pub mod guides {
     #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/sql.md")]
     pub mod sql {}
-    #[doc = include_str!("guide_links.md")]
-    #[doc = include_str!("../docs/testing.md")]
-    pub mod testing {}
     #[cfg_attr(feature = "zk", doc = include_str!("../docs/zookeeper.md"))]
     #[cfg_attr(not(feature = "zk"), doc = "docs/zookeeper.md: its code needs the feature `zk`.")]
     pub mod zookeeper {}
