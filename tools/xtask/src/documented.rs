@@ -38,12 +38,13 @@ const STEPS: [&str; 2] = ["cargo fmt --all", "cargo clippy --workspace --all-tar
 
 /// What no test runs: it changes the machine, or takes a program that is not there; and the beginnings of
 /// commands.
-const TOLD_ONLY: [&str; 8] = [
+const TOLD_ONLY: [&str; 9] = [
     ".ci/run",
     "cargo new --lib table-lock",
     "docker build --file cli/Dockerfile --tag lockwell target/x86_64-unknown-linux-musl/release",
     "docker run --rm --env LOCKWELL_URL lockwell status",
     "cargo fuzz",
+    "cargo fuzz run --fuzz-dir tools/fuzz addresses target/corpus tools/fuzz/seeds/addresses",
     "cargo xtask",
     "rustup target add x86_64-pc-windows-gnu x86_64-apple-darwin",
     "prometheus --config.file=examples/observed/prometheus.yml",
@@ -248,12 +249,8 @@ fn the_comparison_understands_what_is_told() {
 }
 
 /// Where a command of xtask is run: by a step of `.ci/run` or by a test. These are not run, for their reason:
-const NOT_RUN: [(&str, &str); 4] = [
-    ("compare", "it builds the comparison for release, and runs as its tests do"),
-    ("fuzz", "it takes a nightly compiler; the targets are compiled by a step"),
-    ("peers", "it asks the registries for their newest releases"),
-    ("semver", "it compares with a release or a commit, and takes cargo-semver-checks"),
-];
+const NOT_RUN: [(&str, &str); 1] =
+    [("compare", "it builds the comparison for release, and runs as its tests do")];
 
 /// These run for minutes or hours. The tests of the comparison run `--smoke`, which has the same cases.
 const LONG: [&str; 4] = ["--quick", "--full", "--repeat", "--at-once"];
