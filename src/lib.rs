@@ -122,7 +122,7 @@
 //!   `python` of the repository
 //! * Operate: [`guides::production`], [`guides::operations`], [`guides::sql`], [`guides::redis`],
 //!   [`guides::zookeeper`], [`guides::etcd`]
-//! * Trust: [`guides::guarantees`], [`guides::fencing`], [`guides::testing`]
+//! * Trust: [`guides::guarantees`], [`guides::fencing`]
 //! * Contribute: [`guides::architecture`], [`guides::changelog`]; with the feature `conformance` also
 //!   `guides::backend`, a backend of your own
 #![cfg_attr(docsrs, feature(doc_cfg))]
