@@ -122,9 +122,9 @@
 //!   `python` of the repository
 //! * Operate: [`guides::production`], [`guides::operations`], [`guides::sql`], [`guides::redis`],
 //!   [`guides::zookeeper`], [`guides::etcd`]
-//! * Trust: [`guides::guarantees`], [`guides::fencing`], [`guides::testing`]
-//! * Contribute: [`guides::architecture`], [`guides::changelog`]; with the feature `conformance` also
-//!   `guides::backend`, a backend of your own
+//! * Trust: [`guides::guarantees`], [`guides::fencing`]
+//! * Contribute: [`guides::architecture`], [`guides::protocols`], [`guides::changelog`]; with the feature
+//!   `conformance` also `guides::backend`, a backend of your own
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use lockwell_core::{
@@ -157,6 +157,7 @@ pub mod guides {
     #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/command.md")]
     pub mod command {}
+    #[doc = include_str!("guide_links.md")]
     #[cfg_attr(feature = "etcd", doc = include_str!("../docs/etcd.md"))]
     #[cfg_attr(not(feature = "etcd"), doc = "docs/etcd.md: its code needs the feature `etcd`.")]
     pub mod etcd {}
@@ -191,6 +192,9 @@ pub mod guides {
     #[doc = include_str!("../docs/production.md")]
     pub mod production {}
     #[doc = include_str!("guide_links.md")]
+    #[doc = include_str!("../docs/protocols.md")]
+    pub mod protocols {}
+    #[doc = include_str!("guide_links.md")]
     #[cfg_attr(feature = "redis", doc = include_str!("../docs/redis.md"))]
     #[cfg_attr(not(feature = "redis"), doc = "docs/redis.md: its code needs the feature `redis`.")]
     pub mod redis {}
@@ -198,8 +202,6 @@ pub mod guides {
     #[doc = include_str!("../docs/sql.md")]
     pub mod sql {}
     #[doc = include_str!("guide_links.md")]
-    #[doc = include_str!("../docs/testing.md")]
-    pub mod testing {}
     #[cfg_attr(feature = "zk", doc = include_str!("../docs/zookeeper.md"))]
     #[cfg_attr(not(feature = "zk"), doc = "docs/zookeeper.md: its code needs the feature `zk`.")]
     pub mod zookeeper {}

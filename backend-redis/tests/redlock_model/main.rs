@@ -4,7 +4,7 @@
 //! nodes that forget. The decision of a claim is not a model: it is `redlock/tally.rs`, the code that
 //! production runs.
 //!
-//! What was found is told in docs/redis.md. The searches for a violation print the way to it with
+//! What was found is told in docs/protocols.md. The searches for a violation print the way to it with
 //! `--nocapture`. The bigger ones are left out of the suite of every day, each says how big it is, with
 //! optimisation and at low priority on a busy machine with two cores. All of them take about half an hour and
 //! up to 6 GB: `cargo test --release -p lockwell-redis --test redlock_model -- --ignored --nocapture

@@ -52,9 +52,8 @@ const TOLD_ONLY: [&str; 9] = [
     "docker build --file cli/Dockerfile --tag lockwell target/x86_64-unknown-linux-musl/release",
     "docker run --rm --env LOCKWELL_URL lockwell status",
     "cargo fuzz",
-    "cargo fuzz run --fuzz-dir tools/fuzz addresses tools/fuzz/seeds/addresses -- -max_total_time=600",
+    "cargo fuzz run --fuzz-dir tools/fuzz addresses target/corpus tools/fuzz/seeds/addresses",
     "cargo xtask",
-    "rustup target add x86_64-pc-windows-gnu x86_64-apple-darwin",
     "prometheus --config.file=examples/observed/prometheus.yml",
 ];
 
