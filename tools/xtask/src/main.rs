@@ -9,7 +9,6 @@ mod documented;
 #[cfg(test)]
 mod features;
 mod install;
-mod msrv;
 mod package;
 mod packages;
 mod play;
@@ -51,8 +50,6 @@ enum Command {
     /// Build the command `lockwell` for release, with manual pages and completions; a Debian package and a
     /// static program if the tools for them are installed. Each is tried in an empty folder.
     Package(package::Options),
-    /// Check that no feature needs a newer Rust than the `rust-version` of the packages that it compiles.
-    Msrv(msrv::Options),
     /// Start servers to experiment with. Without arguments: list the servers that the tests use.
     Servers(servers::Options),
 }
@@ -63,7 +60,6 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(options),
         Command::Install => test::install(),
         Command::Package(options) => package::run(&options),
-        Command::Msrv(options) => msrv::run(&options),
         Command::Servers(options) => servers::run(options),
     };
     done.unwrap_or_else(|problem| {

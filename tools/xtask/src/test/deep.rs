@@ -5,10 +5,9 @@ use std::process::{Command, ExitCode};
 use crate::shell::{Result, foreground, path, root, target};
 
 /// The commands, what takes the shortest first. Each runs, whatever became of those before it.
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 8] = [
     // The known defects of what we depend on, which take a network.
     "cargo deny check",
-    "cargo xtask msrv --compile",
     // All steps, also those that look at nothing that was changed.
     "env LOCKWELL_EVERYTHING=1 bash .ci/run",
     "cargo test --workspace --all-features --test cli -- --ignored --exact first_day::as_a_reader_takes_it",
