@@ -1,14 +1,15 @@
 //! What processes need, as Linux counts it.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::path::Path;
+
+use procfs::net::TcpState;
+use procfs::process::{FDTarget, Process, all_processes};
 
 /// What processes and all their descendants have needed so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage {
     /// The time of processors in nanoseconds, of each thread: process and thread.
-    threads: HashMap<(u32, u32), u64>,
+    threads: HashMap<(i32, i32), u64>,
     pub(crate) memory_kib: u64,
 }
 
@@ -17,13 +18,10 @@ impl Usage {
     pub(crate) fn of(roots: &[u32]) -> Self {
         let mut this = Self::default();
         for process in family(roots) {
-            this.memory_kib += memory_kib(process);
-            let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-            for task in tasks {
-                let thread = task.file_name().to_str().and_then(|name| name.parse().ok());
-                if let (Some(thread), Some(nanos)) = (thread, on_processor(&task.path())) {
-                    this.threads.insert((process, thread), nanos);
-                }
+            this.memory_kib += memory_kib(&process).unwrap_or(0);
+            for task in process.tasks().into_iter().flatten().flatten() {
+                let time = task.schedstat().map(|stat| ((task.pid, task.tid), stat.sum_exec_runtime));
+                this.threads.extend(time);
             }
         }
         this
@@ -31,70 +29,48 @@ impl Usage {
 
     /// The time of processors since then, in nanoseconds. Threads that ended meanwhile are left out.
     pub(crate) fn nanos_since(&self, before: &Self) -> u64 {
-        let spent = |(thread, now): (&(u32, u32), &u64)| {
+        let spent = |(thread, now): (&(i32, i32), &u64)| {
             now.saturating_sub(before.threads.get(thread).copied().unwrap_or(0))
         };
         self.threads.iter().map(spent).sum()
     }
 }
 
-/// How long a thread has run, in nanoseconds.
-fn on_processor(task: &Path) -> Option<u64> {
-    fs::read_to_string(task.join("schedstat")).ok()?.split(' ').next()?.parse().ok()
-}
-
 /// What is shared with others counts in part. Where that is unknown, all of it counts.
-fn memory_kib(process: u32) -> u64 {
-    let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
-    let field = |text: &str, name: &str| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().trim_end_matches(" kB").parse().ok()
-    };
-    field(&read("smaps_rollup"), "Pss:").or_else(|| field(&read("status"), "VmRSS:")).unwrap_or(0)
+fn memory_kib(process: &Process) -> Option<u64> {
+    let all = process.smaps_rollup().ok();
+    let shared = all.and_then(|all| all.memory_map_rollup.0.first()?.extension.map.get("Pss").copied());
+    shared.map(|bytes| bytes / 1024).or_else(|| process.status().ok()?.vmrss)
 }
 
 /// These processes and their descendants.
-fn family(roots: &[u32]) -> Vec<u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let parents: Vec<(u32, u32)> = numbers.filter_map(|process| Some((process, parent(process)?))).collect();
-    let mut found: Vec<u32> = roots.to_vec();
+fn family(roots: &[u32]) -> Vec<Process> {
+    let all = all_processes().into_iter().flatten().flatten();
+    let mut others: Vec<(i32, Process)> =
+        all.filter_map(|process| Some((process.stat().ok()?.ppid, process))).collect();
+    let is_root =
+        |(_, process): &mut (i32, Process)| u32::try_from(process.pid).is_ok_and(|pid| roots.contains(&pid));
+    let mut found: Vec<Process> = others.extract_if(.., is_root).map(|(_, process)| process).collect();
     let mut next = 0;
-    while let Some(one) = found.get(next).copied() {
-        let children = parents.iter().filter(|(process, its)| *its == one && !found.contains(process));
-        let children: Vec<u32> = children.map(|(process, _)| *process).collect();
-        found.extend(children);
+    while let Some(pid) = found.get(next).map(|process| process.pid) {
+        found.extend(others.extract_if(.., |(parent, _)| *parent == pid).map(|(_, process)| process));
         next += 1;
     }
     found
 }
 
-fn parent(process: u32) -> Option<u32> {
-    let line = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program is in brackets, and can hold anything.
-    line.get(line.rfind(')')? + 1..)?.split_whitespace().nth(1)?.parse().ok()
-}
-
 /// How many TCP connections a process has.
 pub(crate) fn connections(process: u32) -> u64 {
-    let open: HashSet<String> =
-        ["tcp", "tcp6"].into_iter().flat_map(|table| established(process, table)).collect();
-    let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-    let links = files.filter_map(|file| fs::read_link(file.path()).ok()?.to_str().map(str::to_owned));
-    let sockets =
-        links.filter_map(|link| Some(link.strip_prefix("socket:[")?.trim_end_matches(']').to_owned()));
-    let count = sockets.filter(|inode| open.contains(inode)).count();
-    u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-/// The inodes of connections that are open, in the network of this process.
-fn established(process: u32, table: &str) -> Vec<String> {
-    const ESTABLISHED: &str = "01";
-    let text = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
-    let rows = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    rows.filter(|row| row.get(3) == Some(&ESTABLISHED))
-        .filter_map(|row| row.get(9).map(|it| (*it).to_owned()))
-        .collect()
+    let count = || {
+        let process = Process::new(i32::try_from(process).ok()?).ok()?;
+        let sockets = process.tcp().into_iter().chain(process.tcp6()).flatten();
+        let open: HashSet<u64> =
+            sockets.filter(|it| it.state == TcpState::Established).map(|it| it.inode).collect();
+        let files = process.fd().ok()?.flatten();
+        let is_open = |target: &FDTarget| matches!(target, FDTarget::Socket(inode) if open.contains(inode));
+        u64::try_from(files.filter(|file| is_open(&file.target)).count()).ok()
+    };
+    count().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -119,7 +95,7 @@ mod tests {
         assert!(spent >= Duration::from_millis(5), "{spent:?} of 60 ms, with others on the machine");
         assert!(after.memory_kib > 100, "{}", after.memory_kib);
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(family(&[me]).contains(&child.id()));
+        assert!(family(&[me]).iter().any(|it| u32::try_from(it.pid) == Ok(child.id())));
         child.kill().unwrap();
         child.wait().unwrap();
     }

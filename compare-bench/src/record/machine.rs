@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use procfs::{CpuInfo, Current, CurrentSI, KernelStats, LoadAverage, Meminfo};
 use serde::{Deserialize, Serialize};
 use testbed::Checkout;
 
@@ -41,14 +42,14 @@ pub(crate) struct Build {
 impl Machine {
     pub(crate) fn look() -> Self {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let field = |file: &str, name: &str| field(&fs::read_to_string(file).unwrap_or_default(), name);
-        let memory = field("/proc/meminfo", "MemTotal").unwrap_or_default();
+        let cpu = CpuInfo::current().ok();
+        let cpu = cpu.as_ref().and_then(|cpu| cpu.model_name(0));
         Self {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             cores: std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
-            cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpu: cpu.unwrap_or(std::env::consts::ARCH).to_owned(),
             kernel: format!("{} {}", std::env::consts::OS, kernel.trim()),
-            memory_mib: memory.trim_end_matches(" kB").parse::<u64>().unwrap_or_default() / 1024,
+            memory_mib: Meminfo::current().map_or(0, |memory| memory.mem_total) >> 20,
         }
     }
 }
@@ -67,12 +68,11 @@ impl Build {
 
 /// How many processes ran or wanted to run, on the average of the last minute. Zero where nobody knows.
 pub(crate) fn load() -> f64 {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+    LoadAverage::current().map_or(0.0, |load| round3(load.one.into()))
 }
 
 /// What all cores have spent since the machine was started, in ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ticks {
     all: u64,
     idle: u64,
@@ -80,14 +80,11 @@ pub(crate) struct Ticks {
 
 impl Ticks {
     pub(crate) fn now() -> Self {
-        Self::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
-    }
-
-    /// The line `cpu USER NICE SYSTEM IDLE IOWAIT ..`. The time of guests is in that of the users.
-    fn of(text: &str) -> Self {
-        let line = text.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
-        let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
-        Self { all: ticks.iter().sum(), idle: ticks.iter().skip(3).take(2).sum() }
+        let Ok(KernelStats { total, .. }) = KernelStats::current() else { return Self::default() };
+        let idle = total.idle + total.iowait.unwrap_or(0);
+        // The time of guests is in that of the users.
+        let others = [total.irq, total.softirq, total.steal].into_iter().flatten().sum::<u64>();
+        Self { all: total.user + total.nice + total.system + idle + others, idle }
     }
 
     /// The share that was spent on anything since then, from 0 to 1.
@@ -114,22 +111,9 @@ pub(crate) fn arguments(words: impl Iterator<Item = String>) -> Vec<String> {
     words.map(shown).collect()
 }
 
-/// The first value of `name` in lines of the form `name : value`.
-fn field(text: &str, name: &str) -> Option<String> {
-    let lines = text.lines().filter_map(|line| line.split_once(':'));
-    lines.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fields_are_found() {
-        let text = "processor\t: 0\nmodel name\t: A CPU @ 2:1\nmodel name\t: B\n";
-        assert_eq!(field(text, "model name").as_deref(), Some("A CPU @ 2:1"));
-        assert_eq!(field(text, "model"), None);
-    }
 
     #[test]
     fn passwords_are_not_kept() {
@@ -148,11 +132,11 @@ mod tests {
 
     #[test]
     fn the_busy_share_is_that_of_the_ticks() {
-        let before = Ticks::of("cpu  10 0 10 70 10 0 0 0 5 0\ncpu0 1 1 1 1\n");
-        assert_eq!(before, Ticks { all: 100, idle: 80 });
-        let after = Ticks::of("cpu  40 0 20 120 20 0 0 0 5 0\n");
+        let (before, after) = (Ticks { all: 100, idle: 80 }, Ticks { all: 200, idle: 140 });
         assert!((after.busy_since(before) - 0.4).abs() < 1e-9);
-        assert!(Ticks::of("").busy_since(before).abs() < 1e-9);
+        assert!(Ticks::default().busy_since(before).abs() < 1e-9);
+        let now = Ticks::now();
+        assert!(now.idle > 0 && now.idle < now.all, "{now:?}");
     }
 
     #[test]
