@@ -12,21 +12,18 @@ use super::bounds::{Answers, RAISES, not_raised};
 use super::connection::Connection;
 use super::driver::Sqlite;
 use super::sockets::Message;
-use super::write::Commits;
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::words::{Freed, NO_TICKET, SEVERAL, TakeRequest, TryAcquire, micros, token};
+use crate::words::{Freed, SEVERAL, TakeRequest, TryAcquire, micros, token};
 
-/// How many statements reap a group. They begin and end a transaction, in one message: a claim that wants the
-/// lock alone reaps on the runtime of its caller, which may stop at any moment.
+/// How many statements each of these has, with those that begin and end its transaction.
+const JOINING: usize = 6;
+const LEAVING: usize = 4;
 const REAPING: usize = 4;
+const DOWNGRADING: usize = 5;
 
 impl Sqlite {
-    async fn join_each(
-        &self,
-        conn: &mut SqliteConnection,
-        requests: &[TakeRequest],
-    ) -> sqlx::Result<Answers> {
+    async fn join_each(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Answers> {
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
             match self.join_one(conn, request).await? {
@@ -39,32 +36,22 @@ impl Sqlite {
 
     async fn join_one(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         request: &TakeRequest,
     ) -> sqlx::Result<Option<TryAcquire>> {
         let claim = &request.claim;
-        let joining = self.asked(sqlx::query(self.sql.join.get()), claim);
-        let joined = joining.bind(claim.mode().code()).bind(request.ticket).fetch_all(&mut *conn).await?;
-        let Some(row) = joined.first() else {
-            return match self.member(conn, claim).await? {
-                Some(number) => Ok(Some(TryAcquire::Member(token(number)))),
-                None => self.refused(conn, request).await,
-            };
-        };
-        let number: i64 = row.try_get(0)?;
-        sqlx::query(self.sql.insert_member.get())
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(number)
-            .bind(micros(claim.ttl()))
-            .bind(claim.label())
-            .bind(claim.mode().code())
-            .execute(&mut *conn)
+        let joined = conn
+            .write_several(&self.sql.join, JOINING, |query| {
+                self.asked(query, claim).bind(claim.mode().code()).bind(request.ticket).bind(claim.label())
+            })
             .await?;
-        if request.ticket != NO_TICKET {
-            sqlx::query(self.sql.leave.inside().get()).bind(claim.owner().as_uuid()).execute(conn).await?;
+        if let Some(row) = joined.rows.first() {
+            return Ok(Some(TryAcquire::Granted(token(row.try_get(0)?))));
         }
-        Ok(Some(TryAcquire::Granted(token(number))))
+        match self.member(conn.get(), claim).await? {
+            Some(number) => Ok(Some(TryAcquire::Member(token(number)))),
+            None => self.refused(conn.get(), request).await,
+        }
     }
 
     /// The token of a claim that is already a member.
@@ -74,51 +61,6 @@ impl Sqlite {
             .bind(claim.owner().as_uuid())
             .fetch_optional(conn)
             .await
-    }
-
-    async fn leave_each_group(
-        &self,
-        conn: &mut SqliteConnection,
-        claims: &[Claim],
-    ) -> sqlx::Result<Vec<bool>> {
-        let mut left = Vec::with_capacity(claims.len());
-        for claim in claims {
-            let deleted = sqlx::query(self.sql.delete_member.get())
-                .bind(claim.name().as_str())
-                .bind(claim.owner().as_uuid())
-                .execute(&mut *conn)
-                .await?;
-            self.shrink(conn, claim.name(), deleted.rows_affected()).await?;
-            left.push(deleted.rows_affected() > 0);
-        }
-        Ok(left)
-    }
-
-    /// Subtracts the members that have left from the count.
-    async fn shrink(&self, conn: &mut SqliteConnection, name: &LockName, gone: u64) -> sqlx::Result<()> {
-        if gone == 0 {
-            return Ok(());
-        }
-        let shrink = sqlx::query(self.sql.shrink.get()).bind(name.as_str()).bind(gone.cast_signed());
-        shrink.execute(conn).await.map(|_| ())
-    }
-
-    async fn downgrade_rows(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<bool> {
-        let name = claim.name().as_str();
-        let shared = Mode::Shared.code();
-        let inserted = sqlx::query(self.sql.downgrade.get())
-            .bind(name)
-            .bind(claim.owner().as_uuid())
-            .bind(shared)
-            .execute(&mut *conn)
-            .await?;
-        if inserted.rows_affected() == 0 {
-            return self.member(conn, claim).await.map(|member| member.is_some());
-        }
-        sqlx::query(self.sql.downgraded.get()).bind(name).bind(shared).execute(&mut *conn).await?;
-        // Its place may not have been tidied up yet, and is not the last holder's any more.
-        sqlx::query(self.sql.leave.inside().get()).bind(claim.owner().as_uuid()).execute(conn).await?;
-        Ok(true)
     }
 }
 
@@ -156,9 +98,7 @@ impl Groups for Sqlite {
     ) -> sqlx::Result<Vec<TryAcquire>> {
         self.check_disk(conn).await?;
         for _ in 0..=RAISES {
-            conn.begin(Commits::Granted).await?;
-            let answers = self.join_each(conn.get(), requests).await;
-            if let Some(answers) = conn.end(answers).await? {
+            if let Some(answers) = self.join_each(conn, requests).await? {
                 return Ok(answers);
             }
             self.raise(conn, requests).await?;
@@ -172,9 +112,13 @@ impl Groups for Sqlite {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        conn.begin(Commits::Written).await?;
-        let left = self.leave_each_group(conn.get(), claims).await;
-        let left = conn.end(left).await?;
+        let mut left = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let (name, owner) = (claim.name().as_str(), claim.owner().as_uuid());
+            let leave =
+                conn.write_several(&self.sql.leave_group, LEAVING, |query| query.bind(name).bind(owner));
+            left.push(leave.await?.changed > 0);
+        }
         self.freed(conn, claims, &left, waiters).await
     }
 
@@ -200,9 +144,15 @@ impl Groups for Sqlite {
     }
 
     async fn downgrade(&self, conn: &mut Connection, grant: &Grant) -> sqlx::Result<bool> {
-        conn.begin(Commits::Granted).await?;
-        let downgraded = self.downgrade_rows(conn.get(), grant.claim()).await;
-        conn.end(downgraded).await
+        let claim = grant.claim();
+        let (name, owner) = (claim.name().as_str(), claim.owner().as_uuid());
+        let shared = Mode::Shared.code();
+        conn.write_several(&self.sql.downgrade, DOWNGRADING, |query| {
+            query.bind(name).bind(owner).bind(shared)
+        })
+        .await?;
+        // It may have been one before.
+        Ok(self.member(conn.get(), claim).await?.is_some())
     }
 
     async fn head(

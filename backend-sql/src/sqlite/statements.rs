@@ -23,10 +23,10 @@ fn fill(name: &str, text: &str) -> String {
 statements! {
     each Sql:
     lock_state next turns holders count_waiters count_clients names held force force_members portion
-    join insert_member member delete_member shrink stale_groups downgrade downgraded due_waiters
+    member stale_groups due_waiters
     locks queue queue_index tickets members state check_locks check_queue check_members check_state
     longest_ttl closed_for handed handing hand;
-    raise: Synced, reap: Written, take: Granted, renew: HeldSql<Granted>, renewed: HeldSql, release: Written, release_unwaited: Written, release_many: Written, hand_over: Written,
+    raise: Synced, join: Granted, leave_group: Written, reap: Written, downgrade: Granted, take: Granted, renew: HeldSql<Granted>, renewed: HeldSql, release: Written, release_unwaited: Written, release_many: Written, hand_over: Written,
     enqueue: Written, keep_place: Written,
     forget_place: Written, leave: Written, purge: Written, forget_dead: Written, verify: HeldSql
 }
@@ -93,8 +93,8 @@ mod tests {
             sqlx::raw_sql(made.get()).execute(&mut conn).await.unwrap();
         }
         let names = "take lock_state release release_unwaited release_many hand next renew enqueue keep_place forget_place leave turns renewed holders \
-                     count_waiters held force force_members portion purge verify join insert_member member \
-                     delete_member reap shrink downgrade downgraded due_waiters raise closed_for";
+                     count_waiters held force force_members portion purge verify join member leave_group \
+                     reap downgrade due_waiters raise closed_for";
         for name in names.split_whitespace() {
             for held in ["{locks}", "{members}"] {
                 let text = fill(name, &library.text(name)).replace("{held}", held);

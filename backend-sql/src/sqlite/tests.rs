@@ -1,9 +1,14 @@
 //! What requests do that come again, or at an unusual moment.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
-use lockwell_core::{Claim, LockName, Mode, ServerUrl, Wait};
+use lockwell_core::{Claim, Grant, LockName, Mode, Moment, ServerUrl, Wait};
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 
 use super::connection::Connection;
@@ -14,7 +19,7 @@ use crate::dialect::groups::Groups;
 use crate::dialect::tickets::TicketQueue;
 use crate::ids::AsUuid;
 use crate::sql::options::SqlOptions;
-use crate::words::{Forced, NO_TICKET, TakeRequest, TryAcquire, micros};
+use crate::words::{Forced, Hold, NO_TICKET, TakeRequest, TryAcquire, micros};
 
 const SHORT: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_mins(10);
@@ -96,4 +101,58 @@ async fn a_grant_that_is_read_has_a_lease_that_the_tables_know() {
     let longest = sqlx::query_scalar(dialect.sql.longest_ttl.get()).fetch_one(conn.get()).await;
     let longest: i64 = longest.expect("an answer");
     assert!(longest >= micros(LONG), "{longest}");
+}
+
+/// Does some work step by step. Before each step but the first, nobody has locked the file: whoever is
+/// stopped there keeps nobody from writing.
+async fn in_steps<T>(folder: &TempDir, what: &str, work: impl Future<Output = sqlx::Result<T>>) -> T {
+    let other = SqliteConnectOptions::new().filename(folder.path().join("locks.db"));
+    let mut other = other.busy_timeout(Duration::ZERO).connect().await.expect("a connection");
+    let mut work = pin!(work);
+    loop {
+        if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+            return done.unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+        // What was sent to the thread of the connection is carried out.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let wrote = sqlx::raw_sql("BEGIN IMMEDIATE; COMMIT").execute(&mut other).await;
+        wrote.unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+}
+
+#[tokio::test]
+async fn no_request_about_a_group_keeps_the_file_locked_between_two_messages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dialect, mut conn) = opened(&folder).await;
+    let (name, waiters) = (LockName::new("a").expect("a name"), Waiters::new());
+    let claim = |mode| Claim::new(name.clone(), mode, SHORT, Wait::No, "test".into());
+    let asked = |claims: &[Claim]| -> Vec<TakeRequest> {
+        claims.iter().map(|claim| TakeRequest::new(claim, NO_TICKET)).collect()
+    };
+    let readers = [claim(Mode::Shared), claim(Mode::Shared)];
+    // The first one makes the tables know its lease.
+    take(&dialect, &mut conn, &readers[0]).await;
+    let again = asked(&readers);
+    let joined = in_steps(&folder, "join", dialect.join(&mut conn, Mode::Shared, &again)).await;
+    assert!(matches!(joined[..], [TryAcquire::Member(_), TryAcquire::Granted(_)]), "{joined:?}");
+    let strangers = [readers[1].clone(), claim(Mode::Shared), readers[0].clone()];
+    let left = in_steps(&folder, "leave", dialect.leave_group(&mut conn, &strangers, &waiters)).await;
+    assert_eq!(left.iter().map(|freed| freed.released).collect::<Vec<_>>(), [true, false, true]);
+
+    let writer = claim(Mode::Exclusive);
+    let writes = asked(std::slice::from_ref(&writer));
+    let taken = in_steps(&folder, "take", dialect.take(&mut conn, &writes)).await;
+    let [TryAcquire::Granted(token)] = taken[..] else { panic!("{taken:?}") };
+    let grant = Grant::new(&writer, token, Moment::now());
+    for _ in 0..2 {
+        assert!(in_steps(&folder, "downgrade", dialect.downgrade(&mut conn, &grant)).await);
+    }
+    let grants = [grant.downgraded()];
+    in_steps(&folder, "renew", dialect.renew(&mut conn, Hold::Together, &grants)).await;
+    in_steps(&folder, "reap", dialect.reap(&mut conn, std::slice::from_ref(&name), &waiters)).await;
+    let status = dialect.inspect(&mut conn, &name).await.expect("an answer");
+    assert_eq!(status.holders.len(), 1, "{status:?}");
+    let left = dialect.leave_group(&mut conn, std::slice::from_ref(&writer), &waiters);
+    assert!(in_steps(&folder, "leave", left).await[0].released);
+    assert!(!dialect.inspect(&mut conn, &name).await.expect("an answer").is_held());
 }

@@ -84,11 +84,6 @@ impl<const COMMITS: u8> Write<COMMITS> {
         _ => Commits::Synced,
     };
 
-    /// The statement in a transaction, whose mode was set before it began.
-    pub(super) fn inside(&self) -> &Sql {
-        &self.plain
-    }
-
     /// The statement after a change of the mode to this one, or without a change.
     pub(super) fn switching(&self, to: Option<SyncMode>) -> &Sql {
         match to {
