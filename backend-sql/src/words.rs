@@ -209,6 +209,12 @@ impl Freed {
     pub(crate) fn new(released: bool, next: Vec<i64>) -> Self {
         Self { released, next, ..Self::default() }
     }
+
+    /// Delivers to the waiters of this process what the answer to a release says about them.
+    pub(crate) fn notify_next(self, waiters: &Waiters) {
+        let next = self.next.into_iter().map(Notification::to_recheck);
+        next.chain(self.notification).for_each(|notification| notification.deliver(waiters));
+    }
 }
 
 /// The answer to the renewal of one lease.

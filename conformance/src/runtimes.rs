@@ -216,3 +216,40 @@ pub(super) async fn a_waiter_that_is_not_polled_blocks_none_of_its_name(stage: S
     release(next.expect("its turn comes")).await;
     release(done("its own turn", secs(10), kept).await.expect("it is polled again")).await;
 }
+
+/// A future that waits and is not polled any more keeps its name from others for a while only, however it
+/// wants the lock, and although its client goes on: another waiter of it needs the heartbeats.
+pub(super) async fn a_waiter_that_is_not_polled_lets_others_in(stage: Stage) {
+    let holder = stage.client().await.server_order();
+    let (one, two) = (stage.client().await.server_order(), stage.client().await.server_order());
+    let other = holder.lock(stage.name("other")).await.expect("a free lock");
+    let promises = |what| holder.capabilities().promises(what);
+    for way in ["lock", "reader", "permit"] {
+        if (way == "reader" && !promises(Requirement::Shared))
+            || (way == "permit" && !promises(Requirement::Permits))
+        {
+            continue;
+        }
+        let (name, ttl) = (stage.name(way), ttl_of(&holder, 2000));
+        let ask = |locks: &Locks, way| match way {
+            "reader" => locks.read(&name),
+            "permit" => locks.permit(&name, 1),
+            _ => locks.lock(&name),
+        };
+        let next = |locks: &Locks| if way == "permit" { ask(locks, way) } else { ask(locks, "lock") };
+        let held = next(&holder).await.expect("a free lock");
+        let mut kept = Box::pin(ask(&one, way).ttl(ttl).wait(secs(600)).into_future());
+        tokio::select! {
+            answer = &mut kept => panic!("it is held: {answer:?}"),
+            () = queued(&two, &name, 1, secs(20)) => (),
+        }
+        let busy = tokio::spawn(one.lock(stage.name("other")).wait(secs(600)).into_future());
+        release(held).await;
+        let guard =
+            done(way, secs(60), next(&two).wait(secs(600)).into_future()).await.expect("its turn comes");
+        release(guard).await;
+        release(done(way, secs(60), kept).await.expect("its own turn comes")).await;
+        busy.abort();
+    }
+    release(other).await;
+}

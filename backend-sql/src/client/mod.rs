@@ -4,7 +4,7 @@
 pub(crate) mod batch;
 pub(crate) mod idle;
 pub(crate) mod kinds;
-mod notifier;
+pub(crate) mod notifier;
 pub(crate) mod places;
 pub(crate) mod requests;
 pub(crate) mod service;
@@ -111,16 +111,8 @@ impl<D: Dialect> Client<D> {
     pub(crate) async fn leave(&self, claim: &Claim) -> Result<bool> {
         let freed = self.free(Route::Main, Leave(claim.clone())).await?;
         let left = freed.released || freed.in_doubt;
-        self.notify_next(freed);
+        freed.notify_next(&self.waiters);
         Ok(left)
-    }
-
-    /// Delivers to the waiters of this process what the answer to a release says about them.
-    pub(crate) fn notify_next(&self, freed: Freed) {
-        self.notify(freed.next);
-        if let Some(notification) = freed.notification {
-            notification.deliver(&self.waiters);
-        }
     }
 
     pub(crate) fn notify(&self, tickets: Vec<i64>) {

@@ -8,6 +8,10 @@
 //! A subscription that was accepted may still not work: a pooler may have given it to another connection, and
 //! the network may have dropped ours. So the task sends a probe to itself over the connection for requests,
 //! at first and every few seconds. While the probes do not arrive, the task polls, and subscribes again.
+//!
+//! One heartbeat counts for all places of a client, also for that of a future that nobody polls. Once it was
+//! its turn, and it has not asked, the task gives its place up, so that others get theirs. It enters the
+//! queue again when it is polled.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,9 +25,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::client::kinds::Leave;
 use crate::client::places::HandOverPlaces;
 use crate::client::requests::{JobContext, Route};
-use crate::client::service::{Statements, job};
+use crate::client::service::{Statements, ask, job};
 use crate::client::sweeper::Sweeper;
 use crate::dialect::Dialect;
 use crate::ids::AsUuid;
@@ -47,6 +52,12 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 const LONGEST_RESUBSCRIBE_PAUSE: Duration = Duration::from_secs(30);
 /// How long the task polls over one connection. Afterwards the address may lead to another server.
 const POLL_CONNECTION_FOR: Duration = Duration::from_secs(20);
+/// How often the task looks for waiters that do not hear their notifications, and how many looks it takes. A
+/// runtime that was late is late with the looks, too.
+const LOOK_FOR_UNHEARD_EVERY: Duration = Duration::from_millis(200);
+const UNHEARD_LOOKS: i32 = 3;
+/// For how many looks a waiter may ask for its lock. No request takes longer.
+pub(crate) const ASKING_LOOKS: i32 = 50;
 /// How often the connection to a file is checked while nobody waits.
 const CHECK_IDLE: Duration = Duration::from_millis(500);
 
@@ -155,6 +166,7 @@ impl<D: Dialect> NotifierTask<D> {
             () = self.poll_while_unverified(received, ready) => (),
             () = self.sweeper().sweep_while_waiting() => (),
             () = self.ask_while_receiving() => (),
+            () = self.leave_unheard() => (),
             () = async {
                 loop {
                     sleep(LINGER).await;
@@ -281,6 +293,22 @@ impl<D: Dialect> NotifierTask<D> {
                 Ok(turns) => turns.into_iter().for_each(|ticket| self.waiters.notify(ticket)),
                 Err(error) => {
                     tracing::debug!(error = format!("{error:#}"), "it was not found out whose turn it is");
+                }
+            }
+        }
+    }
+
+    /// Gives up the places of waiters that were notified and do not ask, since nobody polls their futures.
+    async fn leave_unheard(&self) {
+        loop {
+            sleep(LOOK_FOR_UNHEARD_EVERY).await;
+            let unheard = self.waiters.unheard(UNHEARD_LOOKS);
+            for claim in unheard.into_iter().filter_map(|number| self.places.claim(number)) {
+                match ask(&self.requests, Route::Main, self.limit, Leave(claim)).await {
+                    Ok(((freed, _), _)) => freed.notify_next(&self.waiters),
+                    Err(error) => {
+                        tracing::debug!(error = format!("{error:#}"), "a place that nobody uses is kept");
+                    }
                 }
             }
         }

@@ -57,7 +57,7 @@ pub(crate) struct HandOverPlaces {
 #[derive(Debug, Default)]
 struct EntryTable {
     last_number: i64,
-    owners: BTreeMap<i64, Uuid>,
+    claims: BTreeMap<i64, Claim>,
     last: Option<Arc<PolledQueue>>,
 }
 
@@ -72,7 +72,7 @@ impl HandOverPlaces {
             let mut known = self.known();
             known.last_number += 1;
             let number = known.last_number;
-            known.owners.insert(number, claim.owner().as_uuid());
+            known.claims.insert(number, claim.clone());
             number
         };
         HandOverPlace {
@@ -87,13 +87,19 @@ impl HandOverPlaces {
 
     /// The numbers and owners of all entries.
     pub(crate) fn all(&self) -> Vec<(i64, Uuid)> {
-        self.known().owners.iter().map(|(number, owner)| (*number, *owner)).collect()
+        let known = self.known();
+        known.claims.iter().map(|(number, claim)| (*number, claim.owner().as_uuid())).collect()
+    }
+
+    /// The claim whose entry has this number.
+    pub(crate) fn claim(&self, number: i64) -> Option<Claim> {
+        self.known().claims.get(&number).cloned()
     }
 
     /// Which entries there are, for a look at what the database has.
     pub(crate) fn now(&self) -> KnownPlaces {
         let known = self.known();
-        KnownPlaces { last: known.last_number, numbers: known.owners.keys().copied().collect() }
+        KnownPlaces { last: known.last_number, numbers: known.claims.keys().copied().collect() }
     }
 
     /// Stores the answer to a poll.
@@ -190,7 +196,7 @@ impl HandOverPlace {
 
 impl Drop for HandOverPlace {
     fn drop(&mut self) {
-        self.places.known().owners.remove(&self.waiter.ticket());
+        self.places.known().claims.remove(&self.waiter.ticket());
     }
 }
 

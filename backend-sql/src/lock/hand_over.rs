@@ -9,6 +9,7 @@ use lockwell_core::{Claim, ErrorKind, Grant, Moment, Result, Wait};
 
 use crate::client::Client;
 use crate::client::batch::{pick, reap_stale, renew_members, replace};
+use crate::client::notifier::ASKING_LOOKS;
 use crate::client::places::{HandOverPlace, HandOverPlaces, PolledQueue, WaiterStatus};
 use crate::client::requests::{JobContext, Kind, Route};
 use crate::dialect::queued::HandOverQueue;
@@ -71,6 +72,7 @@ impl<D: HandOverQueue> Queue for HandOvers<D> {
             let took = client.ask(Route::Main, TakeRequest::new(claim, NO_TICKET)).await?;
             return self.0.answer(claim, took, None);
         };
+        let _asking = place.waiter.asking(ASKING_LOOKS);
         if let Some(asked) = place.last_asked_unnotified() {
             let poll = match self.poll_waiters(asked).await {
                 Ok(poll) => poll,
@@ -177,6 +179,8 @@ impl<D: HandOverQueue> Kind<D> for PollWaiters {
         let (Self(places), (sign, sent)) = (batch[0], sign(on.waiters));
         let polled = on.dialect.poll_waiters(on.conn, &places.all(), sign).await?;
         on.waiters.note_heartbeat(Heartbeat::new(sign.number, sent, polled.clock));
+        // Others than those that have asked: one that nobody polls is to give up its place.
+        polled.turns.iter().for_each(|number| on.waiters.notify(*number));
         let polled = places.note(polled, sent);
         Ok(vec![polled; batch.len()])
     }

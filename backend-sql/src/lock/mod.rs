@@ -181,7 +181,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             in_doubt |= freed.in_doubt;
         }
         let released = freed.released || left;
-        client.notify_next(freed);
+        freed.notify_next(&client.waiters);
         if !is_queued && claim.in_doubt_until().is_some() {
             // A late copy of a request may have taken a place. To leave it is no part of the release.
             if let Err(error) = client.leave(claim).await {

@@ -47,6 +47,7 @@ mod sqlite_wakes;
 mod switchover;
 #[cfg(feature = "tls")]
 mod tls;
+mod unpolled;
 mod variants;
 mod verify;
 mod waited;

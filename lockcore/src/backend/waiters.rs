@@ -1,6 +1,7 @@
 //! The waiters of this process, for backends whose server notifies clients and not single waiters.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -48,11 +49,29 @@ struct Rows {
 #[derive(Debug, Default)]
 struct Inbox {
     notified: Notify,
+    /// For how many looks at it a notification has not been heard, and one more. 0: none is unheard. Below 0:
+    /// the waiter asks the server, and for so many looks that is no sign that nobody polls it.
+    unheard: AtomicI32,
     granted: Mutex<Option<PushedGrant>>,
 }
 
 impl Inbox {
+    /// Counts one more look. True: a notification without a grant was not heard for so many.
+    fn is_unheard_for(&self, looks: i32) -> bool {
+        let count = |before| match before {
+            0 => None,
+            -1 => Some(1),
+            before if before > looks => Some(0),
+            before => Some(before + 1),
+        };
+        let before = self.unheard.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        before.is_ok_and(|before| before > looks) && lock(&self.granted).is_none()
+    }
+
     fn notify(&self) {
+        if self.unheard.load(Ordering::Relaxed) == 0 {
+            self.unheard.store(1, Ordering::Relaxed);
+        }
         wake_tasks(|| self.notified.notify_one());
     }
 }
@@ -140,6 +159,14 @@ impl Waiters {
         }
     }
 
+    /// The tickets of waiters that were notified before so many calls of this function, and have not heard it
+    /// since: nobody polls their futures. Each of them is returned once for a notification.
+    pub fn unheard(&self, calls: i32) -> Vec<i64> {
+        let rows = self.rows();
+        let unheard = rows.by_ticket.iter().filter(|(_, (_, inbox))| inbox.is_unheard_for(calls));
+        unheard.map(|(ticket, _)| *ticket).collect()
+    }
+
     /// The number of the next heartbeat of the client for all its waiters. For repeated requests, see
     /// [`Waiter::next_heartbeat`].
     pub fn next_heartbeat(&self) -> u64 {
@@ -195,6 +222,14 @@ impl Waiter {
     /// call.
     pub async fn notified(&self) {
         self.inbox.notified.notified().await;
+        self.inbox.unheard.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes that the waiter asks the server, until the answer is dropped: meanwhile it need not hear
+    /// notifications, for so many calls of [`Waiters::unheard`].
+    pub fn asking(&self, calls: i32) -> impl Drop + Send {
+        self.inbox.unheard.store(-calls, Ordering::Relaxed);
+        Asking(Arc::clone(&self.inbox))
     }
 
     /// The number of the next heartbeat. A request that is repeated keeps its number. Do not
@@ -224,6 +259,14 @@ impl Waiter {
         let heartbeat = of_waiter.or_else(|| lock(&self.waiters.heartbeats).with(granted.seen()))?;
         let deadline = granted.deadline(Some(&heartbeat), now)?;
         Some((granted, heartbeat.sent(), deadline))
+    }
+}
+
+struct Asking(Arc<Inbox>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.unheard.store(0, Ordering::Relaxed);
     }
 }
 
@@ -333,6 +376,25 @@ mod tests {
             let waited = tokio::time::timeout(Duration::from_millis(10), late.notified()).await;
             assert!(waited.is_err(), "{ticket}");
         }
+    }
+
+    #[tokio::test]
+    async fn who_does_not_hear_a_notification_is_found_after_some_looks() {
+        let (waiters, name) = (Waiters::new(), LockName::new("a").unwrap());
+        let (first, second) = (waiters.register(&name, 1), waiters.register(&name, 2));
+        let looks = || [0, 1, 2].map(|_| waiters.unheard(1));
+        assert_eq!(looks(), [[], [], []].map(|none: [i64; 0]| none.to_vec()));
+        waiters.notify_all();
+        second.notified().await;
+        assert_eq!(looks(), [vec![], vec![1], vec![]]);
+        // One that asks need not hear it so soon.
+        let asking = first.asking(2);
+        waiters.notify(1);
+        assert_eq!(looks(), [vec![], vec![], vec![]]);
+        assert_eq!(looks(), [vec![1], vec![], vec![]]);
+        drop(asking);
+        waiters.grant(1, PushedGrant::new(FencingToken::new(7), Duration::from_secs(3), 5, 6));
+        assert_eq!(looks(), [vec![], vec![], vec![]], "a grant ends by itself");
     }
 
     #[tokio::test]
