@@ -51,7 +51,7 @@ fn decorate(error: Error, grant: &Grant, backend: &'static str) -> Error {
 
 /// One trait per database, since the types of their transactions differ.
 macro_rules! verify_trait {
-    ($name:ident, $database:ty, $backend:literal, $what:literal) => {
+    ($name:ident, $database:ty, $backend:literal, $what:literal $(, $found:path)?) => {
         #[doc = concat!(
             "Checks a lock inside a transaction of the application. The data and the lock must be in the ",
             "same ", $what, " database. Then the data is written under the lock or not at all, whatever ",
@@ -86,13 +86,8 @@ macro_rules! verify_trait {
                 transaction: &mut sqlx::Transaction<'_, $database>,
             ) -> lockwell_core::Result<()> {
                 let sql = $crate::dialect::verify::statement(self, $backend)?;
-                let found = sqlx::query(sql.get())
-                    .bind(self.claim().name().as_str())
-                    .bind($crate::ids::AsUuid::as_uuid(&self.claim().owner()))
-                    .bind(self.last_token().get().cast_signed())
-                    .fetch_optional(&mut **transaction)
-                    .await;
-                $crate::dialect::verify::outcome(found.map(|row| row.is_some()), self, $backend)
+                let found = verify_trait!(@ask transaction, sql, self $(, $found)?);
+                $crate::dialect::verify::outcome(found, self, $backend)
             }
         }
 
@@ -113,6 +108,18 @@ macro_rules! verify_trait {
                 self.grant().verify_in(transaction).await
             }
         }
+    };
+    (@ask $transaction:ident, $sql:ident, $grant:ident) => {
+        sqlx::query($sql.get())
+            .bind($grant.claim().name().as_str())
+            .bind($crate::ids::AsUuid::as_uuid(&$grant.claim().owner()))
+            .bind($grant.last_token().get().cast_signed())
+            .fetch_optional(&mut **$transaction)
+            .await
+            .map(|row| row.is_some())
+    };
+    (@ask $transaction:ident, $sql:ident, $grant:ident, $found:path) => {
+        $found(&mut *$transaction, &$sql, $grant).await
     };
 }
 pub(crate) use verify_trait;

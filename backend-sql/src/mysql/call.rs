@@ -154,8 +154,13 @@ impl Call<'_> {
 
     /// The text with all arguments in it.
     pub(super) fn written(&self) -> String {
-        placed(self.statement.text.text(), |n| self.arguments.get(n).map(Argument::literal))
+        written(self.statement.text.text(), &self.arguments)
     }
+}
+
+/// A text with all arguments in it.
+pub(super) fn written(text: &str, arguments: &[Argument]) -> String {
+    placed(text, |n| arguments.get(n).map(Argument::literal))
 }
 
 /// What a packet has answered, statement by statement.

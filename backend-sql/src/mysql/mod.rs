@@ -19,6 +19,7 @@ mod push;
 mod rows;
 mod session;
 mod statements;
+mod verify;
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ use crate::lock::{self, SqlLock};
 use crate::sql::login::{Login, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
 
-verify_trait!(MySqlVerify, sqlx::MySql, "mysql", "MySQL or MariaDB");
+verify_trait!(MySqlVerify, sqlx::MySql, "mysql", "MySQL or MariaDB", verify::finds);
 
 /// Locks in a table of a MySQL or MariaDB database.
 pub type MySqlLock = SqlLock<MySql>;

@@ -188,6 +188,28 @@ verify_members_test!(members_on_postgres, Kind::Postgres, PgConnection, Postgres
 verify_members_test!(members_on_mariadb, Kind::MariaDb, MySqlConnection, MySqlVerify);
 verify_members_test!(members_on_sqlite, Kind::Sqlite, SqliteConnection, SqliteVerify);
 
+/// In an XA transaction the shared lock of the row does not last until the end: it is given up at the
+/// `XA PREPARE`, or when the server starts again after that. So it is refused, whatever the hold.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_xa_transaction_is_refused() {
+    let Some(url) = url(Kind::MariaDb, "prepared").await else { return };
+    let locks = client(Kind::MariaDb, &url).await;
+    let (writer, reader) = (locks.lock("a").await.expect("free"), locks.read("b").await.expect("free"));
+    let address = url.split('?').next().expect("an address");
+    for grant in [writer.grant(), reader.grant()] {
+        let mut connection = MySqlConnection::connect(address).await.expect("a connection");
+        let mut transaction = connection.begin().await.expect("a transaction");
+        MySqlVerify::verify_in(grant, &mut transaction).await.expect("held");
+        let begin = sqlx::raw_sql("COMMIT; XA START 'two phases'");
+        begin.execute(&mut *transaction).await.expect("an XA transaction");
+        let error = MySqlVerify::verify_in(grant, &mut transaction).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:#}");
+        assert!(error.to_string().contains("XA"), "{error:#}");
+        let end = sqlx::raw_sql("XA END 'two phases'; XA ROLLBACK 'two phases'");
+        end.execute(&mut *transaction).await.expect("it ends");
+    }
+}
+
 /// A transaction with a snapshot from before a renewal cannot lock the row: it is told to begin again, and
 /// then it can.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
