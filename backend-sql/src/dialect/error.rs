@@ -157,6 +157,7 @@ fn by_number(error: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'sta
         1044 | 1142 | 1143 | 1227 => (ErrorKind::Refused, LACKS_A_RIGHT),
         1049 => (ErrorKind::Misconfigured, "there is no such database"),
         1290 | 1792 | 1836 => (ErrorKind::Misconfigured, READ_ONLY),
+        1690 if is_set_read_only(error) => (ErrorKind::Misconfigured, READ_ONLY),
         1020 | 1205 | 1213 | 3101 => (ErrorKind::Conflict, CONFLICT),
         1615 => (
             ErrorKind::Conflict,
@@ -173,6 +174,13 @@ fn by_number(error: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'sta
         }
         _ => return None,
     })
+}
+
+/// Whether a statement has failed since the server is set to be read only, although this user may write there
+/// all the same: `{writable}` of the statements was out of range.
+#[cfg(feature = "mysql")]
+pub(crate) fn is_set_read_only(error: &dyn sqlx::error::DatabaseError) -> bool {
+    error.message().contains("9223372036854775807 + ")
 }
 
 #[cfg(not(feature = "mysql"))]

@@ -8,12 +8,11 @@ use sqlx::Row;
 use sqlx::mysql::{MySqlQueryResult, MySqlRow};
 use uuid::Uuid;
 
-use super::call::{Call, Statement};
+use super::call::{Call, Statement, send_whole};
 use super::contended::Contention;
 use super::driver::{Conn, MySql};
 use super::rows::Rows;
 use crate::dialect::database::Database;
-use crate::dialect::error::ended;
 use crate::ids::AsUuid;
 use crate::words::{ErrorClass, Extension, Hold, TakeRequest, TryAcquire, block, micros, token};
 
@@ -206,9 +205,10 @@ impl MySql {
             return Ok(vec![Extension::Extended; grants.len()]);
         }
         // Some are lost or locked. To find out which, those that can be locked now are extended once more.
-        begin(conn).await?;
-        let renewed = self.renew_found(conn, hold, grants, &all).await;
-        let unlocked = end(conn, renewed).await?;
+        let renewing = self.sql.renew_some.of(hold).call().bind(all.json());
+        let answers = send_whole(&mut conn.inner, renewing.written()).await?;
+        let unlocked = answers.rows.iter().map(|row| row.try_get_unchecked(0));
+        let unlocked: HashSet<Uuid> = unlocked.collect::<sqlx::Result<_>>()?;
         if grants.iter().all(|grant| unlocked.contains(&owner(grant))) {
             return Ok(vec![Extension::Extended; grants.len()]);
         }
@@ -221,20 +221,6 @@ impl MySql {
             };
         Ok(grants.iter().zip(&state).map(answer).collect())
     }
-
-    async fn renew_found(
-        &self,
-        conn: &mut Conn,
-        hold: Hold,
-        grants: &[Grant],
-        all: &Rows,
-    ) -> sqlx::Result<HashSet<Uuid>> {
-        let unlocked = self.sql.unlocked.of(hold).call().bind(all.json());
-        let unlocked: HashSet<Uuid> = unlocked.values(&mut conn.inner).await?.into_iter().collect();
-        let some = Rows::of_grants(grants.iter().filter(|grant| unlocked.contains(&owner(grant))))?;
-        self.sql.renew.of(hold).call().bind(some.json()).execute(&mut conn.inner).await?;
-        Ok(unlocked)
-    }
 }
 
 /// The grant, if a statement has taken its lock.
@@ -244,14 +230,4 @@ pub(super) fn granted(done: &MySqlQueryResult) -> Option<TryAcquire> {
 
 fn owner(grant: &Grant) -> Uuid {
     grant.claim().owner().as_uuid()
-}
-
-pub(super) async fn begin(conn: &mut Conn) -> sqlx::Result<()> {
-    sqlx::raw_sql("START TRANSACTION").execute(&mut conn.inner).await.map(|_| ())
-}
-
-/// Ends a transaction. It must not stay open after an error: later statements would become part of it.
-pub(super) async fn end<T>(conn: &mut Conn, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
-    let word = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    ended(outcome, sqlx::raw_sql(word).execute(&mut conn.inner).await.map(drop))
 }

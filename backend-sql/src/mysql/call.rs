@@ -193,7 +193,8 @@ pub(super) async fn undo(conn: &mut MySqlConnection, error: sqlx::Error) -> sqlx
         // The connection is no good.
         return error;
     }
-    let ending = sqlx::raw_sql("ROLLBACK").execute(conn).await.map(drop);
+    let ending = "ROLLBACK; SET SESSION wait_timeout = DEFAULT";
+    let ending = sqlx::raw_sql(ending).execute(conn).await.map(drop);
     match ended(Err::<Infallible, _>(error), ending) {
         Err(error) => error,
     }

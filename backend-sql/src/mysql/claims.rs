@@ -15,8 +15,8 @@ use crate::ids::AsUuid;
 use crate::words::{Hold, QueuedClaim, Sign, TryAcquire, WaiterPoll, block, micros, span};
 
 /// How many statements `take_with_place` has, and which of them takes the lock.
-const STATEMENTS: usize = 5;
-const TAKES: usize = 1;
+const STATEMENTS: usize = 7;
+const TAKES: usize = 2;
 
 /// A statement about rows that is a heartbeat.
 fn signing<'a>(statement: &'a Statement, rows: &Rows, sign: Sign) -> Call<'a> {

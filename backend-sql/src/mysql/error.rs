@@ -3,6 +3,7 @@
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 
+use crate::dialect::error::is_set_read_only;
 use crate::words::ErrorClass;
 
 pub(super) fn number(error: &dyn DatabaseError) -> u16 {
@@ -24,6 +25,7 @@ pub(super) fn class_of(error: &dyn DatabaseError) -> ErrorClass {
         }
         // The server writes no more: it was demoted, by `read_only`, `super_read_only` or of InnoDB.
         1036 | 1290 | 1792 | 1836 => ErrorClass::ReadOnly,
+        1690 if is_set_read_only(error) => ErrorClass::ReadOnly,
         _ => ErrorClass::Fatal,
     }
 }

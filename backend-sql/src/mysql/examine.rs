@@ -41,6 +41,7 @@ impl Examine for MySql {
                 ("innodb_doublewrite", &double, &["1", "ON", "DETECT_AND_RECOVER"]),
             ]),
             replication(replicas, waits),
+            rights(row.try_get_unchecked::<i64, _>(6)? > 0),
         ];
         let format = sqlx::raw_sql(self.sql.log_format.get()).fetch_optional(&mut conn.inner).await?;
         let format: String = format.map_or_else(|| Ok(String::new()), |row| row.try_get_unchecked(1))?;
@@ -73,6 +74,19 @@ fn replication(replicas: i64, waits: bool) -> Finding {
              token",
         ),
     }
+}
+
+/// Whether the user may write on a server that is set to be read only, as for a switchover.
+fn rights(ignores_read_only: bool) -> Finding {
+    if !ignores_read_only {
+        return Finding::good("rights", "this user may not write once the server is set to be read only");
+    }
+    Finding::doubtful(
+        "rights",
+        "this user may write although the server is set to be read only (SUPER, CONNECTION_ADMIN or READ ONLY ADMIN): lockwell \
+         looks at `read_only` in each statement, but what is under way while it is set can be granted again by the next primary",
+        "connect as a user without these rights",
+    )
 }
 
 /// A server that has lost the end of its binary log in a crash has other grants than its replicas. `sync`:

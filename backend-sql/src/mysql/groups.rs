@@ -1,30 +1,36 @@
 //! The requests about groups on MySQL.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant, LockName, Mode};
+use sqlx::Row;
+use sqlx::mysql::MySqlQueryResult;
 use uuid::Uuid;
 
-use super::batches::{begin, end};
-use super::call::{Call, Statement};
+use super::batches::granted;
+use super::call::{Call, Statement, send_whole};
 use super::contended::Contention;
 use super::driver::{Conn, MySql};
 use super::rows::Rows;
 use crate::dialect::follow_up::{FollowUp, in_doubt};
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::words::{Freed, Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
+use crate::words::{Freed, Hold, TakeRequest, TryAcquire, block, micros};
 
 /// How often a claim is repeated that was refused although its lock was free afterwards.
 const AGAIN: usize = 3;
+/// How many statements begin a transaction.
+const BEGINS: usize = 2;
+/// How many statements `join`, `leave_group` and `reap` have.
+const STATEMENTS: usize = 4;
+/// Which statement of `join` lets the claim in, and which of the others deletes rows of members.
+const JOINS: usize = 0;
+const DELETES: usize = 1;
 
 /// The head of a queue: its ticket if it waits in this process, or its client if it waits in another.
 type Head = (Option<i64>, Option<Uuid>);
-
-/// The key of a member's row.
-type Member = (Vec<u8>, Uuid);
 
 impl MySql {
     /// Adds claims to groups. `None`: the reason of the refusal is gone. `overdue`: also takes a lock whose
@@ -41,13 +47,11 @@ impl MySql {
                 || self.may_join(conn, request).await?;
         }
         let mut answers = vec![None; requests.len()];
-        if tried.contains(&true) {
-            begin(conn).await?;
-            let join = if overdue { &self.sql.join_overdue } else { &self.sql.join };
-            let joined = self.join_each(conn, requests, &tried, join).await;
-            for (at, number) in end(conn, joined).await? {
-                answers[at] = Some(TryAcquire::Granted(token(number)));
-            }
+        let tries: Vec<usize> = (0..requests.len()).filter(|&at| tried[at]).collect();
+        let join = if overdue { &self.sql.join_overdue } else { &self.sql.join };
+        let joining = tries.iter().map(|&at| joining(join, &requests[at].claim));
+        for (at, done) in tries.iter().zip(self.together(conn, joining, JOINS).await?) {
+            answers[*at] = granted(&done);
         }
         let refused: Vec<usize> = (0..requests.len()).filter(|&at| answers[at].is_none()).collect();
         if refused.is_empty() {
@@ -77,118 +81,23 @@ impl MySql {
         Ok(found.is_some())
     }
 
-    /// Returns the indexes and tokens of the claims that became members.
-    async fn join_each(
+    /// Carries out calls of four statements each in one transaction, which is one message: a process that is
+    /// stopped or cut off keeps no row locked. Returns what one statement of each call has done.
+    async fn together<'a>(
         &self,
         conn: &mut Conn,
-        requests: &[TakeRequest],
-        tried: &[bool],
-        join: &Statement,
-    ) -> sqlx::Result<Vec<(usize, i64)>> {
-        let mut joined = Vec::with_capacity(requests.len());
-        for (at, request) in requests.iter().enumerate().filter(|(at, _)| tried[*at]) {
-            let done = joining(join, &request.claim).execute(&mut conn.inner).await?;
-            if done.rows_affected() > 0 {
-                joined.push((at, done.last_insert_id().cast_signed()));
-            }
-        }
-        if joined.is_empty() {
-            return Ok(joined);
-        }
-        let granted = Rows::of_granted(joined.iter().map(|&(at, token)| (&requests[at].claim, token)))?;
-        self.sql.insert_members.call().bind(granted.json()).execute(&mut conn.inner).await?;
-        if joined.iter().any(|&(at, _)| requests[at].ticket != NO_TICKET) {
-            self.sql.forget_all.call().bind(granted.json()).execute(&mut conn.inner).await?;
-        }
-        Ok(joined)
-    }
-
-    async fn members(
-        &self,
-        conn: &mut Conn,
-        statement: &Statement,
-        rows: &Rows,
-    ) -> sqlx::Result<Vec<Member>> {
-        statement.call().bind(rows.json()).rows(&mut conn.inner).await
-    }
-
-    /// Removes members from their groups: those that the statement `lock` finds and locks.
-    async fn remove(
-        &self,
-        conn: &mut Conn,
-        members: &[Member],
-        lock: &Statement,
-    ) -> sqlx::Result<Vec<Member>> {
-        if members.is_empty() {
+        calls: impl ExactSizeIterator<Item = Call<'a>>,
+        which: usize,
+    ) -> sqlx::Result<Vec<MySqlQueryResult>> {
+        let many = calls.len();
+        if many == 0 {
             return Ok(Vec::new());
         }
-        begin(conn).await?;
-        let removed = self.remove_found(conn, &Rows::of_members(members)?, lock).await;
-        end(conn, removed).await
+        let (begin, commit) = (self.sql.begin.text().to_owned(), self.sql.commit.text().to_owned());
+        let all = std::iter::once(begin).chain(calls.map(|call| call.written())).chain([commit]);
+        let done = send_whole(&mut conn.inner, all.collect::<Vec<_>>().join(";\n")).await?.done;
+        Ok(done.into_iter().skip(BEGINS + which).step_by(STATEMENTS).take(many).collect())
     }
-
-    async fn remove_found(
-        &self,
-        conn: &mut Conn,
-        rows: &Rows,
-        lock: &Statement,
-    ) -> sqlx::Result<Vec<Member>> {
-        self.sql.lock.call().bind(rows.json()).execute(&mut conn.inner).await?;
-        let found = self.members(conn, lock, rows).await?;
-        let gone = Rows::of_members(&found)?;
-        self.sql.delete_members.call().bind(gone.json()).execute(&mut conn.inner).await?;
-        let mut counts: BTreeMap<&[u8], i64> = BTreeMap::new();
-        for (name, _) in &found {
-            *counts.entry(name).or_default() += 1;
-        }
-        for (name, many) in counts {
-            self.sql.shrink.call().bind(name).bind(many).execute(&mut conn.inner).await?;
-        }
-        Ok(found)
-    }
-
-    /// Frees locks that groups hold whose members have no rows: somebody has changed them from outside.
-    async fn free_empty_groups(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<()> {
-        let empty = self.sql.empty_groups.call().bind(Rows::of_names(names.iter())?.json());
-        let empty: Vec<Vec<u8>> = empty.values(&mut conn.inner).await?;
-        for name in empty.iter().filter_map(|name| name_of(name)) {
-            begin(conn).await?;
-            let freed = self.free_empty_group(conn, &name).await;
-            end(conn, freed).await?;
-        }
-        Ok(())
-    }
-
-    /// Looks again once the row is locked: a claim may have joined.
-    async fn free_empty_group(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<()> {
-        let count: Option<i64> = self.sql.count.call().bind(name).value(&mut conn.inner).await?;
-        let Some(count) = count else { return Ok(()) };
-        let empty = self.sql.empty_groups.call().bind(Rows::of_names(std::iter::once(name))?.json());
-        if empty.values::<Vec<u8>>(&mut conn.inner).await?.is_empty() {
-            return Ok(());
-        }
-        self.sql.shrink.call().bind(name).bind(count).execute(&mut conn.inner).await.map(drop)
-    }
-
-    async fn downgrade_rows(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
-        let (name, owner) = (claim.name(), claim.owner().as_uuid());
-        let shared = Mode::Shared.code();
-        let mine: Option<i64> = self.sql.mine.call().bind(name).bind(owner).value(&mut conn.inner).await?;
-        let rows = Rows::of_members(&[member(claim)])?;
-        if mine.is_none() {
-            let found = self.members(conn, &self.sql.are_members, &rows).await?;
-            return Ok(!found.is_empty());
-        }
-        self.sql.downgrade.call().bind(name).bind(shared).execute(&mut conn.inner).await?;
-        self.sql.downgraded.call().bind(name).bind(shared).execute(&mut conn.inner).await?;
-        // The row of a grant by a release is not needed any more.
-        self.sql.forget_all.call().bind(rows.json()).execute(&mut conn.inner).await?;
-        Ok(true)
-    }
-}
-
-fn member(claim: &Claim) -> Member {
-    (claim.name().as_str().into(), claim.owner().as_uuid())
 }
 
 fn name_of(bytes: &[u8]) -> Option<LockName> {
@@ -203,6 +112,8 @@ fn joining<'a>(statement: &'a Statement, claim: &Claim) -> Call<'a> {
         .bind(claim.owner().as_uuid())
         .bind(block(claim))
         .bind(claim.mode().code())
+        .bind(micros(claim.ttl()))
+        .bind(claim.label())
 }
 
 impl Groups for MySql {
@@ -232,25 +143,22 @@ impl Groups for MySql {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        let mut members: Vec<Member> = claims.iter().map(member).collect();
-        if claims.iter().any(|claim| Hold::of(claim) == Hold::Alone) {
-            // Few of these are members. The others have lost their locks, and must not wait for the rows.
-            members = self.members(conn, &self.sql.are_members, &Rows::of_members(&members)?).await?;
+        let leaving =
+            |claim: &Claim| self.sql.leave_group.call().bind(claim.name()).bind(claim.owner().as_uuid());
+        let mut sorted: Vec<usize> = (0..claims.len()).collect();
+        sorted.sort_unstable_by_key(|&at| claims[at].name());
+        let mut released = vec![false; claims.len()];
+        let left = self.together(conn, sorted.iter().map(|&at| leaving(&claims[at])), DELETES).await?;
+        for (at, done) in sorted.into_iter().zip(left) {
+            released[at] = done.rows_affected() > 0;
         }
-        let gone = self.remove(conn, &members, &self.sql.lock_members).await?;
-        let gone: HashSet<Uuid> = gone.into_iter().map(|(_, owner)| owner).collect();
-        let released: Vec<bool> =
-            claims.iter().map(|claim| gone.contains(&claim.owner().as_uuid())).collect();
         // A late copy of the request of a claim that is no member any more may have taken a place. For an
         // exclusive claim, the release of its lock has deleted that.
-        let lost: Vec<Member> = claims
-            .iter()
-            .zip(&released)
-            .filter(|(claim, released)| !**released && Hold::of(claim) == Hold::Together)
-            .map(|(claim, _)| member(claim))
-            .collect();
+        let is_lost = |(claim, released): (_, &bool)| !released && Hold::of(claim) == Hold::Together;
+        let lost = claims.iter().zip(&released).filter(|(claim, released)| is_lost((*claim, *released)));
+        let lost: Vec<_> = lost.map(|(claim, _)| claim).collect();
         if !lost.is_empty() {
-            let rows = Rows::of_members(&lost)?;
+            let rows = Rows::of_claims(lost.into_iter())?;
             let forget = self.sql.forget_all.call().bind(rows.json());
             if let Err(error) = forget.execute(&mut conn.inner).await {
                 return Err(if released.contains(&true) { in_doubt(error) } else { error });
@@ -260,9 +168,9 @@ impl Groups for MySql {
     }
 
     async fn reap(&self, conn: &mut Conn, names: &[LockName], waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
-        let dead = self.members(conn, &self.sql.dead, &Rows::of_names(names.iter())?).await?;
-        self.remove(conn, &dead, &self.sql.lock_dead).await?;
-        self.free_empty_groups(conn, names).await?;
+        let mut sorted: Vec<_> = names.iter().collect();
+        sorted.sort_unstable();
+        self.together(conn, sorted.into_iter().map(|name| self.sql.reap.call().bind(name)), DELETES).await?;
         let mut next = Vec::new();
         for name in names {
             next.extend(self.next(conn, name, waiters).await?);
@@ -277,9 +185,11 @@ impl Groups for MySql {
     }
 
     async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx::Result<bool> {
-        begin(conn).await?;
-        let downgraded = self.downgrade_rows(conn, grant.claim()).await;
-        end(conn, downgraded).await
+        let (name, owner) = (grant.claim().name(), grant.claim().owner().as_uuid());
+        let call = self.sql.downgrade.call().bind(name).bind(owner).bind(Mode::Shared.code());
+        let answers = send_whole(&mut conn.inner, call.written()).await?;
+        let is_member: i64 = answers.rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get_unchecked(0)?;
+        Ok(is_member != 0)
     }
 
     async fn head(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Option<i64>> {

@@ -19,9 +19,17 @@ IF(expires_at IS NULL OR expires_at <= {now}, 0, members)
 
 -- part: joining
 -- Lets a claim in, or makes it the first of a group. The token comes back as the "last insert id". What is found without
--- a lock is looked at again once the row is locked. Assignments are made from left to right: the count comes first. $1 name, $2 owner, $3 how many tokens, $4 mode.
+-- a lock is looked at again once the row is locked. Assignments are made from left to right: the count comes first. $1 name,
+-- $2 owner, $3 how many tokens, $4 mode, $5 ttl, $6 label.
 UPDATE {locks} SET members = {present} + 1, token = LAST_INSERT_ID(GREATEST(token, {now} - 1) + $3),
     owner = {group}, expires_at = {never}, acquired_at = {now}, label = '', mode = $4
+
+-- part: joined
+-- Makes the row of a claim that was let in, which leaves its place by that.
+SET @lw_joined = ROW_COUNT(), @lw_token = LAST_INSERT_ID();
+INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+    SELECT $1, $2, @lw_token, {now} + $5, {now}, $6, $4 FROM DUAL WHERE @lw_joined > 0;
+DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = $2 AND @lw_joined > 0
 
 -- part: ahead
 q.name = $1 AND q.ticket < {ticket} AND q.owner <> $2 AND q.owner <> {locks}.owner
@@ -38,93 +46,69 @@ name = $1 AND (expires_at IS NULL OR expires_at <= {now} OR (mode = $4 AND owner
 -- A lock that was released, or is held by a group. Its row is never locked for long, so it is waited for.
 {joining}
 WHERE name = (SELECT f.found FROM (SELECT name AS found FROM {locks}
-    WHERE name = $1 AND (expires_at IS NULL OR owner = {group}) LIMIT 1) AS f) AND {may_join}
+    WHERE name = $1 AND (expires_at IS NULL OR owner = {group}) LIMIT 1) AS f) AND {may_join};
+{joined}
 
 -- name: join_overdue
 -- One whose lease has ended, too. A transaction that has verified it keeps the row: that is an error at once.
 {joining}
 WHERE name = (SELECT f.found FROM (SELECT name AS found FROM {locks}
     WHERE name = $1 AND (expires_at IS NULL OR owner = {group} OR expires_at <= {now}) LIMIT 1 FOR UPDATE NOWAIT) AS f)
-    AND {may_join}
+    AND {may_join};
+{joined}
 
 -- name: may_join_one
 -- The same without a lock, for locks that were refused of late.
 SELECT 1 FROM {locks} WHERE {may_join}
 
--- name: insert_members
-INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
-SELECT UNHEX(w.name), UNHEX(w.owner), w.token, {now} + w.ttl, {now}, w.label, w.mode FROM {want}
-
 -- name: make
 -- A row for a lock that was never used. One that is there is not touched, and so not waited for.
 INSERT IGNORE INTO {locks} (name, owner, token, acquired_at, label)
-SELECT $1, {group}, 0, {now}, '' FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = $1)
-
--- name: lock
--- The rows of locks that these are members of. A claim that was refused is released as well, and must not wait for a
--- transaction that has verified another's hold.
-SELECT l.name FROM (SELECT DISTINCT m.name FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
-    ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner) ORDER BY m.name LIMIT 1000000) AS f
-    STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name FOR UPDATE
-
--- part: found_members
-SELECT m.name, m.owner FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
-    ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)
-
--- name: are_members
--- Which claims are members.
-{found_members}
-
--- name: dead
--- Which members of these locks are dead.
-SELECT m.name, m.owner FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
-    ON m.name = UNHEX(w.name) WHERE m.expires_at <= {now}
-
--- name: lock_members
--- The members whose rows are found and locked at once, or it is an error.
-{found_members} FOR UPDATE NOWAIT
-
--- name: lock_dead
--- The dead whose rows nobody else has locked: a transaction that has, has verified a hold there.
-{found_members} WHERE m.expires_at <= {now} FOR UPDATE SKIP LOCKED
-
--- name: delete_members
-DELETE m FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
-    ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)
+SELECT $1, {group}, 0, {now} + {writable}, '' FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = $1)
 
 -- part: is_left
--- Whether a member is left. If the count says no, its row is looked for: somebody may have changed the count.
-(members > $2 OR EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = $1))
+EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = $1)
 
--- name: shrink
+-- part: shrinking
 -- So many have left. The last one leaves the lock free, unless an owner holds it: rows of members that somebody has
--- restored must not free it. Assignments are made from left to right: the count comes last. $1 name, $2 how many.
+-- restored must not free it. Assignments are made from left to right: the count comes last.
+SET @lw_gone = ROW_COUNT();
 UPDATE {locks} SET mode = IF({is_left}, mode, 0),
     expires_at = IF({is_left} OR owner <> {group}, expires_at, NULL),
-    members = IF({is_left}, GREATEST(members - $2, 1), 0) WHERE name = $1
+    members = IF({is_left}, GREATEST(members - @lw_gone, 1), 0) WHERE name = $1 AND @lw_locked > 0
 
--- name: empty_groups
--- The locks that groups hold whose members have no rows.
-SELECT l.name FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name)
-WHERE l.members > 0 AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = l.name)
+-- name: leave_group
+-- Removes a claim from its group. Only the row of a lock that it is a member of is locked: a claim that was refused is released
+-- as well, and must not wait for a transaction that has verified another's hold. Its own row is locked at once, or it is an
+-- error. $1 name, $2 owner.
+SELECT COUNT(*) INTO @lw_locked FROM (SELECT name FROM {members} WHERE name = $1 AND owner = $2 LIMIT 1) AS f
+    STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name FOR UPDATE;
+DELETE m FROM (SELECT name, owner FROM {members} WHERE name = $1 AND owner = $2 AND @lw_locked > 0 LIMIT 1
+    FOR UPDATE NOWAIT) AS f STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY) ON m.name = f.name AND m.owner = f.owner;
+{shrinking}
 
--- name: count
--- The members by the lock's row, which is locked.
-SELECT members FROM {locks} WHERE name = $1 AND members > 0 FOR UPDATE
+-- name: reap
+-- Removes the dead of a group, but those whose rows somebody else has locked: a transaction that has, has verified a hold there.
+-- Frees the lock, too, if its members have no rows: somebody has changed them from outside. $1 name.
+SELECT COUNT(*) INTO @lw_locked FROM {locks} WHERE name = $1 AND members > 0 FOR UPDATE;
+DELETE m FROM (SELECT name, owner FROM {members} WHERE name = $1 AND expires_at <= {now} AND @lw_locked > 0 LIMIT 1000000
+    FOR UPDATE SKIP LOCKED) AS f STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY) ON m.name = f.name AND m.owner = f.owner;
+{shrinking}
 
 -- name: stale_groups
 SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - $1
 
--- name: mine
-SELECT token FROM {locks} WHERE name = $1 AND owner = $2 AND expires_at > {now} FOR UPDATE
-
 -- name: downgrade
--- $1 name, $2 mode.
+-- Makes the one holder the first of a group, and returns whether the claim is a member then: it may have been before. The row
+-- of a grant by a release is not needed any more. $1 name, $2 owner, $3 mode.
+{begin};
+SELECT COUNT(*) INTO @lw_locked FROM {locks} WHERE name = $1 AND owner = $2 AND expires_at > {now} FOR UPDATE;
 INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
-SELECT name, owner, token, expires_at, acquired_at, label, $2 FROM {locks} WHERE name = $1
-
--- name: downgraded
-UPDATE {locks} SET owner = {group}, expires_at = {never}, mode = $2, members = 1 WHERE name = $1
+    SELECT name, owner, token, expires_at, acquired_at, label, $3 FROM {locks} WHERE name = $1 AND @lw_locked > 0;
+UPDATE {locks} SET owner = {group}, expires_at = {never}, mode = $3, members = 1 WHERE name = $1 AND @lw_locked > 0;
+DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = $2 AND @lw_locked > 0;
+{commit};
+SELECT CAST(EXISTS (SELECT 1 FROM {members} WHERE name = $1 AND owner = $2) AS SIGNED)
 
 -- name: due_waiters
 -- All whose turn it is, and their clients: the head of the queue, all readers at its head, or as many as there are

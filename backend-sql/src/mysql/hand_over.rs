@@ -16,8 +16,8 @@ use crate::ids::AsUuid;
 use crate::words::{Freed, JOINS, Notification};
 
 /// How many statements `hand_over` has, and which of them changes the row of the first waiter.
-const STATEMENTS: usize = 8;
-const GRANTS: usize = 3;
+const STATEMENTS: usize = 10;
+const GRANTS: usize = 4;
 /// Which statement of `pass_on` grants the lock.
 const PASSES: usize = 1;
 

@@ -10,7 +10,7 @@
 -- waiter has left meanwhile, it changes no row (the client reads that from its answer), nothing is granted, and the client must
 -- look for the next waiter. The next release, which runs this part too since `waited` is still set, deletes the row with the
 -- grant. If the waiter belongs to the releasing client, the answer tells it, and its row is deleted at once.
-START TRANSACTION;
+{begin};
 SELECT MAX(l.name), MAX(l.token) INTO @lw_name, @lw_token
     FROM (SELECT name FROM {locks} WHERE name = $1 AND owner = $2 LIMIT 1) AS f
     STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name WHERE l.owner = $2 FOR UPDATE;
@@ -29,7 +29,7 @@ UPDATE {locks} FORCE INDEX (PRIMARY) SET owner = IF(@lw_until IS NULL OR ROW_COU
     expires_at = IF(ROW_COUNT() = 0, NULL, @lw_until), waited = IF(@lw_head IS NULL, 0, 1) WHERE name = @lw_name;
 DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY)
     WHERE q.owner IN ($2, IF(@lw_until IS NOT NULL AND @lw_client = $3, @lw_head, $2));
-COMMIT;
+{commit};
 SELECT CAST(@lw_name IS NOT NULL AS SIGNED), CAST(@lw_head IS NOT NULL AS SIGNED),
     CAST(@lw_mode AS SIGNED), LOWER(HEX(@lw_client)), CONVERT(IF(@lw_until IS NULL, @lw_seat,
         CONCAT_WS(':', @lw_seat, @lw_granted, @lw_until, @lw_lease, @lw_sign)) USING utf8mb4)
@@ -54,7 +54,7 @@ KILL QUERY IF(@lw_mode <=> 0 AND @lw_client <> $3, COALESCE(IS_USED_LOCK(CONCAT(
 --
 -- The row of the old grant is neither a place nor a grant any more once `granted` is 0. To delete it would be another
 -- transaction, or a longer one. The same holds for the waiter's row if the answer itself brings the grant to its client.
-SELECT $2, q.owner, q.client, q.number, q.lease, c.last_sign, GREATEST(l.token, {now} - 1) + q.tokens, {now} + q.lease
+SELECT $2, q.owner, q.client, q.number, q.lease, c.last_sign, GREATEST(l.token, {now} - 1) + q.tokens, {now} + q.lease + {writable}
     INTO @lw_of, @lw_head, @lw_client, @lw_seat, @lw_lease, @lw_sign, @lw_granted, @lw_until
     FROM {locks} AS l FORCE INDEX (PRIMARY) STRAIGHT_JOIN {waiters} AS q FORCE INDEX (by_line)
     STRAIGHT_JOIN {clients} AS c FORCE INDEX (PRIMARY)

@@ -9,8 +9,7 @@ use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
 
-use super::batches::{begin, end};
-use super::call::{hex, send_whole};
+use super::call::{hex, send_whole, undo};
 use super::driver::{Conn, MySql};
 use super::rows::Rows;
 use crate::dialect::Dialect;
@@ -145,9 +144,13 @@ impl Dialect for MySql {
     }
 
     async fn force_release(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
-        begin(conn).await?;
-        let freed = self.force(conn, name, forced).await;
-        end(conn, freed).await
+        // Whom it is about to free is noted before it commits, so it is several messages.
+        send_whole(&mut conn.inner, self.sql.begin.text().to_owned()).await?;
+        let freed = match self.force(conn, name, forced).await {
+            Ok(freed) => freed,
+            Err(error) => return Err(undo(&mut conn.inner, error).await),
+        };
+        send_whole(&mut conn.inner, self.sql.commit.text().to_owned()).await.map(|_| freed)
     }
 
     async fn sweep(&self, conn: &mut Conn) -> sqlx::Result<Swept> {

@@ -19,14 +19,14 @@ pub(super) struct Rows {
 
 /// One row. An array in JSON, whose columns are those of `want` in the statements: name and owner in
 /// hexadecimal, which JSON and every collation carry unchanged; the ttl; the number of the place; the label;
-/// the number of tokens; the mode; the token that was granted; the provisional lease with which a release may
-/// grant the lock, or 0; and the index in the request.
+/// the number of tokens; the mode; the provisional lease with which a release may grant the lock, or 0; and
+/// the index in the request.
 #[derive(Debug, Default, Serialize)]
-struct Row<'a>(String, String, i64, i64, &'a str, i64, i64, i64, i64, usize);
+struct Row<'a>(String, String, i64, i64, &'a str, i64, i64, i64, usize);
 
 fn row(claim: &Claim) -> Row<'_> {
     let (name, owner) = (hex(claim.name().as_str().as_bytes()), hex(claim.owner().as_uuid().as_bytes()));
-    Row(name, owner, micros(claim.ttl()), 0, claim.label(), block(claim), claim.mode().code(), 0, 0, 0)
+    Row(name, owner, micros(claim.ttl()), 0, claim.label(), block(claim), claim.mode().code(), 0, 0)
 }
 
 impl Rows {
@@ -37,7 +37,7 @@ impl Rows {
     pub(super) fn of_entries(entries: &[&QueuedClaim]) -> sqlx::Result<Self> {
         let rows = entries.iter().map(|QueuedClaim { claim, row: place }| Row {
             3: place.number,
-            8: place.lease.map_or(0, micros),
+            7: place.lease.map_or(0, micros),
             ..row(claim)
         });
         Self::new(rows.collect())
@@ -49,10 +49,6 @@ impl Rows {
         Self::new(places.iter().map(row).collect())
     }
 
-    pub(super) fn of_granted<'a>(granted: impl Iterator<Item = (&'a Claim, i64)>) -> sqlx::Result<Self> {
-        Self::new(granted.map(|(claim, token)| Row { 7: token, ..row(claim) }).collect())
-    }
-
     pub(super) fn of_claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> sqlx::Result<Self> {
         Self::new(claims.map(row).collect())
     }
@@ -61,24 +57,15 @@ impl Rows {
         Self::of_claims(grants.map(Grant::claim))
     }
 
-    pub(super) fn of_members(members: &[(Vec<u8>, Uuid)]) -> sqlx::Result<Self> {
-        let row = |(name, owner): &(Vec<u8>, Uuid)| Row {
-            0: hex(name),
-            1: hex(owner.as_bytes()),
-            ..Row::default()
-        };
-        Self::new(members.iter().map(row).collect())
-    }
-
     pub(super) fn of_names<'a>(names: impl Iterator<Item = &'a LockName>) -> sqlx::Result<Self> {
         let row = |name: &LockName| Row { 0: hex(name.as_str().as_bytes()), ..Row::default() };
         Self::new(names.map(row).collect())
     }
 
     fn new(mut rows: Vec<Row<'_>>) -> sqlx::Result<Self> {
-        rows.iter_mut().enumerate().for_each(|(place, row)| row.9 = place);
+        rows.iter_mut().enumerate().for_each(|(place, row)| row.8 = place);
         rows.sort_by(|a, b| a.0.cmp(&b.0));
-        let places = rows.iter().map(|row| row.9).collect();
+        let places = rows.iter().map(|row| row.8).collect();
         let json = serde_json::to_string(&rows).map_err(|error| sqlx::Error::Encode(error.into()))?;
         Ok(Self { json, places })
     }

@@ -29,14 +29,35 @@
 (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
     + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))
 
+-- part: writable
+-- Zero, and an error where the server is set to be read only (see dialect/error.rs). A user who may write there all the same, as an
+-- administrator may, would not notice that another server has become the primary. It stands in whatever writes.
+((9223372036854775807 + @@read_only) * 0)
+
+-- part: begin
+-- Begins a transaction. All of it is one message, as far as possible. After an error, and in a forced release, there is another
+-- one: if that does not come, since this process was stopped or cut off, the server ends the session and the transaction.
+SET SESSION wait_timeout = 5 + {writable};
+START TRANSACTION
+
+-- part: commit
+COMMIT;
+SET SESSION wait_timeout = DEFAULT
+
+-- name: begin
+{begin}
+
+-- name: commit
+{commit}
+
 -- part: want
 -- The JSON parameter $1 as rows. They are a derived table because MySQL refuses `FOR UPDATE` in a statement that names
 -- `JSON_TABLE` itself: its rows cannot be locked (error 3569).
 (SELECT * FROM JSON_TABLE($1, '$[*]' COLUMNS (n FOR ORDINALITY,
     name VARCHAR(1024) CHARACTER SET utf8mb4 PATH '$[0]', owner CHAR(32) CHARACTER SET utf8mb4 PATH '$[1]',
     ttl BIGINT PATH '$[2]', number BIGINT PATH '$[3]', label VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[4]',
-    tokens BIGINT PATH '$[5]', mode BIGINT PATH '$[6]', token BIGINT PATH '$[7]', lease BIGINT PATH '$[8]',
-    turn BIGINT PATH '$[9]')) AS j) AS w
+    tokens BIGINT PATH '$[5]', mode BIGINT PATH '$[6]', lease BIGINT PATH '$[7]',
+    turn BIGINT PATH '$[8]')) AS j) AS w
 
 -- part: is_free
 (l.expires_at IS NULL OR l.expires_at <= {now})
@@ -60,7 +81,7 @@ COALESCE((SELECT o.ticket FROM {waiters} AS o WHERE o.owner = UNHEX(w.owner)), 9
 -- the owner and depends on the old one, so it makes no difference whether assignments see what earlier ones left or, with
 -- `SIMULTANEOUS_ASSIGNMENT`, the old row.
 UPDATE {locks} SET token = LAST_INSERT_ID(IF(owner = $2, token, GREATEST(token, {now} - 1) + $5)),
-    acquired_at = IF(owner = $2, acquired_at, {now}), owner = $2, expires_at = {now} + $3, label = $4, mode = 0, members = 0
+    acquired_at = IF(owner = $2, acquired_at, {now}), owner = $2, expires_at = {now} + $3 + {writable}, label = $4, mode = 0, members = 0
 
 -- part: may_take
 (owner = $2 OR ((expires_at IS NULL OR expires_at <= {now})
@@ -88,7 +109,7 @@ WHERE name = $1 AND name = (SELECT f.found FROM ({found_overdue} NOWAIT) AS f) A
 -- name: take_new
 -- The first use of a lock. Two who come at the same time are told so by an error, and ask again.
 INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
-SELECT $1, $2, LAST_INSERT_ID({now} + $5 - 1), {now} + $3, {now}, $4 FROM DUAL
+SELECT $1, $2, LAST_INSERT_ID({now} + $5 - 1), {now} + $3 + {writable}, {now}, $4 FROM DUAL
 WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = $1)
 
 -- name: take_many
@@ -100,14 +121,14 @@ UPDATE (SELECT l.name AS found, UNHEX(w.owner) AS owner, w.ttl, w.label, w.token
     STRAIGHT_JOIN {locks} FORCE INDEX (PRIMARY) ON {locks}.name = f.found SET
     {locks}.token = IF({locks}.owner = f.owner, {locks}.token, GREATEST({locks}.token, {now} - 1) + f.tokens),
     {locks}.acquired_at = IF({locks}.owner = f.owner, {locks}.acquired_at, {now}),
-    {locks}.owner = f.owner, {locks}.expires_at = {now} + f.ttl, {locks}.label = f.label,
+    {locks}.owner = f.owner, {locks}.expires_at = {now} + f.ttl + {writable}, {locks}.label = f.label,
     {locks}.mode = 0, {locks}.members = 0
 WHERE {locks}.owner = f.owner
     OR (({locks}.expires_at IS NULL OR {locks}.expires_at <= {now}) AND {locks}.waited = 0)
 
 -- name: take_new_many
 INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
-SELECT UNHEX(w.name), UNHEX(w.owner), {now} + w.tokens - 1, {now} + w.ttl, {now}, w.label FROM {want}
+SELECT UNHEX(w.name), UNHEX(w.owner), {now} + w.tokens - 1, {now} + w.ttl + {writable}, {now}, w.label FROM {want}
 WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = UNHEX(w.name))
 ORDER BY w.name
 
@@ -137,7 +158,7 @@ FROM {want} LEFT JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.nam
 -- member already, and asks again after a lost answer, gets none: nothing would delete it. Places are numbered in the order in
 -- which the claims came. $1 claims, $2 client.
 INSERT INTO {waiters} (name, owner, client, number, label, mode, tokens, lease, entered_at)
-    SELECT UNHEX(w.name), UNHEX(w.owner), $2, w.number, w.label, w.mode, w.tokens, NULLIF(w.lease, 0), {now}
+    SELECT UNHEX(w.name), UNHEX(w.owner), $2, w.number, w.label, w.mode, w.tokens, NULLIF(w.lease, 0), {now} + {writable}
     FROM {want} WHERE NOT EXISTS
         (SELECT 1 FROM {members} AS m WHERE m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)) ORDER BY w.turn
     ON DUPLICATE KEY UPDATE client = VALUES(client), number = VALUES(number), lease = VALUES(lease),
@@ -147,7 +168,7 @@ INSERT INTO {waiters} (name, owner, client, number, label, mode, tokens, lease, 
 -- Takes places, and is the heartbeat that they need; then looks at the locks. Rows are locked to be marked only where that is
 -- needed; one that others have locked is not marked, and the answer says so. $3 how long a sign of life lasts, $4 its number.
 {forget_passed};
-START TRANSACTION;
+{begin};
 {entering};
 {sign};
 SELECT COUNT(*) INTO @lw_unmarked FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
@@ -155,7 +176,7 @@ SELECT COUNT(*) INTO @lw_unmarked FROM {want} STRAIGHT_JOIN {locks} AS l FORCE I
 UPDATE (SELECT l.name AS found FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name)
     WHERE @lw_unmarked > 0 AND l.waited = 0 LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f
     STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.found SET l.waited = 1;
-COMMIT;
+{commit};
 {stands} LOCK IN SHARE MODE
 
 -- name: enter_marked
@@ -170,24 +191,24 @@ COMMIT;
 -- The look finds the usual case: another holds the lock alone, and its row is marked. It returns no row in all other cases, and
 -- then the client sends `enter_marked`. $1 name, $2 owner, $3 client, $4 number, $5 label, $6 how many tokens, $7 lease.
 INSERT INTO {waiters} (name, owner, client, number, label, mode, tokens, lease, entered_at)
-    VALUES ($1, $2, $3, $4, $5, 0, $6, $7, {now})
+    VALUES ($1, $2, $3, $4, $5, 0, $6, $7, {now} + {writable})
     ON DUPLICATE KEY UPDATE client = VALUES(client), number = VALUES(number), lease = VALUES(lease),
         granted = NULL, granted_until = NULL;
 SELECT CAST(expires_at - {now} AS SIGNED) FROM {locks} WHERE name = $1 AND owner <> $2 AND mode = 0 AND members = 0
     AND waited = 1 AND expires_at > {now} LOCK IN SHARE MODE
 
 -- part: sign
-INSERT INTO {clients} (client, alive_until, last_sign) VALUES ($2, {now} + $3, $4)
+INSERT INTO {clients} (client, alive_until, last_sign) VALUES ($2, {now} + $3 + {writable}, $4)
     ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until), last_sign = GREATEST(last_sign, VALUES(last_sign))
 
 -- name: take_with_place
 -- For one with a place, which it leaves by that. The arguments are those of `take_free`.
-START TRANSACTION;
+{begin};
 {taking}
     WHERE name = $1 AND name = (SELECT f.found FROM ({found_overdue} SKIP LOCKED) AS f) AND {may_take};
 SET @lw_took = ROW_COUNT();
 DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = $2 AND @lw_took > 0;
-COMMIT
+{commit}
 
 -- name: poll_waiters
 -- Records a heartbeat. Returns the client's waiters that should ask: those that must take a place, as they have none (the
@@ -212,7 +233,7 @@ FROM (SELECT w.number, IF(l.members > 0, COALESCE((SELECT MIN(m.expires_at) FROM
 -- name: release
 -- Frees a lock that nobody may be waiting for. Only a row that is ours is locked: a claim that was refused is released as well,
 -- and must not wait for a transaction that has verified another's hold. $1 name, $2 owner.
-UPDATE {locks} SET expires_at = NULL
+UPDATE {locks} SET expires_at = NULLIF({writable}, 0)
 WHERE name = $1 AND owner = $2 AND waited = 0 AND name = (SELECT f.found
     FROM (SELECT name AS found FROM {locks} WHERE name = $1 AND owner = $2 AND waited = 0 LIMIT 1) AS f)
 
@@ -224,22 +245,28 @@ SELECT l.owner, l.waited FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRI
 -- name: release_many
 UPDATE {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
     ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
-SET l.expires_at = NULL WHERE l.waited = 0
+SET l.expires_at = NULLIF({writable}, 0) WHERE l.waited = 0
 
--- name: renew
+-- part: renewing
 -- Extends leases of holders, or of members. Rows that a transaction has verified are passed over, and must not hold up the
 -- others. How many were found tells whether there are such rows.
 UPDATE (SELECT l.name, l.owner, w.ttl FROM {want}
     STRAIGHT_JOIN {held} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
     WHERE l.expires_at IS NOT NULL LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f
     STRAIGHT_JOIN {held} AS l FORCE INDEX (PRIMARY) ON l.name = f.name AND l.owner = f.owner
-SET l.expires_at = {now} + f.ttl
+SET l.expires_at = {now} + f.ttl + {writable}
 
--- name: unlocked
--- Which of the held rows are not locked by somebody's transaction.
+-- name: renew
+{renewing}
+
+-- name: renew_some
+-- The same where some are lost or locked. Returns the owners of the others, which are extended.
+{begin};
 SELECT l.owner FROM {want} STRAIGHT_JOIN {held} AS l FORCE INDEX (PRIMARY)
     ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
-WHERE l.expires_at IS NOT NULL FOR UPDATE SKIP LOCKED
+WHERE l.expires_at IS NOT NULL FOR UPDATE SKIP LOCKED;
+{renewing};
+{commit}
 
 -- name: leave
 -- Gives places up, and says which there were.
@@ -249,13 +276,14 @@ SELECT HEX(q.owner), q.name FROM {want} STRAIGHT_JOIN {waiters} AS q FORCE INDEX
 
 -- part: forget
 DELETE q FROM {want} STRAIGHT_JOIN {waiters} AS q FORCE INDEX (PRIMARY) ON q.owner = UNHEX(w.owner)
+    WHERE {writable} = 0
 
 -- name: forget_all
 {forget}
 
 -- part: forget_passed
 -- Rows of grants that their holders have passed on (`pass_on`), which need not be deleted one by one. A heartbeat does it.
-DELETE FROM {waiters} WHERE client = $2 AND granted = 0 LIMIT 1000
+DELETE FROM {waiters} WHERE client = $2 AND granted = {writable} LIMIT 1000
 
 -- part: head
 -- What of the first in a line is to be said: its number, if it waits in this process, and else its client, if that can be
@@ -306,11 +334,16 @@ SELECT name FROM {locks} WHERE expires_at > {now} ORDER BY name
 
 -- name: about
 -- Its clock, whether a crash can lose what was committed, how many replicas read from it, as far as this user may see, and
--- whether the binary log is on and after how many commits it is synced.
+-- whether the binary log is on and after how many commits it is synced. Last how many rights this user has to write on a server
+-- that is set to be read only.
 SELECT CAST({now} AS SIGNED), CAST(@@innodb_flush_log_at_trx_commit AS CHAR),
     CAST(@@innodb_doublewrite AS CHAR),
     (SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'),
-    CAST(@@log_bin AS SIGNED), CAST(@@sync_binlog AS SIGNED)
+    CAST(@@log_bin AS SIGNED), CAST(@@sync_binlog AS SIGNED),
+    (SELECT COUNT(*) FROM information_schema.user_privileges WHERE privilege_type IN
+        ('SUPER', 'CONNECTION_ADMIN', 'READ_ONLY ADMIN', 'READ ONLY ADMIN') AND grantee = CONCAT('''',
+        LEFT(CURRENT_USER(), CHAR_LENGTH(CURRENT_USER()) - LOCATE('@', REVERSE(CURRENT_USER()))), '''@''',
+        SUBSTRING_INDEX(CURRENT_USER(), '@', -1), ''''))
 
 -- name: held
 -- The row of a lock that is held, for a forced release. $2 the highest token of those who may be freed: if an answer was lost,
@@ -330,7 +363,7 @@ DELETE FROM {members} WHERE name = $1
 
 -- name: portion
 -- The last name of a portion of the purge. $1 the last name before it, $2 how many.
-SELECT MAX(p.name) FROM (SELECT name FROM {locks} WHERE name > $1 ORDER BY name LIMIT $2) AS p
+SELECT MAX(p.name) FROM (SELECT name FROM {locks} WHERE name > $1 AND {writable} = 0 ORDER BY name LIMIT $2) AS p
 
 -- name: purge
 -- A row goes only when its token is lower than what a new row would start with. One that is in use is passed over. $1 and $2
@@ -342,11 +375,11 @@ DELETE l FROM (SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE name > $1 AN
 -- name: purge_waiters
 -- Grants that nobody has released, and places whose clients are not known, after damage from outside.
 DELETE q FROM {waiters} AS q LEFT JOIN {clients} AS c ON c.client = q.client
-WHERE q.granted_until < {now} - 60000000 OR c.client IS NULL
+WHERE q.granted_until < {now} + {writable} - 60000000 OR c.client IS NULL
 
 -- name: dead_client
 -- How many clients there are, and one that has been dead for $1.
-SELECT COUNT(*), MIN(IF(alive_until < {now} - $1, client, NULL)) FROM {clients}
+SELECT COUNT(*), MIN(IF(alive_until < {now} + {writable} - $1, client, NULL)) FROM {clients}
 
 -- name: forget_places
 -- Deletes some places of a client. $1 client, $2 how many.
@@ -355,7 +388,7 @@ DELETE q FROM (SELECT owner FROM {waiters} FORCE INDEX (by_client) WHERE client 
 
 -- name: places_of
 -- $1 client.
-SELECT owner, number FROM {waiters} FORCE INDEX (by_client) WHERE client = $1 AND granted IS NULL
+SELECT owner, number FROM {waiters} FORCE INDEX (by_client) WHERE client = $1 AND granted IS NULL AND {writable} = 0
 
 -- name: forget_stale
 -- Deletes a place. $1 owner, $2 number.

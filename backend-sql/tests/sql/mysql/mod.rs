@@ -2,11 +2,13 @@
 
 mod blocked;
 mod cost;
+mod cut_off;
 mod hand_over;
 mod hostile;
 mod names;
 mod parked;
 mod push;
+mod read_only;
 mod releases;
 mod round_trips;
 mod statements;
