@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::thread;
 
-use testbed::{Family, Release};
+use testbed::Family;
 
 use self::missing::remarks;
 use self::run::{Outcome, Run, Servers};
@@ -184,6 +184,7 @@ impl Drop for Busy {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use testbed::Release;
 
     use super::*;
 
