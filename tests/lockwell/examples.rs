@@ -38,9 +38,9 @@ fn basic() {
 fn every_example_is_run() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &std::path::Path| std::fs::read_to_string(path).expect("a file of the repository");
-    let tests = ["examples", "operations", "service"]
-        .map(|test| read(&root.join(format!("tests/lockwell/{test}.rs"))));
-    let tests = tests.concat();
+    let files = ["tests/lockwell/examples.rs", "tests/lockwell/operations.rs", "tests/lockwell/service.rs"];
+    let tests: String =
+        files.into_iter().chain(["cli/tests/cli/first_day.rs"]).map(|file| read(&root.join(file))).collect();
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root.join("examples")).expect("the examples") {
         let entry = entry.expect("an entry");

@@ -5,6 +5,10 @@ mod examples;
 mod fork;
 mod operations;
 mod programs;
+#[cfg(feature = "metrics")]
+#[allow(dead_code)] // Its tests run here, and a test of the command runs it as a program.
+#[path = "../../examples/reports.rs"]
+mod reports;
 #[cfg(unix)]
 mod running;
 mod service;
