@@ -186,7 +186,7 @@ impl Service for Scripts {
                 values.into_iter().map(answer).collect()
             }
             SendOutcome::Answered(_) => of_all(&|| CallOutcome::Failed(unexpected())),
-            SendOutcome::Failed(error) => of_all(&|| CallOutcome::Failed(fatal(&error, Some(script)))),
+            SendOutcome::Failed(error) => of_all(&|| CallOutcome::Refused(fatal(&error, Some(script)))),
             SendOutcome::NotDone(error) | SendOutcome::Elsewhere(error) => {
                 of_all(&|| CallOutcome::Unavailable(no_answer(Some(&error))))
             }

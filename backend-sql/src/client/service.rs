@@ -238,7 +238,11 @@ impl<D: Dialect> Statements<D> {
                 (of_all(batch, || CallOutcome::Unavailable(fatal(error))), false)
             }
             ErrorClass::ReadOnly => (of_all(batch, || CallOutcome::Failed(fatal(error))), false),
-            ErrorClass::Fatal => (of_all(batch, || CallOutcome::Failed(fatal(error))), true),
+            // It is not about one of the requests.
+            ErrorClass::Fatal if fatal(error).kind() == ErrorKind::GracePeriod => {
+                (of_all(batch, || CallOutcome::Failed(fatal(error))), true)
+            }
+            ErrorClass::Fatal => (of_all(batch, || CallOutcome::Refused(fatal(error))), true),
         }
     }
 }

@@ -30,6 +30,7 @@ mod purge;
 mod queue;
 mod reclaim;
 mod record;
+mod refused;
 mod rights;
 mod schema;
 mod servers;

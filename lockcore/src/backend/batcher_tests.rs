@@ -36,6 +36,7 @@ const PANICS: u32 = 666;
 const BLOCKS: u32 = 777;
 const UNWANTED: u32 = 888;
 const CLOSES: u32 = 999;
+const REFUSED: u32 = 555;
 const HANGS: u32 = 444;
 /// From here on, few share a call.
 const LARGE: u32 = 5000;
@@ -99,6 +100,9 @@ impl Service for Server {
                 CallOutcome::Unknown(Error::new(ErrorKind::Unreachable, "the connection broke"))
             }
             _ if is_blocked => CallOutcome::Blocked,
+            _ if batch.contains(&&REFUSED) => {
+                CallOutcome::Refused(Error::new(ErrorKind::InvalidInput, "it cannot be encoded"))
+            }
             one => CallOutcome::Answered(one * 10),
         };
         batch.iter().map(outcome).collect()

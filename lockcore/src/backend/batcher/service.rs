@@ -110,6 +110,9 @@ pub enum CallOutcome<T> {
     Answered(T),
     /// It failed, and another try would not help.
     Failed(Error),
+    /// The server refused the call that it was in. One request may be the reason for which all others were
+    /// refused, so each half of the call is tried again by itself, in doubt. A request that was alone fails.
+    Refused(Error),
     /// The server cannot execute it now, for instance while it starts, and has not executed it. It is tried
     /// again until its caller stops waiting.
     Unavailable(Error),

@@ -84,13 +84,19 @@ async fn run_part<S: Service>(shared: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) 
         let mut again = Vec::new();
         let mut unknown = Vec::new();
         let mut blocked = Vec::new();
+        let mut refused = Vec::new();
         let missing =
             || CallOutcome::Failed(Error::new(ErrorKind::Internal, "the backend has not answered to all"));
         let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
         for (entry, outcome) in open.into_iter().zip(outcomes) {
             match outcome {
                 CallOutcome::Answered(answer) => entry.settle(Ok(answer)),
-                CallOutcome::Failed(error) => entry.settle(Err(error)),
+                CallOutcome::Refused(error) if size > 1 => {
+                    // The call may have been executed in part.
+                    entry.note(error, true);
+                    refused.push(entry);
+                }
+                CallOutcome::Failed(error) | CallOutcome::Refused(error) => entry.settle(Err(error)),
                 CallOutcome::Again(error) if tries >= TRIES => entry.settle(Err(error)),
                 CallOutcome::Again(error) | CallOutcome::Unavailable(error) => {
                     entry.note(error, false);
@@ -105,9 +111,10 @@ async fn run_part<S: Service>(shared: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) 
             }
         }
         put_back(shared, &key, &unknown, sent, size);
-        if !blocked.is_empty() {
+        if !blocked.is_empty() || !refused.is_empty() {
             let mut parts = apart(service, blocked);
-            parts.extend((!again.is_empty()).then_some(again));
+            parts.extend([refused.split_off(refused.len() / 2), refused, again]);
+            parts.retain(|part| !part.is_empty());
             return parts;
         }
         if again.is_empty() {

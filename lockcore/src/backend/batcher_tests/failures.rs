@@ -158,3 +158,32 @@ async fn a_request_that_closes_its_connection_fails_alone() {
     assert!(batches[0].len() == 21 && batches.last().unwrap().len() == 1, "{batches:?}");
     assert_eq!(closes.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
 }
+
+/// The server refuses one request, and all that are sent with it.
+#[tokio::test]
+async fn a_request_that_is_refused_fails_alone() {
+    let batcher = batcher(Server::default(), Bounds::default());
+    let ask = |number: u32| tokio::spawn(batcher.call(0, number * 2 + 1, LONG));
+    let (before, refused) =
+        ((0..10).map(ask).collect::<Vec<_>>(), tokio::spawn(batcher.call(0, REFUSED, LONG)));
+    let after: Vec<_> = (10..20).map(ask).collect();
+    for (number, task) in (0..20).zip(before.into_iter().chain(after)) {
+        assert_eq!(task.await.unwrap().unwrap().into_parts().0, (number * 2 + 1) * 10);
+    }
+    assert_eq!(refused.await.unwrap().unwrap_err().kind(), ErrorKind::InvalidInput);
+    let sizes: Vec<_> =
+        calls(&batcher).iter().filter(|batch| batch.contains(&REFUSED)).map(Vec::len).collect();
+    assert_eq!((sizes[0] > 10, sizes.last()), (true, Some(&1)), "{sizes:?}");
+    assert!(sizes.len() <= 6, "{sizes:?}");
+}
+
+#[tokio::test]
+async fn two_that_are_refused_are_both_told() {
+    let refused = || CallOutcome::Refused(Error::new(ErrorKind::InvalidInput, "it cannot be encoded"));
+    let batcher = scripted([], (0..4).map(|_| refused()));
+    let (one, two) = tokio::join!(batcher.call((), 2, LONG), batcher.call((), 4, LONG));
+    for error in [one.unwrap_err(), two.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
+    assert_eq!(sent(&batcher), [vec![2, 4], vec![2], vec![4]]);
+}
