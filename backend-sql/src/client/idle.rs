@@ -34,6 +34,8 @@ pub(crate) struct IdleConnection<D: Dialect> {
     pub(crate) conn: D::Conn,
     /// When the connection was opened.
     pub(crate) since: Moment,
+    /// What it is called at the server, if that was asked.
+    pub(crate) session: Option<String>,
 }
 
 impl<D: Dialect> Idle<D> {

@@ -1,11 +1,12 @@
 //! Carries out batches of requests, on one connection for each route.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwell_core::backend::{
-    Attempt, Batcher, Call, CallOutcome, Service, SharedRuntime, Waiters, note_reconnection,
+    Attempt, Batcher, Call, CallOutcome, Service, SharedRuntime, Waiters, lock, note_reconnection,
 };
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Result};
 
@@ -28,11 +29,61 @@ pub(crate) struct Statements<D: Dialect> {
     dialect: Arc<D>,
     waiters: Arc<Waiters>,
     idle: Arc<Idle<D>>,
+    silent: Silent,
+}
+
+/// The connections that had no answer in time.
+#[derive(Default)]
+struct Silent {
+    /// Whether there was one.
+    known: AtomicBool,
+    /// Those whose statements the server may still carry out, by their names there. As long as it does, for
+    /// instance since a commit waits for a replica that is away, nothing else is sent: each try would leave
+    /// one more.
+    sessions: Mutex<Vec<String>>,
+}
+
+/// A call, as long as it has no answer. The batcher may drop it.
+struct Unanswered<'a> {
+    silent: &'a Silent,
+    session: Option<String>,
+    is_over: bool,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.silent.known.store(true, Ordering::Relaxed);
+            lock(&self.silent.sessions).extend(self.session.take());
+        }
+    }
 }
 
 impl<D: Dialect> Statements<D> {
     pub(crate) fn new(dialect: Arc<D>, waiters: Arc<Waiters>) -> Self {
-        Self { idle: Idle::new(Arc::clone(&dialect)), dialect, waiters }
+        Self { idle: Idle::new(Arc::clone(&dialect)), dialect, waiters, silent: Silent::default() }
+    }
+
+    /// A connection of which it is known whether it may be used.
+    async fn connect(&self) -> sqlx::Result<IdleConnection<D>> {
+        let since = Moment::now();
+        let mut conn = self.dialect.connect().await?;
+        // The first one that does not answer has no name: that would cost each connection one more question.
+        let is_named = self.silent.known.load(Ordering::Relaxed);
+        let session = if is_named { self.dialect.session(&mut conn).await? } else { None };
+        Ok(IdleConnection { conn, since, session })
+    }
+
+    /// Whether the server still carries out what was sent on a connection that had no answer.
+    async fn is_busy(&self, conn: &mut D::Conn) -> sqlx::Result<bool> {
+        let sessions = lock(&self.silent.sessions).clone();
+        for session in sessions {
+            if self.dialect.is_busy(conn, &session).await? {
+                return Ok(true);
+            }
+            lock(&self.silent.sessions).retain(|one| *one != session);
+        }
+        Ok(false)
     }
 
     /// Looks at the connection for this route, if it is idle.
@@ -126,28 +177,41 @@ impl<D: Dialect> Service for Statements<D> {
     }
 
     async fn prepare(&self, route: &Route, attempt: Attempt) -> Result<()> {
-        if self.idle.on(*route).is_some() {
-            return Ok(());
-        }
-        let since = Moment::now();
-        match tokio::time::timeout(time_for_one_try::<D>(attempt), self.dialect.connect()).await {
-            Ok(Ok(conn)) => *self.idle.on(*route) = Some(IdleConnection { conn, since }),
-            Ok(Err(error)) if class_of(&*self.dialect, &error) == ErrorClass::Fatal => {
-                return Err(fatal(&error));
+        let idle = {
+            let mut idle = self.idle.on(*route);
+            if idle.is_some() && lock(&self.silent.sessions).is_empty() {
+                return Ok(());
             }
-            Ok(Err(error)) => return Err(no_answer(Some(&error))),
-            Err(_) => return Err(no_answer(None)),
+            idle.take()
+        };
+        let ready = async {
+            let mut idle = match idle {
+                Some(idle) => idle,
+                None => self.connect().await?,
+            };
+            let is_busy = self.is_busy(&mut idle.conn).await?;
+            *self.idle.on(*route) = Some(idle);
+            Ok(is_busy)
+        };
+        match tokio::time::timeout(time_for_one_try::<D>(attempt), ready).await {
+            Ok(Ok(false)) => Ok(()),
+            Ok(Ok(true)) => Err(no_answer(None).with_source(
+                "the database has not ended an earlier statement of this client; does its commit wait for a replica?",
+            )),
+            Ok(Err(error)) if class_of(&*self.dialect, &error) == ErrorClass::Fatal => Err(fatal(&error)),
+            Ok(Err(error)) => Err(no_answer(Some(&error))),
+            Err(_) => Err(no_answer(None)),
         }
-        Ok(())
     }
 
     async fn call(&self, route: &Route, batch: &[&AnyRequest<D>], attempt: Attempt) -> Outcomes {
         // The guard is dropped first, so that it is not held while the statement runs.
         let idle = self.idle.on(*route).take();
-        let Some(IdleConnection { conn, since }) = idle else {
+        let Some(IdleConnection { conn, since, session }) = idle else {
             return of_all(batch, || CallOutcome::Unavailable(no_answer(None)));
         };
         let sent = Moment::now();
+        let mut unanswered = Unanswered { silent: &self.silent, session: session.clone(), is_over: false };
         // This future owns the connection until it has answered. If the future is dropped, or has no answer
         // in time, the connection is closed, since its state is unknown.
         let limit =
@@ -157,7 +221,8 @@ impl<D: Dialect> Service for Statements<D> {
             note_reconnection(self.dialect.capabilities().backend());
             return of_all(batch, || CallOutcome::Unknown(no_answer(None)));
         };
-        let idle = conn.map(|conn| IdleConnection { conn, since });
+        unanswered.is_over = true;
+        let idle = conn.map(|conn| IdleConnection { conn, since, session });
         match answers {
             Ok(answers) => {
                 *self.idle.on(*route) = idle;

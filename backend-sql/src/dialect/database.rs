@@ -36,6 +36,16 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Conn>> + Send;
 
+    /// What another connection finds this one by at the server, in case it does not answer. `None`: nothing.
+    fn session(&self, _: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Option<String>>> + Send {
+        std::future::ready(Ok(None))
+    }
+
+    /// Whether the server still carries out the statement of that session.
+    fn is_busy(&self, _: &mut Self::Conn, _session: &str) -> impl Future<Output = sqlx::Result<bool>> + Send {
+        std::future::ready(Ok(false))
+    }
+
     /// Ends a connection, where that takes more than dropping it.
     fn shut(&self, conn: Self::Conn) -> impl Future<Output = ()> + Send {
         async move { drop(conn) }

@@ -52,6 +52,16 @@ impl Database for MySql {
         session::open(&self.connect).await.map(Conn::new)
     }
 
+    async fn session(&self, conn: &mut Conn) -> sqlx::Result<Option<String>> {
+        sqlx::query_scalar("SELECT CAST(CONNECTION_ID() AS CHAR)").fetch_one(&mut conn.inner).await.map(Some)
+    }
+
+    async fn is_busy(&self, conn: &mut Conn, session: &str) -> sqlx::Result<bool> {
+        let sql =
+            "SELECT COUNT(*) > 0 FROM information_schema.PROCESSLIST WHERE id = ? AND command <> 'Sleep'";
+        sqlx::query_scalar(sql).bind(session).fetch_one(&mut conn.inner).await
+    }
+
     fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
         class_of(error)
     }

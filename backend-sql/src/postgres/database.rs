@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::driver::Postgres;
 use super::durability::Grace;
-use super::session::FOR_ONE;
+use super::session::{self, FOR_ONE};
 use crate::dialect::database::Database;
 use crate::dialect::error::{misconfigured, tables_locked};
 use crate::ids::AsUuid;
@@ -69,6 +69,15 @@ impl Database for Postgres {
         let mut conn = self.session.connect().await?;
         self.look_again(&mut conn).await?;
         Ok(conn)
+    }
+
+    async fn session(&self, conn: &mut PgConnection) -> sqlx::Result<Option<String>> {
+        // A pooler would give the session to others.
+        if self.session.is_shared() { Ok(None) } else { session::name(conn).await.map(Some) }
+    }
+
+    async fn is_busy(&self, conn: &mut PgConnection, session: &str) -> sqlx::Result<bool> {
+        session::is_busy(conn, session).await
     }
 
     fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {

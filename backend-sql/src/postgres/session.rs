@@ -58,6 +58,21 @@ const INSPECT: &str = "SELECT coalesce(current_setting('lockwell.session', true)
     CASE WHEN current_setting('lockwell.session', true) = 'ours' AND current_setting('transaction_timeout', true) <> '0'
         THEN set_config('transaction_timeout', '0', false) END";
 
+/// What tells a session from all others of the server, earlier ones as well.
+const NAME: &str = "(pid::text || '.' || (extract(epoch FROM backend_start) * 1000000)::bigint)";
+
+/// The name of this session.
+pub(super) async fn name(conn: &mut PgConnection) -> sqlx::Result<String> {
+    let sql = format!("SELECT {NAME} FROM pg_stat_activity WHERE pid = pg_backend_pid()");
+    sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(conn).await
+}
+
+/// Whether the session with this name has not ended its statement.
+pub(super) async fn is_busy(conn: &mut PgConnection, name: &str) -> sqlx::Result<bool> {
+    let sql = format!("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE state = 'active' AND {NAME} = $1)");
+    sqlx::query_scalar(AssertSqlSafe(sql)).bind(name).fetch_one(conn).await
+}
+
 /// How to get a session.
 pub(super) struct Session {
     plain: Login<PgConnectOptions>,

@@ -15,6 +15,7 @@ mod groups;
 mod hand_over;
 mod handed;
 mod hot_names;
+mod hung_commits;
 mod inherited;
 mod killed;
 mod large;
