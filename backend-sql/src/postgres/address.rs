@@ -14,8 +14,14 @@ pub(super) const PORT: u16 = 5432;
 pub(super) const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 
 pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
-    // Without the password file and the environment of libpq: the address says everything.
     let options = PgConnectOptions::new_without_pgpass();
+    let added = options.get_options().map(|_| "PGOPTIONS");
+    // The address says everything, and the environment of libpq nothing.
+    let options = options
+        .host("localhost")
+        .password("")
+        .ssl_mode(PgSslMode::default())
+        .ssl_root_cert_from_pem(Vec::new());
     let options = match one_server(url)? {
         Listens::At(host) => options.host(host.name()).port(host.port().unwrap_or(PORT)),
         Listens::On(path) => {
@@ -34,8 +40,16 @@ pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
     if let Some(file) = files.ca() {
         options = options.ssl_root_cert(file);
     }
-    if let Some((cert, key)) = files.identity() {
+    let identity = files.identity();
+    if let Some((cert, key)) = identity {
         options = options.ssl_client_cert(cert).ssl_client_key(key);
+    }
+    let set = |name: &&str| identity.is_none() && std::env::var_os(name).is_some();
+    if let Some(name) = added.or_else(|| ["PGSSLCERT", "PGSSLKEY"].into_iter().find(set)) {
+        let text = format!(
+            "{name} is set in the environment, and sqlx would add it to what the address says: unset it"
+        );
+        return Err(Error::new(ErrorKind::Misconfigured, text));
     }
     Ok(ours(options))
 }

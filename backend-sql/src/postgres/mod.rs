@@ -52,6 +52,11 @@ impl PostgresLock {
     /// text, and waiters ask. `durability=grace` makes tables on which grants wait for no disk, and
     /// `longest_ttl` is the longest lease (30 s): `docs/sql.md`, "Durability".
     ///
+    /// # Errors
+    /// Among others, [`Misconfigured`](lockwell_core::ErrorKind::Misconfigured) if the address names no schema
+    /// and the tables are, or would be made, in one that other users do not find, such as a schema of this
+    /// user; and if `PGOPTIONS`, `PGSSLCERT` or `PGSSLKEY` is in the environment. Nothing else in it counts.
+    ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {

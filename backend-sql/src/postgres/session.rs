@@ -1,9 +1,9 @@
 //! A session inherits settings from its role, its database, the server's configuration or a pooler. This
 //! module keeps them from changing the meaning of our statements.
 //!
-//! * Tables are written with their schema. Where the address names none, it is looked up once, in the schemas
-//!   that the user's own search path names; two tables of that name are an error, since another user may find
-//!   the other one.
+//! * Tables are written with their schema. Where the address names none, it is looked up once, in the search
+//!   path. Two tables of that name are an error, and so is a schema that is in the path of this user alone:
+//!   another user may find, or make, another table.
 //! * Everything else, including functions and operators, is found in `pg_catalog` only, whatever the search
 //!   path says.
 //! * A connection gets these settings when it is opened. Where a pooler does not pass them on, each statement
@@ -185,8 +185,10 @@ pub(super) enum Found {
 /// The schema of a table: the one of the user's search path that has it or, if there is none, the first.
 async fn schema(conn: &mut PgConnection, table: &Table) -> sqlx::Result<String> {
     // Only this statement uses the user's own search path.
-    let path = "SELECT pg_catalog.unnest(pg_catalog.current_schemas(false))";
-    let mut path = texts(&sqlx::raw_sql(path).fetch_all(&mut *conn).await?)?;
+    let path = "SELECT pg_catalog.unnest(pg_catalog.current_schemas(false)), current_user, setting, source
+        FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'search_path'";
+    let rows = sqlx::raw_sql(path).fetch_all(&mut *conn).await?;
+    let mut path = texts(&rows)?;
     path.retain(|schema| schema != "pg_catalog" && !schema.starts_with("pg_temp"));
     // Both sides are plain: the name by `Table`, and the schemas are compared here.
     let having = AssertSqlSafe(format!(
@@ -207,9 +209,23 @@ async fn schema(conn: &mut PgConnection, table: &Table) -> sqlx::Result<String> 
         Some(schema) if schema.contains(['$', '\'']) => {
             format!("a schema whose name has a $ or a ' in it cannot be used: {schema}")
         }
+        Some(schema) if is_of_one_user(&rows, schema)? => format!(
+            "the schema {schema} is in the search path of this user alone, and another user would have other locks: write \
+             table={schema}.{table}, or one that all users share, in the address of each"
+        ),
         Some(schema) => return Ok(schema.clone()),
     };
     Err(misconfigured(text))
+}
+
+/// Whether other users of the database do not find this schema of the path.
+fn is_of_one_user(rows: &[PgRow], schema: &str) -> sqlx::Result<bool> {
+    let Some(row) = rows.first() else { return Ok(false) };
+    let (user, path, source): (String, String, String) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+    let is_for_all =
+        ["default", "environment variable", "configuration file", "command line", "global", "database"]
+            .contains(&&*source);
+    Ok(!is_for_all || (path.contains("$user") && user == schema))
 }
 
 fn texts(rows: &[PgRow]) -> sqlx::Result<Vec<String>> {
