@@ -1,6 +1,6 @@
 //! One connection to a database file, and its state.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _, Row};
 
 use super::busy::{Busy, Pauses};
+use super::descriptors::{Descriptors, Finding};
 use super::durability::{Durability, LOOK_EVERY};
 use super::files::Files;
 use super::filesystem;
@@ -28,6 +29,9 @@ const REFUSED: &str = "this user may not open the database file, or may not use 
 /// How often a file that is replaced while it is being opened is opened again.
 const ATTEMPTS: u32 = 5;
 
+/// How often a file that seems to be open in this process already is looked at again before it is refused.
+const LOOKS: u32 = 50;
+
 /// How a file is opened.
 #[derive(Debug)]
 pub(super) struct Opening {
@@ -39,6 +43,8 @@ pub(super) struct Opening {
     /// Whether it has been opened before.
     pub(super) known: AtomicBool,
     pub(super) durability: Arc<Durability>,
+    /// What else has opened it in this process.
+    pub(super) finding: Finding,
 }
 
 /// An open connection.
@@ -46,6 +52,7 @@ pub(super) struct Opening {
 pub struct Connection {
     sqlite: SqliteConnection,
     files: Files,
+    descriptors: Descriptors,
     watch: Watching,
     /// `None`: the mode is being changed.
     mode: Option<SyncMode>,
@@ -83,7 +90,10 @@ impl Connection {
         if let Some(why) = (!opening.any_filesystem).then(|| filesystem::refusal(&path)).flatten() {
             return Err(misconfigured(why));
         }
-        let counted = Counted::new().map_err(misconfigured)?;
+        if let Some(why) = opening.finding.get() {
+            return Err(misconfigured(*why));
+        }
+        let counted = admitted(&path).await?;
         for attempt in 1..=ATTEMPTS {
             let before = Files::before(&path);
             let sqlite = match connect(&opening.connect).await {
@@ -102,11 +112,13 @@ impl Connection {
                 Ok(sqlite) => sqlite,
             };
             if let Some(files) = Files::of(&path, before) {
+                let descriptors = Descriptors::of(&path, &opening.finding).map_err(misconfigured)?;
                 opening.known.store(true, Ordering::Relaxed);
                 let is_flushed = !filesystem::is_in_memory(&path);
                 return Ok(Self {
                     sqlite,
                     files,
+                    descriptors,
                     watch: Watching::NotYet,
                     mode: Some(SyncMode::Full),
                     is_begun: false,
@@ -334,9 +346,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether this is still the file that everybody else finds under its name.
+    /// Whether this is still the file that everybody else finds under its name, and nothing else in this
+    /// process uses it.
     pub(super) fn check(&self) -> sqlx::Result<()> {
-        self.files.check().map_err(sqlx::Error::Io)
+        self.files.check().and_then(|()| self.descriptors.check()).map_err(sqlx::Error::Io)
     }
 }
 
@@ -352,6 +365,21 @@ fn not_watched(why: &dyn std::fmt::Display) -> Watching {
         tracing::warn!(error = %why, "the log of the SQLite file cannot be watched; waiters ask for their turn instead");
     }
     Watching::No
+}
+
+/// Refuses a file that must not be opened: closing it again would do harm already.
+pub(super) async fn admitted(path: &Path) -> sqlx::Result<Counted> {
+    let (counted, is_first) = Counted::new().map_err(misconfigured)?;
+    let mut looks = 0;
+    while let Some(why) = Descriptors::refusal(path, is_first) {
+        looks += 1;
+        // The last connection that this process has dropped may be on its way to its end.
+        if looks > LOOKS {
+            return Err(misconfigured(why));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(counted)
 }
 
 async fn connect(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
@@ -391,7 +419,14 @@ mod tests {
         let url = "sqlite://locks.db".parse().expect("an address");
         let durability = Arc::new(Durability::of(&url, connect.get_filename()).expect("a default"));
         let patience = Duration::from_secs(1);
-        Opening { connect, patience, any_filesystem: false, known: AtomicBool::new(false), durability }
+        Opening {
+            connect,
+            patience,
+            any_filesystem: false,
+            known: AtomicBool::new(false),
+            durability,
+            finding: Finding::default(),
+        }
     }
 
     /// Locks of this kind have no shared memory, so there is no write-ahead log either, and SQLite does not

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Device and inode. On systems without them, files that are open cannot be removed.
-type Id = Option<(u64, u64)>;
+pub(super) type Id = Option<(u64, u64)>;
 
 /// Device, inode, and the time of the last change in seconds and nanoseconds. Nobody can set that time, as
 /// the time of modification can be set.
@@ -79,12 +79,7 @@ impl Files {
     pub(super) fn of(path: &Path, before: Option<Id>) -> Option<Self> {
         // SQLite follows symbolic links, and puts the other files beside the real one.
         let real = path.canonicalize().ok()?;
-        let beside = |end: &str| {
-            let mut name = real.clone().into_os_string();
-            name.push(end);
-            PathBuf::from(name)
-        };
-        let names = [path.to_owned(), beside("-wal"), beside("-shm")];
+        let names = [path.to_owned(), beside(&real, "-wal"), beside(&real, "-shm")];
         let ids = [id(&names[0]).ok()?, id(&names[1]).ok()?, id(&names[2]).ok()?];
         let folder = path.parent().filter(|folder| {
             folder.canonicalize().ok().as_deref() == real.parent() && path.file_name() == real.file_name()
@@ -129,8 +124,15 @@ impl Files {
     }
 }
 
+/// The name of one of the files beside the database.
+pub(super) fn beside(real: &Path, end: &str) -> PathBuf {
+    let mut name = real.to_owned().into_os_string();
+    name.push(end);
+    PathBuf::from(name)
+}
+
 #[cfg(unix)]
-fn id(path: &Path) -> io::Result<Id> {
+pub(super) fn id(path: &Path) -> io::Result<Id> {
     use std::os::unix::fs::MetadataExt;
     let found = std::fs::metadata(path)?;
     Ok(Some((found.dev(), found.ino())))
@@ -149,7 +151,7 @@ fn stamp(_: &Path) -> io::Result<Stamp> {
 }
 
 #[cfg(not(unix))]
-fn id(path: &Path) -> io::Result<Id> {
+pub(super) fn id(path: &Path) -> io::Result<Id> {
     std::fs::metadata(path).map(|_| None)
 }
 
@@ -159,13 +161,8 @@ fn id(path: &Path) -> io::Result<Id> {
 #[cfg(target_os = "linux")]
 fn has_lost(real: &Path) -> bool {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return false };
-    let gone = |end: &str| {
-        let mut name = real.to_owned().into_os_string();
-        name.push(end);
-        name.push(" (deleted)");
-        PathBuf::from(name)
-    };
-    let (main, others) = (gone(""), [gone("-wal"), gone("-shm")]);
+    let [main, log, memory] = ["", "-wal", "-shm"].map(|end| beside(real, &format!("{end} (deleted)")));
+    let others = [log, memory];
     let open: Vec<_> = open.filter_map(|one| std::fs::read_link(one.ok()?.path()).ok()).collect();
     open.iter().any(|one| others.contains(one)) && !open.contains(&main)
 }

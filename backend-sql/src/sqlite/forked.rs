@@ -25,8 +25,8 @@ fn open() -> MutexGuard<'static, Open> {
 pub(super) struct Counted(u32);
 
 impl Counted {
-    /// Fails in a child of a process that had connections when it forked.
-    pub(super) fn new() -> Result<Self, &'static str> {
+    /// Fails in a child of a process that had connections when it forked. Says whether it is the only one.
+    pub(super) fn new() -> Result<(Self, bool), &'static str> {
         let process = std::process::id();
         let mut open = open();
         if open.process != process && open.connections > 0 {
@@ -36,7 +36,7 @@ impl Counted {
             );
         }
         *open = Open { process, connections: open.connections + 1 };
-        Ok(Self(process))
+        Ok((Self(process), open.connections == 1))
     }
 }
 

@@ -5,6 +5,7 @@ mod bounds;
 mod busy;
 mod connection;
 mod database;
+mod descriptors;
 mod driver;
 mod durability;
 mod examine;
@@ -40,7 +41,8 @@ use sqlx::{ConnectOptions, Connection as _};
 
 pub(crate) use self::statements::ddl;
 
-use self::connection::Opening;
+use self::connection::{Opening, admitted};
+use self::descriptors::Finding;
 use self::driver::Sqlite;
 use self::durability::Durability;
 use self::statements::{Statements, invalid, plain_table};
@@ -61,6 +63,12 @@ impl SqliteLock {
     /// long to wait for another process that is writing. `any_filesystem=true` takes a file on a network file
     /// system, which is otherwise refused. `durability=disk` syncs each grant to the disk; otherwise that is
     /// done only on systems where a crash of the host may leave holders (`docs/sql.md`, "Durability").
+    ///
+    /// Locks have a file of their own: nothing else in the process opens it, apart from connections by the
+    /// same copy of SQLite.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](lockwell_core::ErrorKind::Misconfigured) if that is not so, here or later.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
@@ -122,6 +130,7 @@ impl Sqlite {
             any_filesystem: url.parsed("any_filesystem", "true or false")?.unwrap_or(false),
             known: AtomicBool::new(false),
             durability,
+            finding: Finding::default(),
         };
         Ok(Self {
             opening,
@@ -138,6 +147,7 @@ impl Sqlite {
 /// it to a write-ahead log, and that must not happen to a file of another program, or to an empty one.
 async fn refuse_without_tables(file: &Path, table: &Table) -> Result<()> {
     let look = async {
+        let _counted = admitted(file).await?;
         let options = SqliteConnectOptions::new().filename(file).create_if_missing(false).read_only(true);
         let mut conn = options.disable_statement_logging().connect().await?;
         let found =

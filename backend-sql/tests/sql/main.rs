@@ -38,6 +38,8 @@ mod schema;
 mod schemas;
 mod servers;
 mod sockets;
+#[cfg(target_os = "linux")]
+mod sqlite_alone;
 mod sqlite_child;
 mod sqlite_files;
 #[cfg(unix)]
