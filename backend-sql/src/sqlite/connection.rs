@@ -369,6 +369,9 @@ fn not_watched(why: &dyn std::fmt::Display) -> Watching {
 
 /// Refuses a file that must not be opened: closing it again would do harm already.
 pub(super) async fn admitted(path: &Path) -> sqlx::Result<Counted> {
+    if let Some(why) = filesystem::second_name(path) {
+        return Err(misconfigured(why));
+    }
     let (counted, is_first) = Counted::new().map_err(misconfigured)?;
     let mut looks = 0;
     while let Some(why) = Descriptors::refusal(path, is_first) {

@@ -31,6 +31,7 @@ impl Examine for Sqlite {
                 remedy,
             )
         };
-        Ok(vec![filesystem::finding(self.opening.connect.get_filename()), journal])
+        let file = self.opening.connect.get_filename();
+        Ok(filesystem::reach(file).into_iter().chain([filesystem::finding(file), journal]).collect())
     }
 }

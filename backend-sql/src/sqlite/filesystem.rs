@@ -12,6 +12,8 @@ use lockwell_core::Finding;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Local,
+    /// Of a container, on the layers of its image.
+    Layers,
     Network(String),
     /// A program serves it, and nobody knows from where.
     Unknown(String),
@@ -41,6 +43,9 @@ const NETWORK: [(u32, &str); 14] = [
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
 #[cfg(any(target_os = "linux", test))]
+const OVERLAY: u32 = 0x794c_7630;
+
+#[cfg(any(target_os = "linux", test))]
 const FUSE: u32 = 0x6573_5546;
 
 /// File systems in user space of which it is known that they go over a network.
@@ -64,7 +69,7 @@ const FUSE_NETWORK: [&str; 12] = [
 pub(super) fn finding(path: &Path) -> Finding {
     let remedy = "put the file on a local disk, or use a server for locks between hosts";
     match kind_of(path) {
-        Some(Kind::Local) => Finding::good("file system", "local"),
+        Some(Kind::Local | Kind::Layers) => Finding::good("file system", "local"),
         Some(Kind::Network(name)) => {
             let text = format!("a network file system ({name}): two hosts can hold the same lock");
             Finding::bad("file system", text, remedy)
@@ -78,6 +83,51 @@ pub(super) fn finding(path: &Path) -> Finding {
     }
 }
 
+/// Whom locks on this path exclude, where that is not every process of the host.
+pub(super) fn reach(path: &Path) -> Option<Finding> {
+    (kind_of(path)? == Kind::Layers).then(|| {
+        let text = "the file is on a container's own file system (overlay): another container has another file under this name, \
+             and it ends with its container";
+        let remedy = "put it on a volume, and give all containers the folder that it is in";
+        Finding::doubtful("reach", text, remedy)
+    })
+}
+
+/// Says why this is not the only name of the file. SQLite puts its log and its shared memory beside the name
+/// by which it opens a file, so under two names it would be two locks.
+pub(super) fn second_name(path: &Path) -> Option<String> {
+    let real = path.canonicalize().ok()?;
+    if links(&real) > 1 {
+        return Some(
+            "the database file has another name (a hard link), and under that it would be another lock: remove the link"
+                .to_owned(),
+        );
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    is_mount(&mounts, real.to_str()?).then(|| {
+        "the database file is mounted by itself, and under its other name it would be another lock: mount the folder that it \
+         is in"
+            .to_owned()
+    })
+}
+
+#[cfg(unix)]
+fn links(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |found| std::os::unix::fs::MetadataExt::nlink(&found))
+}
+
+#[cfg(not(unix))]
+fn links(_: &Path) -> u64 {
+    0
+}
+
+/// Whether something is mounted at this path, in the form of `/proc/self/mountinfo`.
+fn is_mount(mounts: &str, path: &str) -> bool {
+    let escaped =
+        path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012");
+    mounts.lines().any(|line| line.split(' ').nth(4) == Some(&escaped))
+}
+
 /// The file, or its folder if it does not exist yet.
 fn existing(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -87,7 +137,7 @@ fn existing(path: &Path) -> &Path {
 /// Says why the file system of this path is no good. What is doubtful is logged.
 pub(super) fn refusal(path: &Path) -> Option<String> {
     match kind_of(existing(path))? {
-        Kind::Local => None,
+        Kind::Local | Kind::Layers => None,
         Kind::Network(name) => Some(format!(
             "the file is on a network file system ({name}), where SQLite's locks cannot be relied on: put it on a local \
              disk, use a server for locks between hosts, or say any_filesystem=true if all processes are on one host"
@@ -104,7 +154,7 @@ pub(super) fn refusal(path: &Path) -> Option<String> {
 
 /// Whether only this kernel has the file system of this path mounted. The path need not exist yet.
 pub(super) fn is_of_one_host(path: &Path) -> bool {
-    matches!(kind_of(existing(path)), Some(Kind::Local))
+    matches!(kind_of(existing(path)), Some(Kind::Local | Kind::Layers))
 }
 
 /// Whether the file is in memory, where an fsync has nothing to do.
@@ -163,7 +213,7 @@ fn classify(magic: u32, mounted_as: Option<&str>) -> Kind {
         return Kind::Network((*name).to_owned());
     }
     if magic != FUSE {
-        return Kind::Local;
+        return if magic == OVERLAY { Kind::Layers } else { Kind::Local };
     }
     let name = mounted_as.unwrap_or("fuse");
     match name.strip_prefix("fuse.") {
@@ -201,14 +251,23 @@ mod tests {
         assert_eq!(classify(0xff53_4d42, None), network("cifs"));
         assert_eq!(classify(0xfe53_4d42, Some("smb3")), network("smb2"));
         assert_eq!(classify(0x0102_1997, Some("9p")), network("9p"));
-        // ext4, xfs, btrfs, tmpfs, overlayfs, zfs
-        for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1] {
+        assert_eq!(classify(0x794c_7630, Some("overlay")), Kind::Layers);
+        // ext4, xfs, btrfs, tmpfs, zfs
+        for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x2fc1_2fc1] {
             assert_eq!(classify(local, None), Kind::Local, "{local:x}");
         }
         assert_eq!(classify(FUSE, type_of_mount(MOUNTS, 0, 49)), network("fuse.sshfs"));
         assert_eq!(classify(FUSE, type_of_mount(MOUNTS, 0, 50)), Kind::Local);
         assert_eq!(classify(FUSE, type_of_mount(MOUNTS, 0, 51)), Kind::Unknown("fuse.grpcfuse".into()));
         assert_eq!(classify(FUSE, type_of_mount(MOUNTS, 0, 52)), Kind::Unknown("fuse".into()));
+    }
+
+    #[test]
+    fn a_file_that_is_mounted_by_itself_is_found() {
+        let mounts = "36 35 98:0 / /data rw - ext4 /dev/sda rw\n\
+                      37 36 98:0 /a.db /data/my\\040locks.db rw - ext4 /dev/sda rw";
+        assert!(is_mount(mounts, "/data/my locks.db"));
+        assert!(!is_mount(mounts, "/data/locks.db") && !is_mount(mounts, "/a.db"));
     }
 
     #[test]

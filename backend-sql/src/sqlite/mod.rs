@@ -65,7 +65,7 @@ impl SqliteLock {
     /// done only on systems where a crash of the host may leave holders (`docs/sql.md`, "Durability").
     ///
     /// Locks have a file of their own: nothing else in the process opens it, apart from connections by the
-    /// same copy of SQLite.
+    /// same copy of SQLite. It has one name: no hard link, and no mount of the file alone.
     ///
     /// # Errors
     /// [`Misconfigured`](lockwell_core::ErrorKind::Misconfigured) if that is not so, here or later.

@@ -1,14 +1,17 @@
-//! Nothing else in a process opens a file of locks.
+//! A file of locks has one name, and nothing else in a process opens it.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use lockwell_core::{Error, ErrorKind, Mode, Renewal};
 use sqlx::Connection;
+use testbed::cannot_run;
 
 use crate::servers::{Kind, admin, backend, claim, client, soon, url};
+use crate::sqlite_child::{ask, command};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -108,4 +111,74 @@ async fn connections_of_the_application_are_welcome() {
         admin(Kind::Sqlite, &url, "SELECT 'x'").await;
         locks.lock("a").await.expect("a free lock").release().await.expect("held");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_with_two_names_is_refused() {
+    let (url, path) = new_file().await;
+    drop(client(Kind::Sqlite, &url).await);
+    let (other_url, other) = new_file().await;
+    std::fs::hard_link(&path, &other).expect("both are in one file system");
+    for url in [&url, &other_url] {
+        let error = backend(Kind::Sqlite, url).await.expect_err("it has two names");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+        assert!(error.to_string().contains("hard link"), "{error:#}");
+    }
+    std::fs::remove_file(&other).expect("the link");
+    // This is one name, and another that leads to it.
+    std::os::unix::fs::symlink(&path, &other).expect("a link");
+    let held = client(Kind::Sqlite, &url).await.lock("a").await.expect("a free lock");
+    assert_eq!(ask("try", &other_url).await, "held");
+    held.release().await.expect("held");
+}
+
+/// What a process prints that connects to a file after this command, in a namespace of mounts. `None`: that is
+/// not permitted.
+async fn connected_after(mount: &str, url: &str, arguments: &[&Path]) -> Option<String> {
+    let child = command("connect", url);
+    let mut mounted = tokio::process::Command::new("unshare");
+    mounted.args(["--mount", "sh", "-c", &format!("{mount} && exec \"$0\" \"$@\"")]);
+    mounted.arg(child.get_program()).args(child.get_args());
+    for (name, path) in ["A", "B", "C", "D"].iter().zip(arguments) {
+        mounted.env(name, path);
+    }
+    mounted.envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = mounted.stdin(Stdio::null()).output().await.expect("util-linux");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let answer = text.lines().find_map(|line| line.split_once("=> ")).map(|(_, answer)| answer.to_owned());
+    if answer.is_none() {
+        cannot_run("", "mounts are not permitted here");
+    }
+    answer
+}
+
+/// As `docker run -v ./locks.db:/data/locks.db` does it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_mounted_by_itself_is_refused() {
+    let (url, path) = new_file().await;
+    let held = client(Kind::Sqlite, &url).await.lock("a").await.expect("a free lock");
+    let (other_url, other) = new_file().await;
+    File::create(&other).expect("a file");
+    let bind = "mount --bind \"$A\" \"$B\"";
+    let Some(answer) = connected_after(bind, &other_url, &[&path, &other]).await else { return };
+    assert!(answer.contains("Misconfigured") && answer.contains("mounted by itself"), "{answer}");
+    let folders = [path.parent().expect("a folder"), other.parent().expect("a folder")];
+    let answer = connected_after(bind, &other_url, &folders).await.expect("it is permitted");
+    assert!(answer.starts_with("connected") && !answer.contains("reach"), "{answer}");
+    held.release().await.expect("held");
+}
+
+/// The layers of a container are its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_asks_is_told_of_the_layers_of_a_container() {
+    let (url, path) = new_file().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let [lower, upper, work] = ["lower", "upper", "work"].map(|name| folder.path().join(name));
+    for folder in [&lower, &upper, &work] {
+        std::fs::create_dir(folder).expect("a folder");
+    }
+    let overlay = "mount -t overlay overlay -o \"lowerdir=$A,upperdir=$B,workdir=$C\" \"$D\"";
+    let folders = [&*lower, &upper, &work, path.parent().expect("a folder")];
+    let Some(answer) = connected_after(overlay, &url, &folders).await else { return };
+    assert!(answer.starts_with("connected [\"reach\""), "{answer}");
 }

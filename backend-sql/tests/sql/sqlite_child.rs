@@ -37,6 +37,14 @@ async fn child() {
             let guard = locks.lock("a").try_now().await.expect("an answer");
             println!("=> {}", if guard.is_some() { "granted" } else { "held" });
         }
+        // Whether the file is taken.
+        "connect" => match crate::servers::backend(Kind::Sqlite, url).await {
+            Ok(lock) => {
+                let found = lock.examine().await.expect("an answer");
+                println!("=> connected {:?}", found.iter().map(|one| one.subject).collect::<Vec<_>>());
+            }
+            Err(error) => println!("=> {:?}: {error}", error.kind()),
+        },
         // Waits for the lock `a`, and releases it.
         "turn" => {
             let locks = client(Kind::Sqlite, url).await;
