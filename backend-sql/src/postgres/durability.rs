@@ -15,7 +15,7 @@ use crate::words::micros;
 
 statements! {
     each Sql:
-    look_at_mark floor_ahead make_mark open_mark raise_bound copy_bound reclaim force_unknown grace_tables
+    look_at_mark floor_ahead make_mark raise_count open_mark raise_bound copy_bound reclaim force_unknown grace_tables
     check_state check_mark;
 }
 

@@ -37,8 +37,9 @@ use crate::words::{Extension, Freed, micros, span};
 /// How often a client looks again at a mark that it has changed, or tries a statement again.
 pub(super) const LOOKS: u32 = 4;
 
-/// The longest lease; of the mark, if there is one, its id, the time until it opens, and whether it is open.
-type Looked = (i64, Option<Uuid>, Option<i64>, Option<bool>);
+/// The longest lease; of the mark, if there is one, its id, the time until it opens, for how long clients have
+/// seen it, and whether it is open.
+type Looked = (i64, Option<Uuid>, Option<i64>, Option<i64>, Option<bool>);
 
 /// Whether a server grants locks, after a statement has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl Postgres {
             }
             MarkAdvice::Wait(left) => Closed::For(left),
             // Others are changing it.
-            MarkAdvice::Make | MarkAdvice::Open => Closed::For(Duration::ZERO),
+            MarkAdvice::Make | MarkAdvice::Raise(_) | MarkAdvice::Open => Closed::For(Duration::ZERO),
         }))
     }
 
@@ -100,7 +101,7 @@ impl Postgres {
             MarkAdvice::Grants => None,
             MarkAdvice::Wait(left) => Some(left),
             // Others are changing it.
-            MarkAdvice::Make | MarkAdvice::Open => Some(Duration::ZERO),
+            MarkAdvice::Make | MarkAdvice::Raise(_) | MarkAdvice::Open => Some(Duration::ZERO),
         })
     }
 
@@ -118,6 +119,14 @@ impl Postgres {
                     );
                     if let Err(error) = self.make_mark(conn, grace, mark).await {
                         advice = left_to_others(error, grace.watch.grace())?;
+                        break;
+                    }
+                }
+                MarkAdvice::Raise(counted) => {
+                    let raise = self.statement(&grace.sql.raise_count).bind(mark.map(id_of));
+                    let raise = raise.bind(mark.map(|mark| micros(mark.counted))).bind(micros(counted));
+                    if let Err(error) = raise.execute(&mut *conn).await {
+                        advice = left_to_others(error, grace.watch.grace().saturating_sub(counted))?;
                         break;
                     }
                 }
@@ -143,13 +152,18 @@ impl Postgres {
 
     async fn mark(&self, conn: &mut PgConnection, grace: &Grace) -> sqlx::Result<Option<Mark>> {
         let found: Option<Looked> = self.statement(&grace.sql.look_at_mark).row(conn).await?;
-        let (longest, id, opens_in, is_open) = found.ok_or(sqlx::Error::RowNotFound)?;
+        let (longest, id, opens_in, counted, is_open) = found.ok_or(sqlx::Error::RowNotFound)?;
         // Whoever has another period in mind would open the mark too early.
         if span(longest) != grace.longest {
             return Err(misconfigured(REMADE));
         }
-        let parts = id.zip(opens_in).zip(is_open);
-        Ok(parts.map(|((id, opens_in), is_open)| Mark { id: id.as_u128(), opens_in, is_open }))
+        let parts = id.zip(opens_in).zip(counted.zip(is_open));
+        Ok(parts.map(|((id, opens_in), (counted, is_open))| Mark {
+            id: id.as_u128(),
+            opens_in,
+            counted: span(counted),
+            is_open,
+        }))
     }
 
     /// Makes a mark in the place of `seen`, unless another has been made since. Returns its id.
@@ -350,6 +364,9 @@ mod tests {
         );
         let closed = durability(period, Some(left), 1);
         assert_eq!((closed.subject, closed.severity), ("grace period", Severity::Doubtful));
-        assert!(closed.message.ends_with("it grants nothing for another 7.0s"), "{closed:?}");
+        assert!(
+            closed.message.ends_with("another 7.0s, which pass while a client waits or holds a lock"),
+            "{closed:?}"
+        );
     }
 }

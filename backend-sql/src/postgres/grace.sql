@@ -60,8 +60,9 @@ pg_notify(concat('lockwell_', replace(head.client::text, '-', '')), {first_messa
 EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables = {tables})
 
 -- name: look_at_mark
--- The longest lease; of the mark, if there is one, its id, the time until it opens, and whether it is open.
-SELECT s.longest_ttl, k.id, k.opens_at - {clock}, k.is_open FROM {state} s LEFT JOIN {mark} k ON k.tables = {tables}
+-- The longest lease; of the mark, if there is one, its id, the time until it opens, for how long clients have seen it, and whether
+-- it is open.
+SELECT s.longest_ttl, k.id, k.opens_at - {clock}, k.counted, k.is_open FROM {state} s LEFT JOIN {mark} k ON k.tables = {tables}
 
 -- name: floor_ahead
 -- How far the floor of tokens is ahead of the clock.
@@ -78,11 +79,15 @@ WITH last AS (
     UPDATE {state} s SET token_bound = greatest(last.token_bound, {clock}) + 8589934592 FROM last
     RETURNING last.token_bound AS floor, s.token_bound, s.longest_ttl
 )
-INSERT INTO {mark} AS k (one, id, opens_at, is_open, tables, token_floor, token_limit, longest_ttl)
-SELECT 1, $1, {clock} + $2, false, {tables}, r.floor, r.token_bound - 4294967296, r.longest_ttl FROM raised r
-ON CONFLICT (one) DO UPDATE SET id = excluded.id, opens_at = excluded.opens_at, is_open = false, tables = excluded.tables,
+INSERT INTO {mark} AS k (one, id, opens_at, is_open, counted, tables, token_floor, token_limit, longest_ttl)
+SELECT 1, $1, {clock} + $2, false, 0, {tables}, r.floor, r.token_bound - 4294967296, r.longest_ttl FROM raised r
+ON CONFLICT (one) DO UPDATE SET id = excluded.id, opens_at = excluded.opens_at, is_open = false, counted = 0, tables = excluded.tables,
     token_floor = excluded.token_floor, token_limit = excluded.token_limit, longest_ttl = excluded.longest_ttl
 WHERE k.tables <> excluded.tables OR k.id = $3
+
+-- name: raise_count
+-- For how long clients have seen the mark $1, one after the other: $3, if it is still $2.
+UPDATE {mark} k SET counted = $3 WHERE k.id = $1 AND k.tables = {tables} AND k.counted = $2
 
 -- name: open_mark
 UPDATE {mark} k SET is_open = true WHERE k.id = $1 AND k.tables = {tables} AND k.opens_at <= {clock}
@@ -146,6 +151,7 @@ CREATE UNLOGGED TABLE {mark} (
     id uuid NOT NULL,
     opens_at bigint NOT NULL,
     is_open boolean NOT NULL,
+    counted bigint NOT NULL,
     tables oid[] NOT NULL,
     token_floor bigint NOT NULL,
     token_limit bigint NOT NULL,
@@ -154,7 +160,7 @@ CREATE UNLOGGED TABLE {mark} (
 
 -- part: first_mark
 -- Nothing can have been lost, so it is open.
-INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock}, true, {tables}, 0, s.token_bound - 4294967296, s.longest_ttl FROM {state} s
+INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock}, true, 0, {tables}, 0, s.token_bound - 4294967296, s.longest_ttl FROM {state} s
 
 -- name: grace_tables
 -- The tables of an address that has none yet.
@@ -172,4 +178,4 @@ END $$
 SELECT one, longest_ttl, token_bound FROM {state} LIMIT 0
 
 -- name: check_mark
-SELECT one, id, opens_at, is_open, tables, token_floor, token_limit, longest_ttl FROM {mark} LIMIT 0
+SELECT one, id, opens_at, is_open, counted, tables, token_floor, token_limit, longest_ttl FROM {mark} LIMIT 0

@@ -7,12 +7,20 @@
 //!
 //! * The server keeps a *mark* in a place that it loses whenever it may have lost a grant. While there is no
 //!   mark, or one that is not open, nothing is granted: the statement that grants looks at the mark itself.
-//! * A client that finds no mark makes one. It opens a grace period later, by the server's clock.
-//! * A clock may be set right some time after the server has started, so that time may pass at once. So a
-//!   client opens the mark only if it has also seen the mark for a grace period by its own clock. If all
-//!   clients begin anew, they wait again.
-//! * A mark that opens later than a grace period from now was made before the clock was set back. It is made
-//!   anew.
+//! * A client that finds no mark makes one. A mark that is missing is a forgetting, always: nobody can tell a
+//!   server that is new from one that has lost everything.
+//! * The mark has a counter. A client raises it by the time for which it has itself, by its own clock, seen
+//!   the mark with this count, and only if the mark still has this count. So what two clients add never
+//!   overlaps, and the counter is never ahead of the time since the mark was made. When it reaches a grace
+//!   period the mark is opened. Nobody has to live for a grace period: many that live a second do it together.
+//! * A clock may be set right some time after the server has started. Where the mark says when it opens by the
+//!   server's clock, that time must have passed as well. A mark that opens later than a grace period from now
+//!   was made before the clock was set back. It is made anew.
+//! * A client that has seen a closed mark believes no other mark that is open before a grace period has
+//!   passed: it may be an older one that came back with data that were restored.
+//!
+//! A lost request or answer, a late copy and a pause leave time out, and add none: a count is replaced once,
+//! and no client writes a count that it has not read since. A client that ends leaves its count to the others.
 //!
 //! The grace period is the longest lease that a grant may have without a flush, and a margin for the
 //! difference of two clocks.
@@ -94,7 +102,10 @@ impl GraceOptions {
 
 /// Why a server grants nothing for this time.
 pub fn closed_for(left: Duration) -> String {
-    format!("the server may have forgotten grants: it grants nothing for another {left:.1?}")
+    format!(
+        "the server may have forgotten grants: it grants nothing for another {left:.1?}, which pass while a client waits or \
+         holds a lock"
+    )
 }
 
 /// The mark of a server, as an answer of the server shows it.
@@ -103,8 +114,10 @@ pub struct Mark {
     /// Each mark that is made has another random id.
     pub id: u128,
     /// The time in microseconds until the server's clock reaches the end of the grace period. Negative: it
-    /// has passed.
+    /// has passed, or the clock plays no part.
     pub opens_in: i64,
+    /// For how long clients have seen the mark, one after the other.
+    pub counted: Duration,
     /// Whether the server grants locks.
     pub is_open: bool,
 }
@@ -116,6 +129,8 @@ pub enum MarkAdvice {
     Grants,
     /// Make a mark that opens a grace period from now, in the place of the one that was seen.
     Make,
+    /// Replace the count of the mark by this one, if the mark still has the count that was seen.
+    Raise(Duration),
     /// Open the mark that was seen, if the server's clock has still passed its end.
     Open,
     /// Look again after this time at the earliest.
@@ -128,7 +143,7 @@ pub fn grace_period(longest: Duration) -> Duration {
     longest + longest / 50 + Duration::from_millis(4)
 }
 
-/// What to do about a mark that this client has seen for this time.
+/// What to do about a mark that this client has seen, with this count, for this time.
 pub fn mark_advice(mark: Option<Mark>, seen_for: Duration, grace: Duration) -> MarkAdvice {
     let Some(mark) = mark else { return MarkAdvice::Make };
     if mark.is_open {
@@ -138,7 +153,12 @@ pub fn mark_advice(mark: Option<Mark>, seen_for: Duration, grace: Duration) -> M
     if opens_in > grace {
         return MarkAdvice::Make;
     }
-    let left = opens_in.max(grace.saturating_sub(seen_for));
+    // Counts are kept in milliseconds.
+    let seen_for = Duration::from_millis(u64::try_from(seen_for.as_millis()).unwrap_or(u64::MAX));
+    if mark.counted < grace && !seen_for.is_zero() {
+        return MarkAdvice::Raise((mark.counted + seen_for).min(grace));
+    }
+    let left = opens_in.max(grace.saturating_sub(mark.counted));
     if left.is_zero() { MarkAdvice::Open } else { MarkAdvice::Wait(left) }
 }
 
@@ -146,14 +166,21 @@ pub fn mark_advice(mark: Option<Mark>, seen_for: Duration, grace: Duration) -> M
 #[derive(Debug)]
 pub struct MarkWatch {
     grace: Duration,
-    /// The id of the mark that was seen last, and when its first answer had arrived.
-    seen: Mutex<Option<(u128, Moment)>>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// The id and the count that were seen last, and when the first answer with both had arrived.
+    last: Option<(u128, Duration, Moment)>,
+    /// The id of the closed mark that was seen last, and when its first answer had arrived.
+    closed: Option<(u128, Moment)>,
 }
 
 impl MarkWatch {
     /// For a server that may forget leases of up to `longest`.
     pub fn new(longest: Duration) -> Self {
-        Self { grace: grace_period(longest), seen: Mutex::new(None) }
+        Self { grace: grace_period(longest), seen: Mutex::default() }
     }
 
     /// How long the server grants nothing after it may have forgotten.
@@ -161,26 +188,32 @@ impl MarkWatch {
         self.grace
     }
 
+    /// For how long the mark that was seen last has been seen with its count.
+    pub fn seen_for(&self, now: Moment) -> Duration {
+        lock(&self.seen).last.map_or(Duration::ZERO, |(_, _, since)| now.since(since))
+    }
+
     /// Notes the mark of an answer that arrived `now`, and says what to do about it.
     pub fn advise(&self, mark: Option<Mark>, now: Moment) -> MarkAdvice {
         let mut seen = lock(&self.seen);
-        let since = match (mark, *seen) {
-            (Some(mark), Some((id, since))) if mark.id == id => since,
-            (Some(mark), _) => {
-                *seen = Some((mark.id, now));
-                now
-            }
-            (None, _) => {
-                *seen = None;
-                now
-            }
+        let Some(shown) = mark else {
+            seen.last = None;
+            return MarkAdvice::Make;
         };
+        let since = match seen.last {
+            Some((id, counted, since)) if (id, counted) == (shown.id, shown.counted) => since,
+            _ => now,
+        };
+        seen.last = Some((shown.id, shown.counted, since));
+        match seen.closed {
+            Some((id, since)) if shown.is_open && id != shown.id && now.since(since) < self.grace => {
+                return MarkAdvice::Make;
+            }
+            Some((id, _)) if id == shown.id => (),
+            _ if shown.is_open => (),
+            _ => seen.closed = Some((shown.id, now)),
+        }
         mark_advice(mark, now.since(since), self.grace)
-    }
-
-    /// The id of the mark that was seen last, and since when.
-    pub fn seen(&self) -> Option<(u128, Moment)> {
-        *lock(&self.seen)
     }
 }
 
@@ -215,7 +248,8 @@ mod tests {
     const LONGEST: Duration = Duration::from_secs(30);
 
     fn mark(id: u128, opens_in: Duration) -> Mark {
-        Mark { id, opens_in: i64::try_from(opens_in.as_micros()).unwrap(), is_open: false }
+        let opens_in = i64::try_from(opens_in.as_micros()).unwrap();
+        Mark { id, opens_in, counted: Duration::ZERO, is_open: false }
     }
 
     #[test]
@@ -227,20 +261,45 @@ mod tests {
         assert_eq!(watch.advise(Some(mark(1, grace)), start), MarkAdvice::Wait(grace));
         // The server's clock was set forward.
         let half = start.after(grace / 2);
-        assert_eq!(
-            watch.advise(Some(mark(1, Duration::ZERO)), half),
-            MarkAdvice::Wait(grace.saturating_sub(grace / 2))
-        );
+        assert_eq!(watch.advise(Some(mark(1, Duration::ZERO)), half), MarkAdvice::Raise(grace / 2));
         // Another client has made a new one.
         assert_eq!(watch.advise(Some(mark(2, Duration::ZERO)), start.after(grace)), MarkAdvice::Wait(grace));
         let late = start.after(grace * 2);
+        assert_eq!(watch.advise(Some(mark(2, Duration::ZERO)), late), MarkAdvice::Raise(grace));
+        let counted = |opens_in| Some(Mark { counted: grace, ..mark(2, opens_in) });
         assert_eq!(
-            watch.advise(Some(mark(2, Duration::from_secs(1))), late),
+            watch.advise(counted(Duration::from_secs(1)), late),
             MarkAdvice::Wait(Duration::from_secs(1))
         );
-        assert_eq!(watch.advise(Some(mark(2, Duration::ZERO)), late), MarkAdvice::Open);
-        let open = Mark { is_open: true, ..mark(3, grace * 2) };
+        assert_eq!(watch.advise(counted(Duration::ZERO), late), MarkAdvice::Open);
+        let open = Mark { is_open: true, ..mark(2, grace * 2) };
         assert_eq!(watch.advise(Some(open), late), MarkAdvice::Grants);
+    }
+
+    /// What others have counted is not counted again.
+    #[test]
+    fn a_count_begins_with_the_count_that_was_read() {
+        let (watch, start) = (MarkWatch::new(LONGEST), Moment::now());
+        let after = |seconds| start.after(Duration::from_secs(seconds));
+        let counted =
+            |seconds| Some(Mark { counted: Duration::from_secs(seconds), ..mark(1, Duration::ZERO) });
+        let left = |seconds| watch.grace().saturating_sub(Duration::from_secs(seconds));
+        assert_eq!(watch.advise(counted(0), after(0)), MarkAdvice::Wait(left(0)));
+        assert_eq!(watch.advise(counted(5), after(6)), MarkAdvice::Wait(left(5)));
+        assert_eq!(watch.advise(counted(5), after(9)), MarkAdvice::Raise(Duration::from_secs(8)));
+    }
+
+    /// An open mark that comes back with older data is older than the closed one.
+    #[test]
+    fn a_period_is_remembered_whatever_the_mark_says_later() {
+        let (watch, start) = (MarkWatch::new(LONGEST), Moment::now());
+        let open = |id| Some(Mark { is_open: true, ..mark(id, Duration::ZERO) });
+        let grace = watch.grace();
+        assert_eq!(watch.advise(open(1), start), MarkAdvice::Grants);
+        assert_eq!(watch.advise(Some(mark(2, Duration::ZERO)), start), MarkAdvice::Wait(grace));
+        assert_eq!(watch.advise(open(1), start.after(grace / 2)), MarkAdvice::Make);
+        assert_eq!(watch.advise(open(2), start.after(grace / 2)), MarkAdvice::Grants);
+        assert_eq!(watch.advise(open(3), start.after(grace)), MarkAdvice::Grants);
     }
 
     #[test]

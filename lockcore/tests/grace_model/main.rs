@@ -3,7 +3,8 @@
 //!
 //! Every order of grants, renewals that arrive at any time or never, releases, crashes, and looks at the
 //! mark. Where a replica takes the place of the server, it may lack the last rise of the bound of tokens as
-//! well. When a mark opens is not modelled: it is `backend/grace.rs`, the code that production runs. The row
+//! well. When a mark opens is not modelled: it is `backend/grace.rs`, the code that production runs. Requests to
+//! raise its count arrive late and several times, and the processes that count may end and begin anew. The row
 //! on the disk is that of any moment between the last sync and the crash.
 //!
 //! The search of every day takes seconds. The other says how big it is:
@@ -15,7 +16,7 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use state::{PROCESSES, RenewalRequest, State, Twist};
+use state::{PROCESSES, RaiseRequest, RenewalRequest, State, Twist};
 
 const EXCLUSIVE: &str = "one holder at a time";
 const RISING: &str = "tokens rise by order of grant";
@@ -35,6 +36,10 @@ struct World {
     has_replica: bool,
     /// Which processes look at the mark.
     looks: [bool; PROCESSES],
+    /// Whether a process may end while it counts.
+    are_short: bool,
+    /// Whether a mark also says when it opens by the server's clock, as on PostgreSQL.
+    by_clock: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +53,8 @@ enum Action {
     Renew(RenewalRequest),
     Release(usize),
     Look(usize),
+    Count(RaiseRequest),
+    BeginAnew(usize),
 }
 
 impl World {
@@ -61,6 +68,8 @@ impl World {
             clock_steps: true,
             has_replica: false,
             looks: [true, false],
+            are_short: false,
+            by_clock: true,
         }
     }
 
@@ -72,6 +81,21 @@ impl World {
             crashes: 2,
             clock_steps: false,
             has_replica: true,
+            ..Self::new()
+        }
+    }
+}
+
+impl World {
+    /// Two processes count, none of which need live for long, and no clock but theirs plays a part.
+    fn of_short_lives() -> Self {
+        Self {
+            claims: [1, 1],
+            renewals: [0, 0],
+            clock_steps: false,
+            looks: [true, true],
+            are_short: true,
+            by_clock: false,
             ..Self::new()
         }
     }
@@ -119,7 +143,11 @@ impl Model for World {
             if self.looks[who] && state.crashes > 0 {
                 actions.push(Action::Look(who));
             }
+            if self.are_short && process.counts() {
+                actions.push(Action::BeginAnew(who));
+            }
         }
+        actions.extend(state.raises.iter().map(|&request| Action::Count(request)));
         actions.extend(state.messages.iter().map(|&message| Action::Renew(message)));
     }
 
@@ -137,7 +165,10 @@ impl Model for World {
                 state.renew(request, self.twist);
             }
             Action::Release(who) => state.release(who),
-            Action::Look(who) => state.look(who, self.twist),
+            Action::Look(who) => state.look(who, self.by_clock, self.twist),
+            // It stays: it may arrive again.
+            Action::Count(request) => state.count(request, self.twist),
+            Action::BeginAnew(who) => state.begin_anew(who),
         }
         state.settle(self.twist, state.crashes == self.crashes);
         (state != *last).then_some(state)
@@ -183,6 +214,7 @@ fn breaks_in(world: World, twist: Twist, property: &'static str) {
 fn nothing_breaks_a_grace_period() {
     holds(World::new());
     holds(World::of_two_crashes());
+    holds(World::of_short_lives());
 }
 
 #[test]
@@ -193,6 +225,20 @@ fn without_a_mark_nothing_may_be_granted() {
 #[test]
 fn the_clock_of_a_server_that_has_just_started_proves_nothing() {
     breaks(Twist::ServersClockAlone, EXCLUSIVE);
+}
+
+/// Two processes that see the same count see the same time.
+#[test]
+fn what_two_clients_have_seen_is_not_added_up() {
+    breaks_in(World::of_short_lives(), Twist::AddsUp, EXCLUSIVE);
+}
+
+/// The request is from before the crash.
+#[test]
+fn a_count_is_replaced_only_if_it_is_the_one_that_was_seen() {
+    let world =
+        World { crashes: 2, ticks: 3, looks: [true, false], are_short: false, ..World::of_short_lives() };
+    breaks_in(world, Twist::RaisesBlindly, EXCLUSIVE);
 }
 
 #[test]

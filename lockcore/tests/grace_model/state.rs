@@ -23,6 +23,10 @@ pub(crate) enum Twist {
     GrantsWithoutMark,
     /// The mark opens when the server's clock has passed it.
     ServersClockAlone,
+    /// A client adds the time that it has seen to whatever count there is.
+    AddsUp,
+    /// A client sets the count of whatever mark there is.
+    RaisesBlindly,
     /// Tokens go on after the last one in the table.
     NoFloor,
     /// A process whose lease has ended renews it, and holds the lock again.
@@ -51,6 +55,8 @@ struct MarkRow {
     /// By the server's clock.
     opens: i8,
     is_open: bool,
+    /// In ticks.
+    counted: u8,
     floor: i8,
 }
 
@@ -67,8 +73,14 @@ pub(crate) struct Process {
     pub(crate) hold: Option<Hold>,
     pub(crate) claims: u8,
     pub(crate) renewals: u8,
-    /// The mark that it has seen, and since when.
-    seen: Option<(u8, u8)>,
+    /// The mark that it has seen, the count, and since when.
+    seen: Option<(u8, u8, u8)>,
+}
+
+impl Process {
+    pub(crate) fn counts(&self) -> bool {
+        self.seen.is_some()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,6 +88,14 @@ pub(crate) struct RenewalRequest {
     pub(crate) who: usize,
     token: i8,
     sent: u8,
+}
+
+/// A request to replace the count of a mark. It arrives at any time, and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct RaiseRequest {
+    id: u8,
+    from: u8,
+    to: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +116,7 @@ pub(crate) struct State {
     raised: u8,
     pub(crate) processes: [Process; PROCESSES],
     pub(crate) messages: BTreeSet<RenewalRequest>,
+    pub(crate) raises: BTreeSet<RaiseRequest>,
     pub(crate) crashes: u8,
     /// Whether the clock was set right, or may not be any more.
     pub(crate) is_clock_settled: bool,
@@ -112,13 +133,14 @@ impl State {
             offset: 0,
             row: Row::default(),
             on_disk: Row::default(),
-            mark: Some(MarkRow { id: 0, opens: 0, is_open: true, floor: 0 }),
+            mark: Some(MarkRow { id: 0, opens: 0, is_open: true, counted: TTL, floor: 0 }),
             marks: 0,
             bound: AHEAD,
             bound_before: AHEAD,
             raised: 0,
             processes: Default::default(),
             messages: BTreeSet::new(),
+            raises: BTreeSet::new(),
             crashes: 0,
             is_clock_settled: true,
             highest: 0,
@@ -140,6 +162,12 @@ impl State {
         }
         if crashes_are_over && self.mark.is_some_and(|mark| mark.is_open) {
             self.processes.iter_mut().for_each(|one| one.seen = None);
+            self.raises.clear();
+        }
+        // A count rises, and an earlier mark does not come back.
+        if !matches!(twist, Some(Twist::AddsUp | Twist::RaisesBlindly)) {
+            let mark = self.mark;
+            self.raises.retain(|one| mark.is_some_and(|mark| one.id == mark.id && one.from >= mark.counted));
         }
     }
 
@@ -256,31 +284,39 @@ impl State {
     }
 
     /// The process looks at the mark, and does what is to be done.
-    pub(crate) fn look(&mut self, who: usize, twist: Option<Twist>) {
+    pub(crate) fn look(&mut self, who: usize, by_clock: bool, twist: Option<Twist>) {
         let clock = self.clock();
         let process = &mut self.processes[who];
-        process.seen = match (self.mark, process.seen) {
-            (None, _) => None,
-            (Some(mark), Some((id, since))) if id == mark.id => Some((id, since)),
-            (Some(mark), _) => Some((mark.id, self.now)),
-        };
-        let since = process.seen.map_or(self.now, |(_, since)| since);
+        process.seen = self.mark.map(|mark| match process.seen {
+            Some((id, counted, since)) if (id, counted) == (mark.id, mark.counted) => (id, counted, since),
+            _ => (mark.id, mark.counted, self.now),
+        });
+        let since = process.seen.map_or(self.now, |(.., since)| since);
         let seen_for = match twist {
             Some(Twist::ServersClockAlone) => GRACE,
             _ => TICK * u32::from(self.now - since),
         };
+        let tick = if by_clock { i64::try_from(TICK.as_micros()).expect("short") } else { 0 };
         let mark = self.mark.map(|mark| Mark {
             id: u128::from(mark.id),
-            opens_in: i64::from(mark.opens - clock) * i64::try_from(TICK.as_micros()).expect("short"),
+            opens_in: i64::from(mark.opens - clock) * tick,
+            counted: TICK * u32::from(mark.counted),
             is_open: mark.is_open,
         });
         match mark_advice(mark, seen_for, GRACE) {
             MarkAdvice::Make => {
                 self.marks += 1;
                 let opens = clock + signed(TTL);
-                self.mark = Some(MarkRow { id: self.marks, opens, is_open: false, floor: self.bound });
+                let floor = self.bound;
+                self.mark = Some(MarkRow { id: self.marks, opens, is_open: false, counted: 0, floor });
                 if twist != Some(Twist::RaisesLate) {
                     self.raise();
+                }
+            }
+            MarkAdvice::Raise(to) => {
+                if let Some((id, from, _)) = process.seen {
+                    let to = u8::try_from(to.as_secs() / TICK.as_secs()).expect("a grace period at most");
+                    self.raises.insert(RaiseRequest { id, from, to });
                 }
             }
             MarkAdvice::Open => {
@@ -290,6 +326,24 @@ impl State {
             }
             MarkAdvice::Grants | MarkAdvice::Wait(_) => (),
         }
+    }
+
+    /// The server handles a request to replace the count.
+    pub(crate) fn count(&mut self, request: RaiseRequest, twist: Option<Twist>) {
+        let RaiseRequest { id, from, to } = request;
+        let Some(mark) = &mut self.mark else { return };
+        let is_seen = (mark.id, mark.counted) == (id, from);
+        match twist {
+            Some(Twist::AddsUp) if mark.id == id => mark.counted = (mark.counted + to - from).min(TTL),
+            Some(Twist::RaisesBlindly) => mark.counted = to,
+            _ if is_seen => mark.counted = to,
+            _ => (),
+        }
+    }
+
+    /// The process ends, and another begins in its place.
+    pub(crate) fn begin_anew(&mut self, who: usize) {
+        self.processes[who].seen = None;
     }
 }
 
