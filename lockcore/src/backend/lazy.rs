@@ -222,6 +222,10 @@ impl DistributedLock for Lazy {
         self.backend().await?.begin_grace().await
     }
 
+    async fn end_grace(&self) -> Result<()> {
+        self.backend().await?.end_grace().await
+    }
+
     async fn lost(&self, grant: &Grant) {
         match self.made() {
             Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => {

@@ -309,6 +309,24 @@ impl Locks {
         self.background.backend.begin_grace().await.map_err(decorate)
     }
 
+    /// Says that the servers have forgotten no grant, so that they grant locks from now on.
+    ///
+    /// It is for those who know that a server is new, and do not want its first claims to wait for a grace
+    /// period: no program can tell a new server from one that has lost everything. If a lock is held of which
+    /// a server does not know, another holder can get it.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where there are no grace periods, and on PostgreSQL,
+    /// whose new tables grant locks at once.
+    ///
+    /// # Cancel safety
+    /// **Not** cancel safe: when this future is dropped, the servers may or may not grant locks.
+    pub async fn end_grace(&self) -> Result<()> {
+        let decorate = |error| self.background.decorate(error, Operation::BeginGrace, None);
+        tracing::warn!("a grace period is ended by hand");
+        self.background.backend.end_grace().await.map_err(decorate)
+    }
+
     /// Counters of the work of this client and its clones in the background.
     pub fn stats(&self) -> Stats {
         self.background.stats()

@@ -198,6 +198,14 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Err(Error::new(ErrorKind::Unsupported, "this backend has no grace periods"))
     }
 
+    /// `async fn end_grace(&self) -> Result<()>`
+    ///
+    /// For operators: says that the servers have forgotten no grant, so that they grant locks from now on.
+    /// Fails with [`Unsupported`](crate::ErrorKind::Unsupported) where a grace period cannot be ended.
+    async fn end_grace(&self) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "no grace period of this backend can be ended by hand"))
+    }
+
     /// `async fn lost(&self, grant: &Grant)`
     ///
     /// Resolves when the server notifies the client that the grant is lost. Pending for ever if the server
