@@ -11,6 +11,7 @@ pub(crate) mod fenced;
 pub(crate) mod grace;
 pub(crate) mod item;
 pub(crate) mod items;
+mod marks;
 pub(crate) mod place;
 pub(crate) mod requests;
 mod sending;
@@ -129,7 +130,7 @@ impl Service for Scripts {
     /// meanwhile keeps nothing from others. Where there are grace periods, the server is asked before that
     /// who it is, and what it says counts for a moment only.
     fn is_light(&self, key: &Key, _: &Item) -> bool {
-        self.grace.is_none() && self.route.wire(key.slot).is_some_and(|wire| wire.is_connected())
+        self.route.wire(key.slot).is_some_and(|wire| wire.is_connected() && self.gate(&wire).is_none())
     }
 
     fn note_in_doubt(&self, item: &Item) {

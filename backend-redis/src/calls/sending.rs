@@ -171,6 +171,11 @@ impl Scripts {
         Some(CallPath { wire, link, generation, asking, closed_for: None, is_sent: false })
     }
 
+    /// What a call over this connection has to pass.
+    pub(super) fn gate(&self, wire: &Wire) -> Option<&GraceGate> {
+        self.grace.as_deref().filter(|gate| !gate.is_passed(wire))
+    }
+
     pub(super) fn are_wanted(&self, items: &[&Item]) -> bool {
         items.iter().all(|item| self.is_wanted(item))
     }
@@ -179,17 +184,19 @@ impl Scripts {
     /// sent only for those who still want it.
     async fn invoke(&self, path: &mut CallPath, items: &[&Item], end: Moment) -> RedisResult<Value> {
         let script = items[0].script;
-        let first = match &self.grace {
+        let gate = self.gate(&path.wire);
+        let first = match gate {
             Some(gate) => {
-                let CallPath { wire, link, generation, .. } = path;
-                let passed = Box::pin(gate.pass(&self.route, (&*wire, *generation), link, items)).await?;
+                let CallPath { wire, link, generation, asking, .. } = path;
+                let wire = (&*wire, *generation);
+                let passed = Box::pin(gate.pass(&self.route, wire, link, (items, *asking))).await?;
                 path.closed_for = passed.closed_for;
                 passed.instead
             }
             None => None,
         };
         // Their releases may have been sent while the server was asked who it is.
-        if self.grace.is_some() && !self.are_wanted(items) {
+        if gate.is_some() && !self.are_wanted(items) {
             let text = "the claim was cancelled before its request was sent";
             return Err((ServerErrorKind::NoScript.into(), text).into());
         }

@@ -9,7 +9,7 @@ use lockwell_core::backend::{Heartbeat, Hot, Waiters};
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Released, Result};
 
 use crate::calls::Calls;
-use crate::calls::grace::{Gate, GraceGate, key_of_mark};
+use crate::calls::grace::{GraceGate, Part};
 use crate::calls::item::{Item, ItemReply};
 use crate::calls::place::Place;
 use crate::calls::requests::{Requests, is_simple};
@@ -54,8 +54,8 @@ impl Settings {
 pub(crate) struct Common {
     pub(crate) settings: Settings,
     pub(crate) keys: Keys,
-    /// What is known about grace periods, if there are any.
-    pub(crate) gate: Option<Arc<GraceGate>>,
+    /// What is known about grace periods.
+    pub(crate) gate: Arc<GraceGate>,
 }
 
 /// The connection, the batcher and the waiters of one runtime.
@@ -82,7 +82,7 @@ impl Client {
         } else {
             Route::One(Arc::new(Wire::new(address, Some(subscriber.clone())).demanding(demands)))
         };
-        let calls = Calls::new(route, common.gate.clone(), options.timeout);
+        let calls = Calls::new(route, Some(Arc::clone(&common.gate)), options.timeout);
         let (tickets, hot) = (AtomicI64::new(1), Hot::new());
         Self { common: Arc::clone(common), calls, waiters, subscriber, tickets, hot }
     }
@@ -108,41 +108,20 @@ impl Client {
         // can have no locks now is seen all the same: slots can be moved to it.
         let limit = if settings.address.is_cluster() { checks::PATIENCE } else { options.timeout };
         let masters = self.calls.route().masters();
-        let looked = masters.iter().map(async |wire| match &self.common.gate {
-            Some(_) => self.gate(wire, limit).await.map(drop),
-            None => self.without_mark(wire, limit).await,
-        });
+        let looked = masters.iter().map(|wire| self.closed(wire, limit, Part::Server));
         let mut failures = join_all(looked).await.into_iter().filter_map(Result::err);
         failures.find(|error| error.kind() != ErrorKind::Unreachable).map_or(Ok(is_durable), Err)
     }
 
-    /// Refuses a server whose other clients have grace periods: this client would grant locks meanwhile.
-    async fn without_mark(&self, wire: &Arc<Wire>, limit: Duration) -> Result<()> {
-        let Some(key) = self.key_of_mark(wire) else { return Ok(()) };
-        let mut get = redis::cmd("GET");
-        get.arg(key);
-        let answer = checks::ask(wire, &get, limit).await?;
-        if matches!(answer, Ok(redis::Value::BulkString(_))) {
-            let text = "other clients of this namespace use durability=grace: all must, or none";
-            return Err(Error::new(ErrorKind::Misconfigured, text));
-        }
-        Ok(())
-    }
-
-    fn key_of_mark(&self, wire: &Arc<Wire>) -> Option<String> {
-        key_of_mark(&self.common.keys, self.calls.route(), wire)
-    }
-
-    /// Whether a server can have locks of the namespace, as far as is known.
-    pub(super) fn can_have_locks(&self, wire: &Arc<Wire>) -> bool {
-        self.key_of_mark(wire).is_some()
-    }
-
-    /// Whether a server may grant locks. From now on this process has seen it.
-    pub(super) async fn gate(&self, wire: &Arc<Wire>, limit: Duration) -> Result<Gate> {
-        let Some(gate) = &self.common.gate else { return Ok(Gate::Open) };
+    /// For how long a server grants nothing. `None`: it may grant locks.
+    pub(super) async fn closed(
+        &self,
+        wire: &Arc<Wire>,
+        limit: Duration,
+        part: Part,
+    ) -> Result<Option<Duration>> {
         let Some((mut link, generation)) = wire.ready() else { return Err(no_answer(None)) };
-        let look = gate.look_patiently(self.calls.route(), (wire, generation), &mut link);
+        let look = self.common.gate.closed(self.calls.route(), (wire, generation), &mut link, part);
         let looked = tokio::time::timeout(limit, look).await.map_err(|_| no_answer(None))?;
         looked.map_err(|error| {
             if classify(&error, true) == ErrorClass::Broken {
@@ -156,40 +135,37 @@ impl Client {
     pub(super) async fn grace_left(&self) -> Result<Option<Duration>> {
         let mut longest = None;
         let limit = self.common.settings.options.timeout;
-        let mut masters = self.calls.route().masters();
-        masters.retain(|wire| self.common.gate.is_some() && self.can_have_locks(wire));
-        for wire in &masters {
+        if self.common.gate.period().is_none() {
+            return Ok(None);
+        }
+        for wire in &self.calls.route().masters() {
             let linked = tokio::time::timeout(limit, wire.link()).await.map_err(|_| no_answer(None))?;
             linked.map_err(|error| no_link(&error))?;
-            if let Gate::Closed(left) = self.gate(wire, limit).await? {
-                longest = longest.max(Some(left));
-            }
+            longest = longest.max(self.closed(wire, limit, Part::Server).await?);
         }
         Ok(longest)
     }
 
-    /// Begins a grace period at each server, and returns its length.
-    pub(super) async fn begin_grace(&self) -> Result<Duration> {
-        let Some(gate) = &self.common.gate else {
+    /// Sets the mark of each server: begins a grace period, or says that the servers have forgotten nothing.
+    /// Returns how long a period lasts.
+    pub(super) async fn set_marks(&self, opens: bool) -> Result<Duration> {
+        let gate = &self.common.gate;
+        let Some(period) = gate.period() else {
             let text = "there are no grace periods without durability=grace in the address of all clients";
             return Err(Error::new(ErrorKind::Unsupported, text));
         };
         let (route, limit) = (self.calls.route(), self.common.settings.options.timeout);
-        let mut masters = route.masters();
-        masters.retain(|wire| self.can_have_locks(wire));
-        if masters.is_empty() {
-            return Err(no_answer(None));
-        }
-        for wire in masters {
-            let begun = async {
+        let mut has_locks = false;
+        for wire in route.masters() {
+            let set = async {
                 let (mut link, generation) = wire.link().await?;
-                gate.begin(route, (&wire, generation), &mut link).await
+                gate.set(route, (&wire, generation), &mut link, opens).await
             };
-            let begun = tokio::time::timeout(limit, begun).await.map_err(|_| no_answer(None));
-            let begun = begun.and_then(|begun| begun.map_err(|error| no_link(&error)));
-            begun.map_err(|error| error.at(wire.address.topology.to_string()))?;
+            let set = tokio::time::timeout(limit, set).await.map_err(|_| no_answer(None));
+            let set = set.and_then(|set| set.map_err(|error| no_link(&error)));
+            has_locks |= set.map_err(|error| error.at(wire.address.topology.to_string()))?;
         }
-        Ok(gate.period())
+        if has_locks { Ok(period) } else { Err(no_answer(None)) }
     }
 
     /// The slot of a lock; 0 where there is no cluster.

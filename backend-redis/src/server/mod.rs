@@ -20,7 +20,7 @@ use lockwell_core::{
 use redis::ConnectionInfo;
 
 use self::client::{Client, Common, Settings};
-use crate::calls::grace::{Gate, GraceGate};
+use crate::calls::grace::{GraceGate, Part};
 use crate::calls::items;
 use crate::checks::examine;
 use crate::server::replicas::time_to_confirm;
@@ -110,9 +110,8 @@ impl RedisLock {
         let servers = address.topology.to_string();
         let wait_replicas = wait_replicas.unwrap_or(0);
         let create = url.parsed("create", "true or false").map_err(context)?.unwrap_or(true);
-        let moves = address.can_move();
         let settings = Settings { address, options, wait_replicas, longest, create };
-        let gate = longest.map(|longest| Arc::new(GraceGate::new(longest, keys.clone(), create, moves)));
+        let gate = Arc::new(GraceGate::new(longest, keys.clone(), create));
         let common = Arc::new(Common { settings, keys, gate });
         let lock = Self { common, clients: PerRuntime::new(), servers, is_durable: false };
         let checked = lock.client()?.check().await;
@@ -243,11 +242,8 @@ impl DistributedLock for RedisLock {
         let mut found = Vec::new();
         for wire in &masters {
             let mut findings = examine::examine(wire, settings.demands(), settings.options.timeout).await?;
-            if client.can_have_locks(wire)
-                && let Gate::Closed(left) = client.gate(wire, settings.options.timeout).await?
-            {
-                findings.push(examine::closed(left));
-            }
+            let left = client.closed(wire, settings.options.timeout, Part::Server).await?;
+            findings.extend(left.map(examine::closed));
             found.push((wire, findings));
         }
         Ok(examine::of_each(found))
@@ -263,7 +259,7 @@ impl DistributedLock for RedisLock {
         if holders.is_empty() && found.closed_for.is_none() {
             return Ok(0);
         }
-        let grace = self.common.gate.as_ref().map(|gate| gate.period());
+        let grace = self.common.gate.period();
         // The call names the holders, so that a repeated call does not free a successor.
         let (freed, answer) = client.free(client.requests().force(name, &holders, grace)).await?;
         Ok(if answer.in_doubt { holders.len() } else { freed })
@@ -274,7 +270,11 @@ impl DistributedLock for RedisLock {
     }
 
     async fn begin_grace(&self) -> Result<Duration> {
-        self.client()?.begin_grace().await
+        self.client()?.set_marks(false).await
+    }
+
+    async fn end_grace(&self) -> Result<()> {
+        self.client()?.set_marks(true).await.map(drop)
     }
 
     async fn close(&self) {

@@ -20,7 +20,7 @@ use futures_util::future::join_all;
 use lockwell_core::backend::valid_until;
 use lockwell_core::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 
-use crate::calls::grace::Gate;
+use crate::calls::grace::Part;
 use crate::calls::item::ItemReply;
 use crate::server::client::Client;
 use crate::server::replicas::time_to_confirm;
@@ -42,7 +42,10 @@ impl Client {
             return;
         }
         let reclaimed = async {
-            let Some(history) = self.forgetful(from, until).await? else { return Ok::<_, Error>(None) };
+            let Some(first) = grants.first() else { return Ok(None) };
+            // All are in one slot.
+            let part = Part::Slot(self.slot(first.claim()));
+            let Some(history) = self.forgetful(from, until, part).await? else { return Ok::<_, Error>(None) };
             let lost = grants.iter().zip(&*renewals).filter(|(_, renewal)| is_lost(renewal));
             // All are in the queue before the first is polled.
             let calls: Vec<_> = lost.map(|(grant, _)| self.reclaim_call(grant, &history, until)).collect();
@@ -64,7 +67,7 @@ impl Client {
 
     /// The same for a lock that the answer to another call does not know. Returns whether it is held again.
     pub(super) async fn reclaim_one(&self, grant: &Grant, answer: &ItemReply) -> Result<bool> {
-        if self.common.gate.is_none() {
+        if self.common.gate.period().is_none() {
             return Ok(false);
         }
         let until = Moment::now().after(self.common.settings.options.timeout);
@@ -83,10 +86,11 @@ impl Client {
         &self,
         (wire, generation): (&Arc<Wire>, u64),
         until: Moment,
+        part: Part,
     ) -> Result<Option<Arc<str>>> {
         // A master that has become a replica answers as well, by the data of its new master.
         wire.doubt_identity(generation);
-        let is_closed = matches!(self.gate(wire, until.remaining()).await?, Gate::Closed(_));
+        let is_closed = self.closed(wire, until.remaining(), part).await?.is_some();
         match wire.identified(generation) {
             Some(known) => Ok(is_closed.then_some(known.identity.history)),
             // Another connection has taken its place since, perhaps to another server.

@@ -78,7 +78,7 @@ impl Client {
             })
         });
         let mut renewals = renewals.collect::<Result<Vec<_>>>()?;
-        if self.common.gate.is_some() {
+        if self.common.gate.period().is_some() {
             let from = (&answer.wire, answer.generation);
             Box::pin(self.reclaim(grants, &mut renewals, from, until)).await;
         }

@@ -15,14 +15,15 @@ use redis::{ConnectionAddr, RedisError, RedisResult, ServerErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::refresh::read_slots;
+use super::refresh::{ask_slots, read_slots};
 use super::slots::{Name, View};
 use crate::wire::Wire;
 use crate::wire::dial::unreachable_now;
 use crate::wire::doubts::Demands;
-use crate::wire::link::Subscriber;
+use crate::wire::link::{Link, Subscriber};
 use crate::words::address::{Address, Topology};
 use crate::words::keys::SLOTS;
+use crate::words::mark::Slots;
 
 /// The first and the longest pause between two requests for the slots.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -141,10 +142,12 @@ impl Cluster {
         self.wire(slot).ok_or_else(|| RedisError::from((ServerErrorKind::ClusterDown.into(), text)))
     }
 
-    /// The first slot of a master, as far as it is known.
-    pub(crate) fn first_slot(&self, wire: &Arc<Wire>) -> Option<u16> {
-        let is_its = |slot: &Option<Arc<Wire>>| slot.as_ref().is_some_and(|one| Arc::ptr_eq(one, wire));
-        self.state().slots.iter().position(is_its).and_then(|slot| u16::try_from(slot).ok())
+    /// The slots of a master by its own word, which is what it acts by.
+    pub(crate) async fn own_slots(&self, wire: &Arc<Wire>, link: &mut Link) -> RedisResult<Slots> {
+        let view = ask_slots(link, &wire.host()).await?;
+        let state = self.state();
+        let is_its = |name: &Name| state.masters.get(name).is_some_and(|one| Arc::ptr_eq(one, wire));
+        Ok(Slots::of(view.iter().filter(|(.., name)| is_its(name)).map(|(first, last, _)| (*first, *last))))
     }
 
     /// All masters that are known.

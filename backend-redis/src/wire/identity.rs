@@ -9,6 +9,7 @@ use redis::RedisResult;
 use crate::wire::link::Link;
 use crate::words::error::NO_IDENTITY;
 use crate::words::info::Info;
+use crate::words::mark::{Mark, Slots};
 
 /// What a server says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,10 +19,6 @@ pub(crate) struct Identity {
     /// while keeps its run, so the run alone is not enough.
     pub(crate) text: Arc<str>,
     pub(crate) history: Arc<str>,
-    /// For how long the server had been up without being promoted when it said so, if it has never been, by
-    /// its own clock.
-    up_for: Option<Duration>,
-    asked: Moment,
 }
 
 /// What is known of the server behind a connection.
@@ -30,8 +27,20 @@ pub(crate) struct Identified {
     pub(crate) identity: Identity,
     /// When it was last asked whether it is still the same.
     pub(crate) verified: Moment,
-    /// Whether it may grant locks.
-    pub(crate) is_open: bool,
+    /// Its slots, by its own word.
+    pub(crate) own: Slots,
+    /// Its mark, as this client knows it.
+    pub(crate) mark: Arc<Mark>,
+    /// For how long it grants nothing in slots that are not those of the mark.
+    pub(crate) left: Duration,
+}
+
+impl Identified {
+    /// A server of which only this is known, and that it has no mark.
+    pub(crate) fn unmarked(own: Slots) -> Self {
+        let identity = Identity { text: "".into(), history: "".into() };
+        Self { identity, verified: Moment::NEVER, own, mark: Arc::default(), left: Duration::ZERO }
+    }
 }
 
 impl Identity {
@@ -40,17 +49,7 @@ impl Identity {
         if run.is_empty() || history.is_empty() {
             return None;
         }
-        let before = info.get("master_replid2");
-        let is_first = !before.is_empty() && before.bytes().all(|digit| digit == b'0');
-        let up_for = info.uptime().filter(|_| is_first);
-        let text = format!("{run}:{history}").into();
-        Some(Self { text, history: history.into(), up_for, asked: Moment::now() })
-    }
-
-    /// For how long the server has been up without being promoted, if it has never been.
-    pub(crate) fn up_for(&self) -> Option<Duration> {
-        // Not since when: that may be before the zero of this machine's clock.
-        Some(self.up_for?.saturating_add(Moment::now().since(self.asked)))
+        Some(Self { text: format!("{run}:{history}").into(), history: history.into() })
     }
 
     /// Asks the server.
@@ -80,17 +79,5 @@ mod tests {
         let master = of("run_id:a\r\nrole:master\r\nmaster_replid:b\r\n").unwrap();
         assert_eq!(&*master.text, "a:b");
         assert_eq!(of("role:master\r\nrun_id:a\r\n"), None);
-    }
-
-    /// A replica that is promoted has the history of its master as its second one.
-    #[test]
-    fn one_that_was_promoted_does_not_say_since_when() {
-        let up_for = |second: &str| {
-            let text = format!("run_id:a\r\nmaster_replid:b\r\nuptime_in_seconds:9\r\n{second}");
-            Identity::parse(&Info::parse(&text)).unwrap().up_for().map(|up| up.as_secs())
-        };
-        assert_eq!(up_for("master_replid2:0000000000000000\r\n"), Some(8));
-        assert_eq!(up_for("master_replid2:00000000000000a0\r\n"), None);
-        assert_eq!(up_for(""), None);
     }
 }

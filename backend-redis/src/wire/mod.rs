@@ -249,6 +249,12 @@ impl Wire {
         slot.identified.clone().filter(|_| slot.generation == generation)
     }
 
+    /// Whether anything is known of the server behind the present connection.
+    pub(crate) fn is_identified(&self) -> bool {
+        let slot = self.slot();
+        slot.link.is_some() && slot.identified.is_some()
+    }
+
     /// Notes it.
     pub(crate) fn note_identified(&self, generation: u64, identified: Identified) {
         let mut slot = self.slot();

@@ -85,9 +85,14 @@ async fn within(asked: impl Future<Output = RedisResult<View>>) -> RedisResult<V
 }
 
 async fn ask(mut link: Link, host: String) -> RedisResult<View> {
+    ask_slots(&mut link, &host).await
+}
+
+/// Asks one node, which may name no host where it means itself.
+pub(super) async fn ask_slots(link: &mut Link, host: &str) -> RedisResult<View> {
     let mut command = redis::cmd("CLUSTER");
     let answer: Value = link.query(command.arg("SLOTS")).await?;
-    view(&answer, &host).ok_or_else(unreachable_now)
+    view(&answer, host).ok_or_else(unreachable_now)
 }
 
 /// An error that is final is preferred to one that says that a node cannot be reached.

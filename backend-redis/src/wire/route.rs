@@ -6,6 +6,8 @@ use redis::RedisResult;
 
 use crate::wire::Wire;
 use crate::wire::cluster::Cluster;
+use crate::wire::link::Link;
+use crate::words::mark::Slots;
 
 /// Finds the server of a slot.
 #[derive(Clone, Debug)]
@@ -33,11 +35,11 @@ impl Route {
         }
     }
 
-    /// The first slot that this server has, as far as it is known.
-    pub(crate) fn first_slot(&self, wire: &Arc<Wire>) -> Option<u16> {
+    /// The slots of a server, by its own word.
+    pub(crate) async fn own_slots(&self, wire: &Arc<Wire>, link: &mut Link) -> RedisResult<Slots> {
         match self {
-            Self::One(_) => Some(0),
-            Self::Cluster(cluster) => cluster.first_slot(wire),
+            Self::One(_) => Ok(Slots::all()),
+            Self::Cluster(cluster) => cluster.own_slots(wire, link).await,
         }
     }
 

@@ -15,8 +15,6 @@ pub(crate) const GRACE: &str = "LOCKWELLGRACE";
 pub(crate) const LONGEST: &str = "LOCKWELLLONGEST";
 /// The same: a server that does not say who it is.
 pub(crate) const NO_IDENTITY: &str = "LOCKWELLIDENTITY";
-/// The same: the mark of the server is at another node of the cluster.
-pub(crate) const MARK_MOVED: &str = "LOCKWELLMARKMOVED";
 /// The same: sentinels that ask for another login.
 pub(crate) const SENTINEL_LOGIN: &str = "LOCKWELLSENTINEL";
 
@@ -45,7 +43,7 @@ pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
         Kind::Server(ServerErrorKind::NoScript) => ErrorClass::NoScript,
         // Another script is running; ours has not begun.
         _ if error.code() == Some("BUSY") => ErrorClass::Retry,
-        _ if matches!(error.code(), Some(NO_PASSWORD | MARK_MOVED)) => ErrorClass::Retry,
+        _ if error.code() == Some(NO_PASSWORD) => ErrorClass::Retry,
         // The server closes the connection after this error.
         _ if is_full(error) => ErrorClass::Broken,
         Kind::Server(
@@ -64,9 +62,6 @@ pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
         _ => ErrorClass::Fatal,
     }
 }
-
-/// The error of a call that needs the mark of a server while its first slot changes.
-pub(crate) const MARK_IS_ELSEWHERE: &str = "the first slot of this node of the cluster is another one by now";
 
 /// The error of a call that needs several keys of a slot while they are at two nodes.
 pub(crate) const SLOT_MOVES: &str = "the slot of this lock is being moved to another node of the cluster";
@@ -116,7 +111,6 @@ pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
         Kind::Io if cause.to_string().contains("reset by peer") => {
             "Redis closes the connection; a port with TLS needs an address with rediss://"
         }
-        _ if cause.code() == Some(MARK_MOVED) => MARK_IS_ELSEWHERE,
         _ if cause.code() == Some("BUSY") => "Redis is busy with somebody's script (SCRIPT KILL ends it)",
         _ => "Redis cannot be reached or does not answer",
     };

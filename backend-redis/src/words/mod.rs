@@ -6,6 +6,7 @@ pub(crate) mod durability;
 pub(crate) mod error;
 pub(crate) mod info;
 pub(crate) mod keys;
+pub(crate) mod mark;
 pub(crate) mod options;
 pub(crate) mod script;
 #[cfg(feature = "tls")]

@@ -150,36 +150,130 @@ async fn locks_live_through_a_move_and_what_cannot_be_done_is_told() {
     }
 }
 
-/// The mark of each server is in its first slot. That of another, which came with the slot, keeps no client
-/// out for long.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mark_that_has_moved_is_set_again() {
-    let Some(cluster) = start().await else { return };
+const LONGEST: Duration = Duration::from_secs(4);
+
+/// A client of a new cluster, with the shortest grace periods that there may be.
+async fn open(cluster: &RedisCluster) -> Locks {
     let locks = client(&format!("{}?longest_ttl=4s", cluster.url())).await;
-    let (old, new) = (&cluster.nodes()[0], &cluster.nodes()[1]);
-    let at_old = (0..1000).map(|n| n.to_string()).find(|name| node_of(&cluster, name) == 0);
-    // Its slot is 0.
-    let names = ["{265b}".to_owned(), at_old.expect("some name leads there")];
-    let ask = async || {
-        for name in &names {
-            let request = locks.lock(name.as_str()).ttl(Duration::from_secs(4)).wait(Duration::from_secs(60));
-            request.await.expect("a free lock").release().await.expect("held");
+    locks.end_grace().await.expect("they grant locks");
+    locks
+}
+
+/// Names of locks in different slots of a node.
+fn names_at(cluster: &RedisCluster, node: usize, many: usize) -> Vec<String> {
+    (0..1000).map(|n| n.to_string()).filter(|name| node_of(cluster, name) == node).take(many).collect()
+}
+
+async fn try_lock(locks: &Locks, name: &str) -> lockwell_core::Result<()> {
+    let guard = locks.lock(name).ttl(LONGEST).try_now().await?;
+    guard.expect("a free lock").release().await
+}
+
+async fn is_closed(locks: &Locks, name: &str) {
+    let error = try_lock(locks, name).await.expect_err("nothing is granted");
+    assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+}
+
+/// The mark of each server is in its last slot. If it gains a higher one, clients put the mark there, and its
+/// locks go on, with those that came along. In a slot without any nobody knows what was lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mark_is_in_the_last_slot_of_its_server() {
+    let Some(cluster) = start().await else { return };
+    let locks = open(&cluster).await;
+    let [here, there] = [0, 1].map(|node| names_at(&cluster, node, 2));
+    let (moved, unused) = (&there[0], &there[1]);
+    for name in [&here[0], moved] {
+        try_lock(&locks, name).await.expect("open");
+    }
+    let kept = lock(&locks, moved, 4).await;
+    let (node, all) = (&cluster.nodes()[0], |name: &String| slot_of(&cluster.nodes()[0], name));
+    Move::begin(&cluster, all(moved), 1, 0).end();
+    let moving = Instant::now();
+    while moving.elapsed() < LONGEST {
+        try_lock(&locks, &here[0]).await.expect("nothing is waited for");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    kept.release().await.expect("held");
+    try_lock(&locks, moved).await.expect("its keys came along");
+    let marks = tell(node, &["KEYS", "*mark"]);
+    assert!(marks.starts_with("*1\r\n"), "{marks}");
+    Move::begin(&cluster, all(unused), 1, 0).end();
+    let moved_at = Instant::now();
+    loop {
+        try_lock(&locks, &here[0]).await.expect("the rest goes on");
+        match try_lock(&locks, unused).await {
+            Ok(()) => break,
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::GracePeriod | ErrorKind::Unreachable), "{error:#}")
+            }
         }
-    };
-    let run = |node: &Redis| {
-        let info = tell(node, &["INFO", "server"]);
-        info.lines().find_map(|line| line.strip_prefix("run_id:")).expect("a run").to_owned()
-    };
-    let mark = |node: &Redis| tell(node, &["GET", "lockwell:\u{1f}{265b}mark"]);
-    ask().await;
-    assert!(mark(old).contains(&run(old)));
+        assert!(moved_at.elapsed() < LONGEST * 5, "never granted");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(moved_at.elapsed() >= LONGEST, "{:?}", moved_at.elapsed());
+}
+
+/// As the tool of Redis does it (`--cluster fix`) if a master without a replica is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_came_without_its_locks_grants_nothing_for_a_period() {
+    let Some(cluster) = start().await else { return };
+    for node in cluster.nodes() {
+        tell(node, &["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    let (holder, other) = (open(&cluster).await, client(&format!("{}?longest_ttl=4s", cluster.url())).await);
+    let name = &names_at(&cluster, 0, 1)[0];
+    let at_rest = &names_at(&cluster, 2, 1)[0];
+    let slot = slot_of(&cluster.nodes()[0], name);
+    let [_, to, third] = cluster.nodes() else { panic!("three nodes") };
+    try_lock(&other, at_rest).await.expect("open");
+    let guard = lock(&holder, name, 4).await;
+    cluster.nodes()[0].kill().expect("it runs");
+    let owner = id_of(to);
+    for node in [to, third] {
+        tell(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &owner]);
+    }
+    let lost = Instant::now();
+    // While the holder has its lock nobody else is granted it, and the holder makes its record again.
+    while lost.elapsed() < LONGEST * 2 {
+        match other.lock(name.as_str()).ttl(LONGEST).try_now().await {
+            Ok(Some(next)) => {
+                assert!(!guard.is_held(), "two holders {:?} after the slot was given away", lost.elapsed());
+                next.release().await.expect("held");
+            }
+            Ok(None) => (),
+            Err(error) => assert!(error.is_retryable(), "{error:#}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    try_lock(&other, at_rest).await.expect("the rest goes on");
+}
+
+/// Whatever slots come and go: all clients look at the same mark, and without one there is a period.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_that_move_end_no_period_and_hide_none() {
+    let Some(cluster) = start().await else { return };
+    let (locks, operator) = (open(&cluster).await, open(&cluster).await);
+    let name = &names_at(&cluster, 1, 1)[0];
+    try_lock(&locks, name).await.expect("open");
+    // Lower than the first slot of that master. No call of this client is told so.
     Move::begin(&cluster, "0".to_owned(), 0, 1).end();
-    assert!(mark(new).contains(&run(old)));
-    let began = std::time::Instant::now();
-    while !mark(new).contains(&run(new)) {
-        assert!(began.elapsed() < Duration::from_secs(60), "it is not set");
-        tokio::time::sleep(Duration::from_millis(1100)).await;
-        ask().await;
+    let begun = Instant::now();
+    operator.begin_grace().await.expect("begun");
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    is_closed(&locks, name).await;
+    // The first and the last slot of that master.
+    let told = tell(&cluster.nodes()[1], &["CLUSTER", "NODES"]);
+    let myself = told.lines().find(|line| line.contains("myself")).expect("itself");
+    let (first, last) =
+        myself.split(' ').next_back().and_then(|range| range.split_once('-')).expect("a range");
+    for slot in ["0", first, last.trim_end()] {
+        Move::begin(&cluster, slot.to_owned(), 1, 0).end();
+    }
+    let new = client(&format!("{}?longest_ttl=4s", cluster.url())).await;
+    for locks in [&locks, &new] {
+        let guard = locks.lock(name.as_str()).ttl(LONGEST).wait(Duration::from_secs(60)).await;
+        assert!(begun.elapsed() >= LONGEST, "{:?}", begun.elapsed());
+        guard.expect("a free lock").release().await.expect("held");
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use lockwell_core::backend::grace_period;
 use lockwell_core::{ErrorKind, Requirement};
 use testbed::{Redis, RedisCluster, RedisSentinel, if_installed};
 
 use crate::asking::claim;
-use crate::servers::{backend, in_memory, on_disk, redis_with, tell, until};
+use crate::servers::{backend, client, in_memory, on_disk, redis_with, tell, until};
 
 /// Whether a client that connects now is promised it. An application that demands it is refused otherwise.
 async fn is_promised(url: &str) -> bool {
@@ -108,7 +107,7 @@ async fn the_promise_is_kept_and_is_missing_where_it_could_not_be() {
     let Some(server) = redis_with(&in_memory()).await else { return };
     let url = format!("{}?durability=grace&longest_ttl=4s", server.url());
     assert!(!is_promised(&url).await);
-    tokio::time::sleep(grace_period(longest) + Duration::from_millis(100)).await;
+    client(&url).await.end_grace().await.expect("it grants locks");
     assert!(!survives(&server, &url, longest).await);
 }
 

@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use lockwell_core::backend::grace_period;
 use lockwell_core::{ErrorKind, LockGuard, Locks, Severity};
-use testbed::{Durability, RedisCluster, RedisSentinel, if_installed};
+use testbed::{Durability, Redis, RedisCluster, RedisSentinel, if_installed};
 
 use crate::servers::{client, in_memory, is_redis_6, on_disk, redis, redis_with, refusal, tell, until};
 
@@ -19,12 +20,17 @@ fn with_grace(url: &str) -> String {
     format!("{url}{sign}{grace}longest_ttl=4s")
 }
 
-/// A client of a server that has just been started, once the server grants locks.
+/// A client of a server that has just been started, and that is known to be new.
 async fn open(url: &str) -> Locks {
     let locks = client(&with_grace(url)).await;
-    let first = locks.lock("first").ttl(LONGEST).wait(Duration::from_secs(30)).await;
-    first.expect("after the grace period").release().await.expect("held");
+    locks.end_grace().await.expect("it grants locks");
     locks
+}
+
+/// A server becomes a replica, and a master again: it keeps its data, and its history is another.
+fn promote(server: &Redis) {
+    tell(server, &["REPLICAOF", "127.0.0.1", "1"]);
+    tell(server, &["REPLICAOF", "NO", "ONE"]);
 }
 
 /// Asks again until the server can be reached, and says how long after the loss it granted the lock.
@@ -41,10 +47,7 @@ async fn lock_after(lost: Instant, locks: &Locks, name: &str) -> (LockGuard, Dur
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_server_waits_for_what_it_has_forgotten() {
     let Some(server) = redis().await else { return };
-    let began = Instant::now();
     let (one, two) = (open(&server.url()).await, client(&with_grace(&server.url())).await);
-    assert!(began.elapsed() > Duration::from_secs(3), "a server that has just started may have forgotten");
-    // Now it is known, and nobody waits.
     let error = two.lock("a").ttl(Duration::from_secs(5)).await.expect_err("longer than the grace period");
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
     assert!(error.to_string().contains("longest_ttl"), "it names the option: {error:#}");
@@ -110,6 +113,126 @@ async fn a_server_without_a_mark_is_watched_for_a_grace_period() {
     guard.release().await.expect("held");
 }
 
+/// Whoever knows that it is new says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_known_to_be_new_grants_at_once() {
+    let Some(server) = redis().await else { return };
+    let (early, late) = (client(&with_grace(&server.url())).await, client(&with_grace(&server.url())).await);
+    let error = early.lock("a").ttl(LONGEST).try_now().await.expect_err("nothing is granted");
+    assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+    late.end_grace().await.expect("it grants locks");
+    late.lock("a").ttl(LONGEST).try_now().await.expect("open").expect("free").release().await.expect("held");
+    // Who has seen the mark before sees it open.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    early.lock("a").ttl(LONGEST).try_now().await.expect("open").expect("free").release().await.expect("held");
+    let other = client(&format!("{}?namespace=other:", server.url())).await;
+    let error = other.end_grace().await.expect_err("without the option");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:#}");
+}
+
+/// One after the other waits for a second. Each counts, and nobody has to live for a grace period.
+async fn short_lives(url: &str, began: Instant) -> Duration {
+    loop {
+        let locks = client(&with_grace(url)).await;
+        let granted = locks.lock("a").ttl(LONGEST).wait(Duration::from_secs(1)).await;
+        let took = began.elapsed();
+        let is_granted = granted.is_ok();
+        if let Ok(guard) = granted {
+            guard.release().await.expect("held");
+        }
+        locks.close().await.expect("nothing is left");
+        if is_granted {
+            return took;
+        }
+        assert!(took < Duration::from_secs(30), "never granted to clients that live a second");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_live_a_second_end_a_period_together() {
+    let Some(server) = redis().await else { return };
+    let took = short_lives(&server.url(), Instant::now()).await;
+    println!("granted after {took:?}");
+    assert!(took >= LONGEST && took < LONGEST * 3, "{took:?}");
+}
+
+/// What several have seen at the same time counts once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_on_many_hosts_count_no_faster_than_time_passes() {
+    let Some(server) = redis().await else { return };
+    let began = Instant::now();
+    let url = server.url();
+    let took = join_all((0..8).map(|_| short_lives(&url, began))).await;
+    println!("granted after {took:?}");
+    assert!(took.iter().all(|took| *took >= LONGEST), "{took:?}");
+}
+
+/// A holder looks at the mark with its renewals, and counts. So there is no wait left for others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_only_renews_counts() {
+    let Some(server) = redis().await else { return };
+    let one = open(&server.url()).await;
+    let kept = one.lock("kept").ttl(LONGEST).await.expect("a free lock");
+    promote(&server);
+    tokio::time::sleep(LONGEST * 2).await;
+    let two = client(&with_grace(&server.url())).await;
+    two.lock("a").ttl(LONGEST).try_now().await.expect("open").expect("free").release().await.expect("held");
+    kept.release().await.expect("held");
+}
+
+/// The server has the grants of its files, as before, and so an open mark: that of an earlier time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_period_outlives_an_older_mark_that_comes_back() {
+    const MARK: &str = "lockwell:\u{1f}mark";
+    let Some(server) = redis().await else { return };
+    let (one, two) = (open(&server.url()).await, client(&with_grace(&server.url())).await);
+    let answer = tell(&server, &["GET", MARK]);
+    let older = answer.split("\r\n").nth(1).expect("a mark").to_owned();
+    let begun = Instant::now();
+    two.begin_grace().await.expect("begun");
+    let is_closed = async |locks: &Locks, who: &str| {
+        let error = locks.lock("a").ttl(LONGEST).try_now().await.map(drop).expect_err(who);
+        assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+    };
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    is_closed(&one, "it is told").await;
+    tell(&server, &["SET", MARK, &older]);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    is_closed(&one, "it remembers").await;
+    is_closed(&client(&with_grace(&server.url())).await, "it finds what that one has made of it").await;
+    let (guard, _) = lock_after(begun, &one, "a").await;
+    assert!(begun.elapsed() >= LONGEST, "{:?}", begun.elapsed());
+    guard.release().await.expect("held");
+}
+
+/// As when the default is adopted one program after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_no_periods_grants_nothing_where_others_have() {
+    let Some(server) = redis().await else { return };
+    let (old, other) = (client(&server.url()).await, client(&server.url()).await);
+    let guard = old.lock("a").ttl(LONGEST).await.expect("a free lock");
+    let waiting = tokio::spawn(other.lock("a").wait(Duration::from_secs(20)).into_future());
+    until("it waits", || !tell(&server, &["KEYS", "*queue*"]).starts_with("*0")).await;
+    let new = open(&server.url()).await;
+    promote(&server);
+    // As a failover does.
+    tell(&server, &["CLIENT", "KILL", "TYPE", "normal"]);
+    tell(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let error = loop {
+        match old.lock("b").try_now().await {
+            Ok(guard) => panic!("granted in a grace period of others: {guard:?}"),
+            Err(error) if error.kind() == ErrorKind::Unreachable => (),
+            Err(error) => break error,
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+    guard.release().await.expect("it is released all the same");
+    let error = waiting.await.expect("no panic").map(drop).expect_err("it is not granted");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+    assert!(new.inspect("a").await.expect("an answer").holders.is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_agree_on_the_longest_lease() {
     let Some(server) = redis().await else { return };
@@ -131,9 +254,7 @@ async fn a_release_grants_nothing_in_a_grace_period() {
     let guard = one.lock("a").ttl(LONGEST).await.expect("a free lock");
     let waiting = tokio::spawn(two.lock("a").ttl(LONGEST).wait(Duration::from_secs(30)).into_future());
     until("it waits", || !tell(&server, &["KEYS", "*queue*"]).starts_with("*0")).await;
-    // What was the master becomes a replica and a master again: the keys stay, its history is another.
-    tell(&server, &["REPLICAOF", "127.0.0.1", "1"]);
-    tell(&server, &["REPLICAOF", "NO", "ONE"]);
+    promote(&server);
     let promoted = Instant::now();
     tokio::time::sleep(Duration::from_millis(1100)).await;
     assert!(guard.is_held());
@@ -156,8 +277,8 @@ async fn who_holds_is_unknown_until_the_period_is_over() {
         assert_eq!(error.kind(), ErrorKind::Refused, "without the option all rights are checked: {error:#}");
     }
     let reader = client(&format!("{url}&create=false")).await;
-    let writer = client(&with_grace(&server.url())).await;
-    for locks in [&reader, &writer] {
+    {
+        let locks = &reader;
         let status = locks.inspect("a").await.expect("an answer");
         assert!(status.unknown_for.is_some() && !status.is_free(), "{status:?}");
         assert!(locks.grace_left().await.expect("an answer") <= Some(grace_period(LONGEST)));
@@ -171,6 +292,9 @@ async fn who_holds_is_unknown_until_the_period_is_over() {
     }
     assert!(tell(&server, &["KEYS", "*mark"]).starts_with("*0"), "a reader leaves the mark to others");
     assert!(reader.inspect("a").await.expect("an answer").is_free());
+    let writer = client(&with_grace(&server.url())).await;
+    let status = writer.inspect("a").await.expect("an answer");
+    assert!(status.unknown_for.is_some() && !status.is_free(), "{status:?}");
     let error = reader.lock("a").ttl(LONGEST).try_now().await.expect_err("it may only read");
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
     let guard = writer.lock("a").ttl(LONGEST).wait(Duration::from_secs(30)).await.expect("a free lock");
@@ -179,9 +303,8 @@ async fn who_holds_is_unknown_until_the_period_is_over() {
         assert!(status.is_held() && status.unknown_for.is_none(), "{status:?}");
         assert!(locks.inspect("b").await.expect("an answer").is_free());
     }
-    // The server is promoted: who holds the lock is known, and whether others do is not.
-    tell(&server, &["REPLICAOF", "127.0.0.1", "1"]);
-    tell(&server, &["REPLICAOF", "NO", "ONE"]);
+    // Who holds the lock is known, and whether others do is not.
+    promote(&server);
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let status = reader.inspect("a").await.expect("an answer");
     assert!(status.is_held() && status.unknown_for.is_some(), "{status:?}");
@@ -298,25 +421,50 @@ async fn a_namespace_in_one_slot_of_a_cluster_has_one_mark() {
     }
 }
 
-/// The servers have been up for a grace period, and none was promoted: no lock of a new namespace was
-/// forgotten.
+/// However long the servers have been up: a replica that was promoted before it had any data looks the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_namespace_of_an_old_cluster_does_not_wait() {
+async fn a_new_namespace_of_an_old_cluster_waits_unless_somebody_knows_that_it_is_new() {
     let Some(cluster) = if_installed(RedisCluster::start(3, &in_memory()).await) else { return };
-    let set = |seconds: &str| {
-        for node in cluster.nodes() {
-            tell(node, &["CONFIG", "SET", "repl-backlog-ttl", seconds]);
-        }
-    };
     tokio::time::sleep(grace_period(LONGEST) + Duration::from_secs(3)).await;
-    // One that soon forgets that it was promoted is not believed.
-    set("3");
     let locks = client(&with_grace(&cluster.url())).await;
-    let error = locks.lock("a").ttl(LONGEST).try_now().await.expect_err("nothing is granted");
-    assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
-    set("3600");
+    for n in 0..12 {
+        let error = locks.lock(format!("{n}")).ttl(LONGEST).try_now().await.expect_err("nothing is granted");
+        assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+    }
+    locks.end_grace().await.expect("they grant locks");
     for n in 0..12 {
         let guard = locks.lock(format!("{n}")).ttl(LONGEST).try_now().await.expect("open").expect("free");
         guard.release().await.expect("held");
     }
+}
+
+/// A replica that is promoted before it has received anything. Its first own replica makes it forget that it
+/// was promoted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_was_promoted_without_any_data_is_not_new() {
+    let options = in_memory().durability(Durability::OsCache);
+    let Some(group) = if_installed(RedisSentinel::start_with(&options).await) else { return };
+    let one = open(&group.url()).await;
+    tell(group.master(), &["ACL", "SETUSER", "default", "-psync", "-sync"]);
+    let replica = group.replica();
+    replica.kill().expect("it runs");
+    replica.restart().await.expect("it starts again");
+    until("it is a replica", || tell(replica, &["ROLE"]).contains("slave")).await;
+    // A lease ends, and a grace period, before the master dies: by then this server has been up for so long.
+    tokio::time::sleep(grace_period(LONGEST) + Duration::from_secs(2)).await;
+    let guard = one.lock("a").ttl(LONGEST).await.expect("a free lock");
+    group.master().kill().expect("it runs");
+    let lost = Instant::now();
+    until("it takes over", || tell(replica, &["ROLE"]).contains("master")).await;
+    let second = Redis::start_replica(replica.addr(), &in_memory()).await.expect("a second replica");
+    let info = || tell(replica, &["INFO", "replication"]);
+    until("it has forgotten that", || info().contains("master_replid2:0000")).await;
+    let two = client(&with_grace(&group.url())).await;
+    let (next, took) = lock_after(lost, &two, "b").await;
+    println!("granted {took:?} after the failover began");
+    let other = two.lock("a").ttl(LONGEST).try_now().await.expect("open");
+    assert_eq!(other.is_none(), guard.is_held(), "it was reclaimed, or has ended");
+    assert!(took >= LONGEST, "{took:?}");
+    next.release().await.expect("held");
+    drop(second);
 }

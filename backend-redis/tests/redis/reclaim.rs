@@ -10,20 +10,11 @@ use crate::servers::{client, redis, soon, tell, until};
 /// No lease ends while a test runs, and no grace period.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A client of a server that grants locks: the mark names it.
+/// A client of a server that grants locks.
 async fn open(server: &Redis) -> Locks {
-    tell(server, &["SET", "lockwell:\u{1f}mark", &format!("60000:{}", identity(server))]);
-    client(&format!("{}?durability=grace&longest_ttl=60s", server.url())).await
-}
-
-/// As a mark names it.
-fn identity(server: &Redis) -> String {
-    let info = tell(server, &["INFO"]);
-    let field = |name: &str| {
-        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.expect("a field").to_owned()
-    };
-    format!("{}:{}", field("run_id"), field("master_replid"))
+    let locks = client(&format!("{}?durability=grace&longest_ttl=60s", server.url())).await;
+    locks.end_grace().await.expect("it grants locks");
+    locks
 }
 
 /// The server becomes a replica and a master again. It keeps all keys, and its history is another.
@@ -166,7 +157,7 @@ async fn what_was_released_is_not_reclaimed() {
         assert_eq!(renewed(&locks, &[&grant]).await, ["lost"]);
         assert!(!locks.inspect("a").await.expect("an answer").is_held(), "nobody would release it");
         // The next turn is not in the grace period of this one.
-        tell(&server, &["SET", "lockwell:\u{1f}mark", &format!("60000:{}", identity(&server))]);
+        locks.end_grace().await.expect("it grants locks");
     }
 }
 
