@@ -79,6 +79,53 @@ fn a_period_is_begun_by_hand_on_redis() {
     });
 }
 
+/// Commands that wait for a second, one after the other. Each counts what it has seen of the period.
+fn short_lives(url: &str) {
+    let (begun, mut tries) = (Instant::now(), 0);
+    loop {
+        let run = at(url, &["run", "--ttl", "4s", "--wait", "1s", "short", "--", "true"]);
+        tries += 1;
+        if run.status == 0 {
+            break;
+        }
+        run.complains(69, "grants nothing for another");
+        assert!(begun.elapsed() < Duration::from_secs(40), "never granted in {tries} tries");
+    }
+    println!("granted after {:?} and {tries} tries", begun.elapsed());
+    assert!(begun.elapsed() >= Duration::from_secs(4) && tries > 2, "{:?}, {tries} tries", begun.elapsed());
+}
+
+#[test]
+fn commands_that_live_a_second_end_a_period_together() {
+    block_on(async {
+        if let Some(server) = crate::servers::postgres().await {
+            let url = format!("{}?durability=grace&longest_ttl=4s&table=short", server.url());
+            takes_a_lock(&url);
+            assert_eq!(at(&url, &["grace", "--yes"]).status, 0);
+            short_lives(&url);
+        }
+        let Some(server) = if_installed(Redis::start_with(&crate::everyday::options()).await) else { return };
+        short_lives(&format!("{}{OPTIONS}", server.url()));
+    });
+}
+
+#[test]
+fn a_redis_that_is_known_to_be_new_is_opened() {
+    block_on(async {
+        let Some(server) = if_installed(Redis::start_with(&crate::everyday::options()).await) else { return };
+        let (url, begun) = (format!("{}{OPTIONS}", server.url()), Instant::now());
+        at(&url, &["grace", "--open"]).complains(64, "add --yes");
+        let opened = at(&url, &["grace", "--open", "--yes"]);
+        assert!(opened.status == 0 && opened.out.ends_with(" grants locks\n"), "{opened:?}");
+        let run = at(&url, &["run", "--ttl", "4s", "--no-wait", "a", "--", "true"]);
+        assert!(
+            run.status == 0 && begun.elapsed() < Duration::from_secs(4),
+            "{:?}: {run:?}",
+            begun.elapsed()
+        );
+    });
+}
+
 /// The verbs that look say that a lock may be held by somebody whom the server has forgotten.
 #[test]
 fn what_may_be_held_is_not_called_free() {
