@@ -167,8 +167,7 @@ impl Marks {
             && let Some(place) = place.filter(|place| *place != last && own.contains(*place))
         {
             let there = self.read(route, link, place).await?;
-            base =
-                there.here().and_then(|there| Mark::parse(&there, &lead)).filter(|one| !one.slots.is_empty());
+            base = there.here().and_then(|there| Mark::parse(&there, &lead));
             left_behind = base.is_some().then_some(place);
         }
         // Whoever may not make a mark counts for itself.

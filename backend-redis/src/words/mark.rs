@@ -128,11 +128,11 @@ impl Mark {
     /// how long it takes until the server grants locks in all of them.
     ///
     /// A slot that the server has gained may have come without its locks, as when slots of a master that is
-    /// gone are given to another. It grants nothing there before a grace period has been counted anew, while
-    /// the other slots go on.
+    /// gone are given to another. It grants nothing there before a grace period has been counted, while the
+    /// other slots go on. What is gained meanwhile is for the next period, so that none is put off.
     pub(crate) fn next(mut self, own: &Slots, watch: &MarkWatch, now: Moment) -> (Self, Duration) {
         let grace = watch.grace();
-        if !self.slots.covers(own) && !self.pending.covers(own) {
+        if self.pending.is_empty() && !self.slots.covers(own) {
             let slots = self.slots;
             self = Self { slots, ..Self::closed(own) };
         }
@@ -147,11 +147,15 @@ impl Mark {
             MarkAdvice::Raise(counted) => self.counted = counted,
             MarkAdvice::Grants | MarkAdvice::Open | MarkAdvice::Wait(_) => (),
         }
-        if self.pending.is_empty() || self.counted >= grace {
-            return (self.open(own), Duration::ZERO);
+        if self.pending.is_empty() {
+            return (self, Duration::ZERO);
         }
-        let left = grace.saturating_sub(self.counted);
-        (self, left)
+        if self.counted < grace {
+            let left = grace.saturating_sub(self.counted);
+            return (self, left);
+        }
+        let counted = self.pending.within(own);
+        (self.open(&counted), if counted.covers(own) { Duration::ZERO } else { grace })
     }
 }
 
@@ -198,10 +202,13 @@ mod tests {
         let later = start.after(grace / 2);
         let (more, left) = more.next(&of("0-8,20-20"), &watch, later);
         assert_eq!((&more.slots, left), (&of("0-8"), grace.saturating_sub(grace / 2)));
-        let (again, left) = more.clone().next(&of("0-8,20-21"), &watch, later);
-        assert_eq!((&again.slots, left), (&of("0-8"), grace));
-        let (more, _) = more.next(&of("0-7,20-20"), &watch, later);
-        let (more, left) = more.next(&of("0-7,20-20"), &watch, later.after(grace));
-        assert_eq!((&more.slots, left), (&of("0-7,20-20"), Duration::ZERO));
+        let (more, left) = more.next(&of("0-7,20-21"), &watch, later);
+        assert_eq!((&more.slots, left), (&of("0-7"), grace.saturating_sub(grace / 2)));
+        let later = later.after(grace);
+        let (more, left) = more.next(&of("0-7,20-21"), &watch, later);
+        assert_eq!((&more.slots, left), (&of("0-7,20-20"), grace));
+        let (more, _) = more.next(&of("0-7,20-21"), &watch, later);
+        let (more, left) = more.next(&of("0-7,20-21"), &watch, later.after(grace));
+        assert_eq!((&more.slots, left), (&of("0-7,20-21"), Duration::ZERO));
     }
 }
