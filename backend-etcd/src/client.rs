@@ -157,7 +157,8 @@ impl ClientInner {
         let answer = match self.connections.ask_once(until, || self.connect(), request).await {
             // A member checks the quota once more when it executes a transaction, and reports that after it.
             Ok(Err(status)) => {
-                let text = "etcd is full (alarm NOSPACE), and does not say whether it has executed the writes";
+                let text =
+                    "etcd is full (alarm NOSPACE), and does not say whether it has executed the writes";
                 Err(Error::new(ErrorKind::UnknownOutcome, text).with_source(status.message().to_owned()))
             }
             Ok(Ok(succeeded)) => Ok(succeeded),

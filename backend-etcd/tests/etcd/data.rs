@@ -120,7 +120,8 @@ async fn a_full_server_keeps_its_locks_and_says_what_to_do() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_after_the_key_was_deleted_reports_the_loss() {
     let Some(etcd) = server(&options()).await else { return };
-    let [one, two] = [locks(&etcd.url()).await.expect("a client"), locks(&etcd.url()).await.expect("a client")];
+    let [one, two] =
+        [locks(&etcd.url()).await.expect("a client"), locks(&etcd.url()).await.expect("a client")];
     for round in 0..5 {
         let name = format!("deleted {round}");
         let held = one.write(&name).ttl(secs(30)).await.expect("a free lock");
