@@ -232,6 +232,8 @@ const ALL: &[Case] = cases! {
         a_turn_in_a_runtime_that_is_not_driven_goes_on: [];
         a_waiter_that_is_not_polled_blocks_none_of_its_name: [];
         a_waiter_that_is_not_polled_lets_others_in: [Counted];
+        a_reader_that_is_not_polled_lets_others_in: [Counted, Shared];
+        a_permit_that_is_not_polled_lets_others_in: [Counted, Permits];
     }
     closing {
         close_waits_for_the_releases_under_way: [];

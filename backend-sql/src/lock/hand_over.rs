@@ -9,7 +9,7 @@ use lockwell_core::{Claim, ErrorKind, Grant, Moment, Result, Wait};
 
 use crate::client::Client;
 use crate::client::batch::{pick, reap_stale, renew_members, replace};
-use crate::client::notifier::ASKING_LOOKS;
+use crate::client::notifier::{ASKING_LOOKS, TURN_LOOKS};
 use crate::client::places::{HandOverPlace, HandOverPlaces, PolledQueue, WaiterStatus};
 use crate::client::requests::{JobContext, Kind, Route};
 use crate::dialect::queued::HandOverQueue;
@@ -179,8 +179,8 @@ impl<D: HandOverQueue> Kind<D> for PollWaiters {
         let (Self(places), (sign, sent)) = (batch[0], sign(on.waiters));
         let polled = on.dialect.poll_waiters(on.conn, &places.all(), sign).await?;
         on.waiters.note_heartbeat(Heartbeat::new(sign.number, sent, polled.clock));
-        // Others than those that have asked: one that nobody polls is to give up its place.
-        polled.turns.iter().for_each(|number| on.waiters.notify(*number));
+        // One that nobody polls is to give up its place.
+        polled.turns.iter().for_each(|number| on.waiters.note_turn(*number, TURN_LOOKS));
         let polled = places.note(polled, sent);
         Ok(vec![polled; batch.len()])
     }

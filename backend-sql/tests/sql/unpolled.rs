@@ -11,8 +11,11 @@ use crate::servers::{ALL, client, url, wait_for};
 const LONGEST: Duration = Duration::from_secs(8);
 const LONG: Duration = Duration::from_mins(2);
 
-/// The ways to wait for a lock that a release does not grant by itself.
-const WAYS: [(&str, fn(&Locks, &str) -> LockRequest); 3] = [
+/// A way to wait for a lock, by its name.
+type Way = (&'static str, fn(&Locks, &str) -> LockRequest);
+
+/// The ways in which a release does not grant the lock by itself.
+const WAYS: [Way; 3] = [
     ("reader", |locks, name| locks.read(name)),
     ("permit", |locks, name| locks.permit(name, 1)),
     ("delay", |locks, name| locks.lock(name).lock_delay(Duration::from_secs(1))),

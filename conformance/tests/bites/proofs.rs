@@ -157,6 +157,8 @@ pub(crate) const WEAK: &[(Defect, &str, &str)] = &[
     (Defect::ReservesNothing, "a_configuration_reserves_no_more_tokens_than_the_bound", "none is reserved"),
     (Defect::OneAtATime, "a_future_that_is_not_polled_blocks_no_other", "its turn comes"),
     (Defect::OneAtATime, "a_waiter_that_is_not_polled_lets_others_in", "lock: not within"),
+    (Defect::OneAtATime, "a_reader_that_is_not_polled_lets_others_in", "reader: not within"),
+    (Defect::OneAtATime, "a_permit_that_is_not_polled_lets_others_in", "permit: not within"),
     (Defect::OneAtATime, "a_runtime_that_is_not_driven_blocks_no_other", "an answer: not within"),
     (Defect::DeniesTheRelease, "a_task_that_watches_a_lock_ends_with_it", "release of"),
     (Defect::PurgeForgetsTokens, "tokens_rise_over_a_purge", "token 1 after"),

@@ -50,7 +50,7 @@ struct Rows {
 struct Inbox {
     notified: Notify,
     /// For how many looks at it a notification has not been heard, and one more. 0: none is unheard. Below 0:
-    /// the waiter asks the server, and for so many looks that is no sign that nobody polls it.
+    /// for so many looks it is no sign that nobody polls the waiter.
     unheard: AtomicI32,
     granted: Mutex<Option<PushedGrant>>,
 }
@@ -68,10 +68,14 @@ impl Inbox {
         before.is_ok_and(|before| before > looks) && lock(&self.granted).is_none()
     }
 
-    fn notify(&self) {
+    fn begin_count(&self, from: i32) {
         if self.unheard.load(Ordering::Relaxed) == 0 {
-            self.unheard.store(1, Ordering::Relaxed);
+            self.unheard.store(from, Ordering::Relaxed);
         }
+    }
+
+    fn notify(&self) {
+        self.begin_count(1);
         wake_tasks(|| self.notified.notify_one());
     }
 }
@@ -165,6 +169,15 @@ impl Waiters {
         let rows = self.rows();
         let unheard = rows.by_ticket.iter().filter(|(_, (_, inbox))| inbox.is_unheard_for(calls));
         unheard.map(|(ticket, _)| *ticket).collect()
+    }
+
+    /// Notes that it is the turn of the waiter with this ticket, as the server has told the client. It need not
+    /// ask before so many calls of [`unheard`](Self::unheard).
+    pub fn note_turn(&self, ticket: i64, calls: i32) {
+        let rows = self.rows();
+        if let Some((_, inbox)) = rows.by_ticket.get(&ticket) {
+            inbox.begin_count(-calls);
+        }
     }
 
     /// The number of the next heartbeat of the client for all its waiters. For repeated requests, see
@@ -393,6 +406,8 @@ mod tests {
         assert_eq!(looks(), [vec![], vec![], vec![]]);
         assert_eq!(looks(), [vec![1], vec![], vec![]]);
         drop(asking);
+        waiters.note_turn(1, 2);
+        assert_eq!((looks(), waiters.unheard(1)), ([vec![], vec![], vec![]], vec![1]));
         waiters.grant(1, PushedGrant::new(FencingToken::new(7), Duration::from_secs(3), 5, 6));
         assert_eq!(looks(), [vec![], vec![], vec![]], "a grant ends by itself");
     }
