@@ -8,6 +8,7 @@ pub(crate) mod notifier;
 pub(crate) mod places;
 pub(crate) mod requests;
 pub(crate) mod service;
+mod silent;
 mod sweeper;
 
 use std::any::Any;

@@ -1,17 +1,17 @@
 //! Carries out batches of requests, on one connection for each route.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::{
-    Attempt, Batcher, Call, CallOutcome, Service, SharedRuntime, Waiters, lock, note_reconnection,
+    Attempt, Batcher, Call, CallOutcome, Service, SharedRuntime, Waiters, note_reconnection,
 };
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Result};
 
 use crate::client::idle::{Idle, IdleConnection};
 use crate::client::requests::{AnyAnswer, AnyRequest, Done, Job, JobContext, Kind, Route, blocked};
+use crate::client::silent::Silent;
 use crate::dialect::Dialect;
 use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::words::{ErrorClass, Hold, LockRequest};
@@ -32,33 +32,6 @@ pub(crate) struct Statements<D: Dialect> {
     silent: Silent,
 }
 
-/// The connections that had no answer in time.
-#[derive(Default)]
-struct Silent {
-    /// Whether there was one.
-    known: AtomicBool,
-    /// Those whose statements the server may still carry out, by their names there. As long as it does, for
-    /// instance since a commit waits for a replica that is away, nothing else is sent: each try would leave
-    /// one more.
-    sessions: Mutex<Vec<String>>,
-}
-
-/// A call, as long as it has no answer. The batcher may drop it.
-struct Unanswered<'a> {
-    silent: &'a Silent,
-    session: Option<String>,
-    is_over: bool,
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.silent.known.store(true, Ordering::Relaxed);
-            lock(&self.silent.sessions).extend(self.session.take());
-        }
-    }
-}
-
 impl<D: Dialect> Statements<D> {
     pub(crate) fn new(dialect: Arc<D>, waiters: Arc<Waiters>) -> Self {
         Self { idle: Idle::new(Arc::clone(&dialect)), dialect, waiters, silent: Silent::default() }
@@ -68,22 +41,9 @@ impl<D: Dialect> Statements<D> {
     async fn connect(&self) -> sqlx::Result<IdleConnection<D>> {
         let since = Moment::now();
         let mut conn = self.dialect.connect().await?;
-        // The first one that does not answer has no name: that would cost each connection one more question.
-        let is_named = self.silent.known.load(Ordering::Relaxed);
+        let is_named = self.silent.names_connections();
         let session = if is_named { self.dialect.session(&mut conn).await? } else { None };
         Ok(IdleConnection { conn, since, session })
-    }
-
-    /// Whether the server still carries out what was sent on a connection that had no answer.
-    async fn is_busy(&self, conn: &mut D::Conn) -> sqlx::Result<bool> {
-        let sessions = lock(&self.silent.sessions).clone();
-        for session in sessions {
-            if self.dialect.is_busy(conn, &session).await? {
-                return Ok(true);
-            }
-            lock(&self.silent.sessions).retain(|one| *one != session);
-        }
-        Ok(false)
     }
 
     /// Looks at the connection for this route, if it is idle.
@@ -179,7 +139,7 @@ impl<D: Dialect> Service for Statements<D> {
     async fn prepare(&self, route: &Route, attempt: Attempt) -> Result<()> {
         let idle = {
             let mut idle = self.idle.on(*route);
-            if idle.is_some() && lock(&self.silent.sessions).is_empty() {
+            if idle.is_some() && !self.silent.may_be_busy() {
                 return Ok(());
             }
             idle.take()
@@ -189,7 +149,7 @@ impl<D: Dialect> Service for Statements<D> {
                 Some(idle) => idle,
                 None => self.connect().await?,
             };
-            let is_busy = self.is_busy(&mut idle.conn).await?;
+            let is_busy = self.silent.is_busy(&*self.dialect, &mut idle.conn).await?;
             *self.idle.on(*route) = Some(idle);
             Ok(is_busy)
         };
@@ -211,7 +171,7 @@ impl<D: Dialect> Service for Statements<D> {
             return of_all(batch, || CallOutcome::Unavailable(no_answer(None)));
         };
         let sent = Moment::now();
-        let mut unanswered = Unanswered { silent: &self.silent, session: session.clone(), is_over: false };
+        let unanswered = self.silent.call(session);
         // This future owns the connection until it has answered. If the future is dropped, or has no answer
         // in time, the connection is closed, since its state is unknown.
         let limit =
@@ -221,7 +181,7 @@ impl<D: Dialect> Service for Statements<D> {
             note_reconnection(self.dialect.capabilities().backend());
             return of_all(batch, || CallOutcome::Unknown(no_answer(None)));
         };
-        unanswered.is_over = true;
+        let session = unanswered.end();
         let idle = conn.map(|conn| IdleConnection { conn, since, session });
         match answers {
             Ok(answers) => {

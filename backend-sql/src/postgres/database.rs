@@ -73,7 +73,7 @@ impl Database for Postgres {
 
     async fn session(&self, conn: &mut PgConnection) -> sqlx::Result<Option<String>> {
         // A pooler would give the session to others.
-        if self.session.is_shared() { Ok(None) } else { session::name(conn).await.map(Some) }
+        if self.session.is_shared() { Ok(None) } else { session::name(conn).await }
     }
 
     async fn is_busy(&self, conn: &mut PgConnection, session: &str) -> sqlx::Result<bool> {

@@ -62,9 +62,9 @@ const INSPECT: &str = "SELECT coalesce(current_setting('lockwell.session', true)
 const NAME: &str = "(pid::text || '.' || (extract(epoch FROM backend_start) * 1000000)::bigint)";
 
 /// The name of this session.
-pub(super) async fn name(conn: &mut PgConnection) -> sqlx::Result<String> {
+pub(super) async fn name(conn: &mut PgConnection) -> sqlx::Result<Option<String>> {
     let sql = format!("SELECT {NAME} FROM pg_stat_activity WHERE pid = pg_backend_pid()");
-    sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(conn).await
+    sqlx::query_scalar(AssertSqlSafe(sql)).fetch_optional(conn).await
 }
 
 /// Whether the session with this name has not ended its statement.

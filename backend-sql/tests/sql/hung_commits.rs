@@ -51,8 +51,12 @@ async fn few_connections(
     sql(away).await;
     let (began, mut most) = (Instant::now(), 0);
     for name in 0.. {
-        let asked = locks.lock(format!("hung {name}")).wait(Duration::from_secs(10)).await;
-        let error = asked.expect_err("its commit waits");
+        let asked = locks.lock(format!("hung {name}")).wait(Duration::from_secs(4)).await;
+        // The server does not take the setting over at once.
+        let Err(error) = asked else {
+            assert!(began.elapsed() < Duration::from_secs(10), "its commit does not wait");
+            continue;
+        };
         let now = connections().await;
         println!("{:?}: {error:#}; {now} connections, {before} before", began.elapsed());
         assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::TimedOut), "{error:#}");

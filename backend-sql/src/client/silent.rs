@@ -1,0 +1,74 @@
+//! The connections of a client that had no answer in time.
+//!
+//! A connection without an answer is replaced. The server does not notice that as long as it carries the
+//! statement out, for instance since a commit waits for a replica that is away, and each try would leave one
+//! more connection there. So as long as it does, nothing else is sent.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lockwell_core::backend::lock;
+
+use crate::dialect::Dialect;
+
+#[derive(Default)]
+pub(crate) struct Silent {
+    /// Whether there was one.
+    known: AtomicBool,
+    /// Those whose statements the server may still carry out, by their names there.
+    sessions: Mutex<Vec<String>>,
+}
+
+impl Silent {
+    /// Whether a new connection is to be asked for its name. The first one that does not answer has none: that
+    /// would cost each connection one more question.
+    pub(crate) fn names_connections(&self) -> bool {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Whether the server may still carry out what was sent on one of them.
+    pub(crate) fn may_be_busy(&self) -> bool {
+        !lock(&self.sessions).is_empty()
+    }
+
+    /// Asks the server, over another connection, whether it does.
+    pub(crate) async fn is_busy<D: Dialect>(&self, dialect: &D, conn: &mut D::Conn) -> sqlx::Result<bool> {
+        let sessions = lock(&self.sessions).clone();
+        for session in sessions {
+            if dialect.is_busy(conn, &session).await? {
+                return Ok(true);
+            }
+            lock(&self.sessions).retain(|one| *one != session);
+        }
+        Ok(false)
+    }
+
+    /// A call begins on the connection with this name.
+    pub(crate) fn call(&self, session: Option<String>) -> Unanswered<'_> {
+        Unanswered { silent: self, session, is_over: false }
+    }
+}
+
+/// A call, as long as it has no answer. The batcher may drop it.
+pub(crate) struct Unanswered<'a> {
+    silent: &'a Silent,
+    session: Option<String>,
+    is_over: bool,
+}
+
+impl Unanswered<'_> {
+    /// There is an answer. Returns the name of the connection.
+    pub(crate) fn end(mut self) -> Option<String> {
+        self.is_over = true;
+        self.session.take()
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.silent.known.store(true, Ordering::Relaxed);
+            lock(&self.silent.sessions).extend(self.session.take());
+        }
+    }
+}
