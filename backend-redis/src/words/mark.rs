@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::Moment;
-use lockwell_core::backend::{Mark as Shown, MarkAdvice, MarkWatch, mark_advice, unique_bits};
+use lockwell_core::backend::{Mark as Shown, MarkAdvice, MarkWatch, unique_bits};
 
 use crate::words::keys::SLOTS;
 
@@ -115,13 +115,11 @@ impl Mark {
         format!("{lead}:{number:x}:{}:{slots}:{pending}", counted.as_millis())
     }
 
-    fn shown(&self) -> Shown {
-        Shown { id: self.number, opens_in: 0, counted: self.counted, is_open: !self.slots.is_empty() }
-    }
-
     /// Notes that this is the mark by an answer that arrived `now`.
     pub(crate) fn note(&self, watch: &MarkWatch, now: Moment) -> MarkAdvice {
-        watch.advise(Some(self.shown()), now)
+        // One that is counted is no older one, also if the server grants locks in other slots meanwhile.
+        let is_open = self.pending.is_empty();
+        watch.advise(Some(Shown { id: self.number, opens_in: 0, counted: self.counted, is_open }), now)
     }
 
     /// The mark after a look at it by an answer that arrived `now`, at a server that has the slots `own`; and
@@ -137,12 +135,7 @@ impl Mark {
             self = Self { slots, ..Self::closed(own) };
         }
         self.slots = self.slots.within(own);
-        let mut advice = self.note(watch, now);
-        if advice == MarkAdvice::Grants && !self.pending.is_empty() {
-            let shown = Shown { is_open: false, ..self.shown() };
-            advice = mark_advice(Some(shown), watch.seen_for(now), grace);
-        }
-        match advice {
+        match self.note(watch, now) {
             MarkAdvice::Make => self = Self::closed(own),
             MarkAdvice::Raise(counted) => self.counted = counted,
             MarkAdvice::Grants | MarkAdvice::Open | MarkAdvice::Wait(_) => (),
