@@ -204,7 +204,7 @@ async fn a_mark_is_in_the_last_slot_of_its_server() {
         match try_lock(&locks, unused).await {
             Ok(()) => break,
             Err(error) => {
-                assert!(matches!(error.kind(), ErrorKind::GracePeriod | ErrorKind::Unreachable), "{error:#}")
+                assert!(matches!(error.kind(), ErrorKind::GracePeriod | ErrorKind::Unreachable), "{error:#}");
             }
         }
         assert!(moved_at.elapsed() < LONGEST * 5, "never granted");
