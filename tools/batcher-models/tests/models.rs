@@ -19,7 +19,7 @@ use loom::future::block_on;
 use loom::sync::Mutex;
 use loom::thread::{JoinHandle, spawn};
 
-const LONG: Duration = Duration::from_secs(3_600);
+const LONG: Duration = Duration::from_hours(1);
 
 /// How often a thread is interrupted where it could go on, unless `LOOM_MAX_PREEMPTIONS` says something else.
 const PREEMPTIONS: usize = 2;
