@@ -58,9 +58,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     if deep {
         return deep::run();
     }
-    if !is_tool("nextest") {
-        return Err("there is no cargo-nextest: --install installs it".to_owned());
-    }
+    needs_nextest()?;
     let folder = root().join("target/xtask").join(format!("run-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let run = Run { servers, folder };
@@ -80,7 +78,15 @@ pub(crate) fn install() -> Result<ExitCode> {
     for remark in provide(SERVERS.iter().chain(&TOOLS), Servers::Usual.needed(), true, true) {
         println!("{remark}");
     }
-    Ok(ExitCode::SUCCESS)
+    needs_nextest().map(|()| ExitCode::SUCCESS)
+}
+
+fn needs_nextest() -> Result<()> {
+    if is_tool("nextest") {
+        Ok(())
+    } else {
+        Err("there is no cargo-nextest: --install installs it".to_owned())
+    }
 }
 
 impl Run {

@@ -53,7 +53,7 @@ fn attribute(tag: &str, name: &str) -> String {
     value.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
-/// The programs and the tests that have failed, by a report in the form of JUnit.
+/// The programs and the tests that have failed, by a report in the form of `JUnit`.
 fn failures(report: &str) -> Vec<(String, String)> {
     let cases =
         report.split("<testcase ").skip(1).map(|case| case.split("</testcase>").next().unwrap_or(case));
