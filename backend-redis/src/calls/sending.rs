@@ -107,6 +107,7 @@ impl Scripts {
         let sent = Moment::now();
         let generation = path.generation;
         let wire = Arc::clone(&path.wire);
+        wire.confirm_soon();
         let mut silence = Silence { route: &self.route, wire: &wire, generation, sent, over: false };
         let called = tokio::time::timeout(end.remaining(), self.invoke(path, batch, end)).await;
         silence.over = called.is_ok();

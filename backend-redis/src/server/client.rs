@@ -19,6 +19,7 @@ use crate::wire::cluster::Cluster;
 use crate::wire::doubts::Demands;
 use crate::wire::link::Subscriber;
 use crate::wire::route::Route;
+use crate::wire::sentinel::Decision;
 use crate::words::address::{Address, Topology};
 use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer, Tokens};
 use crate::words::error::{ErrorClass, classify, no_answer, no_link};
@@ -56,6 +57,8 @@ pub(crate) struct Common {
     pub(crate) keys: Keys,
     /// What is known about grace periods.
     pub(crate) gate: Arc<GraceGate>,
+    /// Which server is the master, where sentinels say so.
+    pub(crate) decision: Arc<Decision>,
 }
 
 /// The connection, the batcher and the waiters of one runtime.
@@ -80,7 +83,8 @@ impl Client {
         let route = if address.is_cluster() {
             Route::Cluster(Arc::new(Cluster::new(address, subscriber.clone(), demands)))
         } else {
-            Route::One(Arc::new(Wire::new(address, Some(subscriber.clone())).demanding(demands)))
+            let wire = Wire::new(address, Some(subscriber.clone())).led_by(&common.decision);
+            Route::One(Arc::new(wire.demanding(demands)))
         };
         let calls = Calls::new(route, Some(Arc::clone(&common.gate)), options.timeout);
         let (tickets, hot) = (AtomicI64::new(1), Hot::new());
@@ -166,6 +170,20 @@ impl Client {
             has_locks |= set.map_err(|error| error.at(wire.address.topology.to_string()))?;
         }
         if has_locks { Ok(period) } else { Err(no_answer(None)) }
+    }
+
+    /// Since when a lease counts that was made or extended by a call which was sent then: see
+    /// [`sentinel`](crate::wire::sentinel).
+    pub(crate) fn counts_from(
+        &self,
+        claim: &Claim,
+        (wire, generation): (&Wire, u64),
+        sent: Moment,
+    ) -> Moment {
+        match (self.common.settings.longest, wire.named_at(generation, sent)) {
+            (Some(longest), Some(named)) => sent.min(named.after(longest.saturating_sub(claim.ttl()))),
+            _ => sent,
+        }
     }
 
     /// The slot of a lock; 0 where there is no cluster.

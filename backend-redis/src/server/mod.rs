@@ -24,6 +24,7 @@ use crate::calls::grace::{GraceGate, Part};
 use crate::calls::items;
 use crate::checks::examine;
 use crate::server::replicas::time_to_confirm;
+use crate::wire::sentinel::Decision;
 use crate::words::address::{Address, SENTINEL_OPTIONS};
 use crate::words::answers::{self, ClaimAnswer};
 use crate::words::durability;
@@ -112,7 +113,7 @@ impl RedisLock {
         let create = url.parsed("create", "true or false").map_err(context)?.unwrap_or(true);
         let settings = Settings { address, options, wait_replicas, longest, create };
         let gate = Arc::new(GraceGate::new(longest, keys.clone(), create));
-        let common = Arc::new(Common { settings, keys, gate });
+        let common = Arc::new(Common { settings, keys, gate, decision: Arc::new(Decision::new()) });
         let lock = Self { common, clients: PerRuntime::new(), servers, is_durable: false };
         let checked = lock.client()?.check().await;
         let is_durable = checked.map_err(|error| context(error.at(lock.servers.as_str())))?;

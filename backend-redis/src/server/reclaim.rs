@@ -124,7 +124,8 @@ impl Client {
                 let limit = time_to_confirm(claim);
                 self.confirm_once(&answer.wire, answer.generation, limit).await?;
                 tracing::info!(lock = %claim.name(), "a lock that the server had forgotten was reclaimed");
-                Ok(Renewal::Renewed(valid_until(answer.sent, claim.ttl())))
+                let since = self.counts_from(claim, (&answer.wire, answer.generation), answer.sent);
+                Ok(Renewal::Renewed(valid_until(since, claim.ttl())))
             };
             let renewal = reclaimed.await.unwrap_or_else(Renewal::Unknown);
             // The release may have overtaken the call.

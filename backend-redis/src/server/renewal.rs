@@ -70,9 +70,11 @@ impl Client {
             one => vec![one],
         };
         let pairs = grants.iter().zip(&values);
+        let from = (&*answer.wire, answer.generation);
         let renewals = pairs.map(|(grant, value)| {
             Ok(if answers::extended(value)? {
-                Renewal::Renewed(valid_until(answer.sent, grant.claim().ttl()))
+                let since = self.counts_from(grant.claim(), from, answer.sent);
+                Renewal::Renewed(valid_until(since, grant.claim().ttl()))
             } else {
                 Renewal::Lost
             })

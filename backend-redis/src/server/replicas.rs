@@ -75,9 +75,13 @@ impl Client {
         call: Answered,
     ) -> Result<Option<Grant>> {
         match self.common.settings.wait_replicas {
-            0 => Ok(Some(tokens.grant(claim, call.sent))),
+            0 => Ok(Some(self.grant(claim, tokens, &call))),
             _ => Box::pin(self.confirmed(claim, tokens, call)).await,
         }
+    }
+
+    fn grant(&self, claim: &Claim, tokens: Tokens, call: &Answered) -> Grant {
+        tokens.grant(claim, self.counts_from(claim, (&call.wire, call.generation), call.sent))
     }
 
     /// Waits until a grant is confirmed. If its connection has been replaced since, the claim is repeated
@@ -90,7 +94,7 @@ impl Client {
     ) -> Result<Option<Grant>> {
         for _ in 0..CONFIRMATIONS {
             match self.confirm(&call.wire, call.generation, time_to_confirm(claim)).await? {
-                Confirmed::Yes => return Ok(Some(tokens.grant(claim, call.sent))),
+                Confirmed::Yes => return Ok(Some(self.grant(claim, tokens, &call))),
                 Confirmed::Replaced if claim.is_cancelled() => break,
                 Confirmed::Replaced => (),
             }

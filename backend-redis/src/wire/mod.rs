@@ -8,7 +8,7 @@ pub(crate) mod identity;
 pub(crate) mod link;
 mod refresh;
 pub(crate) mod route;
-mod sentinel;
+pub(crate) mod sentinel;
 pub(crate) mod slots;
 
 use std::fmt;
@@ -26,6 +26,7 @@ use crate::wire::dial::CONNECT;
 use crate::wire::doubts::Demands;
 use crate::wire::identity::Identified;
 use crate::wire::link::{Link, Subscriber};
+use crate::wire::sentinel::{COUNTS, Decision, Sentinels, require_master};
 use crate::words::address::{Address, Topology};
 
 /// A connection is replaced when this number of calls in a row had no answer in time and the first of them
@@ -47,6 +48,8 @@ pub(crate) struct Wire {
     demands: Option<Demands>,
     /// Whose connections it counts.
     backend: &'static str,
+    /// Who says where the server is, if the address does not.
+    sentinels: Option<Sentinels>,
     slot: Mutex<ConnectionSlot>,
 }
 
@@ -55,8 +58,9 @@ type Dialled = watch::Receiver<Option<RedisResult<()>>>;
 
 struct ConnectionSlot {
     link: Option<Link>,
-    /// The number of the connection.
+    /// The number of the connection, and that of the sentinels' decision which led to it.
     generation: u64,
+    decision: u64,
     /// The connection that has subscribed.
     listening: u64,
     /// What is known of the server behind the present connection.
@@ -85,6 +89,7 @@ impl Wire {
         let slot = ConnectionSlot {
             link: None,
             generation: 0,
+            decision: 0,
             listening: 0,
             identified: None,
             last_answer: Moment::now(),
@@ -94,13 +99,19 @@ impl Wire {
             dialled_at: Moment::NEVER,
             dialled: None,
         };
-        Self { address, subscriber, demands: None, backend: "redis", slot: Mutex::new(slot) }
+        let slot = Mutex::new(slot);
+        Self { address, subscriber, demands: None, backend: "redis", sentinels: None, slot }
     }
 
     /// Refuses servers that do not meet these demands, on every connection: another server can answer at the
     /// same address, and the same one with other settings.
     pub(crate) fn demanding(self, demands: Option<Demands>) -> Self {
         Self { demands, ..self }
+    }
+
+    /// If the address names sentinels: the decision of all runtimes of the client.
+    pub(crate) fn led_by(self, decision: &Arc<Decision>) -> Self {
+        Self { sentinels: Sentinels::of(&self.address, decision), ..self }
     }
 
     /// The way to a node of another backend.
@@ -112,18 +123,42 @@ impl Wire {
         lock(&self.slot)
     }
 
-    /// Whether there is a connection.
+    /// Whether there is a connection that may be used.
     pub(crate) fn is_connected(&self) -> bool {
-        self.slot().link.is_some()
+        self.ready().is_some()
     }
 
-    /// The connection and its number, if there is one.
+    /// The connection and its number, if there is one that may be used.
     pub(crate) fn ready(&self) -> Option<(Link, u64)> {
         let slot = self.slot();
-        slot.link.clone().map(|link| (link, slot.generation))
+        let counts = self.sentinels.as_ref().is_none_or(|one| one.confirmed(slot.decision).is_some());
+        slot.link.clone().filter(|_| counts).map(|link| (link, slot.generation))
     }
 
-    /// The connection and its number; a new one if there is none.
+    /// When the sentinels were last asked whose answers led to the connection of this number, over which a call
+    /// was sent then. `None`: there are none.
+    pub(crate) fn named_at(&self, generation: u64, sent: Moment) -> Option<Moment> {
+        let sentinels = self.sentinels.as_ref()?;
+        let slot = self.slot();
+        let named = sentinels.confirmed(slot.decision).filter(|_| slot.generation == generation);
+        // They lead elsewhere by now. They counted when it was sent.
+        Some(named.unwrap_or_else(|| sent.before(COUNTS)))
+    }
+
+    /// Whether there is a connection to the server of this decision.
+    fn leads_to(&self, decision: u64) -> bool {
+        let slot = self.slot();
+        slot.link.is_some() && slot.decision == decision
+    }
+
+    /// Asks the sentinels again in the background, if it is time to.
+    pub(crate) fn confirm_soon(self: &Arc<Self>) {
+        if self.sentinels.as_ref().is_some_and(Sentinels::is_due) {
+            drop(self.dial());
+        }
+    }
+
+    /// The connection and its number; a new one if there is none that may be used.
     ///
     /// It is made by a task of its own, so that callers with little time do not end it half-way.
     pub(crate) async fn link(self: &Arc<Self>) -> RedisResult<(Link, u64)> {
@@ -154,18 +189,23 @@ impl Wire {
             let too_late = || Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)));
             let generation = next_generation();
             let made = async {
+                // Whoever only asks the sentinels again needs no password of the master.
+                let asks_only = wire.sentinels.is_some() && wire.is_connected();
                 // Its time is not that of the server.
-                let address = wire.address.logging_in().await?;
-                let made = tokio::time::timeout(CONNECT, wire.connect(&address, generation)).await;
+                let address =
+                    if asks_only { wire.address.clone() } else { wire.address.logging_in().await? };
+                let connect = wire.connect(&address, generation, asks_only);
+                let made = tokio::time::timeout(CONNECT, connect).await;
                 made.unwrap_or_else(|_| too_late())
             };
             let link = made.await;
             wire.slot().failed = link.as_ref().err().cloned();
-            let outcome = link.map(|link| {
+            let outcome = link.map(|made| {
+                let Some((link, decision)) = made else { return };
                 let earlier = {
                     let mut slot = wire.slot();
                     (slot.last_answer, slot.silences) = (Moment::now(), 0);
-                    (slot.link, slot.identified) = (Some(link), None);
+                    (slot.link, slot.identified, slot.decision) = (Some(link), None, decision);
                     std::mem::replace(&mut slot.generation, generation)
                 };
                 if earlier != 0 {
@@ -226,8 +266,8 @@ impl Wire {
 
     /// Why the last connection could not be made, if there is none.
     pub(crate) fn failure(&self) -> Option<RedisError> {
-        let slot = self.slot();
-        if slot.link.is_none() { slot.failed.clone() } else { None }
+        let failed = self.slot().failed.clone();
+        failed.filter(|_| !self.is_connected())
     }
 
     /// Discards a connection that cannot be used any more. One made since is left alone.
@@ -303,13 +343,31 @@ impl Wire {
         }
     }
 
-    async fn connect(&self, address: &Address, generation: u64) -> RedisResult<Link> {
+    /// A new connection, and the number of the sentinels' decision. `None`: there is one to the server that
+    /// they name, or they were only to be asked.
+    async fn connect(
+        &self,
+        address: &Address,
+        generation: u64,
+        asks_only: bool,
+    ) -> RedisResult<Option<(Link, u64)>> {
         let subscriber = self.subscriber.clone().map(|subscriber| Subscriber { generation, ..subscriber });
-        let mut link = connect(address, subscriber).await?;
+        let (mut link, decision) = match &self.sentinels {
+            Some(sentinels) => {
+                let (addr, decision) = sentinels.master(address).await?;
+                if asks_only || self.leads_to(decision) {
+                    return Ok(None);
+                }
+                let mut link = connect(&address.at(addr), subscriber).await?;
+                require_master(&mut link).await?;
+                (link, decision)
+            }
+            None => (connect(address, subscriber).await?, 0),
+        };
         if let Some(demands) = &self.demands {
             demands.examine(&mut link).await?;
         }
-        Ok(link)
+        Ok(Some((link, decision)))
     }
 
     /// Probes a server that looks dead.

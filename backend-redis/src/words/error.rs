@@ -18,6 +18,9 @@ pub(crate) const NO_IDENTITY: &str = "LOCKWELLIDENTITY";
 /// The same: sentinels that ask for another login.
 pub(crate) const SENTINEL_LOGIN: &str = "LOCKWELLSENTINEL";
 
+/// The same: no majority of the sentinels names a master.
+pub(crate) const NO_MAJORITY: &str = "LOCKWELLMAJORITY";
+
 /// The same: the password of a connection could not be had.
 pub(crate) const NO_PASSWORD: &str = "LOCKWELLNOPASSWORD";
 
@@ -43,7 +46,7 @@ pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
         Kind::Server(ServerErrorKind::NoScript) => ErrorClass::NoScript,
         // Another script is running; ours has not begun.
         _ if error.code() == Some("BUSY") => ErrorClass::Retry,
-        _ if error.code() == Some(NO_PASSWORD) => ErrorClass::Retry,
+        _ if matches!(error.code(), Some(NO_PASSWORD | NO_MAJORITY)) => ErrorClass::Retry,
         // The server closes the connection after this error.
         _ if is_full(error) => ErrorClass::Broken,
         Kind::Server(
@@ -94,7 +97,7 @@ pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
     let Some(cause) = cause else {
         return Error::new(ErrorKind::Unreachable, "Redis cannot be reached or does not answer");
     };
-    if cause.code() == Some(NO_PASSWORD) {
+    if matches!(cause.code(), Some(NO_PASSWORD | NO_MAJORITY)) {
         return Error::new(ErrorKind::Unreachable, cause.detail().unwrap_or_default());
     }
     let text = match cause.kind() {

@@ -157,12 +157,11 @@ async fn sentinels_with_the_password_of_the_master() {
     assert!(!asked.contains("cmdstat_auth"), "no password was sent: {asked}");
 }
 
-/// A sentinel that hangs costs nothing.
+/// A minority of the sentinels that hangs costs nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hung_sentinels_are_no_obstacle() {
+async fn a_hung_sentinel_is_no_obstacle() {
     let Some(group) = if_installed(RedisSentinel::start_with(&in_memory()).await) else { return };
     group.sentinels()[0].pause().expect("it runs");
-    group.sentinels()[1].pause().expect("it runs");
     let start = std::time::Instant::now();
     let locks = client(&group.url()).await;
     locks.lock("a").await.expect("a free lock").release().await.expect("held");
