@@ -122,6 +122,10 @@ impl GraceGate {
             (Grants::NothingAndReads, Ok(Some(left))) => {
                 Ok(Passed { closed_for: Some(left), ..Passed::default() })
             }
+            // It keeps its place, if it has one, and is granted nothing.
+            (Grants::ToItsClaim, Ok(Some(left))) if is_claim(items[0].script) => {
+                Ok(Passed { closed_for: Some(left), ..without_grants(items[0]) })
+            }
             (Grants::ToItsClaim, Ok(Some(left))) => {
                 Err(redis::make_extension_error(GRACE.to_owned(), Some(closed_for(left))))
             }
@@ -210,6 +214,12 @@ fn without_grants(item: &Item) -> Passed {
         CLOSED.clone_into(exact);
     }
     Passed { instead: Some(Item { args: args.into(), ..item.clone() }), ..Passed::default() }
+}
+
+/// Whether it is the script that keeps places in queues.
+fn is_claim(script: &'static Script) -> bool {
+    let claim: &Script = &CLAIM;
+    std::ptr::eq(script, claim)
 }
 
 fn grants_of(script: &'static Script) -> Grants {

@@ -39,6 +39,6 @@ pub(crate) struct ItemReply {
     /// The server that it came from, and the number of the connection.
     pub(crate) wire: Arc<Wire>,
     pub(crate) generation: u64,
-    /// For how long the server grants nothing. It is known of calls that read.
+    /// For how long the server grants nothing. It is known of calls that read or queue.
     pub(crate) closed_for: Option<Duration>,
 }

@@ -3,7 +3,7 @@
 -- KEYS  1: the token counter; then for each claim: the lock, its queue, its waiters, the members of
 --       the group that holds the lock, their details
 -- ARGV  1: seconds after which an unused token counter goes, '' for never; 2: ''; 3: 'exact' if the count of listeners is to
---       be trusted (not in a cluster); 4: how long a place is kept, in microseconds;
+--       be trusted (not in a cluster), 'closed' if nothing may be granted; 4: how long a place is kept, in microseconds;
 --       then for each claim: owner, ttl in milliseconds, label, how many tokens, mode (0: exclusive, -1: reader, otherwise
 --       how many permits there are), waiter ('CLIENT:TICKET'; '' to leave no record if refused), the length of a provisional
 --       lease in milliseconds ('' if no release may grant to it), the number of this heartbeat, '1' if it receives no
@@ -35,8 +35,26 @@ local function clash(mode, used)
   return {3, tonumber(used)}
 end
 
+-- Takes or keeps the place of a waiter. Returns whether it is the first, 1 or 0, and its place if it is new.
+local function wait_in(queue, waiters, a)
+  local owner, label, tokens, mode, waiter, lease = ARGV[a], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], ARGV[a + 6]
+  if waiter == '' then return 0 end
+  local form = ''
+  if ARGV[a + 8] == '1' then
+    form = 'p'
+  elseif lease ~= '' then
+    form = 'g' .. tokens .. ':' .. lease .. ':' .. ARGV[a + 7] .. ':' .. label
+  end
+  return keep_place(queue, waiters, owner, mode .. ':' .. waiter, form, ARGV[a + 9])
+end
+
 local function claim(a, value, lock, queue, waiters, members, details, again)
-  local owner, ttl, label, tokens, mode, waiter = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
+  local owner, ttl, label, tokens, mode = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
+  -- Nothing is granted, and what is recorded of holders may be out of date. Places are kept, so that the order stays.
+  if ARGV[3] == 'closed' then
+    local is_first, place = wait_in(queue, waiters, a)
+    return {0, -2, is_first, 0, now, place}
+  end
   local group = value and mode_of(value)
   if group and not is_alive(members, details) then
     redis.call('DEL', lock)
@@ -96,16 +114,7 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
     left = math.max(math.ceil((tonumber(ends) - now) / 1000), 0)
   end
   local foreign = value and not group and not string.find(value, '^%x+:%d+:%d+:') and 1 or 0
-  local is_first, place = 0, nil
-  if waiter ~= '' then
-    local lease, form = ARGV[a + 6], ''
-    if ARGV[a + 8] == '1' then
-      form = 'p'
-    elseif lease ~= '' then
-      form = 'g' .. tokens .. ':' .. lease .. ':' .. ARGV[a + 7] .. ':' .. label
-    end
-    is_first, place = keep_place(queue, waiters, owner, mode .. ':' .. waiter, form, ARGV[a + 9])
-  end
+  local is_first, place = wait_in(queue, waiters, a)
   if unknown then is_first = 1 end
   return {0, left, is_first, foreign, now, place}
 end

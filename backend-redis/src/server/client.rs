@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockwell_core::backend::{Heartbeat, Hot, Waiters};
+use lockwell_core::backend::{Heartbeat, Hot, Waiters, closed_for};
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Released, Result};
 
 use crate::calls::Calls;
@@ -253,7 +253,10 @@ impl Client {
                     place.waiter.note_heartbeat(Heartbeat::new(number, sent, clock).over(generation));
                 }
             }
-            Ok((claimed, answered(answer)))
+            match answer.closed_for {
+                Some(left) => Err(Error::new(ErrorKind::GracePeriod, closed_for(left))),
+                None => Ok((claimed, answered(answer))),
+            }
         }
     }
 

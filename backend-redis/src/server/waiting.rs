@@ -50,9 +50,12 @@ impl Queue for Client {
                 })
             }
             Ok((ClaimAnswer::Busy(busy), _)) => Ok(ClaimReply::Refused { recheck: recheck(&busy) }),
-            // Nothing was done, and nothing can be until then.
+            // Nothing is granted until then, but the order counts from now on.
             Err(error) if claim.wait() != Wait::No && error.kind() == ErrorKind::GracePeriod => {
-                Ok(ClaimReply::Unavailable { error, pause: GRACE_PAUSE })
+                Ok(match place {
+                    Some(_) => ClaimReply::Unavailable { error, pause: GRACE_PAUSE },
+                    None => ClaimReply::Refused { recheck: GRACE_PAUSE },
+                })
             }
             // It will be at its new node in a moment, and nothing was done meanwhile.
             Err(error) if claim.wait() != Wait::No && error.is_retryable() && self.is_moving(claim) => {

@@ -12,6 +12,7 @@ mod durable;
 mod fenced;
 mod force;
 mod grace;
+mod grace_order;
 mod hand_over;
 mod input;
 mod interop;
