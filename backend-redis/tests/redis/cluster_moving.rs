@@ -311,7 +311,10 @@ async fn a_mark_that_has_moved_is_found_by_those_whose_locks_have_not() {
     // A connection made while the client does not know who has the slots grants nothing at all.
     Move::begin(&cluster, "1".to_owned(), 0, 1).end();
     operator.begin_grace().await.expect("begun");
-    tell(old, &["CLIENT", "KILL", "TYPE", "normal"]);
+    // A connection that has subscribed is of another type.
+    for kind in ["normal", "pubsub"] {
+        tell(old, &["CLIENT", "KILL", "TYPE", kind]);
+    }
     let error = loop {
         match request().try_now().await {
             Ok(guard) => panic!("granted in a grace period: {guard:?}"),
