@@ -25,9 +25,9 @@ pub fn tokens_twice<'a, H: Held>(holds: &'a [H], mut found: impl FnMut(&'a H, &'
 pub fn tokens_fallen<'a, H: Held>(sorted: &'a [H], mut found: impl FnMut(&'a H, &'a H)) {
     let by_begin: Vec<&H> = sorted.iter().collect();
     let mut by_call = by_begin.clone();
-    by_call.sort_by_key(|held| held.asked());
+    by_call.sort_by_key(Held::asked);
     let mut by_end = by_begin.clone();
-    by_end.sort_by_key(|held| held.until());
+    by_end.sort_by_key(Held::until);
     let mut number = 0;
     let is_alone = |held: &H| held.mode() == Mode::Exclusive;
     let alone = |one: &H, other: &H| is_alone(one) || is_alone(other);
@@ -35,10 +35,10 @@ pub fn tokens_fallen<'a, H: Held>(sorted: &'a [H], mut found: impl FnMut(&'a H, 
         number += 1;
         found(before, next);
     };
-    sweep(&by_begin, &by_end, |next| next.from(), alone, &mut counted);
+    sweep(&by_begin, &by_end, Held::from, alone, &mut counted);
     // The same pairs again, and those of two that were not alone: what is found only here is added.
     if number == 0 {
-        sweep(&by_call, &by_end, |next| next.asked(), |_, _| true, &mut found);
+        sweep(&by_call, &by_end, Held::asked, |_, _| true, &mut found);
     }
 }
 

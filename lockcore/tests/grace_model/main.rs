@@ -24,6 +24,7 @@ const KEPT: &str = "nobody loses a lock within its lease";
 const GRANTS_AGAIN: &str = "a lock is granted after a crash";
 
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says what may happen")]
 struct World {
     twist: Option<Twist>,
     ticks: u8,
