@@ -107,12 +107,16 @@ fn a_mariadb_that_is_not_set_up_well() {
         let options = Options::new().setting("log-bin", "binlog").setting("sync-binlog", "1");
         let Some(server) = if_installed(MariaDb::start_with(&options).await) else { return };
         assert_eq!(at(&server.url(), &["run", "a", "--", "true"]).status, 0);
-        let good = Found::at(&server.url());
+        Found::at(&server.url()).is(1, &[("rights", "doubtful")]);
+        let user = "CREATE USER app@'%'; GRANT ALL ON lockwell.* TO app@'%'";
+        server.admin_sql(user).await.unwrap();
+        let url = server.url().replace("root@", "app@");
+        let good = Found::at(&url);
         good.is(0, &[]);
         good.says("binlog", "on the disk before a grant is answered", "");
 
         server.admin_sql("SET GLOBAL sync_binlog = 0").await.unwrap();
-        let unsynced = Found::at(&server.url());
+        let unsynced = Found::at(&url);
         unsynced.is(1, &[("binlog", "doubtful")]);
         unsynced.says("binlog", "sync_binlog is 0", "set sync_binlog to 1");
 
