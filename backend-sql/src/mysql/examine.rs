@@ -79,10 +79,10 @@ fn replication(replicas: i64, waits: bool) -> Finding {
 /// Whether the user may write on a server that is set to be read only, as for a switchover.
 fn rights(ignores_read_only: bool) -> Finding {
     if !ignores_read_only {
-        return Finding::good("rights", "this user may not write once the server is set to be read only");
+        return Finding::good("read_only", "this user may not write once the server is set to be read only");
     }
     Finding::doubtful(
-        "rights",
+        "read_only",
         "this user may write although the server is set to be read only (SUPER, CONNECTION_ADMIN or READ ONLY ADMIN): lockwell \
          looks at `read_only` in each statement, but what is under way while it is set can be granted again by the next primary",
         "connect as a user without these rights",

@@ -107,7 +107,7 @@ fn a_mariadb_that_is_not_set_up_well() {
         let options = Options::new().setting("log-bin", "binlog").setting("sync-binlog", "1");
         let Some(server) = if_installed(MariaDb::start_with(&options).await) else { return };
         assert_eq!(at(&server.url(), &["run", "a", "--", "true"]).status, 0);
-        Found::at(&server.url()).is(1, &[("rights", "doubtful")]);
+        Found::at(&server.url()).is(1, &[("read_only", "doubtful")]);
         let user = "CREATE USER app@'%'; GRANT ALL ON lockwell.* TO app@'%'";
         server.admin_sql(user).await.unwrap();
         let url = server.url().replace("root@", "app@");

@@ -73,7 +73,7 @@ impl Expected {
         for one in findings {
             assert!((one["severity"] == "good") == one["remedy"].is_null(), "{one}");
             let of_the_server =
-                ["persistence", "rights", "session"].contains(&one["subject"].as_str().unwrap());
+                ["persistence", "read_only", "session"].contains(&one["subject"].as_str().unwrap());
             assert!(of_the_server || one["severity"] == "good", "{one}");
         }
         assert_eq!(doctor.status, self.doctor, "{}", doctor.out);

@@ -57,7 +57,7 @@ async fn an_administrator_is_refused_as_others_are() {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{release}: {error:#}");
         assert!(locks.inspect("alone").await.expect("to look is allowed").is_held(), "{release}");
         let rights = |findings: Vec<lockwell_core::Finding>| {
-            findings.into_iter().find(|found| found.subject == "rights").expect("a finding")
+            findings.into_iter().find(|found| found.subject == "read_only").expect("a finding")
         };
         let found = rights(backend.examine().await.expect("an answer"));
         assert_eq!(found.severity, Severity::Doubtful, "{release}: {found:?}");
