@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockwell_core::suite::ClockThreads;
 use lockwell_core::{Clock, Moment, TestClock};
 
+use crate::hooks;
 use crate::rest::note_rest;
 use crate::threads::Threads;
 
@@ -24,6 +25,8 @@ const IDLE: Duration = Duration::from_millis(20);
 /// The keeper is one of its threads, and every thread that [joins](join). A jump while some other thread is
 /// at work is like a pause of the machine.
 pub(crate) fn skipping() -> Clock {
+    // Before the keeper starts, so that its thread says when it rests.
+    hooks::set();
     let threads = Arc::new(Threads::default());
     let test = TestClock::with_threads(threads.clone());
     let clock = test.clock();

@@ -10,7 +10,6 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::Harness;
-use crate::hooks;
 use crate::rest::{note_rest, rest_when_idle};
 use crate::skipping::{self, Hold};
 use lockwell_core::{Clock, Moment};
@@ -26,7 +25,6 @@ thread_local! {
 /// It is for servers in this process whose times all come from this clock. What else waits, for a socket or
 /// by a timer of the runtime, counts as resting.
 pub fn skipping_clock() -> Clock {
-    hooks::set();
     skipping::skipping()
 }
 
