@@ -129,13 +129,16 @@ fn hold(url: &str, level: &str) -> i32 {
     ended
 }
 
+/// Whatever is not said at the usual level is said at the last.
+const LEVELS: [&str; 2] = ["", "trace"];
+
 /// All of it, on a server where locks can be taken.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
-fn sing_all(url: &str, levels: &[&str]) {
+fn sing_all(url: &str) {
     // The command gets the password if that is asked for.
     let run = finish(lockwell(&["run", "--pass-url", "a", "--", "env"]).env("LOCKWELL_URL", url));
     assert!(run.status == 0 && run.out.contains(CANARY), "{run:?}");
-    for level in levels {
+    for level in LEVELS {
         let verbs = AT_A_SERVER.map(words);
         // A lock of ZooKeeper does not outlive its lockwell, and grace periods are not what these servers
         // have.
@@ -168,8 +171,7 @@ fn without_a_server() {
         (format!("etcd://ann:{CANARY}@127.0.0.1:1"), cfg!(feature = "etcd")),
     ];
     for (url, _) in addresses.into_iter().filter(|(_, on)| *on) {
-        // Whatever is not said at the usual level is said at the last.
-        for level in ["", "trace"] {
+        for level in LEVELS {
             let verbs = AT_A_SERVER.map(words);
             for (verb, end) in verbs.iter().zip(sing(&url, level, &verbs, 8)) {
                 assert!(![0, 64].contains(&end), "{url} {verb:?}: {end}");
@@ -194,7 +196,7 @@ fn on_postgresql() {
         std::fs::write(&rules, format!("host all ann 127.0.0.1/32 scram-sha-256\n{old}")).unwrap();
         server.admin_sql("SELECT pg_reload_conf()").await.unwrap();
         let url = server.url().replace("postgres@", &format!("ann:{CANARY}@"));
-        sing_all(&url, &["", "error", "warn", "info", "debug", "trace"]);
+        sing_all(&url);
         // From a file of its own.
         let site = Site::new();
         std::fs::write(site.path("password"), format!("{CANARY}\n")).unwrap();
@@ -222,7 +224,7 @@ fn on_mariadb() {
         let user =
             format!("CREATE USER ann@'%' IDENTIFIED BY '{CANARY}'; GRANT ALL ON lockwell.* TO ann@'%'");
         server.admin_sql(&user).await.unwrap();
-        sing_all(&server.url().replace("root@", &format!("ann:{CANARY}@")), &["", "trace"]);
+        sing_all(&server.url().replace("root@", &format!("ann:{CANARY}@")));
     });
 }
 
@@ -234,7 +236,7 @@ fn on_redis() {
         let Some(server) = testbed::if_installed(testbed::Redis::start_with(&options).await) else { return };
         let password = format!(">{CANARY}");
         server.command(&["ACL", "SETUSER", "ann", "on", &password, "~*", "&*", "+@all"]).unwrap();
-        sing_all(&server.url().replace("://", &format!("://ann:{CANARY}@")), &["", "trace"]);
+        sing_all(&server.url().replace("://", &format!("://ann:{CANARY}@")));
     });
 }
 
@@ -247,7 +249,7 @@ fn on_zookeeper() {
             return;
         };
         let url = server.url().replace("://", &format!("://ann:{CANARY}@")) + "/hers?acl=creator";
-        sing_all(&url, &["", "trace"]);
+        sing_all(&url);
     });
 }
 
