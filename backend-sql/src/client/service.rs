@@ -139,7 +139,7 @@ impl<D: Dialect> Service for Statements<D> {
     async fn prepare(&self, route: &Route, attempt: Attempt) -> Result<()> {
         let idle = {
             let mut idle = self.idle.on(*route);
-            if idle.is_some() && !self.silent.may_be_busy() {
+            if idle.is_some() && !self.silent.may_be_busy(*route) {
                 return Ok(());
             }
             idle.take()
@@ -149,7 +149,7 @@ impl<D: Dialect> Service for Statements<D> {
                 Some(idle) => idle,
                 None => self.connect().await?,
             };
-            let is_busy = self.silent.is_busy(&*self.dialect, &mut idle.conn).await?;
+            let is_busy = self.silent.is_busy(*route, &*self.dialect, &mut idle.conn).await?;
             *self.idle.on(*route) = Some(idle);
             Ok(is_busy)
         };
@@ -171,7 +171,7 @@ impl<D: Dialect> Service for Statements<D> {
             return of_all(batch, || CallOutcome::Unavailable(no_answer(None)));
         };
         let sent = Moment::now();
-        let unanswered = self.silent.call(session);
+        let unanswered = self.silent.call(*route, session);
         // This future owns the connection until it has answered. If the future is dropped, or has no answer
         // in time, the connection is closed, since its state is unknown.
         let limit =

@@ -2,13 +2,14 @@
 //!
 //! A connection without an answer is replaced. The server does not notice that as long as it carries the
 //! statement out, for instance since a commit waits for a replica that is away, and each try would leave one
-//! more connection there. So as long as it does, nothing else is sent.
+//! more connection there. So as long as it does, nothing else is sent on the same route.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwell_core::backend::lock;
 
+use crate::client::requests::Route;
 use crate::dialect::Dialect;
 
 #[derive(Default)]
@@ -16,7 +17,7 @@ pub(crate) struct Silent {
     /// Whether there was one.
     known: AtomicBool,
     /// Those whose statements the server may still carry out, by their names there.
-    sessions: Mutex<Vec<String>>,
+    sessions: Mutex<Vec<(Route, String)>>,
 }
 
 impl Silent {
@@ -27,31 +28,37 @@ impl Silent {
     }
 
     /// Whether the server may still carry out what was sent on one of them.
-    pub(crate) fn may_be_busy(&self) -> bool {
-        !lock(&self.sessions).is_empty()
+    pub(crate) fn may_be_busy(&self, route: Route) -> bool {
+        lock(&self.sessions).iter().any(|(of, _)| *of == route)
     }
 
     /// Asks the server, over another connection, whether it does.
-    pub(crate) async fn is_busy<D: Dialect>(&self, dialect: &D, conn: &mut D::Conn) -> sqlx::Result<bool> {
+    pub(crate) async fn is_busy<D: Dialect>(
+        &self,
+        route: Route,
+        dialect: &D,
+        conn: &mut D::Conn,
+    ) -> sqlx::Result<bool> {
         let sessions = lock(&self.sessions).clone();
-        for session in sessions {
+        for (_, session) in sessions.into_iter().filter(|(of, _)| *of == route) {
             if dialect.is_busy(conn, &session).await? {
                 return Ok(true);
             }
-            lock(&self.sessions).retain(|one| *one != session);
+            lock(&self.sessions).retain(|(_, one)| *one != session);
         }
         Ok(false)
     }
 
-    /// A call begins on the connection with this name.
-    pub(crate) fn call(&self, session: Option<String>) -> Unanswered<'_> {
-        Unanswered { silent: self, session, is_over: false }
+    /// A call begins on this route, on the connection with this name.
+    pub(crate) fn call(&self, route: Route, session: Option<String>) -> Unanswered<'_> {
+        Unanswered { silent: self, route, session, is_over: false }
     }
 }
 
 /// A call, as long as it has no answer. The batcher may drop it.
 pub(crate) struct Unanswered<'a> {
     silent: &'a Silent,
+    route: Route,
     session: Option<String>,
     is_over: bool,
 }
@@ -68,7 +75,8 @@ impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.silent.known.store(true, Ordering::Relaxed);
-            lock(&self.silent.sessions).extend(self.session.take());
+            let session = self.session.take().map(|session| (self.route, session));
+            lock(&self.silent.sessions).extend(session);
         }
     }
 }
