@@ -1,18 +1,18 @@
 //! Throwaway certificates.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
     os::unix::fs::{PermissionsExt, chown},
     path::PathBuf,
-    process::Command,
 };
 
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    date_time_ymd,
+};
 use tempfile::TempDir;
 
-use crate::{
-    Error,
-    programs::{Nobody, find},
-};
+use crate::{Error, programs::Nobody};
 
 /// A folder of certificates, all signed by one authority: `ca`, `server` for the name `localhost`, `member`
 /// for the address 127.0.0.1, by which the members of groups know each other, `expired` for the same address,
@@ -24,24 +24,11 @@ pub struct Certificates(TempDir);
 impl Certificates {
     /// Makes them.
     pub fn make() -> Result<Self, Error> {
-        let openssl = find("openssl", "openssl")?;
-        let folder = TempDir::new().map_err(Error::io("a temporary folder"))?;
-        let this = Self(folder);
-        // Nothing of what the machine's own configuration adds.
-        let write =
-            |name: &str, contents: &str| fs::write(this.file(name), contents).map_err(Error::io(name));
-        write("cnf", "[req]\ndistinguished_name=dn\n[dn]\n")?;
-        let authority = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"];
-        this.sign(&openssl, "ca", None, &authority)?;
-        let names = [("server", "DNS:localhost"), ("member", "IP:127.0.0.1"), ("ours", "DNS:lockwell")];
-        for (name, alternative) in names {
-            let alternative = format!("subjectAltName={alternative}");
-            this.sign(&openssl, name, Some("ca"), &["basicConstraints=critical,CA:FALSE", &alternative])?;
-        }
-        this.sign_for_the_past(&openssl, "expired", "subjectAltName=IP:127.0.0.1\n")?;
+        let this = Self(TempDir::new().map_err(Error::io("a temporary folder"))?);
+        this.fill().map_err(|error| Error::State(format!("certificates: {error}")))?;
         if let Some(Nobody { uid, gid }) = Nobody::if_root() {
             // Postgres runs as nobody, and takes no key that others than its user can read.
-            let set = fs::set_permissions(this.0.path(), fs::Permissions::from_mode(0o711))
+            let set = fs::set_permissions(this.0.path(), Permissions::from_mode(0o711))
                 .and_then(|()| chown(this.file("server.key"), Some(uid), Some(gid)));
             set.map_err(Error::io("the certificates"))?;
         }
@@ -58,55 +45,38 @@ impl Certificates {
         self.file(name).display().to_string()
     }
 
-    fn sign(&self, openssl: &str, name: &str, by: Option<&str>, extensions: &[&str]) -> Result<(), Error> {
-        let mut command = Command::new(openssl);
-        command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
-        command.args(["-days", "2", "-config", &self.path("cnf"), "-subj", &format!("/CN={name}")]);
-        command.args(["-keyout", &self.path(&format!("{name}.key"))]);
-        command.args(["-out", &self.path(&format!("{name}.pem"))]);
-        if let Some(by) = by {
-            command.args(["-CA", &self.path(&format!("{by}.pem"))]);
-            command.args(["-CAkey", &self.path(&format!("{by}.key"))]);
+    fn fill(&self) -> Result<(), Box<dyn std::error::Error>> {
+        let (mut authority, authority_key) = (params("ca", &[])?, KeyPair::generate()?);
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let authority = authority.self_signed(&authority_key)?;
+        self.write("ca", &authority.pem(), &authority_key)?;
+        for (name, address) in
+            [("server", "localhost"), ("member", "127.0.0.1"), ("expired", "127.0.0.1"), ("ours", "lockwell")]
+        {
+            let (mut params, key) = (params(name, &[address])?, KeyPair::generate()?);
+            if name == "expired" {
+                params.not_after = date_time_ymd(2020, 1, 2);
+            }
+            self.write(name, &params.signed_by(&key, &authority, &authority_key)?.pem(), &key)?;
         }
-        for extension in extensions {
-            command.args(["-addext", extension]);
-        }
-        run(command, name)
+        Ok(())
     }
 
-    /// A certificate that is over. Only the command of an authority takes dates of the past.
-    fn sign_for_the_past(&self, openssl: &str, name: &str, extensions: &str) -> Result<(), Error> {
-        let write =
-            |name: &str, contents: &str| fs::write(self.file(name), contents).map_err(Error::io(name));
-        let folder = self.0.path().display();
-        let authority = format!(
-            "[ca]\ndefault_ca=ours\n[ours]\nnew_certs_dir={folder}\ndatabase={folder}/index\nserial={folder}/serial\n\
-             policy=policy\ndefault_md=sha256\n[policy]\ncommonName=supplied\n"
-        );
-        for (name, contents) in
-            [("authority", &*authority), ("index", ""), ("serial", "01\n"), ("extensions", extensions)]
-        {
-            write(name, contents)?;
-        }
-        let request = self.path(&format!("{name}.csr"));
-        let mut command = Command::new(openssl);
-        command.args(["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
-        command.args(["-config", &self.path("cnf"), "-subj", &format!("/CN={name}")]);
-        command.args(["-keyout", &self.path(&format!("{name}.key")), "-out", &request]);
-        run(command, name)?;
-        let mut command = Command::new(openssl);
-        command.args(["ca", "-batch", "-notext", "-config", &self.path("authority"), "-in", &request]);
-        command.args(["-cert", &self.path("ca.pem"), "-keyfile", &self.path("ca.key")]);
-        command.args(["-startdate", "20200101000000Z", "-enddate", "20200102000000Z"]);
-        command.args(["-extfile", &self.path("extensions"), "-out", &self.path(&format!("{name}.pem"))]);
-        run(command, name)
+    fn write(&self, name: &str, certificate: &str, key: &KeyPair) -> std::io::Result<()> {
+        fs::write(self.file(&format!("{name}.pem")), certificate)?;
+        let file = self.file(&format!("{name}.key"));
+        fs::write(&file, key.serialize_pem())?;
+        fs::set_permissions(file, Permissions::from_mode(0o600))
     }
 }
 
-fn run(mut command: Command, name: &str) -> Result<(), Error> {
-    let done = command.output().map_err(Error::io("openssl"))?;
-    if done.status.success() {
-        return Ok(());
-    }
-    Err(Error::State(format!("openssl cannot sign {name}: {}", String::from_utf8_lossy(&done.stderr))))
+/// Those of a certificate for these addresses, which is no authority.
+fn params(name: &str, addresses: &[&str]) -> Result<CertificateParams, rcgen::Error> {
+    let addresses: Vec<_> = addresses.iter().map(|&address| address.to_owned()).collect();
+    let mut params = CertificateParams::new(addresses)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::ExplicitNoCa;
+    Ok(params)
 }

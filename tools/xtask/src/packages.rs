@@ -32,11 +32,10 @@ pub(crate) const SERVERS: [Package; 5] = [
     Package { gives: "etcd", name: "etcd-server", sign: Sign::File("etcd") },
 ];
 
-/// What else the tests use: a pooler, certificates, a browser, and what the lock clients of others need,
+/// What else the tests use: a pooler, a browser, and what the lock clients of others need,
 /// which ours are tested with. Those of Python and Node come from their indexes.
-pub(crate) const TOOLS: [Package; 10] = [
+pub(crate) const TOOLS: [Package; 9] = [
     Package { gives: "the pooler before PostgreSQL", name: "pgbouncer", sign: Sign::File("pgbouncer") },
-    Package { gives: "certificates for TLS", name: "openssl", sign: Sign::File("openssl") },
     Package {
         gives: "Curator",
         name: "libcurator-recipes-java",
