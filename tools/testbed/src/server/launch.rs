@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     Error,
-    kept::{Found, Kept},
+    kept::Kept,
     kind::{Kind, Site},
     proctree,
     programs::text,
@@ -32,18 +32,15 @@ const TAIL: usize = 4000;
 /// Makes the data folder, or copies one.
 pub(super) fn make_data(kind: &dyn Kind, site: &Site<'_>, supervisor: &mut Supervisor) -> Result<(), Error> {
     let commands = kind.prepare(site)?;
-    let vacancy = match find_data(kind, site, &commands)? {
-        Some(Found::Whole(whole)) => {
-            return copy(kind, site, supervisor, whole.folder(), &site.folder.join("data"));
-        }
-        Some(Found::Nothing(vacancy)) => Some(vacancy),
-        None => None,
-    };
+    let kept = find_data(kind, site, &commands)?;
+    if let Some(whole) = kept.as_ref().and_then(Kept::whole) {
+        return copy(kind, site, supervisor, &whole, &site.folder.join("data"));
+    }
     for command in &commands {
         prepare(kind, site, supervisor, command)?;
     }
-    let Some(vacancy) = vacancy else { return Ok(()) };
-    let filled = vacancy.fill(|folder| {
+    let Some(kept) = kept else { return Ok(()) };
+    let filled = kept.fill(|folder| {
         copy(kind, site, supervisor, &site.folder.join("data"), folder)?;
         kind.own_files().iter().try_for_each(|file| Ok(fs::remove_file(folder.join(file))?))
     });
@@ -54,7 +51,7 @@ pub(super) fn make_data(kind: &dyn Kind, site: &Site<'_>, supervisor: &mut Super
 }
 
 /// Looks for a data folder that these commands have made.
-fn find_data(kind: &dyn Kind, site: &Site<'_>, commands: &[Vec<String>]) -> Result<Option<Found>, Error> {
+fn find_data(kind: &dyn Kind, site: &Site<'_>, commands: &[Vec<String>]) -> Result<Option<Kept>, Error> {
     let makers = kind.makers()?;
     if site.options.measured || makers.is_empty() {
         return Ok(None);
@@ -62,7 +59,7 @@ fn find_data(kind: &dyn Kind, site: &Site<'_>, commands: &[Vec<String>]) -> Resu
     // They name the folder of this server, which is another each time.
     let folder = text(site.folder)?;
     let like: Vec<String> = commands.iter().flatten().map(|word| word.replace(&folder, "")).collect();
-    Ok(Kept::find(kind.name(), &like, &makers).and_then(Kept::look))
+    Ok(Kept::find(kind.name(), &like, &makers))
 }
 
 /// Copies what is in a folder, with its owners. The copying ends with the server if this process is killed.

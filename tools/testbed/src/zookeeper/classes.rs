@@ -1,12 +1,12 @@
 //! The classes of a server as Java has read them once, in a file for later servers. A third of their start is
 //! that reading.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use super::java::{CLASSES, Classes, Java};
 use crate::{
     Error, Options, Server,
-    kept::{Found, Kept, Vacancy, Whole},
+    kept::Kept,
     programs::text,
     server::blocking,
     wire::{LONG, exchange},
@@ -19,14 +19,12 @@ pub(super) async fn find(java: &Java, options: &Options) -> Classes {
         return Classes::Unused;
     }
     let files = java.files();
-    let found = blocking(move || Ok(Kept::find("zookeeper", &files, &files).and_then(Kept::look))).await;
-    let whole = match found {
-        Ok(Some(Found::Whole(whole))) => Ok(whole),
-        Ok(Some(Found::Nothing(vacancy))) => make(java, vacancy).await,
-        Ok(None) => return Classes::Unused,
-        Err(error) => Err(error),
+    let Some(kept) = Kept::find("zookeeper", &files, &files) else { return Classes::Unused };
+    let whole = match kept.whole() {
+        Some(whole) => Ok(whole),
+        None => make(java, kept).await,
     };
-    match whole.and_then(|whole| text(&whole.folder().join(CLASSES))) {
+    match whole.and_then(|whole| text(&whole.join(CLASSES))) {
         Ok(file) => Classes::Read(file),
         Err(error) => {
             tracing::warn!(%error, "the classes of ZooKeeper are not kept");
@@ -36,7 +34,7 @@ pub(super) async fn find(java: &Java, options: &Options) -> Classes {
 }
 
 /// Has a server write the file at its end.
-async fn make(java: &Java, vacancy: Vacancy) -> Result<Whole, Error> {
+async fn make(java: &Java, kept: Kept) -> Result<PathBuf, Error> {
     let server = Server::start(java.writes_classes(), &Options::new()).await?;
     let addr = server.addr();
     let ask = move |word: &str| exchange(addr, word.as_bytes(), LONG).map(drop);
@@ -49,7 +47,7 @@ async fn make(java: &Java, vacancy: Vacancy) -> Result<Whole, Error> {
     server.stop().await?;
     blocking(move || {
         let file = server.folder().join(CLASSES);
-        vacancy.fill(|folder| {
+        kept.fill(|folder| {
             fs::copy(&file, folder.join(CLASSES)).map(drop).map_err(Error::io(file.display().to_string()))
         })
     })
