@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use testbed::{MariaDb, Options, Postgres, Server, is_installed};
+use testbed::{Options, Postgres, is_installed};
 
 /// Set in the process that starts a server and waits to be killed. Its value says which.
 const VICTIM: &str = "TESTBED_VICTIM";
@@ -22,48 +22,22 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[tokio::test]
 async fn victim() {
     let Some(kind) = env::var_os(VICTIM) else { return };
-    let postgres;
-    let mariadb;
-    let server: &Server = if kind == "postgres" {
-        postgres = Postgres::start().await.expect("starts");
-        &postgres
-    } else {
-        mariadb = MariaDb::start().await.expect("starts");
-        &mariadb
-    };
+    if kind == "early" {
+        // Killed while the data folder is still being made, without one that was made before.
+        println!("\nSERVER 0 {}", env::temp_dir().display());
+        Postgres::start_with(&Options::new().measured()).await.map(drop).expect("starts");
+    }
+    let server = Postgres::start().await.expect("starts");
     println!("\nSERVER {} {}", server.pid().expect("runs"), server.folder().display());
     std::future::pending::<()>().await;
 }
 
-/// Not a test either: killed while the data folder is still being made.
-#[tokio::test]
-async fn early_victim() {
-    if env::var_os(VICTIM).is_some() {
-        println!("\nSERVER 0 {}", env::temp_dir().display());
-        // Without a data folder that was made before.
-        Postgres::start_with(&Options::new().measured()).await.map(drop).expect("starts");
-    }
-}
-
-#[test]
-fn postgres_goes_with_its_owner() {
-    if is_installed(Postgres::installed()) {
-        owner_is_killed("postgres", Signal::KILL);
-    }
-}
-
-#[test]
-fn mariadb_goes_with_its_owner() {
-    if is_installed(MariaDb::installed()) {
-        owner_is_killed("mariadb", Signal::KILL);
-    }
-}
-
 /// Ctrl-C goes to the whole group of processes, and must not end the supervisor before it has cleaned up.
 #[test]
-fn ctrl_c_leaves_nothing() {
+fn a_server_goes_with_its_owner() {
     if is_installed(Postgres::installed()) {
-        owner_is_killed("postgres", Signal::INT);
+        owner_is_killed(Signal::KILL);
+        owner_is_killed(Signal::INT);
     }
 }
 
@@ -75,7 +49,7 @@ fn half_made_servers_go_too() {
     }
     let parent = parent();
     for milliseconds in [20, 150, 400] {
-        let (_, _, kill) = start("early_victim", "postgres", parent.path());
+        let (_, _, kill) = start("early", parent.path());
         thread::sleep(Duration::from_millis(milliseconds));
         kill(Signal::KILL);
         eventually("the folder is empty", || {
@@ -84,16 +58,16 @@ fn half_made_servers_go_too() {
     }
 }
 
-fn owner_is_killed(kind: &str, signal: Signal) {
+fn owner_is_killed(signal: Signal) {
     let parent = parent();
-    let (pid, folder, kill) = start("victim", kind, parent.path());
+    let (pid, folder, kill) = start("late", parent.path());
     assert!(Path::new(&folder).is_dir() && exists(pid), "it runs");
     assert!(folder.starts_with(parent.path().to_str().expect("text")), "{folder}");
-    let segment = (kind == "postgres").then(|| segment(&folder));
+    let segment = segment(&folder);
     kill(signal);
     eventually("the server has gone", || !exists(pid));
     eventually("its folder has gone", || !Path::new(&folder).exists());
-    eventually("its shared memory has gone", || segment.as_ref().is_none_or(|id| !segment_exists(id)));
+    eventually("its shared memory has gone", || !segment_exists(&segment));
 }
 
 /// A folder for the victim's temporary ones.
@@ -106,9 +80,9 @@ fn parent() -> tempfile::TempDir {
 }
 
 /// Starts a victim, and returns what it says about its server and a way to kill its whole group.
-fn start(test: &str, kind: &str, temporary: &Path) -> (u32, String, impl FnOnce(Signal) + use<>) {
+fn start(kind: &str, temporary: &Path) -> (u32, String, impl FnOnce(Signal) + use<>) {
     let mut child = Command::new(env::current_exe().expect("our own path"))
-        .args([test, "--exact", "--nocapture"])
+        .args(["victim", "--exact", "--nocapture"])
         .env(VICTIM, kind)
         .env("TMPDIR", temporary)
         .process_group(0)
