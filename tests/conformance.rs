@@ -15,8 +15,8 @@ mod support {
     #[cfg(feature = "etcd")]
     pub(crate) mod etcd;
     pub(crate) mod files;
-    #[cfg(any(feature = "zk", feature = "etcd"))]
-    pub(crate) mod majority;
+    #[cfg(any(feature = "redis", feature = "zk", feature = "etcd"))]
+    pub(crate) mod group;
     pub(crate) mod memory;
     #[cfg(feature = "redis")]
     pub(crate) mod redis;

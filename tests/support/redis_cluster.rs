@@ -7,6 +7,7 @@ use lockwell::conformance::{Harness, Line, Link, Need, Server};
 use lockwell::{Locks, Result};
 use testbed::{Certificates, Options, Proxy, RedisCluster, Release};
 
+use super::group::Group;
 use super::servers::{KEEPS, credentials, options};
 use super::targets::Started;
 
@@ -25,12 +26,20 @@ async fn three(release: &'static Release, options: Options, linked: bool) -> Sta
     let files = Certificates::make()?;
     let options = options.release(release).tls(&files);
     let cluster = RedisCluster::start(3, &options).await?;
-    Ok(Arc::new(Three { cluster, files, linked }))
+    let servers = cluster.nodes().iter().map(|node| testbed::Server::clone(node)).collect();
+    let ready = cluster.clone();
+    let group = Group::new(super::redis::offers(), servers, Vec::new(), |_| String::new()).ready(move || {
+        let cluster = ready.clone();
+        Box::pin(async move { cluster.ready().await })
+    });
+    Ok(Arc::new(Three { cluster, group, files, linked }))
 }
 
 #[derive(Debug)]
 struct Three {
     cluster: RedisCluster,
+    /// Its nodes, to be stopped and started.
+    group: Group,
     files: Certificates,
     linked: bool,
 }
@@ -82,7 +91,7 @@ impl Harness for Three {
     }
 
     fn server(&self) -> Option<&dyn Server> {
-        Some(self)
+        Some(&self.group)
     }
 
     /// If no other test uses the nodes, they announce the addresses of these proxies to clients with TLS from
@@ -99,29 +108,5 @@ impl Harness for Three {
         }
         let url = format!("rediss+cluster://{}{}&{KEEPS}", addresses.join(","), credentials(&self.files));
         Some(Box::new(Line::new(proxies, url, lockwell::connect)))
-    }
-}
-
-#[async_trait]
-impl Server for Three {
-    async fn pause(&self) {
-        self.cluster.nodes().iter().for_each(|node| node.pause().expect("the node runs"));
-    }
-
-    async fn resume(&self) {
-        for node in self.cluster.nodes() {
-            if node.pid().is_none() {
-                node.restart().await.expect("the node starts again");
-            }
-            node.resume().expect("the node runs");
-        }
-        self.cluster.ready().await.expect("the nodes agree");
-    }
-
-    async fn restart(&self) {
-        for node in self.cluster.nodes() {
-            node.stop().await.expect("the node ends");
-        }
-        self.resume().await;
     }
 }

@@ -32,6 +32,21 @@ pub(crate) fn offers() -> Vec<lockwell::conformance::Need> {
     ]
 }
 
+/// What one server offers that could be one of a majority.
+#[cfg(any(feature = "zk", feature = "etcd"))]
+pub(crate) fn offers_of_majority() -> Vec<lockwell::conformance::Need> {
+    use lockwell::conformance::Need::{
+        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Server, Shared,
+    };
+    vec![Shared, Permits, Downgrade, Fencing, Fifo, Counted, LongestWait, Durable, Process, Server, Link]
+}
+
+/// The leader of several can be killed.
+#[cfg(any(feature = "zk", feature = "etcd"))]
+pub(crate) fn offers_of_three() -> Vec<lockwell::conformance::Need> {
+    [&offers_of_majority()[..], &[lockwell::conformance::Need::Failover]].concat()
+}
+
 /// What a client says in its address to trust servers with these certificates and to be trusted.
 #[cfg(all(feature = "redis", feature = "tls"))]
 pub(crate) fn credentials(files: &testbed::Certificates) -> String {

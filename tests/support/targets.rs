@@ -278,10 +278,10 @@ fn postgres(release: &'static Release) -> Vec<Target> {
 
 #[cfg(feature = "zk")]
 fn zookeeper(release: &'static Release) -> Vec<Target> {
-    use super::{ensembles, majority};
+    use super::{ensembles, servers};
     vec![
-        Target::new("zookeeper", &["zk"], majority::offers(), move || ensembles::one(release)),
-        Target::new("zookeeper_ensemble", &["zk"], majority::offers_of_three(), move || {
+        Target::new("zookeeper", &["zk"], servers::offers_of_majority(), move || ensembles::one(release)),
+        Target::new("zookeeper_ensemble", &["zk"], servers::offers_of_three(), move || {
             ensembles::three(release)
         }),
     ]
@@ -289,11 +289,11 @@ fn zookeeper(release: &'static Release) -> Vec<Target> {
 
 #[cfg(feature = "etcd")]
 fn etcd(release: &'static Release) -> Vec<Target> {
-    use super::{etcd, majority};
+    use super::{etcd, servers};
     let schemes = &["etcd", "etcds"];
     vec![
-        Target::new("etcd", schemes, majority::offers(), move || etcd::one(release)),
-        Target::new("etcd_cluster", schemes, majority::offers_of_three(), move || etcd::three(release)),
+        Target::new("etcd", schemes, servers::offers_of_majority(), move || etcd::one(release)),
+        Target::new("etcd_cluster", schemes, servers::offers_of_three(), move || etcd::three(release)),
     ]
 }
 
