@@ -28,8 +28,7 @@ enum Command {
     /// Measure the backends: build compare-bench for release and run it. `cargo xtask compare -- --help`
     /// lists its options, which can be given here.
     ///
-    /// With `--install`, or a yes at the terminal, missing servers are installed with apt. Otherwise the
-    /// command for that is printed.
+    /// With `--install` missing servers are installed with apt and downloaded before.
     Compare {
         /// `--install`: install what is missing. All other arguments are passed on.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]

@@ -35,7 +35,15 @@ const NAMES: [&str; 10] = [
 /// Servers that run until this is dropped, and their address.
 struct Running {
     url: String,
-    _servers: Vec<Box<dyn Any>>,
+    _servers: Box<dyn Any>,
+}
+
+/// Starts it, and has its address with these options.
+macro_rules! started {
+    ($start:expr, $options:expr) => {{
+        let servers = $start.await.map_err(|error| error.to_string())?;
+        Running { url: servers.url() + $options, _servers: Box::new(servers) }
+    }};
 }
 
 pub(crate) fn run(names: &[String]) -> Result<ExitCode> {
@@ -80,54 +88,24 @@ async fn start(name: &str) -> Result<Running> {
     // Whoever asks for servers may measure them.
     let options = Options::new().measured();
     let options = release.map_or_else(|| options.clone(), |release| options.clone().release(release));
-    let one = |url: String, server: Box<dyn Any>| Running { url, _servers: vec![server] };
-    let failed = |error: testbed::Error| error.to_string();
     Ok(match (name, release.map(Release::family)) {
         ("redlock", _) => {
             let mut nodes = Vec::new();
             for _ in 0..REDLOCK {
-                nodes.push(Redis::start_with(&options).await.map_err(failed)?);
+                nodes.push(Redis::start_with(&options).await.map_err(|error| error.to_string())?);
             }
             let addresses: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
-            let nodes = nodes.into_iter().map(|node| Box::new(node) as Box<dyn Any>);
-            Running { url: format!("redlock://{}", addresses.join(",")), _servers: nodes.collect() }
+            Running { url: format!("redlock://{}", addresses.join(",")), _servers: Box::new(nodes) }
         }
-        ("sentinel", _) => {
-            let group = RedisSentinel::start_with(&options).await.map_err(failed)?;
-            one(group.url() + KEEPS, Box::new(group))
-        }
-        ("cluster", _) => {
-            let cluster = RedisCluster::start_with_replicas(GROUP, &options).await.map_err(failed)?;
-            one(cluster.url() + KEEPS, Box::new(cluster))
-        }
-        ("zookeeper3", _) => {
-            let ensemble = ZooKeeperEnsemble::start(GROUP, &options).await.map_err(failed)?;
-            one(ensemble.url(), Box::new(ensemble))
-        }
-        ("etcd3", _) => {
-            let cluster = EtcdCluster::start(GROUP, &options).await.map_err(failed)?;
-            one(cluster.url(), Box::new(cluster))
-        }
-        ("redis", _) | (_, Some(Family::Redis)) => {
-            let server = Redis::start_with(&options).await.map_err(failed)?;
-            one(server.url(), Box::new(server))
-        }
-        ("postgres", _) | (_, Some(Family::Postgres)) => {
-            let server = Postgres::start_with(&options).await.map_err(failed)?;
-            one(server.url(), Box::new(server))
-        }
-        ("mariadb", _) | (_, Some(Family::MySql)) => {
-            let server = MariaDb::start_with(&options).await.map_err(failed)?;
-            one(server.url(), Box::new(server))
-        }
-        ("zookeeper", _) | (_, Some(Family::ZooKeeper)) => {
-            let server = ZooKeeper::start_with(&options).await.map_err(failed)?;
-            one(server.url(), Box::new(server))
-        }
-        ("etcd", _) | (_, Some(Family::Etcd)) => {
-            let server = Etcd::start_with(&options).await.map_err(failed)?;
-            one(server.url(), Box::new(server))
-        }
+        ("sentinel", _) => started!(RedisSentinel::start_with(&options), KEEPS),
+        ("cluster", _) => started!(RedisCluster::start_with_replicas(GROUP, &options), KEEPS),
+        ("zookeeper3", _) => started!(ZooKeeperEnsemble::start(GROUP, &options), ""),
+        ("etcd3", _) => started!(EtcdCluster::start(GROUP, &options), ""),
+        ("redis", _) | (_, Some(Family::Redis)) => started!(Redis::start_with(&options), ""),
+        ("postgres", _) | (_, Some(Family::Postgres)) => started!(Postgres::start_with(&options), ""),
+        ("mariadb", _) | (_, Some(Family::MySql)) => started!(MariaDb::start_with(&options), ""),
+        ("zookeeper", _) | (_, Some(Family::ZooKeeper)) => started!(ZooKeeper::start_with(&options), ""),
+        ("etcd", _) | (_, Some(Family::Etcd)) => started!(Etcd::start_with(&options), ""),
         _ => return Err(format!("{name} is no server of its own")),
     })
 }
