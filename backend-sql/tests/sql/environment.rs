@@ -1,35 +1,13 @@
 //! The address says everything, and the environment of the process nothing.
 
-use std::process::{Command, Stdio};
+use crate::servers::{Kind, client, url};
+use crate::sqlite_child::{answer, command};
 
-use crate::servers::{Kind, backend, client, url};
-
-const ADDRESS: &str = "LOCKWELL_TEST_ADDRESS";
-
-/// Connects in another process with this environment. Returns what it prints behind `=>`.
+/// Connects in another process with this environment.
 async fn connected(url: &str, environment: &[(&str, &str)]) -> String {
-    let mut child = Command::new(std::env::current_exe().expect("this binary"));
-    child.args(["environment::child", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
-    child.env(ADDRESS, url).envs(environment.iter().copied()).stdin(Stdio::null());
-    let output =
-        tokio::task::spawn_blocking(move || child.output().expect("it runs")).await.expect("no panic");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let answer = text.lines().find_map(|line| line.split_once("=> "));
-    answer.unwrap_or_else(|| panic!("no answer: {text}")).1.to_owned()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "other tests start it"]
-async fn child() {
-    let Ok(url) = std::env::var(ADDRESS) else { return };
-    let kind = if url.starts_with("postgres") { Kind::Postgres } else { Kind::MariaDb };
-    match backend(kind, &url).await {
-        Ok(_) => {
-            let held = client(kind, &url).await.lock("a").try_now().await;
-            println!("=> {:?}", held.map(|held| held.is_some()));
-        }
-        Err(error) => println!("=> {:?}: {error}", error.kind()),
-    }
+    let mut child = command("server", url);
+    child.envs(environment.iter().copied());
+    answer(child).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -70,16 +70,14 @@ async fn a_refusal_is_one_statement_and_a_place_one_more() {
     assert_eq!(proxy.turns() - before, 40, "round trips of 20 locks that are taken and released");
 }
 
-/// Ten and three hundred waiters of one client look alike to the server.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_heartbeat_serves_all_waiters() {
-    let Some((proxy, locks)) = far("alike").await else { return };
-    let holder = client(Kind::Postgres, &(postgres().await.expect("it runs").url() + "?table=alike")).await;
+/// The round trips in four seconds of ten and of three hundred waiters of one client, which is behind the
+/// proxy.
+pub(crate) async fn heartbeats(holder: &Locks, proxy: &Proxy, locks: &Locks) -> Vec<u64> {
     let mut turns = Vec::new();
     for many in [10_usize, 300] {
         let guard = holder.lock("a").ttl(Duration::from_mins(1)).await.expect("a free lock");
         let waiting: Vec<_> = (0..many).map(|_| tokio::spawn(locks.lock("a").into_future())).collect();
-        wait_for(&holder, "a", many).await;
+        wait_for(holder, "a", many).await;
         tokio::time::sleep(Duration::from_secs(3)).await;
         let before = proxy.turns();
         tokio::time::sleep(Duration::from_secs(4)).await;
@@ -87,11 +85,19 @@ async fn one_heartbeat_serves_all_waiters() {
         // All of them leave at once.
         let before = proxy.turns();
         waiting.iter().for_each(tokio::task::JoinHandle::abort);
-        wait_for(&holder, "a", 0).await;
+        wait_for(holder, "a", 0).await;
         println!("{many}: {} round trips for leaving", proxy.turns() - before);
         guard.release().await.expect("held");
     }
-    println!("{turns:?} round trips in four seconds");
+    turns
+}
+
+/// Ten and three hundred waiters of one client look alike to the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_heartbeat_serves_all_waiters() {
+    let Some((proxy, locks)) = far("alike").await else { return };
+    let holder = client(Kind::Postgres, &(postgres().await.expect("it runs").url() + "?table=alike")).await;
+    let turns = heartbeats(&holder, &proxy, &locks).await;
     assert!(turns.iter().all(|turns| *turns < 16), "{turns:?} round trips in four seconds");
 }
 

@@ -45,7 +45,6 @@ mod sqlite_files;
 #[cfg(unix)]
 mod sqlite_messages;
 mod sqlite_power;
-mod sqlite_push;
 mod sqlite_sync;
 mod sqlite_undriven;
 #[cfg(unix)]

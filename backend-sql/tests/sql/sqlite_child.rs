@@ -1,9 +1,9 @@
-//! Other processes on the same SQLite file: this test binary once more, with an order in its environment.
+//! Other processes on the same SQLite file or server: this test binary once more, with an order in its environment.
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use crate::servers::{Kind, client};
+use crate::servers::{Kind, backend, client};
 
 const ORDER: &str = "LOCKWELL_TEST_ORDER";
 
@@ -17,7 +17,11 @@ pub(crate) fn command(order: &str, url: &str) -> Command {
 
 /// What `order` prints behind `=>`.
 pub(crate) async fn ask(order: &str, url: &str) -> String {
-    let mut command = command(order, url);
+    answer(command(order, url)).await
+}
+
+/// What this command of [`command`] prints behind `=>`.
+pub(crate) async fn answer(mut command: Command) -> String {
     let output =
         tokio::task::spawn_blocking(move || command.output().expect("it runs")).await.expect("no panic");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -38,7 +42,7 @@ async fn child() {
             println!("=> {}", if guard.is_some() { "granted" } else { "held" });
         }
         // Whether the file is taken.
-        "connect" => match crate::servers::backend(Kind::Sqlite, url).await {
+        "connect" => match backend(Kind::Sqlite, url).await {
             Ok(lock) => {
                 let found = lock.examine().await.expect("an answer");
                 println!("=> connected {:?}", found.iter().map(|one| one.subject).collect::<Vec<_>>());
@@ -52,52 +56,21 @@ async fn child() {
             guard.release().await.expect("held");
             println!("=> done");
         }
-        // Takes the lock `a` again and again, and says when it got it and when it began to release it.
-        "alternate" => alternate(url, 0.0).await,
-        "alternate-1" => alternate(url, 1.0).await,
-        "alternate-400" => alternate(url, 400.0).await,
         // All kinds of requests, with marks of what was answered.
         "record" => crate::sqlite_power::everything(url).await,
         // Takes locks while the disk refuses to sync, and later.
         "sick-disk" => crate::sqlite_sync::on_a_sick_disk(url).await,
-        // A hundred waiters for a lock that is held; how much time of the processor they cost.
-        "wait" => {
-            let locks = client(Kind::Sqlite, url).await;
-            for _ in 0..100 {
-                tokio::spawn(locks.lock("a").wait(Duration::from_mins(1)).into_future());
+        // Whether the lock `a` of a server can be had, or why nothing can be.
+        "server" => {
+            let kind = if url.starts_with("postgres") { Kind::Postgres } else { Kind::MariaDb };
+            match backend(kind, url).await {
+                Ok(_) => {
+                    let held = client(kind, url).await.lock("a").try_now().await;
+                    println!("=> {:?}", held.map(|held| held.is_some()));
+                }
+                Err(error) => println!("=> {:?}: {error}", error.kind()),
             }
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            let before = ticks();
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            println!("=> {}", ticks() - before);
-            std::process::exit(0);
         }
         other => panic!("an unknown order: {other}"),
     }
-}
-
-async fn alternate(url: &str, hold: f64) {
-    let locks = client(Kind::Sqlite, url).await;
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_nanos();
-    let mut times = Vec::new();
-    let rounds = if hold > 100.0 { 20 } else { 500 };
-    while times.len() < rounds * 2 {
-        let guard = locks.lock("a").wait(Duration::from_mins(1)).await.expect("its turn comes");
-        times.push(format!("+{}", now()));
-        tokio::time::sleep(Duration::from_secs_f64(hold / 1000.0)).await;
-        times.push(format!("-{}", now()));
-        guard.release().await.expect("held");
-        // Not at once, so that nobody but the other one writes while the lock goes over.
-        if hold > 100.0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-    println!("=> {}", times.join(" "));
-}
-
-/// The time of the processor that this process has used, in hundredths of a second.
-fn ticks() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let fields: Vec<_> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
-    fields[11..13].iter().map(|one| one.parse::<u64>().expect("a number")).sum()
 }
