@@ -58,8 +58,8 @@ class Task:
             print(f"error {error!r}", flush=True)
             os._exit(1)
 
-    def note(self, kind: str, *words: object) -> None:
-        line = " ".join(map(str, (kind, self.number, *words)))
+    def note(self, event: str, **fields: object) -> None:
+        line = json.dumps({"task": self.number, "event": event, **fields})
         os.write(self.journal, f"{line}\n".encode())
 
     def chance(self, of_a_hundred: int) -> bool:
@@ -95,15 +95,15 @@ class Task:
         except lockwell.LockwellError as error:
             is_late = isinstance(error, lockwell.TimedOutError)
             why = "timed-out" if is_late else snake_to_camel(error.kind)
-            self.note("?", lock, mode, asked, now(), why)
+            self.note("missed", lock=lock, mode=mode, asked=asked, answered=now(), why=why)
             if not is_late:
                 time.sleep(AFTER_ERROR)
             return
         if held is None:
-            self.note("?", lock, mode, asked, now(), "held")
+            self.note("missed", lock=lock, mode=mode, asked=asked, answered=now(), why="held")
             return
         came = now()
-        self.note("+", lock, mode, asked, came, held.token)
+        self.note("granted", lock=lock, mode=mode, asked=asked, token=held.token, **{"from": came})
         self.until = came
         self.holds += 1
         self.hold(held, lock, mode)
@@ -111,7 +111,7 @@ class Task:
     def hold(self, held: lockwell.Lock, lock: int, mode: int) -> None:
         read = self.ask_witness(READ, lock, held, 0, 0) if mode == EXCLUSIVE else None
         if read is not None and not read[2]:
-            self.note("x", now())
+            self.note("refused", at=now())
         if self.takes_its_time() and self.chance(self.crew["long"][0]):
             length = self.work["ttl"] * self.crew["long"][1] // 100
         else:
@@ -121,7 +121,7 @@ class Task:
             plain, guarded, passes = read
             wrote = self.ask_witness(WRITE, lock, held, plain + 1, guarded + 1 if passes else 0)
             if not wrote[2]:
-                self.note("x", now())
+                self.note("refused", at=now())
         self.look(held)
         end = {None: "released", "taken": "taken"}.get(held.loss, "expired")
         # The time first: a pause between the two must not make the lease longer.
@@ -135,7 +135,7 @@ class Task:
                 end = "taken" if now() < deadline else "expired"
         except lockwell.LockwellError:
             end = "unknown" if end == "released" else end
-        self.note("-", self.until, end, called, now(), 0)
+        self.note("ended", until=self.until, end=end, called=called, answered=now(), told_late=0)
 
     def watch(self, held: lockwell.Lock, length: int) -> None:
         """Looks again and again for so long, or until the lock is lost."""
@@ -144,7 +144,7 @@ class Task:
         while self.look(held):
             if self.until - written > 15_000_000:
                 written = self.until
-                self.note("=", self.until)
+                self.note("still_held", until=self.until)
             left = (end - now()) / 1e9
             if left <= 0:
                 return
@@ -157,7 +157,7 @@ class Task:
         if is_held:
             self.until = looked
             if is_over:
-                self.note("!", looked)
+                self.note("revived")
         return is_held
 
 

@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-const SOURCE: &str = include_str!("skew.c");
-
 /// The library, and the folder of the files that say by how much each clock is wrong.
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
@@ -21,14 +19,8 @@ impl Clocks {
     /// Compiles the library into this folder. Servers that do not run as this user must be able to read it.
     pub(crate) fn make(folder: &Path) -> Result<Self> {
         std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
-        let (source, library) = (folder.join("skew.c"), folder.join("skew.so"));
-        std::fs::write(&source, SOURCE)?;
-        let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source);
-        let output = compiler.output().map_err(|error| Error::failed(format!("cc: {error}")))?;
-        if !output.status.success() {
-            return Err(Error::failed(format!("cc: {}", String::from_utf8_lossy(&output.stderr))));
-        }
+        let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/skew.c"));
+        let library = testbed::preloaded(source, folder).map_err(Error::failed)?;
         Ok(Self { library, folder: folder.to_owned() })
     }
 

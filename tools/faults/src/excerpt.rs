@@ -215,11 +215,4 @@ mod tests {
         assert_eq!((seen.lock, &*seen.overlaps), (3, &[(8_400_000, 8_500_000)][..]));
         assert_eq!(seen.refused, [(1, 8_450_000)]);
     }
-
-    #[test]
-    fn it_is_small() {
-        let many = (0..5000).map(|at| hold(0, 1, (at * MS, at * MS + MS / 2), End::Released)).collect();
-        let history = History { holds: many, ..History::default() };
-        assert_eq!(of(&history, &[kill(1, 1200 * MS)], 0, 1500 * MS).unwrap().holds.len(), MOST);
-    }
 }

@@ -1,30 +1,18 @@
 //! What workers note about the locks that they take, and the files in which they note it.
 //!
-//! One line for each event, written at once, so that the file of a process that is killed is good up to its
-//! last line:
-//!
-//! ```text
-//! + TASK LOCK MODE ASKED FROM TOKEN       granted: the validity begins
-//! = TASK UNTIL                            still valid
-//! - TASK UNTIL END CALLED ANSWERED LATE   the validity has ended, and the release has its answer
-//! ? TASK LOCK MODE ASKED ANSWERED WHY     not granted
-//! ! TASK AT                               the guard said that it was held after it had said that it was not
-//! u TASK AT                               `lost()` says nothing long after the guard was not held any more
-//! x TASK AT                               the guarded witness refused a stale read or write
-//! ```
-//!
-//! Times are nanoseconds of the boot clock, which all processes of a host share.
+//! One line of JSON for each event, written at once, so that the file of a process that is killed is good up
+//! to its last line. Times are nanoseconds of the boot clock, which all processes of a host share.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use lockwell::backend::{FencingToken, Mode, Moment};
 use lockwell_conformance::history::Held;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
@@ -92,7 +80,8 @@ impl Held for Hold {
 }
 
 /// How a hold ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum End {
     /// The release was confirmed.
     Released,
@@ -144,22 +133,53 @@ pub(crate) struct History {
     pub(crate) refused: Vec<(Who, u64)>,
 }
 
-impl End {
-    const ALL: [(Self, &str); 5] = [
-        (Self::Released, "released"),
-        (Self::Dropped, "dropped"),
-        (Self::Expired, "expired"),
-        (Self::Taken, "taken"),
-        (Self::Unknown, "unknown"),
-    ];
+/// A line of a file: what a task notes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+enum Event {
+    /// The validity begins. The mode is its code.
+    Granted {
+        lock: u32,
+        mode: i64,
+        asked: u64,
+        from: u64,
+        token: u64,
+    },
+    StillHeld {
+        until: u64,
+    },
+    /// The validity has ended, and the release has its answer.
+    Ended {
+        until: u64,
+        end: End,
+        called: u64,
+        answered: u64,
+        told_late: u64,
+    },
+    /// Not granted.
+    Missed {
+        lock: u32,
+        mode: i64,
+        asked: u64,
+        answered: u64,
+        why: String,
+    },
+    /// The guard said that it was held after it had said that it was not.
+    Revived,
+    /// `lost()` says nothing long after the guard was not held any more.
+    Untold,
+    /// The guarded witness refused a stale read or write.
+    Refused {
+        at: u64,
+    },
+}
 
-    fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(end, _)| *end == self).map_or("unfinished", |(_, word)| word)
-    }
-
-    fn parse(word: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, other)| *other == word).map(|(end, _)| *end)
-    }
+/// The event and its task.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    task: u32,
+    #[serde(flatten)]
+    event: Event,
 }
 
 /// A file that is being written. Its lines go to the operating system one by one.
@@ -171,43 +191,44 @@ impl Journal {
         Ok(Self(Mutex::new(File::create_new(path)?)))
     }
 
-    fn line(&self, line: &str) {
-        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
+    fn note(&self, who: Who, event: Event) {
+        let line = serde_json::to_string(&Line { task: who.task, event }).map(|line| line + "\n");
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = line.map_err(Into::into).and_then(|line| file.write_all(line.as_bytes()));
         // A history with gaps proves nothing.
         assert!(written.is_ok(), "the history cannot be written: {written:?}");
     }
 
     pub(crate) fn granted(&self, ask: &Ask, from: u64, token: u64) {
-        let Ask { who, lock, mode, asked } = ask;
-        self.line(&format!("+ {} {lock} {} {asked} {from} {token}\n", who.task, mode.code()));
+        let Ask { who, lock, mode, asked } = *ask;
+        self.note(who, Event::Granted { lock, mode: mode.code(), asked, from, token });
     }
 
     pub(crate) fn still_held(&self, who: Who, until: u64) {
-        self.line(&format!("= {} {until}\n", who.task));
+        self.note(who, Event::StillHeld { until });
     }
 
     pub(crate) fn ended(&self, hold: &Hold) {
-        let Hold { ask, until, end, called, answered, told_late, .. } = hold;
-        let end = end.word();
-        self.line(&format!("- {} {until} {end} {called} {answered} {told_late}\n", ask.who.task));
+        let Hold { ask, until, end, called, answered, told_late, .. } = *hold;
+        self.note(ask.who, Event::Ended { until, end, called, answered, told_late });
     }
 
     /// `why` is the kind of the error, where it is one.
-    pub(crate) fn missed(&self, ask: &Ask, answered: u64, why: &str) {
-        let Ask { who, lock, mode, asked } = ask;
-        self.line(&format!("? {} {lock} {} {asked} {answered} {why}\n", who.task, mode.code()));
+    pub(crate) fn missed(&self, ask: &Ask, answered: u64, why: String) {
+        let Ask { who, lock, mode, asked } = *ask;
+        self.note(who, Event::Missed { lock, mode: mode.code(), asked, answered, why });
     }
 
-    pub(crate) fn revived(&self, who: Who, at: u64) {
-        self.line(&format!("! {} {at}\n", who.task));
+    pub(crate) fn revived(&self, who: Who) {
+        self.note(who, Event::Revived);
     }
 
-    pub(crate) fn untold(&self, who: Who, at: u64) {
-        self.line(&format!("u {} {at}\n", who.task));
+    pub(crate) fn untold(&self, who: Who) {
+        self.note(who, Event::Untold);
     }
 
     pub(crate) fn refused(&self, who: Who, at: u64) {
-        self.line(&format!("x {} {at}\n", who.task));
+        self.note(who, Event::Refused { at });
     }
 }
 
@@ -226,53 +247,47 @@ impl History {
         let mut open: HashMap<u32, Hold> = HashMap::new();
         for (number, line) in text.split_inclusive('\n').enumerate() {
             let Some(line) = line.strip_suffix('\n') else { break };
-            self.line(worker, line, &mut open)
+            serde_json::from_str(line)
+                .ok()
+                .and_then(|line| self.add(worker, line, &mut open))
                 .ok_or_else(|| Error::failed(format!("line {} of a history: {line:?}", number + 1)))?;
         }
         self.holds.extend(open.into_values());
         Ok(())
     }
 
-    fn line(&mut self, worker: u32, line: &str, open: &mut HashMap<u32, Hold>) -> Option<()> {
-        let mut words = line.split(' ');
-        let (kind, task) = (words.next()?, next(&mut words)?);
-        let ask = |words: &mut std::str::Split<'_, char>| {
-            let (lock, mode, asked) = (next(words)?, Mode::from_code(next(words)?)?, next(words)?);
-            Some(Ask { who: Who { worker, task }, lock, mode, asked })
-        };
-        match kind {
-            "+" => {
-                let (ask, from, token) = (ask(&mut words)?, next(&mut words)?, next(&mut words)?);
-                let (until, end) = (from, End::Unfinished);
-                let hold = Hold { ask, token, from, until, end, called: 0, answered: 0, told_late: 0 };
+    fn add(&mut self, worker: u32, line: Line, open: &mut HashMap<u32, Hold>) -> Option<()> {
+        let Line { task, event } = line;
+        let who = Who { worker, task };
+        let ask = |lock, mode, asked| Some(Ask { who, lock, mode: Mode::from_code(mode)?, asked });
+        match event {
+            Event::Granted { lock, mode, asked, from, token } => {
+                let (ask, end) = (ask(lock, mode, asked)?, End::Unfinished);
+                let hold = Hold { ask, token, from, until: from, end, called: 0, answered: 0, told_late: 0 };
                 // A task has one hold at a time.
                 return open.insert(task, hold).is_none().then_some(());
             }
-            "=" => open.get_mut(&task)?.until = next(&mut words)?,
-            "-" => {
+            Event::StillHeld { until } => open.get_mut(&task)?.until = until,
+            Event::Ended { until, end, called, answered, told_late } => {
                 let hold = open.remove(&task)?;
-                let (until, end) = (next(&mut words)?, End::parse(words.next()?)?);
-                let (called, answered) = (next(&mut words)?, next(&mut words)?);
-                let told_late = next(&mut words)?;
                 self.holds.push(Hold { until, end, called, answered, told_late, ..hold });
             }
-            "?" => {
-                let (ask, answered, why) = (ask(&mut words)?, next(&mut words)?, words.next()?);
-                let why = match why {
+            Event::Missed { lock, mode, asked, answered, why } => {
+                let ask = ask(lock, mode, asked)?;
+                let why = match &*why {
                     TIMED_OUT => Why::TimedOut,
                     HELD => Why::Held,
                     CANCELLED => Why::Cancelled,
-                    error => {
-                        *self.errors.entry(error.to_owned()).or_default() += 1;
+                    _ => {
+                        *self.errors.entry(why).or_default() += 1;
                         Why::Failed
                     }
                 };
                 self.misses.push(Miss { ask, answered, why });
             }
-            "!" => self.revived += 1,
-            "u" => self.untold += 1,
-            "x" => self.refused.push((Who { worker, task }, next(&mut words)?)),
-            _ => return None,
+            Event::Revived => self.revived += 1,
+            Event::Untold => self.untold += 1,
+            Event::Refused { at } => self.refused.push((who, at)),
         }
         Some(())
     }
@@ -281,10 +296,6 @@ impl History {
     pub(crate) fn operations(&self) -> u64 {
         u64::try_from(self.holds.len() + self.misses.len()).unwrap_or(u64::MAX)
     }
-}
-
-fn next<T: FromStr>(words: &mut std::str::Split<'_, char>) -> Option<T> {
-    words.next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -312,10 +323,10 @@ mod tests {
             told_late: 9,
         };
         journal.ended(&hold);
-        journal.missed(&ask, 50, TIMED_OUT);
-        journal.missed(&ask, 60, "Unreachable");
-        journal.revived(WHO, 70);
-        journal.untold(WHO, 75);
+        journal.missed(&ask, 50, TIMED_OUT.to_owned());
+        journal.missed(&ask, 60, "Unreachable".to_owned());
+        journal.revived(WHO);
+        journal.untold(WHO);
         journal.refused(WHO, 80);
         let mut history = History::default();
         history.read(3, &std::fs::read_to_string(&path).unwrap()).unwrap();
@@ -330,22 +341,14 @@ mod tests {
     #[test]
     fn a_worker_that_was_killed_was_the_holder_until_its_last_line() {
         let mut history = History::default();
-        history.read(1, "+ 0 2 0 10 20 5\n= 0 25\n= 0 2").unwrap();
+        let granted = r#"{"task":0,"event":"granted","lock":2,"mode":0,"asked":10,"from":20,"token":5}"#;
+        let held = r#"{"task":0,"event":"still_held","until":25}"#;
+        history.read(1, &format!("{granted}\n{held}\n{{\"task\":0")).unwrap();
         let hold = history.holds[0];
         assert_eq!((hold.until, hold.end), (25, End::Unfinished));
-    }
-
-    #[test]
-    fn what_is_not_a_history_is_refused() {
-        for bad in [
-            "y 1\n",
-            "x 1\n",
-            "+ 1 2\n",
-            "- 1 2 released 3 4 0\n",
-            "= 1 1\n",
-            "+ 0 2 0 1 2 3\n+ 0 2 0 1 2 4\n",
-        ] {
-            assert!(History::default().read(0, bad).is_err(), "{bad:?}");
+        // What is not a history is refused.
+        for bad in ["y\n".to_owned(), format!("{held}\n"), format!("{granted}\n{granted}\n")] {
+            assert!(History::default().read(0, &bad).is_err(), "{bad:?}");
         }
     }
 }

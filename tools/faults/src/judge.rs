@@ -15,7 +15,7 @@ use super::schedule::{Fault, FaultTarget};
 use super::witness::Testimony;
 use crate::checker::rules::{Deprived, Findings, Outage, Rules, Span};
 use crate::error::Result;
-use crate::plan::{Misuse, in_order};
+use crate::plan::in_order;
 use crate::run::Run;
 use crate::time::nanos_of;
 
@@ -37,7 +37,7 @@ pub(super) fn rules(run: &Run<'_>, happened: &[Happened], deprived: Vec<Deprived
     let mut faults: Vec<Span> = happened.iter().map(span).collect();
     // At the end everybody leaves, at a different moment each.
     faults.push(Span { from: until, until: u64::MAX });
-    if run.scenario.crew.misuse == Misuse::PausesBeforeWrite {
+    if run.scenario.crew.pauses {
         faults.push(Span { from: 0, until: u64::MAX });
     }
     // In the first moments, with readers who come in together, order says nothing.
@@ -89,7 +89,6 @@ fn is_down(one: &Happened) -> Option<u32> {
         Fault::PauseServer { node, .. }
         | Fault::KillServer { node, .. }
         | Fault::LoseNode { node, .. }
-        | Fault::ChangePassword { node, .. }
         | Fault::ExpireCertificate { node, .. } => Some(node),
         _ => None,
     }
@@ -97,7 +96,7 @@ fn is_down(one: &Happened) -> Option<u32> {
 
 /// What was done.
 pub(super) fn counts(
-    misuse: Misuse,
+    pauses: bool,
     history: &History,
     testimony: &Testimony,
     happened: &[Happened],
@@ -127,7 +126,7 @@ pub(super) fn counts(
         without_grant_ms: without_grant(history, happened),
         told_late_us: late.last().map(|nanos| nanos / 1000),
         told: u64::try_from(late.len()).unwrap_or(u64::MAX),
-        lateness: lateness(misuse, history, happened),
+        lateness: lateness(pauses, history, happened),
     }
 }
 
@@ -166,9 +165,9 @@ fn without_grant(history: &History, happened: &[Happened]) -> Option<u64> {
 
 /// How late holders were told of the end of their lease, from when they could run again: microseconds at
 /// most, and how often.
-fn lateness(misuse: Misuse, history: &History, happened: &[Happened]) -> Vec<(u64, u64)> {
+fn lateness(pauses: bool, history: &History, happened: &[Happened]) -> Vec<(u64, u64)> {
     // Nobody knows when those processes could run.
-    if matches!(misuse, Misuse::PausesBeforeWrite | Misuse::StarvesRuntime) {
+    if pauses {
         return Vec::new();
     }
     let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
@@ -321,8 +320,8 @@ mod tests {
         };
         let history = History { holds: vec![hold], ..History::default() };
         let stop = |worker| [happened(Fault::StopWorker { worker, millis: 0 }, 500_000, 8_766_000)];
-        assert_eq!(lateness(Misuse::None, &history, &stop(1)), [(240, 1)]);
-        assert_eq!(lateness(Misuse::None, &history, &stop(0)), [(8_000, 1)]);
-        assert!(lateness(Misuse::StarvesRuntime, &history, &[]).is_empty());
+        assert_eq!(lateness(false, &history, &stop(1)), [(240, 1)]);
+        assert_eq!(lateness(false, &history, &stop(0)), [(8_000, 1)]);
+        assert!(lateness(true, &history, &[]).is_empty());
     }
 }

@@ -152,10 +152,6 @@ pub(crate) enum Memory {
 pub(crate) enum Setup {
     #[default]
     Usual,
-    /// SQL: sessions inherit the settings that disagree most with what the backend wants.
-    Hostile,
-    /// `PostgreSQL`: a pooler in transaction mode is in between.
-    Pooler,
     /// There is an asynchronous replica, which can be promoted.
     Standby,
     /// `ZooKeeper`: the connections between the servers can be cut.
@@ -164,15 +160,13 @@ pub(crate) enum Setup {
     Clocks,
     /// `SQLite`: the file system is small.
     SmallDisk,
-    /// Redis: three masters of a cluster, with a replica each.
-    Cluster,
     /// Redis: clients and servers show each other certificates.
     Tls,
     /// A server that may have forgotten grants makes none for a while: `durability=grace`.
     Grace,
     /// The same, and there is an asynchronous replica, which can be promoted.
     GraceStandby,
-    /// Redis: as `Cluster`, whose grace periods are as short as those of `Grace`.
+    /// Redis: the same of three masters of a cluster, with a replica each.
     GraceCluster,
     /// The same as `Grace`, and the wall clocks of servers and workers can be stepped.
     GraceClocks,
@@ -190,11 +184,6 @@ impl Setup {
     /// Whether wall clocks can be stepped.
     pub(crate) fn has_clocks(self) -> bool {
         matches!(self, Self::Clocks | Self::GraceClocks)
-    }
-
-    /// Whether there is a Redis Cluster.
-    pub(crate) fn has_cluster(self) -> bool {
-        matches!(self, Self::Cluster | Self::GraceCluster)
     }
 
     /// Whether there is an asynchronous replica.

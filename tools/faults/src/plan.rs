@@ -9,12 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::nanos;
 
-/// Ends of names that a careless server, path or pattern takes for each other.
-const ALIKE: [&str; 18] = [
-    "a", "A", "a ", "a  ", "á", "a\u{301}", "ä", "ａ", "a%", "a_", "a*", "a/", "a//", "a\\", "a'", "a\"",
-    "{a}", "a{a}",
-];
-
 /// Who works, and how.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Crew {
@@ -23,8 +17,6 @@ pub(crate) struct Crew {
     pub(crate) tasks: u32,
     /// That go quickly from hand to hand; as many more are held for long.
     pub(crate) locks: u32,
-    /// The names of the locks look like each other.
-    pub(crate) look_alike: bool,
     /// Mutexes only, or also a reader-writer lock and a semaphore.
     pub(crate) all_modes: bool,
     /// The longest of the usual holds, in microseconds.
@@ -35,7 +27,8 @@ pub(crate) struct Crew {
     pub(crate) cancelled: u32,
     pub(crate) impatient: u32,
     pub(crate) dropped: u32,
-    pub(crate) misuse: Misuse,
+    /// The whole process is stopped, now and then, between the look at the lock and the write.
+    pub(crate) pauses: bool,
     /// How long it goes on if no fault makes it longer, in milliseconds.
     pub(crate) least: u64,
 }
@@ -45,14 +38,13 @@ impl Crew {
         workers: 3,
         tasks: 12,
         locks: 9,
-        look_alike: false,
         all_modes: true,
         hold: 1_000,
         long: (40, 60),
         cancelled: 6,
         impatient: 6,
         dropped: 15,
-        misuse: Misuse::None,
+        pauses: false,
         least: 5_000,
     };
 }
@@ -82,8 +74,7 @@ pub(crate) fn in_order(seed: u64) -> bool {
 
 impl Work {
     pub(crate) fn name(&self, lock: u32) -> String {
-        let end = ALIKE.get(lock as usize).filter(|_| self.crew.look_alike);
-        end.map_or_else(|| format!("{}/{lock}", self.prefix), |end| format!("{}/{end}", self.prefix))
+        format!("{}/{lock}", self.prefix)
     }
 
     /// Those of all locks.
@@ -124,19 +115,4 @@ impl Until {
     pub(crate) fn is_over(&self) -> bool {
         nanos() >= self.0.load(Ordering::SeqCst)
     }
-}
-
-/// What a worker does beside its work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Misuse {
-    #[default]
-    None,
-    /// The whole process is stopped, now and then, between the look at the lock and the write.
-    PausesBeforeWrite,
-    /// Tasks block the threads of the runtime.
-    StarvesRuntime,
-    /// A runtime is not driven while a guard that came from it is held.
-    LeavesRuntime,
-    /// A runtime is gone when a guard that came from it is dropped.
-    OutlivesRuntime,
 }

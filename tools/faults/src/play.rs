@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockwell::{LockConfig, Locks, Mode};
+use lockwell::{LockConfig, Locks};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
@@ -22,7 +22,7 @@ use super::worker::Worker;
 use super::{checker, excerpt, judge};
 use crate::error::{Error, Result};
 use crate::made::Made;
-use crate::plan::{Misuse, Work};
+use crate::plan::Work;
 use crate::run::Run;
 use crate::time::{micros, nanos, nanos_of};
 
@@ -58,7 +58,7 @@ impl Run<'_> {
         let Ended { killed, until, badly } = self.perform(&stage, workers, &schedule).await?;
         // An error in this must not hide what can be seen without it.
         let (mut left_behind, mut history) = (Vec::new(), History::default());
-        let looked = self.look(&stage, &path, &mut left_behind).await;
+        let looked = quiet(&stage, &mut left_behind).await;
         let looked = looked.and(self.read(&mut history));
         let happened = stage.happened.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let deprived = stage.deprived.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -71,7 +71,7 @@ impl Run<'_> {
             .examples
             .extend(looked.as_ref().err().map(|error| format!("not all was looked at: {error}")));
         let testimony = witness.testimony();
-        let counts = judge::counts(self.scenario.crew.misuse, &history, &testimony, &happened, &killed);
+        let counts = judge::counts(self.scenario.crew.pauses, &history, &testimony, &happened, &killed);
         let verdict = judge::verdict(expected, &findings, &testimony, &counts, &happened);
         let verdict = judge::unless_unseen(verdict, looked)?;
         let excerpt = excerpt::of(&history, &happened, began, nanos_of(self.kind.ttl()));
@@ -88,17 +88,7 @@ impl Run<'_> {
             began,
             happened,
             excerpt,
-            shrunk: None,
         })
-    }
-
-    /// Adds what is left behind when all is quiet, and which names are taken for each other.
-    async fn look(&self, stage: &Stage, witness: &Path, left: &mut Vec<String>) -> Result<()> {
-        left.extend(quiet(stage).await?);
-        if self.scenario.crew.look_alike {
-            left.extend(together(stage, &self.work(0, witness, "").modes).await?);
-        }
-        Ok(())
     }
 
     /// Adds what the workers have noted: of all of them, also if one has crashed before it noted anything.
@@ -197,7 +187,7 @@ impl Run<'_> {
             worker.begin().await;
         }
         let begun = tokio::time::Instant::now();
-        let watch = (self.scenario.crew.misuse == Misuse::PausesBeforeWrite).then(|| {
+        let watch = self.scenario.crew.pauses.then(|| {
             let ids: Vec<u32> = stage.workers.iter().flatten().copied().collect();
             // Ends with this, also where a part of the run fails.
             let mut watch = JoinSet::new();
@@ -266,12 +256,12 @@ async fn operator(servers: &TestServers) -> Result<Locks> {
     Ok(lockwell::connect_with(LockConfig::new(servers.direct()).ttl(servers.kind.ttl())).await?)
 }
 
-/// Waits until the locks are free and nobody waits for them, for as long as it may take. Returns what is left
+/// Waits until the locks are free and nobody waits for them, for as long as it may take. Adds what is left
 /// behind.
-async fn quiet(stage: &Stage) -> Result<Vec<String>> {
+async fn quiet(stage: &Stage, all: &mut Vec<String>) -> Result<()> {
     let locks = operator(&stage.servers).await?;
     let end = tokio::time::Instant::now() + stage.servers.kind.ttl() + judge::BOUND * 2;
-    let left = loop {
+    *all = loop {
         let left = left_behind(&locks, &stage.names).await;
         let is_over = tokio::time::Instant::now() > end;
         match left {
@@ -283,28 +273,7 @@ async fn quiet(stage: &Stage) -> Result<Vec<String>> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     locks.close().await?;
-    Ok(left)
-}
-
-/// Takes all locks at once, since names that differ are different locks. Returns those that are refused.
-async fn together(stage: &Stage, modes: &[Vec<i64>]) -> Result<Vec<String>> {
-    let locks = operator(&stage.servers).await?;
-    let (mut held, mut refused) = (Vec::new(), Vec::new());
-    for (name, modes) in stage.names.iter().zip(modes.iter().cycle()) {
-        let request = match modes.first().copied().and_then(Mode::from_code) {
-            Some(Mode::Permit { limit }) => locks.permit(name.as_str(), limit.get()),
-            _ => locks.lock(name.as_str()),
-        };
-        match request.try_now().await? {
-            Some(guard) => held.push(guard),
-            None => refused.push(format!("{name} is not free while others are held: {:?}", stage.names)),
-        }
-    }
-    for guard in held {
-        guard.release().await?;
-    }
-    locks.close().await?;
-    Ok(refused)
+    Ok(())
 }
 
 async fn left_behind(locks: &Locks, names: &[String]) -> Result<Vec<String>> {
@@ -363,8 +332,9 @@ mod tests {
     fn what_a_worker_noted_is_read_though_another_has_left_nothing() {
         let scenario = table::all().find(|one| one.name == "server-killed").expect("it is in the table");
         let folder = tempfile::tempdir().expect("a folder");
-        let run = Run { scenario, kind: Kind::Redis, seed: 1, only: None, folder: folder.path() };
-        std::fs::write(run.history(1), "? 0 2 0 10 20 held\n? 0 2 0 30").expect("it is written");
+        let run = Run { scenario, kind: Kind::Redis, seed: 1, folder: folder.path() };
+        let noted = r#"{"task":0,"event":"missed","lock":2,"mode":0,"asked":10,"answered":20,"why":"held"}"#;
+        std::fs::write(run.history(1), format!("{noted}\n{{\"task\"")).expect("it is written");
         let mut history = History::default();
         assert!(run.read(&mut history).is_err());
         assert_eq!(history.operations(), 1);
@@ -374,7 +344,7 @@ mod tests {
     fn a_run_is_long_enough_to_show_that_a_lock_is_withheld() {
         let scenario = table::all().find(|one| one.name == "server-killed").expect("it is in the table");
         for kind in Kind::ALL {
-            let run = Run { scenario, kind, seed: 1, only: None, folder: Path::new("") };
+            let run = Run { scenario, kind, seed: 1, folder: Path::new("") };
             let fault = Fault::KillServer { node: 0, millis: 0 };
             let (from, ended) = (20 * SECOND, 21 * SECOND);
             let planned = PlannedFault { at: 0, fault };

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 
 use super::excerpt::Excerpt;
@@ -104,20 +103,6 @@ pub struct RunOutcome {
     /// What a timeline is drawn from.
     #[serde(default)]
     pub excerpt: Option<Excerpt>,
-    /// Of a run of random faults that came otherwise: which of them suffice, and how often of how many times.
-    #[serde(default)]
-    pub shrunk: Option<Shrunk>,
-}
-
-/// Faults that suffice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shrunk {
-    /// Their numbers in the schedule of the seed.
-    pub faults: Vec<usize>,
-    /// How often they sufficed.
-    pub seen: u64,
-    /// How often they were tried.
-    pub tried: u64,
 }
 
 impl RunOutcome {
@@ -137,10 +122,6 @@ impl RunOutcome {
             "{head} {operations:>7} operations, {overlaps} overlaps, lost {unguarded_lost} unguarded {guarded_lost} \
              guarded, {refused} refused; {tail}"
         )
-    }
-
-    fn is_of(&self, scenario: &str, backend: &str, seed: u64) -> bool {
-        self.scenario == scenario && self.backend == backend && self.seed == seed
     }
 }
 
@@ -170,33 +151,16 @@ impl Results {
         Ok(results)
     }
 
-    /// This run, if it could be made, whatever it was made of.
-    pub(crate) fn done(&self, scenario: &str, backend: &str, seed: u64) -> Option<&RunOutcome> {
-        let is_done = |outcome: &&RunOutcome| !matches!(outcome.verdict, Verdict::NotRun { .. });
-        self.outcomes.iter().filter(is_done).find(|outcome| outcome.is_of(scenario, backend, seed))
-    }
-
-    /// Whether this run has been done, with what it would be made of now.
-    pub fn has(&self, scenario: &str, backend: &str, seed: u64, made: &Made) -> bool {
-        self.done(scenario, backend, seed).is_some_and(|outcome| outcome.made.is_same(made))
-    }
-
-    /// Adds one, in the place of one of the same run that failed or was made of something else, and writes
-    /// all to the file.
+    /// Adds one, in the place of one of the same run, and writes all to the file.
     pub fn add(&mut self, outcome: RunOutcome, path: &Path) -> Result<()> {
-        self.outcomes.retain(|other| !other.is_of(&outcome.scenario, &outcome.backend, outcome.seed));
+        let run = |one: &RunOutcome| (one.scenario.clone(), one.backend.clone(), one.seed);
+        self.outcomes.retain(|other| run(other) != run(&outcome));
         self.outcomes.push(outcome);
         let text = serde_json::to_string_pretty(self).map_err(|error| Error::File(error.to_string()))?;
         let next = path.with_extension("next");
         std::fs::write(&next, text)?;
         std::fs::rename(&next, path)?;
         Ok(())
-    }
-
-    /// Whether this run, made of this, came as expected.
-    pub fn is_well(&self, scenario: &str, backend: &str, seed: u64, made: &Made) -> bool {
-        let run = self.done(scenario, backend, seed).filter(|outcome| outcome.made == *made);
-        run.is_some_and(|outcome| outcome.verdict == Verdict::AsExpected)
     }
 
     /// How late holders were told of the end of their lease, in all runs together.
@@ -221,53 +185,18 @@ impl Results {
             "{all} holders told of the end of their lease: half of them at most {half} us late, 99.9 % {most} us, and all {longest} us"
         )
     }
-
-    /// The table of scenarios and backends, as in the documentation: what is expected, and how often it came
-    /// so.
-    pub fn table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_style(comfy_table::presets::ASCII_MARKDOWN);
-        let backends = unique(self.outcomes.iter().map(|outcome| outcome.backend.as_str()));
-        table.set_header(std::iter::once("scenario").chain(backends.iter().copied()));
-        for scenario in unique(self.outcomes.iter().map(|outcome| outcome.scenario.as_str())) {
-            let cells = backends.iter().map(|backend| self.cell(scenario, backend));
-            table.add_row(std::iter::once(scenario.to_owned()).chain(cells));
-        }
-        table
-    }
-
-    fn cell(&self, scenario: &str, backend: &str) -> String {
-        let of_cell = |outcome: &&RunOutcome| outcome.scenario == scenario && outcome.backend == backend;
-        let runs: Vec<_> = self.outcomes.iter().filter(of_cell).collect();
-        let Some(first) = runs.first() else { return "-".to_owned() };
-        let well = runs.iter().filter(|run| run.verdict == Verdict::AsExpected).count();
-        let operations: u64 = runs.iter().map(|run| run.counts.operations).sum();
-        format!("{}: {well} of {}, {operations}", first.expected.words(), runs.len())
-    }
-}
-
-/// Each once, in the order of their first appearance.
-fn unique<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut seen = Vec::new();
-    for word in words {
-        if !seen.contains(&word) {
-            seen.push(word);
-        }
-    }
-    seen
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
-    /// A run with this to say about the lateness of `lost()`.
-    pub(crate) fn outcome(seed: u64, lateness: Vec<(u64, u64)>) -> RunOutcome {
+    fn outcome(seed: u64, lateness: Vec<(u64, u64)>) -> RunOutcome {
         RunOutcome {
             scenario: "calm".to_owned(),
             backend: "redis".to_owned(),
             seed,
-            made: made("0123"),
+            made: Made::default(),
             expected: Expected::Safe,
             verdict: Verdict::AsExpected,
             seconds: 5.0,
@@ -276,12 +205,7 @@ pub(crate) mod tests {
             began: 0,
             happened: Vec::new(),
             excerpt: None,
-            shrunk: None,
         }
-    }
-
-    fn made(commit: &str) -> Made {
-        Made { commit: Some(commit.to_owned()), hold_us: Some(1_000), ..Made::default() }
     }
 
     #[test]
@@ -296,49 +220,17 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_earlier_files_too() {
+    fn a_run_takes_the_place_of_the_same_run() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("faults.json");
         let mut results = Results::read(&path).unwrap();
         results.add(outcome(3, vec![(7, 2)]), &path).unwrap();
-        let mut text = std::fs::read_to_string(&path).unwrap();
-        assert!(Results::read(&path).unwrap().is_well("calm", "redis", 3, &made("0123")));
-        // What was not there in the first version.
-        let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let one = json["outcomes"][0].as_object_mut().unwrap();
-        assert!(one.remove("excerpt").is_some() && one.remove("shrunk").is_some());
-        assert!(one.remove("commit").is_some() && one.remove("hold_us").is_some());
-        assert!(one.remove("releases").is_some() && one.remove("contender").is_some());
-        assert!(one["findings"].as_object_mut().unwrap().remove("ended_badly").is_some());
-        assert!(one["counts"].as_object_mut().unwrap().remove("lateness").is_some());
-        text = json.to_string();
-        std::fs::write(&path, text).unwrap();
-        let results = Results::read(&path).unwrap();
-        assert_eq!(results.done("calm", "redis", 3).unwrap().made, Made::default());
-        // Nobody knows of what commit it was.
-        assert!(!results.has("calm", "redis", 3, &Made::default()));
-    }
-
-    #[test]
-    fn only_the_same_run_made_of_the_same_counts() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("faults.json");
-        let mut results = Results::read(&path).unwrap();
-        results.add(outcome(3, Vec::new()), &path).unwrap();
-        let (same, other) = (made("0123"), made("4567"));
-        assert!(results.has("calm", "redis", 3, &same) && results.is_well("calm", "redis", 3, &same));
-        assert!(!results.has("calm", "redis", 4, &same) && !results.is_well("calm", "redis", 4, &same));
-        assert!(!results.has("calm", "redis", 3, &other) && !results.is_well("calm", "redis", 3, &other));
-        assert!(results.done("calm", "redis", 3).is_some());
-
-        // It takes the place of the other. With changes it is well, and is made again all the same.
-        let changed = made("4567+");
-        results.add(RunOutcome { made: changed.clone(), ..outcome(3, Vec::new()) }, &path).unwrap();
-        assert_eq!(results.outcomes.len(), 1);
-        assert!(!results.has("calm", "redis", 3, &changed) && results.is_well("calm", "redis", 3, &changed));
+        results.add(outcome(4, Vec::new()), &path).unwrap();
         let verdict = Verdict::NotRun { why: "cc: not found".to_owned() };
-        results.add(RunOutcome { verdict, ..outcome(3, Vec::new()) }, &path).unwrap();
-        assert!(!results.has("calm", "redis", 3, &same) && results.done("calm", "redis", 3).is_none());
+        results.add(RunOutcome { verdict: verdict.clone(), ..outcome(3, Vec::new()) }, &path).unwrap();
+        let read = Results::read(&path).unwrap().outcomes;
+        let runs: Vec<_> = read.iter().map(|one| (one.seed, &one.verdict)).collect();
+        assert_eq!(runs, [(4, &Verdict::AsExpected), (3, &verdict)]);
     }
 
     #[test]

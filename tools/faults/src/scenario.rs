@@ -56,8 +56,8 @@ pub(crate) struct Scenario {
     pub(crate) is_quick: bool,
     /// Draws the faults.
     pub(crate) draw: fn(&mut Draw),
-    /// `Err`: why it cannot be done with this backend.
-    pub(crate) expected: fn(Kind) -> Result<Expected, &'static str>,
+    /// `None`: it cannot be done with this backend.
+    pub(crate) expected: fn(Kind) -> Option<Expected>,
 }
 
 impl Scenario {

@@ -70,22 +70,10 @@ pub enum Fault {
     FlushAll { node: u32 },
     /// Redis: the node forgets all scripts.
     FlushScripts { node: u32 },
-    /// Redis: memory is short, and keys are evicted.
-    Evict { node: u32, millis: u64 },
-    /// Redis and etcd: memory is short, and what takes more of it is refused.
-    FillMemory { node: u32, millis: u64 },
-    /// Redis: the password is another, and all connections have ended.
-    ChangePassword { node: u32, millis: u64 },
     /// Redis: the certificate of the node has expired, and all connections have ended.
     ExpireCertificate { node: u32, millis: u64 },
-    /// Redis Cluster: the slot of a lock is moved to another master. For so long its keys can be at both.
-    MoveSlot { lock: u32, millis: u64 },
     /// A server is set back to what it had so long ago.
     Restore { node: u32, millis: u64 },
-    /// `ZooKeeper`: a server allows sessions of this length at most, from a restart to another one.
-    ShortenSessions { node: u32, longest: u64, millis: u64 },
-    /// `ZooKeeper`: the sequence numbers of all locks are near their end.
-    Renumber,
     /// The server ends all connections of clients.
     KillSessions { node: u32 },
     /// The server ends the connections on which clients are told of releases.
@@ -100,8 +88,6 @@ pub enum Fault {
     StepWorkerClock { worker: u32, by: i64, millis: u64 },
     /// `SQLite`: somebody reads the file in one long transaction.
     LongReader { millis: u64 },
-    /// `SQLite`: a copy takes the place of the file.
-    ReplaceFile,
     /// `SQLite`: nothing more can be written to the disk.
     FillDisk { millis: u64 },
     /// `ZooKeeper` and etcd: all that is stored of locks is deleted.
@@ -122,111 +108,41 @@ pub enum FaultTarget {
 }
 
 impl Fault {
+    /// A number of the fault, as the file has it.
+    fn number(self, field: &str) -> Option<u64> {
+        serde_json::to_value(self).ok()?.get(field)?.as_u64()
+    }
+
     /// What it happens to.
     pub fn target(self) -> FaultTarget {
+        let number = |field| self.number(field).and_then(|number| u32::try_from(number).ok());
         match self {
-            Self::KillWorker { worker }
-            | Self::StopWorker { worker, .. }
-            | Self::Blackhole { worker, .. }
-            | Self::Cut { worker, .. }
-            | Self::Reset { worker }
-            | Self::Delay { worker, .. }
-            | Self::Hold { worker, .. }
-            | Self::DropReply { worker, .. }
-            | Self::HoldBack { worker, .. }
-            | Self::StepWorkerClock { worker, .. } => FaultTarget::Worker(worker),
-            Self::LoseNode { node, .. }
-            | Self::PauseServer { node, .. }
-            | Self::RestartServer { node, .. }
-            | Self::KillServer { node, .. }
-            | Self::TruncateLog { node, .. }
-            | Self::LoseData { node }
-            | Self::StepServerClock { node, .. }
-            | Self::FillMemory { node, .. }
-            | Self::ChangePassword { node, .. }
-            | Self::ExpireCertificate { node, .. }
-            | Self::Restore { node, .. }
-            | Self::ShortenSessions { node, .. }
-            | Self::KillSessions { node }
-            | Self::KillListeners { node } => FaultTarget::Server(node),
-            Self::KillAll { .. }
-            | Self::KillLeader { .. }
-            | Self::KillAhead { .. }
-            | Self::HangLeader { .. }
-            | Self::Island { .. }
-            | Self::Promote { .. }
-            | Self::MoveSlot { .. } => FaultTarget::Servers,
             Self::ForceRelease { .. }
             | Self::FlushAll { .. }
             | Self::FlushScripts { .. }
-            | Self::Evict { .. }
             | Self::Rogue { .. }
             | Self::Deadlocks { .. }
             | Self::LongReader { .. }
-            | Self::ReplaceFile
             | Self::FillDisk { .. }
-            | Self::Renumber
             | Self::RemoveFolder => FaultTarget::Data,
+            _ => match (number("worker"), number("node")) {
+                (Some(worker), _) => FaultTarget::Worker(worker),
+                (None, Some(node)) => FaultTarget::Server(node),
+                (None, None) => FaultTarget::Servers,
+            },
         }
     }
 
     /// How long it lasts.
     pub fn length(self) -> Duration {
-        match self {
-            Self::StopWorker { millis, .. }
-            | Self::Blackhole { millis, .. }
-            | Self::LoseNode { millis, .. }
-            | Self::Cut { millis, .. }
-            | Self::Delay { millis, .. }
-            | Self::Hold { millis, .. }
-            | Self::DropReply { millis, .. }
-            | Self::HoldBack { millis, .. }
-            | Self::PauseServer { millis, .. }
-            | Self::RestartServer { millis, .. }
-            | Self::KillServer { millis, .. }
-            | Self::KillAll { millis }
-            | Self::KillLeader { millis }
-            | Self::KillAhead { millis, .. }
-            | Self::HangLeader { millis }
-            | Self::Island { millis, .. }
-            | Self::Evict { millis, .. }
-            | Self::FillMemory { millis, .. }
-            | Self::ChangePassword { millis, .. }
-            | Self::ExpireCertificate { millis, .. }
-            | Self::MoveSlot { millis, .. }
-            | Self::Restore { millis, .. }
-            | Self::ShortenSessions { millis, .. }
-            | Self::Rogue { millis }
-            | Self::Deadlocks { millis }
-            | Self::StepServerClock { millis, .. }
-            | Self::StepWorkerClock { millis, .. }
-            | Self::LongReader { millis }
-            | Self::FillDisk { millis } => Duration::from_millis(millis),
-            Self::KillWorker { .. }
-            | Self::Reset { .. }
-            | Self::Promote { .. }
-            | Self::TruncateLog { .. }
-            | Self::LoseData { .. }
-            | Self::ForceRelease { .. }
-            | Self::FlushAll { .. }
-            | Self::FlushScripts { .. }
-            | Self::KillSessions { .. }
-            | Self::KillListeners { .. }
-            | Self::ReplaceFile
-            | Self::Renumber
-            | Self::RemoveFolder => Duration::ZERO,
-        }
+        Duration::from_millis(self.number("millis").unwrap_or(0))
     }
 
     /// Whether whoever begins it waits until it is over, as for a transaction that sleeps.
     pub fn lasts_by_itself(self) -> bool {
         matches!(
             self,
-            Self::Rogue { .. }
-                | Self::Deadlocks { .. }
-                | Self::LongReader { .. }
-                | Self::FillDisk { .. }
-                | Self::MoveSlot { .. }
+            Self::Rogue { .. } | Self::Deadlocks { .. } | Self::LongReader { .. } | Self::FillDisk { .. }
         )
     }
 

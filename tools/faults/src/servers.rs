@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use testbed::{
-    Certificates, Durability, Etcd, EtcdCluster, MariaDb, Options, PgBouncer, Postgres, Proxy, Redis,
-    RedisCluster, RedisSentinel, Server, ZooKeeper, ZooKeeperEnsemble,
+    Certificates, Durability, Etcd, EtcdCluster, MariaDb, Options, Postgres, Proxy, Redis, RedisCluster,
+    RedisSentinel, Server, ZooKeeper, ZooKeeperEnsemble,
 };
 
 use super::clocks::{Clocks, SmallDisk};
@@ -31,7 +31,6 @@ pub(crate) struct TestServers {
     pub(crate) certificates: Option<Certificates>,
     memory: Memory,
     grace: Duration,
-    pooler: Option<PgBouncer>,
     /// Where the server is, since another has taken over.
     moved: Mutex<Option<SocketAddr>>,
     folder: TempDir,
@@ -74,24 +73,6 @@ pub(crate) struct Line {
     pub(crate) url: String,
 }
 
-/// What `PostgreSQL` is told to let sessions inherit.
-const HOSTILE_POSTGRES: [(&str, &str); 9] = [
-    ("default_transaction_isolation", "serializable"),
-    ("default_transaction_deferrable", "on"),
-    ("synchronous_commit", "off"),
-    ("lock_timeout", "1ms"),
-    ("timezone", "Asia/Kathmandu"),
-    ("datestyle", "German, DMY"),
-    ("intervalstyle", "iso_8601"),
-    ("bytea_output", "escape"),
-    ("standard_conforming_strings", "off"),
-];
-
-/// The same for `MariaDB`.
-const HOSTILE_MARIADB: &str = "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY;
-    SET GLOBAL time_zone = '-07:00', autocommit = 0, completion_type = 1, lock_wait_timeout = 1, max_join_size = 1,
-        sql_select_limit = 0, sql_safe_updates = 1, sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'";
-
 impl TestServers {
     /// Starts the servers. Their data is in memory where that is possible: the scenarios are about locks, not
     /// about disks.
@@ -114,7 +95,6 @@ impl TestServers {
             certificates: None,
             memory,
             grace: setup.grace(),
-            pooler: None,
             moved: Mutex::default(),
             folder,
         };
@@ -144,12 +124,9 @@ impl TestServers {
             Kind::Mariadb if setup.has_standby() => self.mariadb_with_standby(options).await?,
             Kind::Mariadb => {
                 let server = MariaDb::start_with(&self.timed(options, 0)?).await.map_err(failed)?;
-                if setup == Setup::Hostile {
-                    server.admin_sql(HOSTILE_MARIADB).await.map_err(failed)?;
-                }
                 self.nodes.push(Node::MariaDb(server));
             }
-            Kind::Redis if setup.has_cluster() => {
+            Kind::Redis if setup == Setup::GraceCluster => {
                 let cluster = RedisCluster::start_with_replicas(3, options).await.map_err(failed)?;
                 let nodes = cluster.nodes().iter().chain(cluster.replicas());
                 self.nodes = nodes.cloned().map(Node::Redis).collect();
@@ -204,19 +181,11 @@ impl TestServers {
 
     async fn postgres(&mut self, options: &Options, setup: Setup) -> Result<()> {
         let mut options = self.timed(options, 0)?.setting("max_connections", "300");
-        if setup == Setup::Hostile {
-            for (name, value) in HOSTILE_POSTGRES {
-                options = options.setting(name, value);
-            }
-        }
         if !setup.grace().is_zero() {
             // A crash loses what was granted in this time.
             options = options.setting("wal_writer_delay", "10s");
         }
         let server = Postgres::start_with(&options).await.map_err(failed)?;
-        if setup == Setup::Pooler {
-            self.pooler = Some(PgBouncer::start_with(&server, &Options::new()).await.map_err(failed)?);
-        }
         if setup.has_standby() {
             let standby = server.start_standby(&options).await.map_err(failed)?;
             self.standby = Some(Node::Postgres(standby));
@@ -263,8 +232,7 @@ impl TestServers {
         let url = self.plain_url(addrs);
         if self.grace.is_zero() {
             // By default they grant nothing after a failover until all leases have ended.
-            let moves = self.sentinels.is_some() || self.cluster.is_some();
-            return if moves { url + "?durability=server" } else { url };
+            return if self.sentinels.is_some() { url + "?durability=server" } else { url };
         }
         let sign = if url.contains('?') { '&' } else { '?' };
         format!("{url}{sign}durability=grace&longest_ttl={}s", self.grace.as_secs())
@@ -273,10 +241,7 @@ impl TestServers {
     fn plain_url(&self, addrs: &[SocketAddr]) -> String {
         let first = addrs.first().copied();
         match (self.nodes.first(), first) {
-            (Some(Node::Postgres(server)), Some(addr)) => {
-                let is_pooled = self.pooler.is_some() && addr != server.addr();
-                server.url_via(addr) + if is_pooled { "?pooled=true" } else { "" }
-            }
+            (Some(Node::Postgres(server)), Some(addr)) => server.url_via(addr),
             (Some(Node::MariaDb(server)), Some(addr)) => {
                 let url = server.url_via(addr);
                 if self.standby.is_some() { url.replace("root@", &format!("{USER}@")) } else { url }
@@ -338,10 +303,8 @@ impl TestServers {
     /// A new way to all servers, on which faults can be put.
     pub(crate) async fn line(&self) -> Result<Line> {
         let mut targets: Vec<_> = self.nodes.iter().map(Node::entrance).collect();
-        match &self.pooler {
-            _ if !self.kind.has_lines() || self.cluster.is_some() => targets.clear(),
-            Some(pooler) => targets = vec![pooler.addr()],
-            None => (),
+        if !self.kind.has_lines() || self.cluster.is_some() {
+            targets.clear();
         }
         let mut proxies = Vec::new();
         for target in targets {
@@ -357,7 +320,7 @@ impl TestServers {
 const TICK: u64 = 200;
 
 /// The longest session of a `ZooKeeper`, in milliseconds.
-pub(crate) const LONGEST_SESSION: u64 = 60_000;
+const LONGEST_SESSION: u64 = 60_000;
 
 /// A user of `MariaDB` without the rights of an administrator.
 const USER: &str = "app";

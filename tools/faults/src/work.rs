@@ -8,13 +8,13 @@ use std::time::Duration;
 use lockwell::{ErrorKind, LeaseState, LockGuard, LockRequest, Locks, Loss, Mode};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinSet;
 
 use super::history::{Ask, CANCELLED, End, HELD, Hold, Journal, TIMED_OUT, Who};
 use super::witness::{Client, Holder, Read};
-use super::{misuse, strangers};
 use crate::error::{Error, Result};
-use crate::plan::{Misuse, Until, Work};
+use crate::plan::{Until, Work};
 use crate::time::nanos;
 
 /// How often a holder looks whether it still holds.
@@ -27,7 +27,7 @@ const UNTOLD: u32 = 50;
 /// How long a worker pauses after an error, so that it does not ask a dead server without a pause.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
 
-/// A worker with this misuse is stopped before the write of every 60th hold of a task.
+/// A worker that pauses is stopped before the write of every 60th hold of a task.
 const PAUSES: u64 = 60;
 
 /// One task of so many takes locks that are held for long, if there are such.
@@ -37,13 +37,6 @@ pub(crate) const SHARE: u32 = 4;
 pub(crate) async fn work(locks: &Locks, work: &Work, until: &Until) -> Result<()> {
     let journal = Arc::new(Journal::create(&work.history)?);
     let work = Arc::new(work.clone());
-    let disturbance = misuse::begin(&work);
-    let stranger = matches!(work.crew.misuse, Misuse::LeavesRuntime | Misuse::OutlivesRuntime).then(|| {
-        let (locks, work) = (locks.clone(), Arc::clone(&work));
-        let (journal, until) = (Arc::clone(&journal), until.clone());
-        // A thread without a runtime: it makes its own.
-        std::thread::spawn(move || strangers::run(&locks, &work, &journal, &until))
-    });
     let mut tasks = JoinSet::new();
     for task in 0..work.crew.tasks {
         let who = Who { worker: work.worker, task };
@@ -62,11 +55,6 @@ pub(crate) async fn work(locks: &Locks, work: &Work, until: &Until) -> Result<()
     }
     while let Some(done) = tasks.join_next().await {
         done??;
-    }
-    drop(disturbance);
-    if let Some(stranger) = stranger {
-        let done = tokio::task::spawn_blocking(move || stranger.join()).await?;
-        done.map_err(|_| Error::failed("the thread with its own runtimes panicked"))??;
     }
     Ok(())
 }
@@ -132,7 +120,7 @@ impl Task {
                     ErrorKind::Cancelled => CANCELLED.to_owned(),
                     other => format!("{other:?}"),
                 };
-                self.journal.missed(&ask, nanos(), &why);
+                self.journal.missed(&ask, nanos(), why);
                 if !matches!(kind, ErrorKind::TimedOut | ErrorKind::Held | ErrorKind::Cancelled) {
                     tokio::time::sleep(AFTER_ERROR).await;
                 }
@@ -205,11 +193,10 @@ impl Task {
             && lost.is_none()
             && self.look(&guard, &mut hold)
         {
-            if self.work.crew.misuse == Misuse::PausesBeforeWrite
-                && self.holds.is_multiple_of(PAUSES)
-                && !self.until.is_over()
-            {
-                misuse::stop_this_process()?;
+            if self.work.crew.pauses && self.holds.is_multiple_of(PAUSES) && !self.until.is_over() {
+                // Whoever watches it lets it go on.
+                kill_process(getpid(), Signal::STOP)
+                    .map_err(|errno| Error::failed(format!("SIGSTOP: {errno}")))?;
             }
             if !self.witness.write(holder, read).await? {
                 self.journal.refused(self.who, nanos());
@@ -234,7 +221,7 @@ impl Task {
         if is_held {
             hold.until = now;
             if is_over {
-                self.journal.revived(self.who, now);
+                self.journal.revived(self.who);
             }
         }
         is_held
@@ -259,7 +246,7 @@ impl Task {
             } else {
                 in_vain += 1;
                 if in_vain == UNTOLD {
-                    self.journal.untold(self.who, nanos());
+                    self.journal.untold(self.who);
                 }
             }
             let pause = end.saturating_duration_since(tokio::time::Instant::now()).min(LOOK);

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use super::work::work;
 use crate::ends;
 use crate::error::{Error, Result};
-use crate::plan::{Crew, Misuse, Until, Work};
+use crate::plan::{Until, Work};
 
 /// The first argument of a worker.
 pub const ARGUMENT: &str = "__faults_worker";
@@ -166,15 +166,10 @@ pub(crate) fn contender() -> Option<PathBuf> {
     std::env::var_os(CONTENDER).map(PathBuf::from)
 }
 
-/// Whether that program can do what this crew does. It knows no misuse, and no names that look alike.
-pub(crate) fn takes_contenders(crew: &Crew) -> bool {
-    crew.misuse == Misuse::None && !crew.look_alike
-}
-
 /// The program of a worker: this one, or another that does the same.
 fn program(work: &Work) -> Result<PathBuf> {
     match contender() {
-        Some(program) if takes_contenders(&work.crew) && work.worker % 2 == 1 => Ok(program),
+        Some(program) if !work.crew.pauses && work.worker % 2 == 1 => Ok(program),
         _ => Ok(std::env::current_exe()?),
     }
 }
@@ -228,6 +223,7 @@ async fn serve() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Crew;
 
     const LONG: Duration = Duration::from_mins(1);
     const SHORT: Duration = Duration::from_millis(200);
@@ -248,6 +244,8 @@ mod tests {
     #[tokio::test]
     async fn processes_that_hang_or_crash_do_not_end_well() {
         end_of("read begin; read stop; echo done", false, LONG).await.unwrap();
+        // A server in trouble did not let it close its client.
+        end_of("echo done; exit 1", false, LONG).await.unwrap();
         end_of("kill -KILL $$", true, LONG).await.unwrap();
         for (script, was_killed, timeout, told) in [
             ("kill -KILL $$", false, LONG, "SIGKILL"),

@@ -292,7 +292,7 @@ fn what_the_comparison_is_told_is_run_by_its_tests() {
     let told = told("cargo xtask compare").into_iter().chain(told("compare-bench "));
     for (page, command) in told {
         let words = command.split_whitespace();
-        let verb = ["render", "diff", "faults", "soak", "replay"];
+        let verb = ["render", "diff", "faults", "soak"];
         let words = words.filter(|word| word.starts_with("--") || verb.contains(word));
         for word in words.filter(|word| *word != "--install") {
             assert!(used.contains(&word) || LONG.contains(&word), "{page}: no test runs {command:?}: {word}");

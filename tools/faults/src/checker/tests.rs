@@ -1,7 +1,7 @@
 //! The checker on histories that are made up: of locks that keep their promises, and of those that break one.
+//! `lockwell_conformance::history` has the tests of its own rules.
 
 use std::num::NonZeroU32;
-use std::time::Instant;
 
 use lockwell::Mode;
 use proptest::prelude::*;
@@ -71,54 +71,6 @@ fn legal(seed: u64, locks: u32, count: usize) -> History {
         }
     }
     history
-}
-
-#[test]
-fn a_million_operations_are_checked_in_little_time() {
-    let history = legal(1, 6, 1_000_000);
-    let start = Instant::now();
-    let findings = check(&history, &rules());
-    let took = start.elapsed();
-    assert!(findings.is_clean(), "{findings:?}");
-    // A build without optimisation, on a busy machine. A search for each operation would take hours.
-    assert!(took.as_secs() < 180, "it took {took:?}");
-    eprintln!("{} operations in {took:?}", history.operations());
-}
-
-#[test]
-fn two_that_must_be_alone_are_found() {
-    let findings = found(&[alone(0, 1, [0, 10, 30, 31]), alone(1, 2, [0, 29, 40, 41])], &rules());
-    assert_eq!((findings.overlaps, findings.longest_overlap_us), (1, 1000));
-    assert!(findings.examples[0].contains("held at the same time"), "{findings:?}");
-    // A long one and one that is not next to it.
-    let long = [alone(0, 1, [0, 10, 90, 91]), alone(1, 2, [0, 95, 96, 97]), alone(2, 3, [0, 50, 60, 61])];
-    assert_eq!(found(&long, &rules()).overlaps, 1);
-    assert_eq!(found(&[alone(0, 1, [0, 10, 30, 31]), alone(1, 2, [0, 30, 40, 41])], &rules()).overlaps, 0);
-}
-
-#[test]
-fn readers_may_meet_and_permits_up_to_their_number() {
-    let at = |worker, mode, token, from| hold(worker, mode, token, [0, from, 100, 101]);
-    let readers = [at(0, Mode::Shared, 1, 10), at(1, Mode::Shared, 2, 20)];
-    assert!(found(&readers, &rules()).is_clean());
-    let with_a_writer = [readers[0], at(1, Mode::Exclusive, 2, 20)];
-    assert_eq!(found(&with_a_writer, &rules()).overlaps, 1);
-    let permits = [1, 2, 3].map(|token| at(u32::try_from(token).unwrap(), permit(3), token, 10 * token));
-    assert!(found(&permits, &rules()).is_clean());
-    let one_more = [permits[0], permits[1], permits[2], at(9, permit(3), 9, 50)];
-    assert_eq!(found(&one_more, &rules()).overlaps, 1);
-}
-
-#[test]
-fn tokens_must_rise_and_be_different() {
-    for (second, falls, twice) in [(6, 0, 0), (5, 0, 1), (4, 1, 0)] {
-        let findings = found(&[alone(0, 5, [0, 10, 20, 21]), alone(1, second, [0, 30, 40, 41])], &rules());
-        assert_eq!((findings.tokens_fallen, findings.tokens_twice), (falls, twice), "{second}");
-    }
-    // Two readers who were asked for together may come in either order; one after the other they may not.
-    let reader = |token, asked, from| hold(0, Mode::Shared, token, [asked, from, from + 5, from + 6]);
-    assert_eq!(found(&[reader(5, 0, 10), reader(4, 0, 20)], &rules()).tokens_fallen, 0);
-    assert_eq!(found(&[reader(5, 0, 10), reader(4, 17, 20)], &rules()).tokens_fallen, 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Faults of what servers keep: memory, files and passwords.
+//! Faults of what servers keep: data, files and certificates.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,22 +13,12 @@ use testbed::Redis;
 use tokio::process::Command;
 
 use super::super::servers::{Node, failed};
-use super::{Stage, etcd};
+use super::Stage;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 
-/// What the password is meanwhile.
-const PASSWORD: &str = "another";
-
-/// Keys that are evicted beside those of locks.
-const FILLER: &str = "for i = 1, 300 do redis.call('SET', 'filler/' .. i, string.rep('x', 1000)) end";
-const NO_FILLER: &str = "for i = 1, 300 do redis.call('DEL', 'filler/' .. i) end";
-
 /// The folder of a copy, beside that of the data.
 const COPY: &str = "copy";
-
-/// So many bytes too many are in memory.
-const TOO_MUCH: u64 = 150_000;
 
 impl Stage {
     fn node_of_redis(&self, node: u32) -> Result<&Redis> {
@@ -41,56 +31,6 @@ impl Stage {
     /// The answer to a command.
     pub(super) fn redis(&self, node: u32, words: &[&str]) -> Result<String> {
         tell(self.node_of_redis(node)?, words)
-    }
-
-    /// Memory is short by about half of the filler, and any key is evicted.
-    pub(super) fn evict(&self, node: u32) -> Result<()> {
-        self.redis(node, &["EVAL", FILLER, "0"])?;
-        self.redis(node, &["CONFIG", "SET", "maxmemory-policy", "allkeys-random"])?;
-        let used = self.figure(node, "memory", "used_memory")?;
-        let most = used.saturating_sub(TOO_MUCH).max(1).to_string();
-        self.redis(node, &["CONFIG", "SET", "maxmemory", &most]).map(drop)
-    }
-
-    /// The server refuses what takes more memory, or no more.
-    pub(super) fn fill(&self, node: u32, is_full: bool) -> Result<()> {
-        if let Node::Etcd(member) = &self.servers.nodes[node as usize] {
-            return etcd::set_alarm(member, is_full);
-        }
-        let most = if is_full { "1" } else { "0" };
-        self.redis(node, &["CONFIG", "SET", "maxmemory", most]).map(drop)
-    }
-
-    pub(super) fn evict_no_more(&self, node: u32) -> Result<()> {
-        self.redis(node, &["CONFIG", "SET", "maxmemory", "0"])?;
-        self.redis(node, &["CONFIG", "SET", "maxmemory-policy", "noeviction"])?;
-        self.redis(node, &["EVAL", NO_FILLER, "0"])?;
-        match self.figure(node, "stats", "evicted_keys")? {
-            0 => Err(Error::failed("nothing was evicted")),
-            _ => Ok(()),
-        }
-    }
-
-    /// A figure of INFO.
-    fn figure(&self, node: u32, section: &str, name: &str) -> Result<u64> {
-        let info = self.redis(node, &["INFO", section])?;
-        let found = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let figure = found.and_then(|figure| figure.trim().parse().ok());
-        figure.ok_or_else(|| Error::failed(format!("INFO has no {name}")))
-    }
-
-    pub(super) fn change_password(&self, node: u32) -> Result<()> {
-        self.redis(node, &["CONFIG", "SET", "requirepass", PASSWORD])?;
-        let redis = self.node_of_redis(node)?;
-        for kind in ["normal", "pubsub"] {
-            well(redis.command_as("default", PASSWORD, &["CLIENT", "KILL", "TYPE", kind]).map_err(failed)?)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn take_password_back(&self, node: u32) -> Result<()> {
-        let words = ["CONFIG", "SET", "requirepass", ""];
-        well(self.node_of_redis(node)?.command_as("default", PASSWORD, &words).map_err(failed)?).map(drop)
     }
 
     /// The node shows this certificate to those who connect from now on, and all connections have ended.
@@ -178,20 +118,6 @@ impl Stage {
         transaction.rollback().await?;
         reader.close().await?;
         Ok(())
-    }
-
-    /// As a tool does that restores a copy.
-    pub(super) fn replace_file(&self) -> Result<()> {
-        let file = self.servers.file();
-        let copy = file.with_extension("copy");
-        fs::copy(&file, &copy)?;
-        for more in ["db-wal", "db-shm"] {
-            match fs::remove_file(file.with_extension(more)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-                _ => (),
-            }
-        }
-        Ok(fs::rename(&copy, &file)?)
     }
 
     pub(super) async fn fill_disk(&self, millis: u64) -> Result<()> {

@@ -14,15 +14,6 @@ pub(super) fn remove_keys(member: &Etcd) -> Result<()> {
     if answer.contains("\"deleted\"") { Ok(()) } else { Err(Error::failed(format!("no keys: {answer}"))) }
 }
 
-/// Sets the alarm that a member without space sets, or takes it back.
-pub(super) fn set_alarm(member: &Etcd, is_on: bool) -> Result<()> {
-    // An alarm is of a member, whose number need not be there.
-    let action = if is_on { "ACTIVATE" } else { "DEACTIVATE" };
-    let alarm = format!(r#"{{"action":"{action}","memberID":"1","alarm":"NOSPACE"}}"#);
-    let answer = call(member, "/v3/maintenance/alarm", &alarm)?;
-    if answer.contains("error") { Err(Error::failed(answer)) } else { Ok(()) }
-}
-
 fn call(member: &Etcd, path: &str, json: &str) -> Result<String> {
     member.call(path, json).map_err(failed)
 }

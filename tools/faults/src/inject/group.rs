@@ -134,9 +134,6 @@ impl Stage {
         if let Some(group) = &self.servers.sentinels {
             return change_master(group).await;
         }
-        if self.servers.cluster.is_some() {
-            return self.promote_in_cluster(planned).await;
-        }
         let old = self.servers.nodes[0].server();
         // One that ends in good order has sent everything to its replica before.
         match (&self.servers.nodes[0], &self.servers.standby) {

@@ -5,7 +5,6 @@ mod data;
 mod etcd;
 mod group;
 mod sql;
-mod zookeeper;
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use testbed::{Direction, HungSyncs, Proxy, Server};
 
 use super::clocks::Clocks;
 use super::schedule::{Fault, PlannedFault, Way};
-use super::servers::{LONGEST_SESSION, Line, TestServers, failed, server_clock, worker_clock};
+use super::servers::{Line, TestServers, failed, server_clock, worker_clock};
 use crate::checker::rules::{Deprived, Span};
 use crate::error::{Error, Result};
 use crate::time::nanos;
@@ -101,7 +100,6 @@ impl Stage {
         match fault {
             Fault::KillServer { node, .. }
             | Fault::RestartServer { node, .. }
-            | Fault::ShortenSessions { node, .. }
             | Fault::PauseServer { node, .. }
             | Fault::KillSessions { node }
             | Fault::KillListeners { node }
@@ -187,14 +185,8 @@ impl Stage {
             }
             Fault::FlushAll { node } => self.redis(node, &["FLUSHALL"]).map(drop)?,
             Fault::FlushScripts { node } => self.redis(node, &["SCRIPT", "FLUSH"]).map(drop)?,
-            Fault::Evict { node, .. } => self.evict(node)?,
-            Fault::FillMemory { node, .. } => self.fill(node, true)?,
-            Fault::ChangePassword { node, .. } => self.change_password(node)?,
             Fault::ExpireCertificate { node, .. } => self.show_certificate(node, "expired")?,
-            Fault::MoveSlot { lock, millis } => self.move_slot(lock, millis).await?,
             Fault::Restore { node, .. } => self.back_up(node).await?,
-            Fault::ShortenSessions { node, longest, .. } => self.bound_sessions(node, longest).await?,
-            Fault::Renumber => self.renumber().await?,
             Fault::KillSessions { node } => return self.kill_sessions(node).await.map(Some),
             Fault::KillListeners { node } => return self.kill_listeners(node).await.map(Some),
             Fault::Rogue { millis } => self.rogue(millis).await?,
@@ -202,7 +194,6 @@ impl Stage {
             Fault::StepServerClock { node, by, .. } => self.step_server(node, by)?,
             Fault::StepWorkerClock { worker, by, .. } => self.clocks()?.step(&worker_clock(worker), by)?,
             Fault::LongReader { millis } => self.long_reader(millis).await?,
-            Fault::ReplaceFile => self.replace_file()?,
             Fault::FillDisk { millis } => self.fill_disk(millis).await?,
             Fault::RemoveFolder => self.remove_folder().await?,
         }
@@ -231,31 +222,11 @@ impl Stage {
             Fault::KillLeader { .. } | Fault::KillAhead { .. } => self.restart_chosen().await?,
             Fault::HangLeader { .. } => self.hang_no_more(),
             Fault::Island { .. } => self.rejoin()?,
-            Fault::Evict { node, .. } => self.evict_no_more(node)?,
-            Fault::FillMemory { node, .. } => self.fill(node, false)?,
-            Fault::ChangePassword { node, .. } => self.take_password_back(node)?,
             Fault::ExpireCertificate { node, .. } => self.show_certificate(node, "member")?,
             Fault::Restore { node, .. } => self.restore(node).await?,
-            Fault::ShortenSessions { node, .. } => self.bound_sessions(node, LONGEST_SESSION).await?,
             Fault::StepServerClock { node, millis: 1.., .. } => self.step_server(node, 0)?,
             Fault::StepWorkerClock { worker, .. } => self.clocks()?.step(&worker_clock(worker), 0)?,
-            Fault::StepServerClock { millis: 0, .. }
-            | Fault::KillWorker { .. }
-            | Fault::Reset { .. }
-            | Fault::Promote { .. }
-            | Fault::ForceRelease { .. }
-            | Fault::FlushAll { .. }
-            | Fault::FlushScripts { .. }
-            | Fault::KillSessions { .. }
-            | Fault::KillListeners { .. }
-            | Fault::Rogue { .. }
-            | Fault::Deadlocks { .. }
-            | Fault::LongReader { .. }
-            | Fault::ReplaceFile
-            | Fault::FillDisk { .. }
-            | Fault::MoveSlot { .. }
-            | Fault::Renumber
-            | Fault::RemoveFolder => (),
+            _ => (),
         }
         Ok(None)
     }

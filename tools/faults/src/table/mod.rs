@@ -6,12 +6,15 @@ mod grace;
 mod network;
 mod processes;
 mod servers;
+pub(crate) mod soak;
 
 use crate::scenario::Scenario;
 
-/// All scenarios: what happens to processes, to the network, to servers, and to what servers keep.
+/// All scenarios: what happens to processes, to the network, to servers, and to what servers keep; and at
+/// last anything.
 pub(crate) fn all() -> impl Iterator<Item = &'static Scenario> {
-    [processes::ALL, network::ALL, servers::ALL, data::ALL, grace::ALL].into_iter().flatten()
+    let soak = std::slice::from_ref(&soak::SOAK);
+    [processes::ALL, network::ALL, servers::ALL, data::ALL, grace::ALL, soak].into_iter().flatten()
 }
 
 #[cfg(test)]
@@ -38,7 +41,11 @@ mod tests {
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
         for scenario in all() {
-            assert!(Kind::ALL.into_iter().any(|kind| (scenario.expected)(kind).is_ok()), "{}", scenario.name);
+            assert!(
+                Kind::ALL.into_iter().any(|kind| (scenario.expected)(kind).is_some()),
+                "{}",
+                scenario.name
+            );
         }
     }
 
@@ -57,9 +64,8 @@ mod tests {
             .collect();
         let expected: Vec<Vec<String>> = all()
             .map(|scenario| {
-                let cells = Kind::ALL.map(|kind| match (scenario.expected)(kind) {
-                    Ok(expected) => expected.word().to_owned(),
-                    Err(_) => String::new(),
+                let cells = Kind::ALL.map(|kind| {
+                    (scenario.expected)(kind).map_or_else(String::new, |expected| expected.word().to_owned())
                 });
                 std::iter::once(format!("`{}`", scenario.name)).chain(cells).collect()
             })

@@ -5,32 +5,10 @@ use crate::scenario::Expected::Safe;
 use crate::scenario::Scenario;
 use crate::schedule::{Draw, Fault, Way};
 use crate::table::expected::{
-    HOLDERS, LONG, LONG_OF_HOLDERS, safe_of_three, safe_on_line, safe_with_server, told_on_line,
+    LONG, LONG_OF_HOLDERS, safe_of_three, safe_on_line, safe_with_server, told_on_line,
 };
 
 pub(super) const ALL: &[Scenario] = &[
-    Scenario {
-        name: "client-cut-off",
-        about: "all that one client sends and is sent is lost for two and a half leases",
-        crew: HOLDERS,
-        draw: |draw| blackhole(draw, Way::Both),
-        expected: told_on_line,
-        ..LONG
-    },
-    Scenario {
-        name: "requests-lost",
-        about: "all that one client sends is lost for two and a half leases",
-        draw: |draw| blackhole(draw, Way::ToServer),
-        expected: told_on_line,
-        ..LONG_OF_HOLDERS
-    },
-    Scenario {
-        name: "answers-lost",
-        about: "all that one client is sent is lost for two and a half leases",
-        draw: |draw| blackhole(draw, Way::ToClient),
-        expected: told_on_line,
-        ..LONG_OF_HOLDERS
-    },
     Scenario {
         name: "all-clients-cut-off",
         about: "all that all clients send and are sent is lost for two and a half leases",
@@ -105,47 +83,6 @@ pub(super) const ALL: &[Scenario] = &[
         ..LONG_OF_HOLDERS
     },
     Scenario {
-        name: "long-line",
-        about: "each answer to anybody takes 40 to 200 ms",
-        draw: |draw| {
-            let (at, millis) = (draw.first(), draw.leases(300));
-            for worker in 0..draw.workers {
-                let each_way = draw.between(20, 100);
-                draw.fault(at, Fault::Delay { worker, each_way, millis });
-            }
-        },
-        expected: safe_on_line,
-        ..LONG_OF_HOLDERS
-    },
-    Scenario {
-        name: "replies-lost",
-        about: "the reply to some request is lost, and its connection reset, 25 times",
-        draw: |draw| {
-            let mut at = draw.first();
-            for _ in 0..25 {
-                let (worker, request) = (draw.worker(), draw.between(1, 40));
-                draw.fault(at, Fault::DropReply { worker, request, millis: 120 });
-                at += 150;
-            }
-        },
-        expected: safe_on_line,
-        ..LONG
-    },
-    Scenario {
-        name: "late-copies",
-        about: "what was sent on a connection that was given up arrives one and a half leases later",
-        draw: |draw| {
-            let mut at = draw.first();
-            for _ in 0..2 {
-                let (worker, millis) = (draw.worker(), draw.leases(150));
-                draw.fault(at, Fault::HoldBack { worker, millis });
-                at += millis + 500;
-            }
-        },
-        expected: safe_on_line,
-        ..LONG_OF_HOLDERS
-    },
-    Scenario {
         name: "minority-lost",
         about: "nobody can reach one server of three for two and a half leases",
         draw: |draw| draw.at_node(250, |node, millis| Fault::LoseNode { node, millis }),
@@ -157,7 +94,7 @@ pub(super) const ALL: &[Scenario] = &[
         about: "the server ends the connections of all clients, eight times",
         draw: |draw| draw.in_turns(8, 300, |node| Fault::KillSessions { node }),
         expected: |kind| match kind {
-            _ if kind.is_zookeeper() || kind.is_etcd() => Err("the server has no such command"),
+            _ if kind.is_zookeeper() || kind.is_etcd() => None,
             _ => safe_with_server(kind),
         },
         ..LONG
@@ -166,21 +103,10 @@ pub(super) const ALL: &[Scenario] = &[
         name: "pushes-lost",
         about: "the server ends the connections on which clients are told of releases, fifteen times",
         draw: |draw| draw.in_turns(15, 200, |node| Fault::KillListeners { node }),
-        expected: |kind| {
-            let has_such = kind == Kind::Postgres || kind.is_redis();
-            if has_such {
-                Ok(Safe)
-            } else {
-                Err("there are no such connections that the server could end alone")
-            }
-        },
+        expected: |kind| (kind == Kind::Postgres || kind.is_redis()).then_some(Safe),
         ..LONG
     },
 ];
-
-fn blackhole(draw: &mut Draw, way: Way) {
-    draw.at_worker(250, |worker, millis| Fault::Blackhole { worker, way, millis });
-}
 
 fn hold(draw: &mut Draw, way: Way) {
     draw.at_worker(200, |worker, millis| Fault::Hold { worker, way, millis });

@@ -11,9 +11,7 @@ const COMMANDS: [&str; 8] = [
     // All steps, also those that look at nothing that was changed.
     "env LOCKWELL_EVERYTHING=1 bash .ci/run",
     "cargo test --workspace --all-features --test cli -- --ignored --exact first_day::as_a_reader_takes_it",
-    "target/debug/compare-bench faults holder-killed holder-stopped client-cut-off requests-lost answers-lost \
-     replies-lost late-copies server-restarted runtime-not-driven dropped-without-runtime cancelled look-alike-names \
-     long-line calm",
+    "target/debug/compare-bench faults calm holder-killed holder-stopped soak",
     // The models, with optimisation and with the tests that take too long without it.
     "nice cargo nextest run --release --run-ignored all -p lockwell-core -p lockwell-redis --all-features -E binary(/_model$/)",
     // Its servers are killed for ten minutes.
