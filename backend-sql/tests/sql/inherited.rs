@@ -68,7 +68,7 @@ async fn take_turns(url: &str) -> [Locks; 2] {
 async fn isolation() {
     for (name, level) in [("repeatable", "'repeatable read'"), ("serializable", "'serializable'")] {
         let setting = format!("default_transaction_isolation = {level}");
-        let Some(urls) = role(name, &[&setting]).await else { return };
+        let Some(urls) = role(name, &[&setting, "default_transaction_deferrable = on"]).await else { return };
         for url in urls {
             take_turns(&url).await;
         }
