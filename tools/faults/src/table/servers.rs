@@ -217,7 +217,6 @@ pub(super) const ALL: &[Scenario] = &[
 fn safe_on_island(kind: Kind) -> ByBackend {
     match kind {
         Kind::Zookeeper3 => Some(Safe),
-        Kind::Etcd3 => None,
         _ => None,
     }
 }
