@@ -244,7 +244,7 @@ impl RunArgs {
                 self.backend.contains(kind)
             }
         };
-        Kind::ALL.into_iter().filter(chosen).collect()
+        Kind::all().iter().copied().filter(chosen).collect()
     }
 }
 
@@ -301,7 +301,7 @@ mod tests {
         let args = parsed("c --backend redlock,mysql,zk,memory");
         assert_eq!(args.kinds(), [Kind::Memory, Kind::Mysql, Kind::Redlock, Kind::ZooKeeper]);
         assert_eq!(parsed("c").kinds(), Kind::USUAL);
-        assert_eq!(parsed("c --full").kinds(), Kind::ALL);
+        assert_eq!(parsed("c --full").kinds(), Kind::all());
         assert!(Args::try_parse_from(["c", "--url", "memory://", "--backend", "memory"]).is_err());
     }
 

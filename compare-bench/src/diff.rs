@@ -1,16 +1,14 @@
 //! `compare-bench diff`: what changed between two runs, as far as their intervals show.
 
-use std::fmt;
-
 use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{ContentArrangement, Table};
 
 use crate::args::DiffArgs;
+use crate::document::wrap::wrapped;
 use crate::error::{Error, Result};
 use crate::record::file::read;
 use crate::record::{Measurement, Quantity, Report};
 use crate::stats::interval::Interval;
-use crate::terminal::wrap::wrapped;
 use crate::view::rank::overlap;
 use crate::view::trust::doubt;
 
@@ -28,23 +26,9 @@ enum Comparison {
     CannotTell,
 }
 
-impl fmt::Display for Comparison {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Better => "better",
-            Self::Same => "same",
-            Self::Worse => "WORSE",
-            Self::CannotTell => "cannot tell",
-        })
-    }
-}
-
 /// One case of both runs.
-#[derive(Debug)]
 struct Change {
-    backend: String,
-    workload: String,
-    case: String,
+    named: String,
     /// Ratios to the raw statements of the same run, which a quicker or slower machine does not change; the
     /// figures themselves where there are none.
     before: Option<Interval>,
@@ -62,7 +46,8 @@ pub(crate) fn run(args: &DiffArgs) -> Result<bool> {
     {
         return Err(Error::failed(format!("{reason}; --force compares them nevertheless")));
     }
-    let changes = changes(&before, &after);
+    let changes: Vec<Change> =
+        before.results.iter().filter_map(|old| Some(change(old, same(&after, old)?))).collect();
     if changes.is_empty() {
         return Err(Error::failed("the two runs have no case in common"));
     }
@@ -72,52 +57,40 @@ pub(crate) fn run(args: &DiffArgs) -> Result<bool> {
             println!("the figures of {} are not to be used: {doubt}", file.display());
         }
     }
-    let (gone, new) = (only_in(&before, &after), only_in(&after, &before));
-    for (cases, file) in [(&gone, &args.before), (&new, &args.after)] {
-        for case in cases {
-            println!("only in {}: {case}", file.display());
-        }
-    }
     println!("{}", wrapped(HOW).join("\n"));
     let Some(limit) = args.fail_above else { return Ok(true) };
     let failed: Vec<_> = changes.iter().filter(|change| change.fails(limit)).collect();
-    for Change { backend, workload, case, .. } in &failed {
-        println!("worse by more than {:.1} %: {}", limit * 100.0, named(workload, case, backend));
+    for change in &failed {
+        println!("worse by more than {:.1} %: {}", limit * 100.0, change.named);
     }
-    // A case that cannot be measured any more is no better than a slow one.
-    let lost = lost(&gone, &before, &after);
+    let lost = lost(&before, &after);
     for case in &lost {
         println!("failed: {case}");
     }
     Ok(failed.is_empty() && lost.is_empty() && after.violation.is_none())
 }
 
-/// Of the cases that are only in the first run: those that the second one tried in vain, or whose backend it
-/// could not start.
-fn lost(gone: &[String], before: &Report, after: &Report) -> Vec<String> {
-    let mut failed: Vec<String> =
-        after.failures.iter().map(|it| named(&it.workload, &it.case, &it.backend)).collect();
+/// The cases of the first run that the second one tried in vain, or whose backend it could not start. A case
+/// that cannot be measured any more is no better than a slow one.
+fn lost(before: &Report, after: &Report) -> Vec<String> {
+    let failed: Vec<_> = after.failures.iter().map(|it| named(&it.workload, &it.case, &it.backend)).collect();
     let is_absent = |backend: &str| {
         after.missing.iter().any(|it| it.backend == backend)
             && !after.results.iter().any(|it| it.backend == backend)
     };
-    let absent = before.results.iter().filter(|it| is_absent(&it.backend));
-    failed.extend(absent.map(|it| named(&it.workload, &it.case, &it.backend)));
-    gone.iter().filter(|case| failed.contains(case)).cloned().collect()
+    let gone = before.results.iter().filter(|result| same(after, result).is_none());
+    let name = |it: &Measurement| (named(&it.workload, &it.case, &it.backend), is_absent(&it.backend));
+    gone.map(name).filter(|(name, is_absent)| *is_absent || failed.contains(name)).map(|it| it.0).collect()
 }
 
 fn named(workload: &str, case: &str, backend: &str) -> String {
     format!("{workload}, {case}, on {backend}")
 }
 
-/// The cases of one run that the other does not have.
-fn only_in(one: &Report, other: &Report) -> Vec<String> {
-    let missing = one.results.iter().filter(|result| !other.results.iter().any(|it| same(it, result)));
-    missing.map(|result| named(&result.workload, &result.case, &result.backend)).collect()
-}
-
-fn same(one: &Measurement, other: &Measurement) -> bool {
-    (&one.backend, &one.workload, &one.case) == (&other.backend, &other.workload, &other.case)
+/// The same case of another run.
+fn same<'a>(run: &'a Report, one: &Measurement) -> Option<&'a Measurement> {
+    let case = |it: &Measurement| (it.backend.clone(), it.workload.clone(), it.case.clone());
+    run.results.iter().find(|other| case(other) == case(one))
 }
 
 /// Why the two should not be compared, if they should not.
@@ -134,22 +107,12 @@ fn differs(before: &Report, after: &Report) -> Option<&'static str> {
     }
 }
 
-fn changes(before: &Report, after: &Report) -> Vec<Change> {
-    let pairs = before.results.iter().filter_map(|old| {
-        let new = after.results.iter().find(|new| same(old, new))?;
-        Some((old, new))
-    });
-    pairs.map(|(old, new)| change(old, new)).collect()
-}
-
 fn change(old: &Measurement, new: &Measurement) -> Change {
     let (before, after) = (figure(old), figure(new));
     // A ratio is not compared with a figure.
     let both = before.zip(after).filter(|_| is_alone(old) == is_alone(new));
     Change {
-        backend: old.backend.clone(),
-        workload: old.workload.clone(),
-        case: old.case.clone(),
+        named: named(&old.workload, &old.case, &old.backend),
         before,
         after,
         worse_by: both.and_then(|(before, after)| worse_by(old.quantity, before, after)),
@@ -196,21 +159,18 @@ impl Change {
 fn table(changes: &[Change]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(100);
-    table.force_no_tty().set_header(["", "backend", "case", "before", "after", "worse by"]);
+    table.force_no_tty().set_header(["", "case", "before", "after", "worse by"]);
     for change in changes {
-        let shown = |ratio: Option<Interval>| ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string());
-        let worse = change
-            .worse_by
-            .map_or_else(|| "-".to_owned(), |times| format!("{:+.1} %", (times - 1.0) * 100.0));
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        table.add_row(vec![
-            Cell::new(change.comparison),
-            Cell::new(&change.backend),
-            Cell::new(format!("{}, {}", change.workload, change.case)),
-            right(shown(change.before)),
-            right(shown(change.after)),
-            right(worse),
-        ]);
+        let word = match change.comparison {
+            Comparison::Better => "better",
+            Comparison::Same => "same",
+            Comparison::Worse => "WORSE",
+            Comparison::CannotTell => "cannot tell",
+        };
+        let shown = |ratio: Option<Interval>| ratio.map_or_else(|| "-".to_owned(), |it| it.to_string());
+        let worse = change.worse_by.map(|times| format!("{:+.1} %", (times - 1.0) * 100.0));
+        let (before, after) = (shown(change.before), shown(change.after));
+        table.add_row([word, &change.named, &before, &after, worse.as_deref().unwrap_or("-")]);
     }
     table.trim_fmt()
 }
@@ -250,22 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn a_case_of_one_run_alone_is_named() {
-        let (mut before, after) = (report(), report());
-        before.results = vec![measured("redis", 6)];
-        assert_eq!(only_in(&before, &after), ["handoff, 2 processes, hold 0 ms, on redis"]);
-        assert!(only_in(&after, &before).is_empty() && only_in(&before, &before).is_empty());
-    }
-
-    #[test]
     fn what_cannot_be_measured_any_more_is_lost() {
         let (mut before, mut after) = (report(), report());
         before.results = vec![measured("redis", 6), measured("etcd", 6)];
         after.results = vec![measured("redis", 6)];
-        let gone = only_in(&before, &after);
-        assert!(lost(&gone, &before, &after).is_empty(), "it was left out");
+        assert!(lost(&before, &after).is_empty(), "it was left out");
         after.missing.push(crate::record::Missing { backend: "etcd".into(), reason: "refused".into() });
-        assert_eq!(lost(&gone, &before, &after), ["handoff, 2 processes, hold 0 ms, on etcd"]);
+        assert_eq!(lost(&before, &after), ["handoff, 2 processes, hold 0 ms, on etcd"]);
     }
 
     #[test]

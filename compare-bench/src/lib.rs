@@ -4,11 +4,9 @@
 
 mod args;
 mod diff;
+mod document;
 mod error;
 mod figures;
-mod file_system;
-mod html;
-mod input;
 mod measure;
 mod plan;
 mod record;
@@ -16,7 +14,6 @@ mod render;
 mod run;
 mod stats;
 mod target;
-mod terminal;
 mod view;
 
 use std::process::ExitCode;
@@ -82,7 +79,7 @@ async fn measured(args: RunArgs) -> Result<ExitCode> {
     };
     let _slow = target::slow_disk::ensure(args.sync_delay.into())?;
     if cfg!(debug_assertions) {
-        eprintln!("compare-bench: {}", terminal::DEBUG);
+        eprintln!("compare-bench: {}", document::DEBUG);
     }
     if let Some(left_out) = args.left_out(PROFILE) {
         eprintln!("compare-bench: {left_out}");
@@ -104,7 +101,7 @@ async fn measured(args: RunArgs) -> Result<ExitCode> {
 
 async fn compare(args: &RunArgs) -> Result<ExitCode> {
     let (report, file) = run::run(args).await?;
-    terminal::print(&report);
+    document::terminal::print(&report);
     let path = file.path().display();
     println!("all figures: {path}");
     let command = if option_env!("LOCKWELL_COMPARE_PROFILE").is_some() {
@@ -128,7 +125,7 @@ fn list() {
         println!("  {:<12} {}{when}", about.name, about.text);
     }
     println!("backends:");
-    for kind in Kind::ALL {
+    for kind in Kind::all() {
         println!("  {:<12} {}", kind.name(), kind.missing().unwrap_or_else(|| "ready".to_owned()));
     }
     println!("other libraries, with --peers:");

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::args::RenderArgs;
+use crate::document::html;
 use crate::error::{Error, Result};
-use crate::html;
-use crate::input::Input;
 use crate::record::Report;
+use crate::record::file::Input;
 use faults::Results;
 
 /// The storage of servers without a disk, as a run names it.
@@ -15,7 +15,7 @@ const TMPFS: &str = "tmpfs";
 
 pub(crate) fn run(args: &RenderArgs) -> Result<()> {
     let (runs, faults) = files(&args.files)?;
-    write(&args.output, &html::page(&runs, &faults)?)
+    write(&args.output, &html::page(&runs, &faults))
 }
 
 /// Comparisons, and runs of faults. What was measured without a delay comes first, on the disk as it is, with

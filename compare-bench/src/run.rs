@@ -10,11 +10,10 @@ use crate::args::RunArgs;
 use crate::error::{Error, Result};
 use crate::measure::floor::Floor;
 use crate::measure::floor::raw::Server;
-use crate::measure::job::Job;
 use crate::measure::peer::{self, GivenProgram, Peer};
 use crate::measure::progress::Progress;
 use crate::measure::workload::bench::{Bench, Workload};
-use crate::plan::case::{Case, START};
+use crate::plan::case::Case;
 use crate::record::disk::Disk;
 use crate::record::file::{FOLDER, ResultFile, read, unfinished};
 use crate::record::machine::{Ticks, load};
@@ -41,6 +40,13 @@ struct Run {
     began: Instant,
 }
 
+/// What is done on one backend.
+struct Job {
+    choice: Choice,
+    peers: Vec<Peer>,
+    cases: Vec<(&'static dyn Workload, Case)>,
+}
+
 /// Measures everything that was asked for, and writes it down case by case. Ends early if a lock does not
 /// exclude.
 pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
@@ -65,13 +71,13 @@ pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
         let name = job.choice.name();
         job.cases.retain(|(workload, case)| !run.report.has(name, workload.name(), &case.name));
     }
-    run.progress = Progress::new(jobs.iter().map(Job::time).sum());
+    run.progress = Progress::new(jobs.iter().map(|job| job.cases.len()).sum());
     for missing in &run.report.missing {
         run.progress.say(&format!("not measured: {}: {}", missing.backend, missing.reason));
     }
     run.save()?;
     for job in jobs.iter().filter(|job| !job.cases.is_empty()) {
-        match run.job(job, &peers, !args.delay.is_zero()).await {
+        match run.job(job).await {
             Ok(()) => {}
             Err(Error::Violation(_)) => break,
             Err(Error::File(error)) => return Err(Error::File(error)),
@@ -168,11 +174,12 @@ fn jobs(
 ) -> Vec<Job> {
     let job = |choice: Choice| {
         let has_others = args.has_others(choice.near());
-        let serving = peers.iter().enumerate().filter(|(_, peer)| has_others && peer.serves(choice.scheme()));
-        let serving: Vec<(usize, &Peer)> = serving.collect();
-        let light = serving.iter().filter(|(_, peer)| peer.is_light()).count();
-        let numbers = serving.iter().map(|(number, _)| *number).collect();
-        Job::new(choice, numbers, light, workloads, &args.plan())
+        let serving = peers.iter().filter(|peer| has_others && peer.serves(choice.scheme()));
+        let peers = serving.cloned().collect();
+        let cases = workloads.iter().flat_map(|workload| {
+            workload.cases(&args.plan(), &choice).into_iter().map(|case| (*workload, case))
+        });
+        Job { cases: cases.collect(), peers, choice }
     };
     choices.into_iter().map(job).collect()
 }
@@ -197,7 +204,7 @@ impl Run {
 
     /// One backend. An error means that it could not be measured at all; a case that fails is noted in the
     /// report.
-    async fn job(&mut self, job: &Job, peers: &[Peer], is_far: bool) -> Result<()> {
+    async fn job(&mut self, job: &Job) -> Result<()> {
         let choice = &job.choice;
         self.progress.stage(&format!("{}: starting", choice.name()));
         let target = choice.start().await?;
@@ -206,16 +213,13 @@ impl Run {
         let backend = backend(&target, floor.server().await?, floor.what(), &locks.backend().capabilities());
         self.note(backend)?;
         let run = format!("{}-{:x}", std::process::id(), faults::nanos());
-        let peers = job.peers.iter().map(|number| peers[*number].clone()).collect();
-        let progress = self.progress.clone();
-        let mut bench = Bench { target, locks, floor, peers, is_far, progress, run };
-        self.progress.spent(START);
+        let mut bench = Bench { target, locks, floor, peers: job.peers.clone(), run };
         let mut done = Ok(());
         for (workload, case) in &job.cases {
             if let Some(lacking) =
                 workload.about().needs.filter(|needed| !bench.locks.capabilities().promises(*needed))
             {
-                self.progress.spent(job.time_of(case));
+                self.progress.done();
                 self.leave_out(
                     &bench.target.name,
                     &format!("{}: it does not promise {lacking}", workload.name()),
@@ -223,6 +227,7 @@ impl Run {
                 continue;
             }
             done = self.case(*workload, case, &mut bench).await;
+            self.progress.done();
             if done.is_err() {
                 break;
             }
@@ -243,7 +248,6 @@ impl Run {
     async fn case(&mut self, workload: &dyn Workload, case: &Case, bench: &mut Bench) -> Result<()> {
         let backend = bench.target.name.clone();
         self.progress.stage(&format!("{backend}: {}, {}", workload.name(), case.name));
-        self.progress.spent(case.setup());
         let before = Ticks::now();
         let error = match workload.measure(case, bench).await {
             Ok(mut measurement) => {

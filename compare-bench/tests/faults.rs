@@ -37,14 +37,12 @@ fn a_scenario_has_a_verdict_and_a_report() {
     let faults: Vec<_> = killed["happened"].as_array().unwrap().iter().map(|one| &one["fault"]).collect();
     assert_eq!(faults, ["kill_worker", "kill_worker"]);
 
-    // A file of faults makes a report by itself, with a timeline of what happened.
-    let excerpt = &killed["excerpt"];
-    assert!(!excerpt["holds"].as_array().unwrap().is_empty(), "{killed}");
+    // A file of faults makes a report by itself.
     let mut render = Command::new(env!("CARGO_BIN_EXE_compare-bench"));
     let rendered = render.args(["render", "faults.json"]).current_dir(folder.path()).output().unwrap();
     assert!(rendered.status.success(), "{rendered:?}");
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
-    assert!(page.contains("holder-killed on SQLite, seed 3: who was the holder of lock"), "{page}");
+    assert!(page.contains("<td>holder-killed</td>") && page.contains("<th>sqlite</th>"), "{page}");
 }
 
 #[test]

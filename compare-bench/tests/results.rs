@@ -153,27 +153,6 @@ fn an_interrupted_run_leaves_a_file_and_no_process() {
 }
 
 #[test]
-fn figures_of_two_machines_are_not_mixed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("it.json");
-    let output = run(folder.path(), "--smoke --backend memory --only uncontended --json it.json");
-    assert!(output.status.success(), "{output:?}");
-    let mut report = read(&path);
-    report["machine"]["cpu"] = "another".into();
-    fs::write(&path, report.to_string()).unwrap();
-    let refused = error(&run(folder.path(), "--resume it.json"));
-    assert!(refused.contains("another machine"), "{refused}");
-    assert_eq!(read(&path)["machine"]["cpu"], "another", "it was not touched");
-}
-
-#[test]
-fn there_must_be_something_to_go_on_with() {
-    let folder = tempfile::tempdir().unwrap();
-    let refused = error(&run(folder.path(), "--resume"));
-    assert!(refused.contains("results"), "{refused}");
-}
-
-#[test]
 fn two_runs_are_compared_by_their_intervals() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let folder = tempfile::tempdir().unwrap();

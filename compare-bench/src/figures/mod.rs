@@ -76,15 +76,3 @@ fn block(what: &str, evidence: &Evidence) -> Result<String> {
         (name, run) => tables::of_run(name, run, evidence),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_documentation_shows_the_committed_runs() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let stale: Vec<_> = stale(&root).unwrap().into_iter().map(|(page, _)| page).collect();
-        assert!(stale.is_empty(), "cargo run -p compare-bench -- figures fills in {stale:?}");
-    }
-}

@@ -6,7 +6,7 @@ use std::path::Path;
 use faults::{Results, Verdict};
 
 use crate::error::{Error, Result};
-use crate::input::Input;
+use crate::record::file::Input;
 use crate::record::{Measurement, Report};
 use crate::view::trust::doubt;
 

@@ -4,7 +4,7 @@ use super::runs::{Evidence, Run};
 use crate::error::{Error, Result};
 use crate::record::{Measurement, PeerResult, Report};
 use crate::stats::{as_float, median};
-use crate::view::unit::Unit;
+use crate::view::show::Unit;
 use crate::view::{distinct, show};
 
 /// Makes the text of a block from the figures of a run.

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use faults::nanos;
 use lockwell::Locks;
 use tokio::sync::{Barrier, Mutex};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::error::Result;
 use crate::measure::history::{History, Turn};
-use crate::measure::hold::held;
 
 /// The longest that a single acquire waits. A lock that takes longer in a benchmark is stuck. A herd of 500
 /// can take 20 seconds to let each have its turn.
@@ -61,6 +61,15 @@ pub(crate) async fn contend(
         // A lock that is free at once would keep the thread from the other tasks.
         tokio::task::consume_budget().await;
     }
+}
+
+/// Holds for this time. Not with a timer of the runtime, which counts in milliseconds: with it, a hold of
+/// 1 ms takes 2 ms.
+async fn held(hold: Duration) -> Result<()> {
+    if !hold.is_zero() {
+        spawn_blocking(move || thread::sleep(hold)).await?;
+    }
+    Ok(())
 }
 
 /// Tasks of this process.

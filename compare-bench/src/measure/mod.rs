@@ -6,8 +6,6 @@ pub(crate) mod counter;
 pub(crate) mod cycles;
 pub(crate) mod floor;
 pub(crate) mod history;
-pub(crate) mod hold;
-pub(crate) mod job;
 pub(crate) mod peer;
 pub(crate) mod progress;
 pub(crate) mod repeat;

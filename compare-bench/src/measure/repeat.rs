@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::measure::progress::Progress;
 use crate::plan::Rounds;
 use crate::record::Round;
 use crate::record::case::ratio;
@@ -16,42 +15,23 @@ pub(crate) struct Repeat {
     time: Duration,
     began: Instant,
     done: u32,
-    /// As much of the time as the progress bar has.
-    shown: Duration,
-    progress: Progress,
 }
 
 impl Repeat {
     /// For this case, which may take this time.
-    pub(crate) fn new(rounds: Rounds, time: Duration, progress: &Progress) -> Self {
-        let (began, progress) = (Instant::now(), progress.clone());
-        Self { rounds, time, began, done: 0, shown: Duration::ZERO, progress }
+    pub(crate) fn new(rounds: Rounds, time: Duration) -> Self {
+        Self { rounds, time, began: Instant::now(), done: 0 }
     }
 
     /// The number of the next round, after these; `None` if these are enough. The time that was wasted does
     /// not count.
     pub(crate) fn next(&mut self, so_far: &[Round], wasted: Duration) -> Option<u32> {
         let elapsed = self.began.elapsed().saturating_sub(wasted);
-        self.show(elapsed);
         if !goes_on(self.rounds, self.time, self.done, elapsed, || ratio(so_far)) {
-            self.show(self.time);
             return None;
         }
         self.done += 1;
         Some(self.done - 1)
-    }
-
-    fn show(&mut self, elapsed: Duration) {
-        let elapsed = elapsed.min(self.time);
-        self.progress.spent(elapsed.saturating_sub(self.shown));
-        self.shown = self.shown.max(elapsed);
-    }
-}
-
-/// A case that ends in an error has its time, too.
-impl Drop for Repeat {
-    fn drop(&mut self) {
-        self.show(self.time);
     }
 }
 

@@ -4,15 +4,6 @@ use std::time::Duration;
 
 use crate::plan::Rounds;
 
-/// What a server is given to start.
-pub(crate) const START: Duration = Duration::from_secs(4);
-
-/// What a case takes beside its rounds: connections warm up.
-const SETUP: Duration = Duration::from_millis(300);
-
-/// How much longer that is for each process that starts.
-const PROCESS: Duration = Duration::from_millis(15);
-
 /// One figure that will be measured: a workload with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
@@ -71,12 +62,6 @@ impl Case {
     pub(crate) fn name_of(&self, name: &str, number: usize) -> String {
         if self.names > 1 { format!("{name}/{number}") } else { name.to_owned() }
     }
-
-    /// What it takes beside its rounds.
-    pub(crate) fn setup(&self) -> Duration {
-        let processes = if self.parties_are == "processes" { self.parties } else { 0 };
-        SETUP + PROCESS * u32::try_from(processes).unwrap_or(u32::MAX)
-    }
 }
 
 /// "1 task", "2 tasks".
@@ -86,16 +71,5 @@ pub(crate) fn counted(number: usize, several: &str) -> String {
     match (number, one) {
         (1, Some(one)) => format!("1 {one}"),
         _ => format!("{number} {several}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_is_not_several() {
-        let names = [counted(1, "processes"), counted(1, "tasks"), counted(2, "tasks")];
-        assert_eq!(names, ["1 process", "1 task", "2 tasks"]);
     }
 }

@@ -19,9 +19,6 @@ pub(crate) struct Rounds {
 /// How many processes want each of several names.
 pub(crate) const ON_EACH_NAME: usize = 2;
 
-/// How long requests that write nothing are measured in each round, where that is done.
-pub(crate) const TRIPS: Duration = Duration::from_millis(60);
-
 impl Rounds {
     const fn new(least: u32, most: u32, ours_ms: u64, floor_ms: u64) -> Self {
         let (ours, floor) = (Duration::from_millis(ours_ms), Duration::from_millis(floor_ms));
@@ -171,4 +168,53 @@ impl Plan {
         syncs: 3,
         ..Self::USUAL
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::workload::ALL;
+    use crate::target::Choice;
+    use crate::target::kind::Kind;
+    use crate::target::server::{Durability, Site};
+
+    /// The names of all cases, and how long their rounds take.
+    fn cases(kind: Kind, plan: &Plan) -> (Vec<(&'static str, String)>, Duration) {
+        let (delay, sync_delay) = (Duration::ZERO, Duration::ZERO);
+        let site = Site { folder: "/".into(), durability: Durability::default(), delay, sync_delay };
+        let choice = Choice::Own(kind, site);
+        let workloads = ALL.into_iter().filter(|it| plan.everything || !it.about().only_in_full);
+        let cases = workloads.flat_map(|it| it.cases(plan, &choice).into_iter().map(move |case| (it, case)));
+        let (names, times): (Vec<_>, Vec<_>) =
+            cases.map(|(it, case)| ((it.name(), case.name), case.rounds.time(0))).unzip();
+        (names, times.iter().sum())
+    }
+
+    #[test]
+    fn the_runs_are_as_short_as_promised() {
+        let total =
+            |kinds: &[Kind], plan: &Plan| kinds.iter().map(|kind| cases(*kind, plan).1).sum::<Duration>();
+        let (quick, usual) = (total(&Kind::USUAL, &Plan::QUICK), total(&Kind::USUAL, &Plan::USUAL));
+        let full = total(Kind::all(), &Plan::FULL);
+        let all = format!("{quick:?}, {usual:?}, {full:?}");
+        assert!(quick < Duration::from_mins(3), "{all}");
+        assert!(usual < Duration::from_mins(28), "{all}");
+        assert!(full < Duration::from_mins(95), "{all}");
+    }
+
+    #[test]
+    fn no_two_cases_have_one_name() {
+        for kind in Kind::all() {
+            for plan in [Plan::QUICK, Plan::USUAL, Plan::FULL, Plan::SMOKE] {
+                let (mut names, _) = cases(*kind, &plan);
+                let count = names.len();
+                names.sort_unstable();
+                names.dedup();
+                assert_eq!(names.len(), count, "{kind:?} {}", plan.mode);
+            }
+        }
+        let option = ("crowd", "64 tasks, one name, server_order=true".to_owned());
+        assert!(cases(Kind::Redis, &Plan::USUAL).0.contains(&option));
+        assert!(!cases(Kind::ZooKeeper, &Plan::USUAL).0.contains(&option));
+    }
 }

@@ -91,24 +91,14 @@ pub(crate) struct Handing {
     pub(crate) tokens_rise: Option<bool>,
 }
 
-/// What was broken, and how long it took until somebody had a lock again. The rounds have the same times as
-/// `ours`.
+/// How long it took after a fault until somebody had a lock again. No workload measures it any more; the
+/// documentation quotes runs that did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Recovery {
-    /// What was done: "the process of the holder was killed".
-    pub(crate) fault: String,
-    /// Which server it was, and what became of it: "the leader; the others elected another". Empty where it
-    /// was none.
-    pub(crate) role: String,
     /// From the fault to the next grant, each time.
     pub(crate) times_us: Vec<f64>,
     /// The longest that it should take, computed from settings. Null where no setting limits it.
     pub(crate) bound_us: Option<f64>,
-    /// How that was computed.
-    pub(crate) bound_of: String,
-    /// From the fault until the holder knew that its lock was lost, each time. Empty where there was none
-    /// that could know.
-    pub(crate) told_us: Vec<f64>,
 }
 
 /// What it costs to hold locks and do nothing else.
@@ -185,10 +175,6 @@ pub(crate) struct Measurement {
     pub(crate) recovery: Option<Recovery>,
     #[serde(default)]
     pub(crate) holding: Option<Holding>,
-    /// For handoff with a delay: a request that writes nothing, there and back, in microseconds.
-    pub(crate) trip_us: Option<f64>,
-    /// For handoff with a delay: ours in such trips, over the rounds.
-    pub(crate) trips: Option<Interval>,
     /// The load of the machine at the end of the case, of the last minute: that of the measurement itself,
     /// too.
     pub(crate) load: f64,

@@ -10,6 +10,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use faults::Results;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 use tempfile::NamedTempFile;
@@ -100,7 +101,7 @@ impl ResultFile {
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The text of a file, also of one that was compressed with gzip.
-pub(crate) fn text(path: &Path) -> io::Result<String> {
+fn text(path: &Path) -> io::Result<String> {
     let bytes = fs::read(path)?;
     let mut text = String::new();
     if bytes.starts_with(&GZIP) {
@@ -114,8 +115,8 @@ pub(crate) fn text(path: &Path) -> io::Result<String> {
 /// What all result files begin with.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Head {
-    pub(crate) schema: String,
+struct Head {
+    schema: String,
     schema_version: u32,
 }
 
@@ -126,7 +127,7 @@ pub(crate) fn read(path: &Path) -> Result<Report> {
 }
 
 /// The run in the text of a result file.
-pub(crate) fn parse(text: &str) -> Result<Report, String> {
+fn parse(text: &str) -> Result<Report, String> {
     let head: Head = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if head.schema != SCHEMA {
         return Err("this is no result of compare-bench".to_owned());
@@ -136,6 +137,24 @@ pub(crate) fn parse(text: &str) -> Result<Report, String> {
         return Err(format!("its form has version {version}; this program reads {SCHEMA_VERSION}"));
     }
     serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// What a file has.
+pub(crate) enum Input {
+    Run(Box<Report>),
+    Faults(Results),
+}
+
+impl Input {
+    /// Reads a file, which says itself of what kind it is.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let fail = |reason: String| Error::failed(format!("{}: {reason}", path.display()));
+        let text = text(path).map_err(|error| fail(error.to_string()))?;
+        if serde_json::from_str::<Head>(&text).is_ok_and(|head| head.schema == faults::SCHEMA) {
+            return serde_json::from_str(&text).map(Self::Faults).map_err(|error| fail(error.to_string()));
+        }
+        parse(&text).map(|report| Self::Run(Box::new(report))).map_err(fail)
+    }
 }
 
 /// The newest file in a folder whose run did not come to its end.
@@ -175,28 +194,6 @@ mod tests {
     use crate::record::tests::report;
 
     #[test]
-    fn a_name_is_taken_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/in/it.json");
-        ResultFile::create(&path, &report()).unwrap();
-        let before = fs::read(&path).unwrap();
-        let error = ResultFile::create(&path, &report()).unwrap_err().to_string();
-        assert!(error.contains("nothing is overwritten"), "{error}");
-        assert_eq!(fs::read(&path).unwrap(), before);
-
-        let mut names = Vec::new();
-        for _ in 0..3 {
-            let file = ResultFile::create_in(folder.path(), &report()).unwrap();
-            names.push(file.path().file_stem().unwrap().to_str().unwrap().to_owned());
-        }
-        assert_eq!(names[1..], [format!("{}-2", names[0]), format!("{}-3", names[0])]);
-        assert!(
-            ResultFile::create(Path::new("/proc/no/such.json"), &report()).is_err(),
-            "seen before measuring"
-        );
-    }
-
-    #[test]
     fn what_is_written_can_be_read_and_gone_on_with() {
         let folder = tempfile::tempdir().unwrap();
         let file = ResultFile::create_in(folder.path(), &report()).unwrap();
@@ -211,20 +208,6 @@ mod tests {
         assert!(unfinished(folder.path()).is_err());
         // Nothing is left over.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_crash_while_writing_leaves_the_state_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = ResultFile::create_in(folder.path(), &report()).unwrap();
-        let mut whole = Vec::new();
-        write(&report(), &mut whole).unwrap();
-        for length in [0, 1, whole.len() / 2, whole.len() - 2, whole.len()] {
-            // As a killed run leaves it: the next state, in part, beside the file.
-            fs::write(folder.path().join(".lockwell-compare-x1"), &whole[..length]).unwrap();
-            assert_eq!(unfinished(folder.path()).unwrap(), file.path());
-            assert!(read(file.path()).is_ok());
-        }
     }
 
     #[test]

@@ -138,10 +138,4 @@ mod tests {
         let now = Ticks::now();
         assert!(now.idle > 0 && now.idle < now.all, "{now:?}");
     }
-
-    #[test]
-    fn this_machine_has_cores_and_memory() {
-        let machine = Machine::look();
-        assert!(machine.cores > 0 && machine.memory_mib > 0, "{machine:?}");
-    }
 }

@@ -11,8 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::case::{
-    Cost, Handing, Holding, Measurement, PeerResult, PeerRound, Quantity, Recovery, Round, compare, requests,
-    unsteady,
+    Cost, Handing, Holding, Measurement, PeerResult, PeerRound, Quantity, Round, compare, requests, unsteady,
 };
 use self::disk::Disk;
 use self::machine::{Build, Machine};
@@ -255,42 +254,9 @@ pub(crate) mod tests {
             wakeups_each: None,
             recovery: None,
             holding: None,
-            trip_us: None,
-            trips: None,
             load: 0.0,
             busy: 0.0,
             peers: vec![against("quick", 2.5), against("slow", 300.0)],
-        }
-    }
-
-    /// A lock that went round among so many parties.
-    pub(crate) fn handing(parties: usize) -> Handing {
-        let spread = measured("", 0).latency_us;
-        Handing {
-            acquisitions: 4 * u64::try_from(parties).unwrap(),
-            acquisitions_per_second: 1000.0,
-            handovers: 0,
-            handovers_per_second: 1000.0,
-            repeats: 0,
-            shares: vec![4; parties],
-            jain: 1.0,
-            to_the_first_us: spread.clone(),
-            wait_us: spread.clone(),
-            hold_us: spread,
-            overlaps: 0,
-            tokens_rise: None,
-        }
-    }
-
-    /// A fault of a holder, or of the server with this role.
-    pub(crate) fn recovery(role: &str, time_us: f64) -> Recovery {
-        Recovery {
-            fault: String::new(),
-            role: role.to_owned(),
-            times_us: vec![time_us],
-            bound_us: None,
-            bound_of: String::new(),
-            told_us: Vec::new(),
         }
     }
 

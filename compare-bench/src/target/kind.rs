@@ -46,25 +46,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 17] = [
-        Self::Memory,
-        Self::Sqlite,
-        Self::Postgres,
-        Self::PostgresGrace,
-        Self::Mariadb,
-        Self::Mysql,
-        Self::Redis,
-        Self::Valkey,
-        Self::Sentinel,
-        Self::Cluster,
-        Self::Redlock3,
-        Self::Redlock,
-        Self::ZooKeeper,
-        Self::ZooKeeper3,
-        Self::ZooKeeper3Leader,
-        Self::Etcd,
-        Self::Etcd3,
-    ];
+    pub(crate) fn all() -> &'static [Self] {
+        Self::value_variants()
+    }
 
     /// Those that are compared if nothing else is said.
     pub(crate) const USUAL: [Self; 8] = [
@@ -79,38 +63,33 @@ impl Kind {
     ];
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Sqlite => "sqlite",
-            Self::Postgres => "postgres",
-            Self::PostgresGrace => "postgres-grace",
-            Self::Mariadb => "mariadb",
-            Self::Mysql => "mysql",
-            Self::Redis => "redis",
-            Self::Valkey => "valkey",
-            Self::Sentinel => "sentinel",
-            Self::Cluster => "cluster",
-            Self::Redlock3 => "redlock3",
-            Self::Redlock => "redlock",
-            Self::ZooKeeper => "zookeeper",
-            Self::ZooKeeper3 => "zookeeper3",
-            Self::ZooKeeper3Leader => "zookeeper3-leader",
-            Self::Etcd => "etcd",
-            Self::Etcd3 => "etcd3",
-        }
+        self.name_and_scheme().0
     }
 
     /// The scheme of its address.
     pub(super) fn scheme(self) -> &'static str {
+        self.name_and_scheme().1
+    }
+
+    fn name_and_scheme(self) -> (&'static str, &'static str) {
         match self {
-            Self::PostgresGrace => "postgres",
-            Self::Valkey => "redis",
-            Self::Sentinel => "redis+sentinel",
-            Self::Cluster => "redis+cluster",
-            Self::Redlock3 => "redlock",
-            Self::ZooKeeper | Self::ZooKeeper3 | Self::ZooKeeper3Leader => "zk",
-            Self::Etcd3 => "etcd",
-            other => other.name(),
+            Self::Memory => ("memory", "memory"),
+            Self::Sqlite => ("sqlite", "sqlite"),
+            Self::Postgres => ("postgres", "postgres"),
+            Self::PostgresGrace => ("postgres-grace", "postgres"),
+            Self::Mariadb => ("mariadb", "mariadb"),
+            Self::Mysql => ("mysql", "mysql"),
+            Self::Redis => ("redis", "redis"),
+            Self::Valkey => ("valkey", "redis"),
+            Self::Sentinel => ("sentinel", "redis+sentinel"),
+            Self::Cluster => ("cluster", "redis+cluster"),
+            Self::Redlock3 => ("redlock3", "redlock"),
+            Self::Redlock => ("redlock", "redlock"),
+            Self::ZooKeeper => ("zookeeper", "zk"),
+            Self::ZooKeeper3 => ("zookeeper3", "zk"),
+            Self::ZooKeeper3Leader => ("zookeeper3-leader", "zk"),
+            Self::Etcd => ("etcd", "etcd"),
+            Self::Etcd3 => ("etcd3", "etcd"),
         }
     }
 

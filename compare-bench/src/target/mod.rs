@@ -10,7 +10,7 @@ use lockwell::Locks;
 use lockwell::backend::ServerUrl;
 
 use crate::error::{Error, Result};
-use crate::file_system::file_system;
+use crate::record::disk::file_system;
 use crate::target::kind::Kind;
 use crate::target::server::{Running, Site};
 

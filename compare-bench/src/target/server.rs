@@ -1,15 +1,16 @@
 //! Starting the servers that are compared.
 
+use std::any::Any;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use tempfile::TempDir;
 use testbed::{Proxy, Release, Server};
 
 use crate::error::{Error, Result};
-use crate::file_system::file_system;
+use crate::record::disk::file_system;
 use crate::target::kind::{Kind, MYSQL, VALKEY};
 use crate::target::slow_disk;
 
@@ -94,23 +95,15 @@ impl Durability {
 }
 
 fn is_redis(kind: Kind) -> bool {
-    use Kind::{Cluster, Redis, Redlock, Redlock3, Sentinel, Valkey};
-    matches!(kind, Redis | Valkey | Sentinel | Cluster | Redlock | Redlock3)
+    kind.scheme().starts_with("redis") || kind.scheme() == "redlock"
 }
 
 /// What was started. Dropping it ends the servers and removes their data.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
-    folder: Option<TempDir>,
-    postgres: Option<testbed::Postgres>,
-    mariadb: Option<testbed::MariaDb>,
-    redis: Vec<testbed::Redis>,
-    sentinel: Option<testbed::RedisSentinel>,
-    cluster: Option<testbed::RedisCluster>,
-    zookeeper: Option<testbed::ZooKeeper>,
-    ensemble: Option<testbed::ZooKeeperEnsemble>,
-    etcd: Option<testbed::Etcd>,
-    members: Option<testbed::EtcdCluster>,
+    servers: Vec<Server>,
+    /// What ends servers and removes data when it is dropped.
+    kept: Vec<Box<dyn Any + Send + Sync>>,
     lines: Vec<Proxy>,
     /// The address for raw statements, where it is another.
     floor: Option<String>,
@@ -130,14 +123,15 @@ impl Site {
             Kind::Sqlite => {
                 let folder = tempfile::Builder::new().prefix("lockwell-compare-").tempdir_in(&self.folder)?;
                 let file = folder.path().join("locks.db");
-                running.folder = Some(folder);
+                running.kept.push(Box::new(folder));
                 format!("sqlite://{}", file.display())
             }
             Kind::Postgres | Kind::PostgresGrace => {
                 let options = options.setting("max_connections", CONNECTIONS);
                 let server = testbed::Postgres::start_with(&options).await.map_err(failed)?;
                 let addr = running.line(server.addr(), self.delay).await?;
-                let url = running.postgres.insert(server).url_via(addr);
+                let url = server.url_via(addr);
+                running.keep_one(server);
                 if kind == Kind::Postgres {
                     url
                 } else {
@@ -155,7 +149,9 @@ impl Site {
                 let options = options.setting("max_connections", CONNECTIONS).setting(log, size);
                 let server = testbed::MariaDb::start_with(&options).await.map_err(failed)?;
                 let addr = running.line(server.addr(), self.delay).await?;
-                running.mariadb.insert(server).url_via(addr)
+                let url = server.url_via(addr);
+                running.keep_one(server);
+                url
             }
             Kind::Redis => format!("redis://{}", running.redis(&options, self.delay).await?),
             Kind::Valkey => {
@@ -175,7 +171,9 @@ impl Site {
                 let options = options.setting("tickTime", TICK);
                 let server = testbed::ZooKeeper::start_with(&options).await.map_err(failed)?;
                 let addr = running.line(server.addr(), self.delay).await?;
-                running.zookeeper.insert(server).url_via(addr)
+                let url = server.url_via(addr);
+                running.keep_one(server);
+                url
             }
             Kind::ZooKeeper3 | Kind::ZooKeeper3Leader => {
                 let options = options.setting("tickTime", TICK);
@@ -185,19 +183,25 @@ impl Site {
                     _ => ensemble.leader().await.map_err(failed)?,
                 };
                 let addr = running.line(ensemble.addresses()[member], self.delay).await?;
-                running.ensemble.insert(ensemble).url_via(&[addr])
+                let url = ensemble.url_via(&[addr]);
+                running.keep(ensemble.servers().iter().map(|it| Server::clone(it)).collect(), ensemble);
+                url
             }
             Kind::Etcd => {
                 let server = testbed::Etcd::start_with(&options).await.map_err(failed)?;
                 let addr = running.line(server.addr(), self.delay).await?;
-                running.etcd.insert(server).url_via(addr)
+                let url = server.url_via(addr);
+                running.keep_one(server);
+                url
             }
             Kind::Etcd3 => {
                 let members = testbed::EtcdCluster::start(MEMBERS, &options).await.map_err(failed)?;
                 let leader = members.leader().await.map_err(failed)?;
                 let follower = members.addresses()[(leader + 1) % MEMBERS];
                 let addr = running.line(follower, self.delay).await?;
-                running.members.insert(members).url_via(&[addr])
+                let url = members.url_via(&[addr]);
+                running.keep(members.members().iter().map(|it| Server::clone(it)).collect(), members);
+                url
             }
         };
         Ok((url, running))
@@ -256,7 +260,7 @@ impl Running {
     async fn redis(&mut self, options: &testbed::Options, delay: Duration) -> Result<String> {
         let server = testbed::Redis::start_with(options).await.map_err(failed)?;
         let addr = self.line(server.addr(), delay).await?;
-        self.redis.push(server);
+        self.keep_one(server);
         Ok(addr.to_string())
     }
 
@@ -271,10 +275,12 @@ impl Running {
             // A sentinel that knows the master at the end of the long line.
             let (guide, name) = group.start_guide(master).await.map_err(failed)?;
             let url = format!("redis+sentinel://{}/{name}", guide.addr());
-            self.redis.push(guide);
+            self.keep_one(guide);
             url
         };
-        self.sentinel = Some(group);
+        let pair = [group.master(), group.replica()].map(|it| Server::clone(it));
+        let all = pair.into_iter().chain(group.sentinels().iter().map(|it| Server::clone(it)));
+        self.keep(all.collect(), group);
         Ok(url + KEEPS)
     }
 
@@ -288,31 +294,24 @@ impl Running {
         let cluster = testbed::RedisCluster::start_with_replicas(MASTERS, options).await.map_err(failed)?;
         let first = cluster.nodes()[0].addr();
         self.floor = Some(format!("redis://{first}?{PREFIX}={}", first_share()));
-        Ok(self.cluster.insert(cluster).url() + KEEPS)
+        let url = cluster.url() + KEEPS;
+        let all = cluster.nodes().iter().chain(cluster.replicas()).map(|it| Server::clone(it));
+        self.keep(all.collect(), cluster);
+        Ok(url)
+    }
+
+    fn keep(&mut self, servers: Vec<Server>, group: impl Any + Send + Sync) {
+        self.servers.extend(servers);
+        self.kept.push(Box::new(group));
+    }
+
+    fn keep_one(&mut self, server: impl Deref<Target = Server> + Any + Send + Sync) {
+        self.keep(vec![Server::clone(&server)], server);
     }
 
     /// Every server that was started.
-    pub(crate) fn servers(&self) -> Vec<Server> {
-        let mut all: Vec<Server> = Vec::new();
-        all.extend(self.postgres.iter().map(|it| Server::clone(it)));
-        all.extend(self.mariadb.iter().map(|it| Server::clone(it)));
-        all.extend(self.redis.iter().map(|it| Server::clone(it)));
-        all.extend(self.zookeeper.iter().map(|it| Server::clone(it)));
-        if let Some(group) = &self.sentinel {
-            all.extend([group.master(), group.replica()].map(|it| Server::clone(it)));
-            all.extend(group.sentinels().iter().map(|it| Server::clone(it)));
-        }
-        if let Some(cluster) = &self.cluster {
-            all.extend(cluster.nodes().iter().chain(cluster.replicas()).map(|it| Server::clone(it)));
-        }
-        if let Some(ensemble) = &self.ensemble {
-            all.extend(ensemble.servers().iter().map(|it| Server::clone(it)));
-        }
-        all.extend(self.etcd.iter().map(|it| Server::clone(it)));
-        if let Some(members) = &self.members {
-            all.extend(members.members().iter().map(|it| Server::clone(it)));
-        }
-        all
+    pub(crate) fn servers(&self) -> &[Server] {
+        &self.servers
     }
 
     pub(super) fn floor(&self) -> Option<&str> {

@@ -24,7 +24,6 @@ pub(crate) fn ensure(delay: Duration) -> Result<SlowDisk> {
     }
     let folder = tempfile::Builder::new().prefix("lockwell-syncs-").tempdir()?;
     // Servers may run as another user.
-    #[cfg(unix)]
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let library = testbed::preloaded_syncs(folder.path())
         .map_err(|why| Error::failed(format!("--sync-delay needs a library that is compiled here: {why}")))?;
@@ -39,7 +38,6 @@ pub(super) fn environment() -> Vec<(&'static str, String)> {
     [PRELOADED, DELAY].into_iter().filter_map(|name| Some((name, env::var(name).ok()?))).collect()
 }
 
-#[cfg(unix)]
 fn again(delay: Duration, folder: PathBuf, library: PathBuf) -> Result<SlowDisk> {
     use std::os::unix::process::CommandExt;
     let error = std::process::Command::new(env::current_exe()?)
@@ -50,12 +48,6 @@ fn again(delay: Duration, folder: PathBuf, library: PathBuf) -> Result<SlowDisk>
         .exec();
     drop(SlowDisk(Some(folder)));
     Err(error.into())
-}
-
-#[cfg(not(unix))]
-fn again(_: Duration, folder: PathBuf, _: PathBuf) -> Result<SlowDisk> {
-    drop(SlowDisk(Some(folder)));
-    Err(Error::failed("--sync-delay needs Linux"))
 }
 
 /// Removes the library at the end.

@@ -3,7 +3,7 @@
 use crate::record::{Measurement, PeerResult, PeerRound};
 use crate::stats::interval::Interval;
 use crate::stats::median;
-use crate::view::unit::{Figure, Unit};
+use crate::view::show::{Figure, Unit};
 
 /// A question, and where its figures are.
 pub(super) struct Asked {
@@ -19,9 +19,6 @@ pub(super) struct Asked {
     pub(super) to_floor: fn(&Measurement) -> Option<Interval>,
 }
 
-/// The question whose figures are of another moment than those of the same cases elsewhere.
-pub(crate) const BESIDE: &str = "beside";
-
 /// What most questions have in common.
 const USUAL: Asked = Asked {
     id: "",
@@ -34,7 +31,7 @@ const USUAL: Asked = Asked {
     to_floor: |result| result.ratio,
 };
 
-pub(super) const ASKED: [Asked; 13] = [
+pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "nobody",
         title: "Nobody else wants the lock",
@@ -68,7 +65,7 @@ pub(super) const ASKED: [Asked; 13] = [
         ..USUAL
     },
     Asked {
-        id: BESIDE,
+        id: "beside",
         title: "Everybody wants one lock: several processes, beside other libraries",
         what: "From the release by one process to the grant to the one that had waited longest, since without a queue another one \
              often gets the lock before: the median time.",
@@ -106,16 +103,6 @@ pub(super) const ASKED: [Asked; 13] = [
         ..USUAL
     },
     Asked {
-        id: "slow",
-        title: "The network is slow",
-        what: "From the release by one process to the grant to the next, in round trips of a request that writes nothing.",
-        workloads: &["handoff"],
-        unit: Some(Unit::Count),
-        ours: |result| result.trips.map(|trips| (trips.median, Some(trips))),
-        theirs: |_| None,
-        ..USUAL
-    },
-    Asked {
         id: "server",
         title: "What waiting costs the server",
         what: "Requests that the servers received for each grant, by their own counts. The tasks of a process queue in it, and only the \
@@ -126,17 +113,6 @@ pub(super) const ASKED: [Asked; 13] = [
         theirs: |peer| requests(peer.requests_each, &peer.requests_rounds),
         // The ratio of the workload is one of rates.
         to_floor: |_| None,
-    },
-    Asked {
-        id: "dies",
-        title: "The holder dies",
-        what: "From the fault to the next grant: the median time, and the longest time that the settings allow. Sentinel and Cluster are \
-             measured without grace periods (durability=server). By default nothing is granted there for 31 s after each failover, so that \
-             it grants nothing twice if the old server no longer answers. PostgreSQL with grace is measured with them: \
-             after a crash it grants nothing for 30.6 s. Where the longest time does not name the grace period, the run did not count it.",
-        workloads: &["recovery"],
-        theirs: |_| None,
-        ..USUAL
     },
     Asked {
         id: "holding",

@@ -100,12 +100,6 @@ impl Candidate {
         known(&self.backend).is_some_and(|family| family.verifies)
     }
 
-    /// What it is compared with: what one host alone can use; what several share, and a failover may grant
-    /// twice; and what no failover grants twice.
-    pub(crate) fn kind(&self) -> (bool, bool) {
-        (self.across_hosts, self.across_hosts && self.failover_safe)
-    }
-
     /// Whether people run it for something else.
     pub(crate) fn is_database(&self) -> bool {
         known(&self.backend).is_some_and(|family| family.is_database)
@@ -144,34 +138,6 @@ pub(crate) fn candidates(runs: &[&Report]) -> Vec<Candidate> {
     standing.iter().filter_map(of_name).collect()
 }
 
-/// A backend in full words. Of several addresses of one scheme each has its number.
-pub(crate) fn in_words(backend: &str) -> String {
-    let stem = stem(backend);
-    let words = match stem {
-        ONE_PROCESS => "within one process",
-        "sqlite" => "SQLite",
-        "postgres" | "postgresql" => "PostgreSQL",
-        "postgres-grace" => "PostgreSQL with grace",
-        "mariadb" => "MariaDB",
-        "mysql" => "MySQL",
-        "redis" | "rediss" | "redis+unix" => "Redis",
-        "valkey" => "Valkey",
-        "sentinel" | "redis+sentinel" | "rediss+sentinel" => "Redis behind Sentinel",
-        "cluster" | "redis+cluster" | "rediss+cluster" => "Redis Cluster",
-        "redlock" | "redlocks" => "Redlock",
-        "redlock3" => "Redlock on three servers",
-        "zookeeper" => "ZooKeeper, one server",
-        "zookeeper3" => "ZooKeeper of three, at a follower",
-        "zookeeper3-leader" => "ZooKeeper of three, at the leader",
-        "zk" => "ZooKeeper",
-        "etcd" => "etcd, one member",
-        "etcds" => "etcd",
-        "etcd3" => "etcd of three, at a follower",
-        other => other,
-    };
-    format!("{words}{}", backend[stem.len()..].replace('-', " "))
-}
-
 fn candidate(backend: &Backend) -> Candidate {
     let known = known(&backend.name);
     let promises = |name: &str| backend.promises.get(name) == Some(&true);
@@ -197,7 +163,7 @@ fn candidate(backend: &Backend) -> Candidate {
 
 /// By its promise, and by the setting that the promise of Redis depends on: older result files have the
 /// promise also without that setting, and Redlock makes it for the restart of one node.
-pub(crate) fn survives_restart(backend: &Backend) -> bool {
+fn survives_restart(backend: &Backend) -> bool {
     let keeps_no_log = backend.settings.get("appendonly").is_some_and(|value| value == "no");
     backend.promises.get("durable") == Some(&true) && !keeps_no_log
 }
@@ -238,12 +204,10 @@ pub(crate) mod tests {
 
     #[test]
     fn every_kind_of_server_has_a_family() {
-        for kind in Kind::ALL {
+        for kind in Kind::all().iter().copied() {
             let is_known = known(kind.name()).is_some();
             assert_eq!(is_known, kind != Kind::Memory, "{}", kind.name());
-            assert_ne!(in_words(kind.name()), kind.name(), "its name is not its full words");
         }
-        assert_eq!((&*in_words("redis-2"), &*in_words("consul")), ("Redis 2", "consul"));
         let names = ["redis", "valkey", "sentinel", "cluster", "redis+sentinel", "redis-2"].map(family);
         assert!(names.iter().all(|name| *name == "Redis/Valkey"), "{names:?}");
         assert_eq!(family("zookeeper3-leader"), "ZooKeeper");

@@ -3,30 +3,24 @@
 
 pub(crate) mod advice;
 pub(crate) mod asked;
-pub(crate) mod cells;
 pub(crate) mod family;
 pub(crate) mod line;
-pub(crate) mod missing;
 pub(crate) mod overview;
 pub(crate) mod rank;
 pub(crate) mod show;
-pub(crate) mod speed;
 pub(crate) mod trust;
-pub(crate) mod unit;
 pub(crate) mod words;
 
 use crate::plan::case::counted;
 use crate::record::{Conditions, Measurement, Report};
-use crate::stats::as_float;
 use crate::view::asked::{ASKED, Asked};
 
 pub(super) use crate::view::line::Line;
-pub(super) use crate::view::unit::Unit;
+pub(super) use crate::view::show::Unit;
 
 /// A question, and what was measured to answer it.
 #[derive(Debug)]
 pub(crate) struct Question {
-    /// In addresses within the report.
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     /// What its figures are.
@@ -51,8 +45,6 @@ impl Setting {
 /// What can be compared with each other: the same work in the same setting.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// In addresses within the report.
-    pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) workload: String,
     pub(crate) unit: Unit,
@@ -60,11 +52,7 @@ pub(crate) struct Group {
     /// "tasks" or "processes", where a workload has both.
     pub(crate) parties_are: String,
     pub(crate) hold_us: u64,
-    /// Of recovery: what was broken.
-    pub(crate) fault: Option<String>,
     pub(crate) setting: Setting,
-    /// How long a sync of the disk took in the first run in this setting, in microseconds.
-    pub(crate) sync_us: Option<f64>,
     /// In the order of their ranks.
     pub(crate) lines: Vec<Line>,
 }
@@ -94,26 +82,6 @@ pub(crate) fn settings(runs: &[Report]) -> Vec<Setting> {
     distinct(runs.iter().map(Setting::of))
 }
 
-/// A report for each setting. Of several runs in the same setting, the first that has a lock shows it.
-pub(crate) fn by_setting(runs: &[Report]) -> Vec<Report> {
-    let mut merged: Vec<Report> = Vec::new();
-    for run in runs {
-        let Some(before) = merged.iter_mut().find(|before| Setting::of(before) == Setting::of(run)) else {
-            merged.push(run.clone());
-            continue;
-        };
-        let is_known = |one: &Measurement| {
-            before
-                .results
-                .iter()
-                .any(|result| (&result.backend, &result.workload) == (&one.backend, &one.workload))
-        };
-        let more: Vec<_> = run.results.iter().filter(|result| !is_known(result)).cloned().collect();
-        before.results.extend(more);
-    }
-    merged
-}
-
 /// Of several runs in the same setting, the first that has a lock shows it.
 fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
@@ -124,16 +92,14 @@ fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
             let is_it = |group: &Group| {
                 (&*group.workload, &*group.parties_are, group.parties, group.hold_us, &group.setting)
                     == (&*result.workload, parties_are(result), result.parties, result.hold_us, &setting)
-                    && group.fault.as_ref() == fault(result)
             };
             let number = groups.iter().position(is_it).unwrap_or_else(|| {
-                groups.push(group(asked, groups.len(), result, run, runs));
+                groups.push(group(asked, result, run, runs));
                 groups.len() - 1
             });
             let peers = result.peers.iter().filter_map(|peer| Some((peer, (asked.theirs)(peer)?)));
             let peers = peers.map(|(peer, figure)| Line::peer(peer, result, figure));
-            let mut ours = Line::ours(result, figure, (asked.to_floor)(result));
-            ours.remarks.extend(under_load(result, run));
+            let ours = Line::ours(result, figure, (asked.to_floor)(result));
             let lines = &mut groups[number].lines;
             for line in std::iter::once(ours).chain(peers) {
                 if !lines.iter().any(|before| before.who == line.who) {
@@ -145,27 +111,8 @@ fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
     for group in &mut groups {
         rank::rank(&mut group.lines, group.unit);
     }
-    // Faults stay in the order in which they were tried.
-    let parties = |group: &Group| if group.fault.is_some() { 0 } else { group.parties };
-    groups.sort_by_key(|group| (group.setting.conditions.delay_us, parties(group), group.hold_us));
+    groups.sort_by_key(|group| (group.setting.conditions.delay_us, group.parties, group.hold_us));
     groups
-}
-
-/// How much longer requests take that arrive at a rate than those for a lock that nobody else wants, and what
-/// share that rate is of the highest that was reached in the same run.
-fn under_load(result: &Measurement, run: &Report) -> Option<String> {
-    let of = |workload: &'static str| {
-        run.results.iter().filter(move |other| other.workload == workload && other.backend == result.backend)
-    };
-    let free = of("uncontended").next().filter(|_| result.workload == "arrivals")?;
-    let times = result.latency_us.p99 / free.latency_us.p50;
-    let most = of("independent").map(|other| other.per_second).fold(0.0, f64::max);
-    let share = 100.0 * as_float(u64::try_from(result.parties).unwrap_or(u64::MAX)) / most;
-    times.is_finite().then(|| {
-        let of_most =
-            if share.is_finite() { format!(", at {share:.0} % of the highest rate") } else { String::new() };
-        format!("p99 {times:.1} times the median of a free lock{of_most}")
-    })
 }
 
 /// In `handoff`, the tasks of a backend that cannot reach beyond its process stand beside the processes of
@@ -174,12 +121,7 @@ fn parties_are(result: &Measurement) -> &str {
     if result.workload == "independent" { &result.parties_are } else { "" }
 }
 
-/// What was broken: cases of recovery with different faults are not compared with each other.
-fn fault(result: &Measurement) -> Option<&String> {
-    result.recovery.as_ref().map(|_| &result.case)
-}
-
-fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs: &[Report]) -> Group {
+fn group(asked: &Asked, result: &Measurement, run: &Report, runs: &[Report]) -> Group {
     let mut title = match (&*result.workload, result.parties) {
         ("uncontended", _) => "One task".to_owned(),
         ("handoff", parties) => {
@@ -193,7 +135,6 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
         ("herd", parties) => format!("{}, one lock", counted(parties, "processes")),
         ("holding", locks) => format!("{} held", counted(locks, "locks")),
         ("arrivals", rate) => format!("{rate} requests arrive in a second"),
-        ("recovery", _) => capital(&result.case),
         ("hot", _) | (_, 1) => result.case.clone(),
         (_, parties) => format!("{parties} {}, a lock each", result.parties_are),
     };
@@ -206,23 +147,15 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
         title = format!("{title}; {}", setting.machine);
     }
     Group {
-        id: format!("{}-{}", asked.id, number + 1),
         title,
         workload: result.workload.clone(),
         unit: asked.unit.unwrap_or_else(|| result.quantity.into()),
         parties: result.parties,
         parties_are: parties_are(result).to_owned(),
         hold_us: result.hold_us,
-        fault: fault(result).cloned(),
         setting,
-        sync_us: run.sync_us(),
         lines: Vec::new(),
     }
-}
-
-pub(crate) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 impl Group {
@@ -251,25 +184,5 @@ mod tests {
         let hot = questions.iter().find(|question| question.id == "hot").unwrap();
         let groups: Vec<_> = hot.groups.iter().map(|group| (&*group.title, group.lines.len())).collect();
         assert_eq!(groups, [("8 names, 2 processes each", 3)], "ours and two other libraries");
-    }
-
-    #[test]
-    fn requests_under_load_are_compared_with_a_free_lock() {
-        let of = |workload: &str, parties: usize, per_second: f64, micros: f64| {
-            let mut result = measured("redis", 6);
-            (result.workload, result.parties, result.per_second) = (workload.to_owned(), parties, per_second);
-            (result.latency_us.p50, result.latency_us.p99) = (micros, 5.0 * micros);
-            result
-        };
-        let mut run = report();
-        run.results = vec![of("arrivals", 1000, 1000.0, 400.0), of("uncontended", 1, 5000.0, 200.0)];
-        assert_eq!(
-            under_load(&run.results[0], &run).as_deref(),
-            Some("p99 10.0 times the median of a free lock")
-        );
-        run.results.push(of("independent", 64, 4000.0, 300.0));
-        let told = under_load(&run.results[0], &run).unwrap();
-        assert!(told.ends_with(", at 25 % of the highest rate"), "{told}");
-        assert_eq!(under_load(&run.results[1], &run), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::stats::interval::Interval;
 use crate::view::line::Line;
-use crate::view::unit::Unit;
+use crate::view::show::Unit;
 
 /// Whether the two have a value in common: then it is unknown which is larger.
 pub(crate) fn overlap(one: Interval, other: Interval) -> bool {
@@ -20,7 +20,6 @@ pub(crate) fn rank(lines: &mut [Line], unit: Unit) {
         is_out(one).cmp(&is_out(other)).then(best)
     });
     let mut leader: Option<(usize, Interval)> = None;
-    let best = lines.iter().find(|line| !is_out(line)).map(|line| line.median);
     for (place, line) in lines.iter_mut().enumerate() {
         let Some(value) = line.value.filter(|_| !is_out(line)) else { continue };
         let rank = match leader {
@@ -31,10 +30,6 @@ pub(crate) fn rank(lines: &mut [Line], unit: Unit) {
             }
         };
         line.rank = Some(rank);
-        line.to_best = best.filter(|_| line.median > 0.0 && line.instead.is_none()).map(|best| match unit {
-            Unit::Time | Unit::Count => line.median / best,
-            Unit::Rate => best / line.median,
-        });
     }
 }
 
@@ -47,26 +42,19 @@ fn is_out(line: &Line) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::view::line::Tail;
 
     pub(crate) fn line(who: &str, median: f64, slack: f64) -> Line {
         Line {
             rank: None,
             who: who.to_owned(),
-            backend: who.to_owned(),
-            option: None,
             is_peer: false,
             is_local: who == "memory",
             is_unfit: who == "unsafe",
             median,
-            noise: 1.0,
             value: (slack >= 0.0).then_some(Interval { median, low: median - slack, high: median + slack }),
-            tail: Tail { p90: 1.5 * median, p99: 2.0 * median, p999: 3.0 * median },
+            p99: 2.0 * median,
             to_floor: None,
-            to_best: None,
-            fairness: None,
             remarks: Vec::new(),
-            instead: None,
         }
     }
 
@@ -82,22 +70,6 @@ pub(crate) mod tests {
         ];
         rank(&mut lines, unit);
         lines.into_iter().map(|line| (line.who, line.rank)).collect()
-    }
-
-    #[test]
-    fn what_is_not_the_same_has_no_ratio() {
-        let of = |who: &str, median, role: &str| Line {
-            instead: (!role.is_empty()).then(|| role.to_owned()),
-            ..line(who, median, 1.0)
-        };
-        let ratios = |roles: [&str; 2]| {
-            let mut lines = [of("redis", 506_000.0, roles[0]), of("redlock", 4000.0, roles[1])];
-            rank(&mut lines, Unit::Time);
-            lines.map(|line| (line.rank, line.to_best))
-        };
-        // A lone server was stopped for half a second, and a majority went on without one of its nodes.
-        assert_eq!(ratios(["the server", "one of the nodes"]), [(Some(1), None), (Some(2), None)]);
-        assert_eq!(ratios(["", ""]), [(Some(1), Some(1.0)), (Some(2), Some(126.5))], "holders were killed");
     }
 
     #[test]

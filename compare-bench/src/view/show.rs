@@ -1,10 +1,31 @@
 //! Figures in the form that people read. Three significant digits are enough for them.
 
 use crate::record::machine::Machine;
-use crate::record::{Conditions, Cost, Handing, Holding, Quantity, Recovery};
+use crate::record::{Conditions, Cost, Handing, Holding, Quantity};
 use crate::stats::interval::Interval;
-use crate::stats::median;
-use crate::view::unit::Unit;
+
+/// What a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Microseconds.
+    Time,
+    /// Something each second. The only one of which more is better.
+    Rate,
+    /// Requests, or round trips.
+    Count,
+}
+
+impl From<Quantity> for Unit {
+    fn from(quantity: Quantity) -> Self {
+        match quantity {
+            Quantity::LatencyUs | Quantity::CpuUs => Self::Time,
+            Quantity::PerSecond => Self::Rate,
+        }
+    }
+}
+
+/// A median, and the interval of the rounds around it.
+pub(crate) type Figure = (f64, Option<Interval>);
 
 pub(crate) fn time(micros: f64) -> String {
     plain(Unit::Time, micros)
@@ -27,27 +48,19 @@ pub(crate) fn value(unit: Unit, value: Interval) -> String {
     format!("{median:.digits$}{unit} [{low:.digits$} .. {high:.digits$}]")
 }
 
+/// A figure with its interval, or the reason why there is none.
+pub(crate) fn figure(unit: Unit, median: f64, interval: Option<Interval>) -> String {
+    match interval {
+        Some(interval) => value(unit, interval),
+        None if median > 0.0 => "too few rounds".to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
 /// A figure alone: `45.2 us`.
 pub(crate) fn plain(unit: Unit, median: f64) -> String {
     let (unit, scale, digits) = unit_of(unit, median);
     format!("{:.digits$} {unit}", median / scale).trim_end().to_owned()
-}
-
-/// A difference in words: `twice as fast as`.
-pub(crate) fn times(times: f64) -> String {
-    if times < 1.005 {
-        return "less than 1 % faster than".to_owned();
-    }
-    if times < 1.095 {
-        return format!("{:.0} % faster than", 100.0 * (times - 1.0));
-    }
-    // Rounded first: what is shown as 2.0 is twice.
-    match (times * 10.0).round() / 10.0 {
-        two if (1.95..2.05).contains(&two) => "twice as fast as".to_owned(),
-        three if (2.95..3.05).contains(&three) => "three times as fast as".to_owned(),
-        middle if middle < 10.0 => format!("{middle:.1} times as fast as"),
-        large => format!("{large:.0} times as fast as"),
-    }
 }
 
 fn unit_of(unit: Unit, median: f64) -> (&'static str, f64, usize) {
@@ -76,25 +89,6 @@ pub(crate) fn sharing(handing: &Handing, quantity: Quantity) -> Vec<String> {
     remarks
         .extend((quantity == Quantity::LatencyUs).then(|| format!("{} hand-overs a second", number(rate))));
     remarks.extend((handing.overlaps > 0).then(|| format!("{} OVERLAPS", handing.overlaps)));
-    remarks
-}
-
-/// What was done, and the longest that it should have taken.
-pub(crate) fn recovery(recovery: &Recovery) -> Vec<String> {
-    let bound = recovery.bound_us.map_or_else(
-        || "no setting limits it".to_owned(),
-        |bound| {
-            let late = recovery.times_us.iter().filter(|time| **time > bound).count();
-            let all = recovery.times_us.len();
-            let late = if late == 0 { String::new() } else { format!(", {late} of {all} LATER") };
-            format!("at most {} ({}){late}", time(bound), recovery.bound_of)
-        },
-    );
-    let mut remarks = vec![bound];
-    let known = median(recovery.told_us.iter().copied());
-    remarks
-        .extend((!recovery.told_us.is_empty()).then(|| format!("the holder was told after {}", time(known))));
-    remarks.extend((!recovery.role.is_empty()).then(|| recovery.role.clone()));
     remarks
 }
 
@@ -193,19 +187,6 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_words() {
-        let told = [1.05, 1.3, 1.96, 2.04, 2.5, 3.01, 36.2].map(times);
-        let expected = ["5 % faster than", "1.3 times as fast as", "twice as fast as", "twice as fast as"];
-        assert_eq!(told[..4], expected);
-        let expected = ["2.5 times as fast as", "three times as fast as", "36 times as fast as"];
-        assert_eq!(told[4..], expected);
-        assert_eq!(
-            (plain(Unit::Rate, 12_345.0), plain(Unit::Count, 2.0)),
-            ("12.3 k/s".into(), "2.00".into())
-        );
-    }
-
-    #[test]
     fn the_sync_is_told_where_commits_wait_for_it() {
         let told = |durability: &str| {
             let conditions =
@@ -215,19 +196,5 @@ mod tests {
         assert_eq!(told("disk"), "data on ext4, servers sync each commit, where a sync takes 72.6 us");
         assert_eq!(told("os"), "data on ext4, kept by the operating system");
         assert!(told("default").ends_with("the others sync each commit, where a sync takes 72.6 us"));
-    }
-
-    #[test]
-    fn conditions_are_told() {
-        let told = |durability: &str, delay_us| {
-            conditions(&Conditions {
-                durability: durability.to_owned(),
-                storage: "ext4".to_owned(),
-                delay_us,
-            })
-        };
-        assert_eq!(told("disk", 0), "data on ext4, servers sync each commit");
-        assert_eq!(told("none", 5000), "data on ext4, kept in memory only, 5.00 ms away");
-        assert_eq!(told("unknown", 0), "servers of others");
     }
 }

@@ -1,9 +1,7 @@
-//! When figures are not to be used, and when two of them can be told apart.
+//! When figures are not to be used.
 
 use crate::record::{Measurement, Report};
 use crate::stats::as_float;
-use crate::view::line::Line;
-use crate::view::rank::overlap;
 
 /// The load before a run, for each core, from which on a thread waits for a core at least as long as it runs.
 /// The runs of the repository began with 1.25 at most.
@@ -59,20 +57,11 @@ fn is_at_rest(result: &Measurement) -> bool {
     result.workload == "holding" && result.parties <= FEW_LOCKS
 }
 
-/// Whether it is known which of the two is larger: their intervals have nothing in common, and they differ by
-/// more than the noise of either.
-pub(crate) fn apart(one: &Line, other: &Line) -> bool {
-    let (Some(first), Some(second)) = (one.value, other.value) else { return false };
-    let times = (first.median / second.median).max(second.median / first.median);
-    !overlap(first, second) && times > one.noise.max(other.noise)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::Failure;
     use crate::record::tests::{measured, report};
-    use crate::view::rank::tests::line;
 
     /// A run whose figures can be used.
     fn run() -> Report {
@@ -134,16 +123,5 @@ mod tests {
         let mut run = run();
         run.violation = Some(violation);
         assert!(doubt(&run).is_some_and(|reason| reason.contains("at once")));
-    }
-
-    #[test]
-    fn noise_keeps_figures_together() {
-        let (one, other) = (line("a", 50.0, 1.0), line("b", 60.0, 1.0));
-        assert!(apart(&one, &other) && apart(&other, &one));
-        assert!(!apart(&one, &line("c", 51.0, 1.0)), "the intervals overlap");
-        assert!(!apart(&one, &line("d", 60.0, -1.0)), "too few rounds");
-        assert!(!apart(&one, &Line { noise: f64::INFINITY, ..other.clone() }));
-        assert!(!apart(&Line { noise: 1.3, ..one.clone() }, &other));
-        assert!(apart(&Line { noise: 1.1, ..one }, &other));
     }
 }

@@ -3,7 +3,7 @@
 use crate::view::Question;
 
 /// Words of remarks, and what they mean.
-const WORDS: [(&str, &str); 9] = [
+const WORDS: [(&str, &str); 8] = [
     ("Jain", "Jain: 1 if all got the lock equally often, 1/n if one of n got it every time."),
     ("wake-ups", "Wake-ups: notifications that the server sent for each acquisition."),
     (
@@ -16,7 +16,6 @@ const WORDS: [(&str, &str); 9] = [
          machine).",
     ),
     ("OVERLAPS", "OVERLAPS: so often two held the lock at once. Such a lock has no rank."),
-    ("LATER", "LATER: so many times took longer than the settings of the servers and the lease allow."),
     (
         "falls behind",
         "Falls behind: fewer requests were answered than arrived, so that the latency grows with the length of the test.",

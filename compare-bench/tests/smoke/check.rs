@@ -52,8 +52,6 @@ pub(crate) fn check(result: &Value) {
     let rounds = result["rounds"].as_array().unwrap();
     assert!(!rounds.is_empty() && rounds.iter().all(|round| positive(&round["ours"])), "{result}");
     check_ratio(&result["ratio"], rounds.len());
-    let trips = if result["trip_us"].is_number() { rounds.len() } else { 0 };
-    check_ratio(&result["trips"], trips);
     let histogram = STANDARD.decode(result["latency_us"]["histogram"].as_str().unwrap()).unwrap();
     let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut &*histogram).unwrap();
     assert_eq!(

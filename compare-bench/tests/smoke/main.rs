@@ -75,7 +75,6 @@ fn redis_is_measured_alone_and_as_redlock() {
     assert_eq!((&report["missing"], &report["failures"]), (&lacking, &json!([])));
     for result in report["results"].as_array().unwrap() {
         check(result);
-        assert!(result["trip_us"].is_null(), "trips on the loopback device say nothing: {result}");
     }
 }
 
@@ -120,7 +119,6 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
     let results = report["results"].as_array().unwrap();
     for result in results {
         check(result);
-        assert!(result["trip_us"].is_null(), "trips on the loopback device say nothing: {result}");
         assert_eq!(result["workload"] == "crowd", result["requests_each"].is_number(), "{result}");
     }
     for backend in ["zookeeper", "zookeeper3"] {
@@ -195,7 +193,6 @@ fn servers_can_be_far_away_and_keep_nothing() {
     for result in results {
         // Two trips there and back.
         assert!(result["floor"].as_f64().unwrap() >= 20_000.0, "{result}");
-        assert_eq!(result["workload"] == "handoff", positive(&result["trip_us"]), "{result}");
     }
 }
 

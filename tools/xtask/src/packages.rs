@@ -32,9 +32,9 @@ pub(crate) const SERVERS: [Package; 5] = [
     Package { gives: "etcd", name: "etcd-server", sign: Sign::File("etcd") },
 ];
 
-/// What else the tests use: a pooler, a browser, and what the lock clients of others need,
+/// What else the tests use: a pooler, and what the lock clients of others need,
 /// which ours are tested with. Those of Python and Node come from their indexes.
-pub(crate) const TOOLS: [Package; 9] = [
+pub(crate) const TOOLS: [Package; 8] = [
     Package { gives: "the pooler before PostgreSQL", name: "pgbouncer", sign: Sign::File("pgbouncer") },
     Package {
         gives: "Curator",
@@ -43,11 +43,6 @@ pub(crate) const TOOLS: [Package; 9] = [
     },
     Package { gives: "the Java compiler", name: "default-jdk-headless", sign: Sign::File("javac") },
     Package { gives: "kazoo and redis-py", name: "python3-venv", sign: Sign::Module("ensurepip") },
-    Package {
-        gives: "the browser that the report is looked at with",
-        name: "chromium-driver",
-        sign: Sign::File("chromedriver"),
-    },
     Package { gives: "the first day of docs", name: "curl", sign: Sign::File("curl") },
     Package { gives: "node-redlock", name: "npm", sign: Sign::File("npm") },
     Package { gives: "disks that hang", name: "strace", sign: Sign::File("strace") },

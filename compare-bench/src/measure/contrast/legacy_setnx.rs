@@ -50,8 +50,6 @@ fn key(name: &str) -> String {
 }
 
 impl Library for LegacySetnx {
-    const NAME: &'static str = "legacy-setnx";
-
     type Held = String;
 
     async fn connect(urls: &[&str]) -> Result<Self> {

@@ -20,8 +20,6 @@ fn path(name: &str) -> String {
 }
 
 impl Library for NaiveNode {
-    const NAME: &'static str = "naive-node";
-
     type Held = String;
 
     async fn connect(servers: &[&str]) -> Result<Self> {

@@ -57,8 +57,6 @@ impl PlainRow {
 }
 
 impl Library for PlainRow {
-    const NAME: &'static str = "plain-row";
-
     type Held = String;
 
     async fn connect(urls: &[&str]) -> Result<Self> {

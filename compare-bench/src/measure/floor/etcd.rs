@@ -2,22 +2,20 @@
 //!
 //! The messages are those of etcd's `rpc.proto`, as far as they are needed.
 
-use std::fs;
 use std::time::Duration;
 
-use lockwell::backend::ServerUrl;
+use lockwell::backend::{ServerUrl, async_trait};
 use prost::Message;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::measure::cycles::{cycles, together};
-use crate::measure::floor::raw::{Address, Owners, Server, key, refused};
+use crate::measure::floor::raw::{Address, Owners, Raw, Server, key, refused};
 use crate::stats::Sample;
 
 /// The lease of all keys, in seconds: longer than a backend is measured.
@@ -33,7 +31,6 @@ pub(crate) struct EtcdFloor {
 #[derive(Clone, Debug)]
 struct Member {
     channel: Channel,
-    token: Option<MetadataValue<Ascii>>,
     lease: i64,
 }
 
@@ -113,20 +110,6 @@ struct LeaseRevoke {
     id: i64,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct Authenticate {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    password: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Token {
-    #[prost(string, tag = "2")]
-    token: String,
-}
-
 /// A request without parameters, or an answer of which nothing is needed.
 #[derive(Clone, Copy, PartialEq, Message)]
 struct Nothing {}
@@ -140,34 +123,35 @@ struct StatusReply {
 impl EtcdFloor {
     pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
         let address = Address::of(url)?;
-        let is_safe = url.scheme() == "etcds";
-        let scheme = if is_safe { "https" } else { "http" };
-        let uri = format!("{scheme}://{}:{}", address.host, address.port.unwrap_or(2379));
+        let endpoint =
+            Endpoint::from_shared(format!("http://{}:{}", address.host, address.port.unwrap_or(2379)));
         let unreachable =
             |error: tonic::transport::Error| Error::failed(format!("the raw requests: {error}"));
-        let mut endpoint = Endpoint::from_shared(uri).map_err(unreachable)?;
-        if is_safe {
-            endpoint = endpoint.tls_config(files(url)?).map_err(unreachable)?;
-        }
-        let channel = endpoint.connect().await.map_err(unreachable)?;
-        let mut member = Member { channel, token: None, lease: 0 };
-        if let (Some(name), Some(password)) = (address.user, address.password) {
-            let login = Authenticate { name: name.to_owned(), password: password.to_owned() };
-            let Token { token } = member.ask("/etcdserverpb.Auth/Authenticate", login).await?;
-            member.token = Some(token.parse().map_err(|_| Error::failed("the server's token is no text"))?);
-        }
+        let channel = endpoint.map_err(unreachable)?.connect().await.map_err(unreachable)?;
+        let mut member = Member { channel, lease: 0 };
         let granted: LeaseReply =
             member.ask("/etcdserverpb.Lease/LeaseGrant", LeaseGrant { ttl: LEASE }).await?;
         member.lease = granted.id;
         Ok(Self { member, owners: Owners::default() })
     }
+}
 
-    pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
+#[async_trait]
+impl Raw for EtcdFloor {
+    fn what(&self) -> &'static str {
+        "transaction that puts a key of a lease if there is none, then one that deletes it; one bare tonic channel"
+    }
+
+    fn shares(&self) -> bool {
+        true
+    }
+
+    async fn cycle(&mut self, name: usize) -> Result<()> {
         self.member.cycle(name, self.owners.next()).await
     }
 
     /// As many tasks as there are names, all of them on the same connection.
-    pub(super) async fn crowd(&mut self, length: Duration, names: usize) -> Result<Sample> {
+    async fn crowd(&self, length: Duration, names: usize) -> Result<Sample> {
         together(names, |name| {
             let (member, mut owners) = (self.member.clone(), Owners::default());
             async move { cycles(length, || member.cycle(name, owners.next())).await }
@@ -175,35 +159,17 @@ impl EtcdFloor {
         .await
     }
 
-    /// A request that changes nothing, and that the server answers by itself.
-    pub(super) async fn trip(&mut self) -> Result<()> {
-        self.member.status().await.map(drop)
-    }
-
-    pub(super) async fn server(&mut self) -> Result<Server> {
+    async fn server(&mut self) -> Result<Server> {
         let StatusReply { version } = self.member.status().await?;
         Ok(Server { version: format!("etcd {version}"), settings: Vec::new() })
     }
 
     /// Ends the lease, and with it any key that is left.
-    pub(super) async fn finish(self) -> Result<()> {
+    async fn finish(self: Box<Self>) -> Result<()> {
         let lease = LeaseRevoke { id: self.member.lease };
         let Nothing {} = self.member.ask("/etcdserverpb.Lease/LeaseRevoke", lease).await?;
         Ok(())
     }
-}
-
-/// The certificates of an address, as the backend takes them.
-fn files(url: &ServerUrl) -> Result<ClientTlsConfig> {
-    let file = |option| url.option(option).map(fs::read).transpose();
-    let mut config = ClientTlsConfig::new();
-    if let Some(ca) = file("ca")? {
-        config = config.ca_certificate(Certificate::from_pem(ca));
-    }
-    if let (Some(cert), Some(key)) = (file("cert")?, file("key")?) {
-        config = config.identity(Identity::from_pem(cert, key));
-    }
-    Ok(config)
 }
 
 impl Member {
@@ -239,36 +205,11 @@ impl Member {
         let failed = |status: Status| Error::failed(format!("the raw requests: {}", status.message()));
         let mut client = Grpc::new(self.channel.clone());
         client.ready().await.map_err(|error| Error::failed(format!("the raw requests: {error}")))?;
-        let mut request = Request::new(message);
-        if let Some(token) = &self.token {
-            request.metadata_mut().insert("token", token.clone());
-        }
         let codec = ProstCodec::<Q, A>::default();
-        let answer = client.unary(request, PathAndQuery::from_static(path), codec).await.map_err(failed)?;
+        let answer = client
+            .unary(Request::new(message), PathAndQuery::from_static(path), codec)
+            .await
+            .map_err(failed)?;
         Ok(answer.into_inner())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use testbed::{Certificates, Etcd, Options, if_installed};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn certificates_are_shown_and_asked_for() {
-        let made = Certificates::make().expect("certificates");
-        let Some(member) = if_installed(Etcd::start_with(&Options::new().tls(&made)).await) else { return };
-        let file = |name| made.path(name);
-        let url = format!(
-            "etcds://{}?ca={}&cert={}&key={}",
-            member.addr(),
-            file("ca.pem"),
-            file("ours.pem"),
-            file("ours.key")
-        );
-        let mut floor = EtcdFloor::connect(&url.parse().expect("an address")).await.expect("a connection");
-        floor.cycle(0).await.expect("a cycle");
-        floor.finish().await.expect("the end");
     }
 }

@@ -1,12 +1,12 @@
 //! The floor of MariaDB and MySQL.
 
-use lockwell::backend::ServerUrl;
+use lockwell::backend::{ServerUrl, async_trait};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row, SqlSafeStr, SqlStr};
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::measure::floor::raw::{Address, CONTRAST, Owners, Server, TABLE, TTL, key, refused};
+use crate::measure::floor::raw::{Address, CONTRAST, Owners, Raw, Server, TABLE, TTL, key, refused};
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
     name VARBINARY(512) NOT NULL PRIMARY KEY, owner BINARY(16) NOT NULL, token BIGINT NOT NULL,
@@ -48,8 +48,15 @@ impl MySqlFloor {
         let take = TAKE.replace("{free}", FREE).replace("{now}", NOW) + returning;
         Ok(Self { connection, owners: Owners::default(), take: AssertSqlSafe(take).into_sql_str() })
     }
+}
 
-    pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
+#[async_trait]
+impl Raw for MySqlFloor {
+    fn what(&self) -> &'static str {
+        "INSERT .. ON DUPLICATE KEY UPDATE .. RETURNING, then UPDATE; one bare sqlx connection"
+    }
+
+    async fn cycle(&mut self, name: usize) -> Result<()> {
         let (name, owner) = (key(name), self.owners.next());
         let row = sqlx::query(self.take.clone())
             .bind(&name)
@@ -67,13 +74,7 @@ impl MySqlFloor {
         if cleared.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
     }
 
-    /// A request that reads nothing and writes nothing.
-    pub(super) async fn trip(&mut self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(&mut self.connection).await?;
-        Ok(())
-    }
-
-    pub(super) async fn server(&mut self) -> Result<Server> {
+    async fn server(&mut self) -> Result<Server> {
         let version = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut self.connection).await?;
         let variables = sqlx::query_as("SHOW GLOBAL VARIABLES LIKE 'innodb%log%'");
         let variables: Vec<(String, String)> = variables.fetch_all(&mut self.connection).await?;
@@ -85,7 +86,7 @@ impl MySqlFloor {
         Ok(Server { version, settings })
     }
 
-    pub(super) async fn finish(mut self) -> Result<()> {
+    async fn finish(mut self: Box<Self>) -> Result<()> {
         for table in [TABLE, CONTRAST] {
             self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {table}"))).await?;
         }

@@ -1,11 +1,11 @@
 //! The floor of Postgres.
 
-use lockwell::backend::ServerUrl;
+use lockwell::backend::{ServerUrl, async_trait};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
 use crate::error::Result;
-use crate::measure::floor::raw::{Address, CONTRAST, Owners, Server, TABLE, TTL, key, refused};
+use crate::measure::floor::raw::{Address, CONTRAST, Owners, Raw, Server, TABLE, TTL, key, refused};
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
     name text COLLATE \"C\" PRIMARY KEY, owner uuid NOT NULL, token bigint NOT NULL,
@@ -35,8 +35,15 @@ impl PostgresFloor {
         connection.execute(CREATE).await?;
         Ok(Self { connection, owners: Owners::default() })
     }
+}
 
-    pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
+#[async_trait]
+impl Raw for PostgresFloor {
+    fn what(&self) -> &'static str {
+        "INSERT .. ON CONFLICT .. RETURNING, then UPDATE; one bare sqlx connection"
+    }
+
+    async fn cycle(&mut self, name: usize) -> Result<()> {
         let (name, owner) = (key(name), self.owners.next());
         let taken = sqlx::query(TAKE)
             .bind(&name)
@@ -50,13 +57,7 @@ impl PostgresFloor {
         if cleared.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
     }
 
-    /// A request that reads nothing and writes nothing.
-    pub(super) async fn trip(&mut self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(&mut self.connection).await?;
-        Ok(())
-    }
-
-    pub(super) async fn server(&mut self) -> Result<Server> {
+    async fn server(&mut self) -> Result<Server> {
         let mut values = Vec::new();
         for sql in ["SHOW server_version", "SHOW fsync", "SHOW synchronous_commit"] {
             values.push(sqlx::query(sql).fetch_one(&mut self.connection).await?.try_get::<String, _>(0)?);
@@ -68,7 +69,7 @@ impl PostgresFloor {
         })
     }
 
-    pub(super) async fn finish(mut self) -> Result<()> {
+    async fn finish(mut self: Box<Self>) -> Result<()> {
         for table in [TABLE, CONTRAST] {
             self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {table}"))).await?;
         }

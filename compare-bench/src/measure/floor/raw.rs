@@ -1,9 +1,13 @@
 //! What the raw statements of all servers have in common.
 
-use lockwell::backend::ServerUrl;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use lockwell::backend::{ServerUrl, async_trait};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::stats::Sample;
 
 /// The table of the raw statements: columns and types as in the backend's own table.
 pub(super) const TABLE: &str = "lockwell_compare_floor";
@@ -20,6 +24,38 @@ pub(super) const TTL: i64 = 10_000_000;
 pub(crate) struct Server {
     pub(crate) version: String,
     pub(crate) settings: Vec<(&'static str, String)>,
+}
+
+/// Raw statements on one bare connection.
+#[async_trait]
+pub(super) trait Raw: Debug + Send + Sync {
+    /// What a cycle does, for those who read the results.
+    fn what(&self) -> &'static str;
+
+    /// How many cycles [`cycle`](Self::cycle) does.
+    fn batch(&self) -> u32 {
+        1
+    }
+
+    /// A cycle on the name with this number.
+    async fn cycle(&mut self, name: usize) -> Result<()>;
+
+    /// Whether cycles on several names share the connection.
+    fn shares(&self) -> bool {
+        false
+    }
+
+    /// As many tasks as there are names, all of them on the same connection, where they share it.
+    async fn crowd(&self, _length: Duration, _names: usize) -> Result<Sample> {
+        Ok(Sample::new())
+    }
+
+    async fn server(&mut self) -> Result<Server>;
+
+    /// Removes what was made, and closes the connection.
+    async fn finish(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The row's key. Made before the clock starts would be fairer by 50 ns; the statement costs a thousand times

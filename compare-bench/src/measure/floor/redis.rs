@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use lockwell::backend::ServerUrl;
+use lockwell::backend::{ServerUrl, async_trait};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::measure::cycles::{cycles, together};
-use crate::measure::floor::raw::{Owners, Server, TTL, key, refused};
+use crate::measure::floor::raw::{Owners, Raw, Server, TTL, key, refused};
 use crate::stats::Sample;
 use crate::target::server::PREFIX;
 
@@ -56,25 +56,27 @@ impl RedisFloor {
         let nodes = Nodes { links, clear: script.get_hash().to_owned(), prefix };
         Ok(Self { nodes, owners: Owners::default() })
     }
+}
 
-    pub(super) fn what(&self) -> &'static str {
+#[async_trait]
+impl Raw for RedisFloor {
+    fn shares(&self) -> bool {
+        true
+    }
+
+    fn what(&self) -> &'static str {
         match self.nodes.links.len() {
             1 => "SET NX PX, then EVALSHA of compare and delete; one bare redis-rs connection",
             _ => "SET NX PX, then EVALSHA of compare and delete, on all nodes at once; waits for a majority",
         }
     }
 
-    pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
+    async fn cycle(&mut self, name: usize) -> Result<()> {
         self.nodes.cycle(name, self.owners.next()).await
     }
 
-    /// A request that changes nothing.
-    pub(super) async fn trip(&mut self) -> Result<()> {
-        self.nodes.all(&redis::cmd("PING"), &Value::SimpleString("PONG".to_owned())).await
-    }
-
     /// As many tasks as there are names, all of them on the same connection.
-    pub(super) async fn crowd(&mut self, length: Duration, names: usize) -> Result<Sample> {
+    async fn crowd(&self, length: Duration, names: usize) -> Result<Sample> {
         together(names, |name| {
             let (nodes, mut owners) = (self.nodes.clone(), Owners::default());
             async move { cycles(length, || nodes.cycle(name, owners.next())).await }
@@ -82,7 +84,7 @@ impl RedisFloor {
         .await
     }
 
-    pub(super) async fn server(&mut self) -> Result<Server> {
+    async fn server(&mut self) -> Result<Server> {
         let nodes = self.nodes.links.len();
         let link = &mut self.nodes.links[0];
         let info: String = redis::cmd("INFO").arg("server").query_async(link).await?;

@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
-use lockwell::backend::ServerUrl;
+use lockwell::backend::{ServerUrl, async_trait};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 
 use crate::error::Result;
-use crate::measure::floor::raw::{Owners, Server, TTL, key, refused};
+use crate::measure::floor::raw::{Owners, Raw, Server, TTL, key, refused};
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
     name TEXT COLLATE BINARY PRIMARY KEY NOT NULL, owner BLOB NOT NULL, token INTEGER NOT NULL,
@@ -52,7 +52,18 @@ impl SqliteFloor {
         Ok(Self { connection, owners: Owners::default(), file, flock })
     }
 
-    pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
+    async fn text(&mut self, sql: &'static str) -> Result<String> {
+        Ok(sqlx::query(sql).fetch_one(&mut self.connection).await?.try_get(0)?)
+    }
+}
+
+#[async_trait]
+impl Raw for SqliteFloor {
+    fn what(&self) -> &'static str {
+        "INSERT .. ON CONFLICT .. RETURNING, then UPDATE; one bare sqlx connection"
+    }
+
+    async fn cycle(&mut self, name: usize) -> Result<()> {
         let (name, owner) = (key(name), self.owners.next());
         let taken = sqlx::query(TAKE)
             .bind(&name)
@@ -66,7 +77,7 @@ impl SqliteFloor {
         if cleared.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
     }
 
-    pub(super) async fn server(&mut self) -> Result<Server> {
+    async fn server(&mut self) -> Result<Server> {
         let version: String = self.text("SELECT sqlite_version()").await?;
         let journal = self.text("SELECT journal_mode FROM pragma_journal_mode").await?;
         let synchronous = self.text("SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await?;
@@ -76,11 +87,7 @@ impl SqliteFloor {
         })
     }
 
-    async fn text(&mut self, sql: &'static str) -> Result<String> {
-        Ok(sqlx::query(sql).fetch_one(&mut self.connection).await?.try_get(0)?)
-    }
-
-    pub(super) async fn finish(self) -> Result<()> {
+    async fn finish(self: Box<Self>) -> Result<()> {
         self.connection.close().await?;
         match std::fs::remove_dir_all(&self.flock) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),

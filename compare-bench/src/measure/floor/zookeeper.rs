@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockwell::backend::ServerUrl;
+use lockwell::backend::{ServerUrl, async_trait};
 use uuid::Uuid;
 use zookeeper_client::{self as zk, Acls, Client, CreateMode};
 
 use crate::error::Result;
 use crate::measure::cycles::{cycles, together};
-use crate::measure::floor::raw::{CONTRAST, Owners, Server, refused};
+use crate::measure::floor::raw::{CONTRAST, Owners, Raw, Server};
 use crate::measure::floor::words::{Words, servers};
 use crate::stats::Sample;
 
@@ -39,8 +39,19 @@ impl ZooKeeperFloor {
         make_folder(&client, BASE).await?;
         Ok(Self { client, owners: Owners::default(), words: Words::of(url)?, folders: BTreeSet::new() })
     }
+}
 
-    pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
+#[async_trait]
+impl Raw for ZooKeeperFloor {
+    fn what(&self) -> &'static str {
+        "create of an ephemeral sequential node, then delete; one bare zookeeper-client session"
+    }
+
+    fn shares(&self) -> bool {
+        true
+    }
+
+    async fn cycle(&mut self, name: usize) -> Result<()> {
         if self.folders.insert(name) {
             make_folder(&self.client, &folder(name)).await?;
         }
@@ -48,7 +59,7 @@ impl ZooKeeperFloor {
     }
 
     /// As many tasks as there are names, all of them on the same session. The folders are there.
-    pub(super) async fn crowd(&mut self, length: Duration, names: usize) -> Result<Sample> {
+    async fn crowd(&self, length: Duration, names: usize) -> Result<Sample> {
         together(names, |name| {
             let (client, mut owners) = (self.client.clone(), Owners::default());
             async move { cycles(length, || cycle(&client, name, owners.next())).await }
@@ -56,12 +67,7 @@ impl ZooKeeperFloor {
         .await
     }
 
-    /// A request that changes nothing, and that the server answers by itself.
-    pub(super) async fn trip(&mut self) -> Result<()> {
-        self.client.check_stat("/").await?.map(drop).ok_or_else(refused)
-    }
-
-    pub(super) async fn server(&mut self) -> Result<Server> {
+    async fn server(&mut self) -> Result<Server> {
         let mut answers = Vec::new();
         for word in ["srvr", "conf"] {
             // Where that is not allowed, the answer says so and no more.
@@ -79,7 +85,7 @@ impl ZooKeeperFloor {
         })
     }
 
-    pub(super) async fn finish(self) -> Result<()> {
+    async fn finish(self: Box<Self>) -> Result<()> {
         for path in self.folders.into_iter().map(folder).chain([BASE.to_owned(), format!("/{CONTRAST}")]) {
             match self.client.delete(&path, None).await {
                 // Another run may be using the same server.

@@ -290,29 +290,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_turn_clashes_with_a_later_one_even_if_not_with_the_next() {
-        let turns = vec![turn(0, 1, 0, 10, 100), turn(1, 2, 0, 20, 30), turn(2, 3, 0, 40, 50)];
-        assert!(History::check(turns, 3, 1, UNTIL).is_err());
-    }
-
-    #[test]
     fn tokens_must_rise() {
         for second in [4, 5] {
             let turns = vec![turn(0, 5, 0, 10, 20), turn(1, second, 0, 20, 30)];
             let error = History::check(turns, 2, 1, UNTIL).unwrap_err();
             assert!(error.to_string().contains("did not rise"), "{error}");
         }
-    }
-
-    #[test]
-    fn tokens_must_rise_from_round_to_round() {
-        let round = |token| History::check(vec![turn(0, token, 0, 10, 20)], 1, 1, UNTIL).unwrap();
-        let mut rounds = Vec::new();
-        round(5).join(&mut rounds).unwrap();
-        History::check(Vec::new(), 1, 1, UNTIL).unwrap().join(&mut rounds).unwrap();
-        assert!(matches!(round(5).join(&mut rounds), Err(Error::Violation(_))));
-        round(6).join(&mut rounds).unwrap();
-        assert_eq!(rounds.len(), 3);
     }
 
     #[test]
@@ -332,13 +315,6 @@ mod tests {
         assert_eq!((handing.acquisitions, handing.handovers, handing.repeats), (5, 2, 1));
         assert_eq!(handing.shares, [2, 3]);
         assert!((handing.wait_us.max - 3.5).abs() < 0.01, "{:?}", handing.wait_us);
-    }
-
-    #[test]
-    fn what_a_peer_does_wrong_is_counted() {
-        let history = History::of_peer(vec![turn(1, 0, 0, 29, 40), turn(0, 0, 0, 10, 30)], 2, 1, UNTIL);
-        let handing = summary(&[history]);
-        assert_eq!((handing.overlaps, handing.tokens_rise), (1, None));
     }
 
     #[test]

@@ -3,15 +3,10 @@
 //! Each is a program of its own in `peers/`, so that what it depends on stays out of ours. It reads orders,
 //! one per line, and answers each with a line of JSON.
 
-mod cargo;
-mod java;
-mod node;
 pub(crate) mod process;
 mod program;
-mod python;
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::str::FromStr;
 
 use crate::measure::peer::program::Program;
@@ -103,15 +98,14 @@ impl Library {
 
     /// Builds it, which may take minutes the first time. Otherwise says why not.
     pub(crate) async fn build(&self) -> Result<Peer, String> {
-        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
         let program = match self.language {
-            Language::Rust => cargo::build(&peers.join("rust"), self.name).await?,
-            Language::Java => java::build(&peers.join(self.name)).await?,
-            Language::Python => python::build(&peers.join(self.name)).await?,
-            Language::Node => node::build(&peers.join(self.name)).await?,
+            Language::Rust => Program::build("rust", self.name).await?,
+            Language::Java => Program::build("java", self.name).await?,
+            Language::Python => Program::build("python", self.name).await?,
+            Language::Node => Program::build("node", self.name).await?,
             Language::Contrast => {
                 let program = std::env::current_exe().map_err(|error| error.to_string())?;
-                Program::new(vec![program.into(), CONTRAST.into(), self.name.into()], None)
+                Program::new(vec![program.into(), CONTRAST.into(), self.name.into()])
             }
         };
         let (name, schemes) = (self.name.to_owned(), Some(self.schemes));
@@ -146,7 +140,7 @@ impl GivenProgram {
         Peer {
             name: self.name.clone(),
             schemes: None,
-            program: Program::new(command, None),
+            program: Program::new(command),
             is_light: false,
             unsafe_because: None,
         }

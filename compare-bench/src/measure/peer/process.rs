@@ -39,7 +39,6 @@ impl Process {
         };
         let mut child = Command::new(program)
             .args(arguments)
-            .envs(peer.program.environment.iter().map(|(name, value)| (*name, value)))
             // Not an argument: the address may hold a password, and arguments are for all to see.
             .env("PEER_URLS", addresses(url))
             // For languages that only know the clock that stands still while the machine sleeps.

@@ -1,6 +1,7 @@
 //! The program that measures another library, and how it is built.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -11,31 +12,37 @@ use tokio::process::Command;
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(super) command: Vec<OsString>,
-    /// Variables of its environment.
-    pub(super) environment: Vec<(&'static str, OsString)>,
     /// What was made for it, and goes with it.
     _folder: Option<Arc<TempDir>>,
 }
 
 impl Program {
-    pub(crate) fn new(command: Vec<OsString>, folder: Option<TempDir>) -> Self {
-        Self { command, environment: Vec::new(), _folder: folder.map(Arc::new) }
+    pub(super) fn new(command: Vec<OsString>) -> Self {
+        Self { command, _folder: None }
     }
-}
 
-/// What a program says that builds something, or why it fails.
-pub(super) async fn output(command: &mut Command) -> Result<String, String> {
-    let program = command.as_std().get_program().display().to_string();
-    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    /// Builds the peer of this library, by `peers/build.sh`.
+    pub(super) async fn build(language: &str, library: &str) -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/build.sh");
+        let mut command = Command::new(script);
+        command.args([language, library]).arg(folder.path());
+        if language == "java" {
+            let libraries = testbed::ZooKeeper::curator_class_path().map_err(|error| error.to_string())?;
+            command.env("CLASSPATH", libraries);
+        }
+        let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
+        let output = output.map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(why(&String::from_utf8_lossy(&output.stderr)).to_owned());
+        }
+        let words = String::from_utf8_lossy(&output.stdout).lines().map(Into::into).collect();
+        Ok(Self { command: words, _folder: Some(Arc::new(folder)) })
     }
-    Err(format!("{program} failed: {}", why(&String::from_utf8_lossy(&output.stderr))))
 }
 
 /// The first error among a program's words, or the last of them.
-pub(super) fn why(text: &str) -> &str {
+fn why(text: &str) -> &str {
     let error = text.lines().find(|line| line.starts_with("error"));
     error.or_else(|| text.lines().last()).unwrap_or("no reason given").trim()
 }

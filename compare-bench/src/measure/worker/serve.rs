@@ -83,7 +83,7 @@ async fn work(name: String) -> Result<()> {
 
 /// The raw cycle again and again, until this moment.
 async fn raw(floor: &mut Floor, until: u64) -> Result<Vec<Turn>> {
-    if matches!(floor, Floor::Unknown) {
+    if !floor.is_known() {
         return Err(Error::failed("no raw statements are known for this server"));
     }
     let name = usize::try_from(std::process::id()).unwrap_or_default();

@@ -12,7 +12,6 @@ use crate::measure::contend::TIMEOUT;
 use crate::measure::counter::Counter;
 use crate::measure::floor::Floor;
 use crate::measure::peer::Peer;
-use crate::measure::progress::Progress;
 use crate::measure::repeat::Repeat;
 use crate::plan::Plan;
 use crate::plan::case::Case;
@@ -74,9 +73,6 @@ pub(crate) struct Bench {
     pub(crate) floor: Floor,
     /// Other libraries to measure beside ours.
     pub(crate) peers: Vec<Peer>,
-    /// Whether something was put in between that makes round trips worth counting.
-    pub(crate) is_far: bool,
-    pub(crate) progress: Progress,
     /// Keeps the names of this run apart from those of others on the same server.
     pub(crate) run: String,
 }
@@ -109,7 +105,7 @@ impl Bench {
 
     /// The rounds of this case.
     pub(crate) fn repeat(&self, case: &Case) -> Repeat {
-        Repeat::new(case.rounds, case.rounds.time(self.peers_of(case).count()), &self.progress)
+        Repeat::new(case.rounds, case.rounds.time(self.peers_of(case).count()))
     }
 
     /// The other libraries that do this case.

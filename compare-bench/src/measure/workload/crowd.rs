@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
+use lockwell::Locks;
 use lockwell::backend::async_trait;
 
-use super::contention::FloorRound;
-use super::found::Found;
-use super::measured::MeasuredPeers;
+use super::contention::Contenders;
+use super::herd::waits;
 use crate::error::{Error, Result};
-use crate::measure::contend::{ContendedLock, among_tasks};
-use crate::measure::counter::Counter;
-use crate::measure::history::History;
-use crate::measure::workload::bench::{About, Bench, Workload, cycle, in_turns};
+use crate::measure::contend::ContendedLock;
+use crate::measure::workload::bench::{About, Bench, Workload, cycle};
 use crate::plan::case::{Case, Others, counted};
 use crate::plan::{Plan, Rounds};
-use crate::record::{Measurement, Quantity, Round};
+use crate::record::Measurement;
 use crate::target::{Choice, connect};
 
 pub(crate) struct Crowd;
@@ -82,50 +80,20 @@ impl Workload for Crowd {
     async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
         let name = bench.lock_name(self.name(), case.parties);
         let Some((option, value)) = case.option else {
-            let peers = MeasuredPeers::start(bench, case, &name, 1, Quantity::PerSecond).await;
-            return self.with(case, ContendedLock::Lock(bench.locks.clone(), name), peers, bench).await;
+            return with(case, bench.locks.clone(), name, bench).await;
         };
         let url = bench.target.url_with(option, value);
         let url = url.ok_or_else(|| Error::failed(format!("{option} is in the address")))?;
         let (locks, name) = (connect(&url).await?, format!("{name}/{option}={value}"));
-        let measurement =
-            self.with(case, ContendedLock::Lock(locks.clone(), name), MeasuredPeers::default(), bench).await;
+        let measurement = with(case, locks.clone(), name, bench).await;
         locks.close().await?;
         measurement
     }
 }
 
-impl Crowd {
-    async fn with(
-        &self,
-        case: &Case,
-        lock: ContendedLock,
-        mut peers: MeasuredPeers,
-        bench: &mut Bench,
-    ) -> Result<Measurement> {
-        let (tasks, lengths) = (case.parties, case.rounds);
-        if let ContendedLock::Lock(locks, name) = &lock {
-            cycle(locks, name).await?;
-        }
-        bench.floor.warm_up(1).await?;
-        let counter = bench.counter().await?.filter(Counter::is_prompt);
-        let mut found = Found::new(Quantity::PerSecond, "wait for the lock");
-        let mut repeat = bench.repeat(case);
-        while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {
-            let floor = FloorRound::take(bench, tasks, Duration::ZERO, lengths.floor);
-            let contend = among_tasks(&lock, tasks, Duration::ZERO, lengths.ours);
-            let ours = Counter::over(counter.as_ref(), contend);
-            let theirs = peers.contend(tasks, Duration::ZERO, lengths.ours, History::waits, counter.as_ref());
-            let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
-            let ((history, count), floor) = (ours?, floor?);
-            let history = history?;
-            found.count(&history, count);
-            let round = Round { ours: history.per_second(), floor: floor.per_second };
-            peers.note(theirs, round);
-            found.add(round, &history.waits(), &floor.sample);
-            history.join(&mut found.histories)?;
-        }
-        let rates = Some(found.medians());
-        Ok(found.measurement(self.name(), case, bench, rates, peers.finish()))
-    }
+async fn with(case: &Case, locks: Locks, name: String, bench: &mut Bench) -> Result<Measurement> {
+    cycle(&locks, &name).await?;
+    bench.floor.warm_up(1).await?;
+    let contenders = Contenders::Tasks(ContendedLock::Lock(locks, name.clone()), case.parties);
+    waits("crowd", case.parties).measure(case, bench, &name, contenders).await
 }

@@ -1,6 +1,6 @@
 //! What the rounds of a case gave, made into what the file keeps.
 
-use crate::measure::counter::count::Count;
+use crate::measure::counter::Count;
 use crate::measure::history::{History, summary};
 use crate::measure::workload::bench::Bench;
 use crate::plan::case::Case;
@@ -20,8 +20,6 @@ pub(super) struct Found {
     /// The requests for each acquisition, in each round.
     pub(super) requests_each: Vec<f64>,
     pub(super) wakeups_each: Vec<f64>,
-    /// Ours, and a request that writes nothing, where that is counted.
-    pub(super) trips: Vec<Round>,
 }
 
 impl Found {
@@ -35,7 +33,6 @@ impl Found {
             histories: Vec::new(),
             requests_each: Vec::new(),
             wakeups_each: Vec::new(),
-            trips: Vec::new(),
         }
     }
 
@@ -69,7 +66,6 @@ impl Found {
         peers: Vec<PeerResult>,
     ) -> Measurement {
         let (ours, floor, ratio) = compare(&self.rounds);
-        let (_, trip_us, trips) = compare(&self.trips);
         let (per_second, floor_per_second) =
             rates.unwrap_or_else(|| (self.latency.per_second(), self.floor_latency.per_second()));
         Measurement {
@@ -97,8 +93,6 @@ impl Found {
             wakeups_each: requests(&self.wakeups_each),
             recovery: None,
             holding: None,
-            trip_us: (!self.trips.is_empty()).then_some(trip_us),
-            trips,
             rounds: self.rounds,
             // The run knows them.
             load: 0.0,

@@ -3,17 +3,15 @@
 
 use lockwell::backend::async_trait;
 
-use super::contention::FloorRound;
-use super::found::Found;
+use super::contention::{Contenders, Contention};
 use super::handoff::others;
-use super::measured::MeasuredPeers;
 use crate::error::Result;
 use crate::measure::history::History;
 use crate::measure::worker::Workers;
-use crate::measure::workload::bench::{About, Bench, Workload, in_turns};
+use crate::measure::workload::bench::{About, Bench, Workload};
 use crate::plan::case::{Case, counted};
 use crate::plan::{ON_EACH_NAME, Plan};
-use crate::record::{Measurement, Quantity, Round};
+use crate::record::{Measurement, Quantity};
 use crate::target::Choice;
 
 pub(crate) struct Hot;
@@ -45,32 +43,23 @@ impl Workload for Hot {
     }
 
     async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
-        let (parties, hold, lengths) = (case.parties, case.hold, case.rounds);
         let name = bench.lock_name(self.name(), case.names);
         let names: Vec<String> = (0..case.names).map(|number| case.name_of(&name, number)).collect();
         bench.warm_up(&names).await?;
         let of_each: Vec<String> = names.iter().flat_map(|name| vec![name.clone(); ON_EACH_NAME]).collect();
-        let mut workers = Workers::start_each(&bench.target.url, &of_each).await?;
-        let mut peers = MeasuredPeers::start(bench, case, &name, parties, Quantity::PerSecond).await;
+        let workers = Workers::start_each(&bench.target.url, &of_each).await?;
         // Of two processes on a name, the one that waits has waited longest: ours and theirs have the same
         // figure.
-        let mut found =
-            Found::new(Quantity::PerSecond, "release called to acquire of the waiting process returned");
-        let mut repeat = bench.repeat(case);
-        while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {
-            let floor = FloorRound::take(bench, parties, hold, lengths.floor);
-            let ours = workers.round(hold, lengths.ours);
-            let theirs = peers.contend(1, hold, lengths.ours, History::to_the_first, None);
-            let (history, floor, theirs) = in_turns(number, ours, floor, theirs).await;
-            let (history, floor) = (history?, floor?);
-            let round = Round { ours: history.per_second(), floor: floor.per_second };
-            peers.note(theirs, round);
-            found.add(round, &history.to_the_first(), &floor.sample);
-            history.join(&mut found.histories)?;
-        }
-        workers.finish().await?;
-        let rates = Some(found.medians());
-        Ok(found.measurement(self.name(), case, bench, rates, peers.finish()))
+        let contention = Contention {
+            workload: self.name(),
+            quantity: Quantity::PerSecond,
+            latency_of: "release called to acquire of the waiting process returned",
+            ours: History::to_the_first,
+            theirs: History::to_the_first,
+            tasks: 1,
+            counts: false,
+        };
+        contention.measure(case, bench, &name, Contenders::Processes(workers)).await
     }
 }
 

@@ -6,8 +6,8 @@ use faults::nanos;
 
 use super::bench::Bench;
 use crate::error::{Error, Result};
+use crate::measure::counter::Count;
 use crate::measure::counter::Counter;
-use crate::measure::counter::count::Count;
 use crate::measure::history::{History, Turn, summary};
 use crate::measure::peer::Peer;
 use crate::measure::peer::process::{About, Process};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwell::backend::async_trait;
 use lockwell::{Locks, Requirement};
 
-use super::contention::FloorRound;
+use super::contention::raw;
 use super::found::Found;
 use crate::error::Result;
 use crate::measure::contend::TIMEOUT;
@@ -62,11 +62,11 @@ impl Workload for Modes {
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds, Duration::ZERO) {
             let ours = round(*self, &locks, &name, case);
-            let floor = FloorRound::take(bench, case.parties, Duration::ZERO, case.rounds.floor);
+            let floor = raw(bench, case.parties, Duration::ZERO, case.rounds.floor);
             let (ours, floor, ()) = in_turns(number, ours, floor, async {}).await;
-            let (ours, floor) = (ours?, floor?);
-            let round = Round { ours: ours.per_second(), floor: floor.per_second };
-            found.add(round, &ours, &floor.sample);
+            let (ours, (floor, floor_rate)) = (ours?, floor?);
+            let round = Round { ours: ours.per_second(), floor: floor_rate };
+            found.add(round, &ours, &floor);
         }
         let rates = Some(found.medians());
         Ok(found.measurement(self.name(), case, bench, rates, Vec::new()))

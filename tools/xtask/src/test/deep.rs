@@ -16,7 +16,7 @@ const COMMANDS: [&str; 8] = [
     "nice cargo nextest run --release --run-ignored all -p lockwell-core -p lockwell-redis --all-features -E binary(/_model$/)",
     // Its servers are killed for ten minutes.
     "cargo xtask test --run-ignored all -E test(=faults::the_leader_is_killed_for_long)",
-    // Every case on every server in every setup; the browser, and the command of the last release.
+    // Every case on every server in every setup, and the command of the last release.
     "cargo xtask test --servers all",
     "cargo xtask test --busy 4",
 ];

@@ -31,9 +31,6 @@ pub const CONNECTIONS: usize = 64;
 
 /// A lock library that is connected.
 pub trait Library: Clone + Send + Sync + 'static {
-    /// Its name in the comparison.
-    const NAME: &'static str;
-
     /// A lock that is held.
     type Held: Send;
 
@@ -76,7 +73,7 @@ async fn serve<L: Library>() -> Result<()> {
     let own = format!("compare/peer/{}", std::process::id());
     library.release(library.acquire(&own).await?).await?;
     let (version, setup, lacks, now) = (library.version(), library.setup(), library.lacks(), work::nanos());
-    answer(&json!({ "name": L::NAME, "version": version, "setup": setup, "lacks": lacks, "now": now }))?;
+    answer(&json!({ "version": version, "setup": setup, "lacks": lacks, "now": now }))?;
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     while let Some(order) = orders.next_line().await? {
         let words: Vec<_> = order.split(' ').collect();

@@ -32,8 +32,6 @@ enum Held {
 }
 
 impl Library for Provider {
-    const NAME: &'static str = "distributed-lock";
-
     type Held = Held;
 
     async fn connect(urls: &[&str]) -> Result<Self> {

@@ -25,8 +25,6 @@ struct Held {
 }
 
 impl Library for LockService {
-    const NAME: &'static str = "etcd-client";
-
     type Held = Held;
 
     async fn connect(urls: &[&str]) -> Result<Self> {

@@ -25,8 +25,6 @@ struct Held {
 }
 
 impl Library for EtcdCtl {
-    const NAME: &'static str = "etcdctl";
-
     type Held = Held;
 
     async fn connect(urls: &[&str]) -> Result<Self> {

@@ -13,8 +13,6 @@ use peer_common::{Library, Result, one, through};
 struct Flock(Arc<Path>);
 
 impl Library for Flock {
-    const NAME: &'static str = "flock";
-
     type Held = File;
 
     async fn connect(urls: &[&str]) -> Result<Self> {

@@ -26,8 +26,6 @@ struct Held {
 }
 
 impl Library for GetLock {
-    const NAME: &'static str = "get-lock";
-
     type Held = Held;
 
     async fn connect(urls: &[&str]) -> Result<Self> {

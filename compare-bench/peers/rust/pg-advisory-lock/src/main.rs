@@ -18,8 +18,6 @@ struct Held {
 }
 
 impl Library for AdvisoryLock {
-    const NAME: &'static str = "pg-advisory-lock";
-
     type Held = Held;
 
     async fn connect(urls: &[&str]) -> Result<Self> {

@@ -13,8 +13,6 @@ const TTL: Duration = Duration::from_secs(10);
 struct Rslock(LockManager);
 
 impl Library for Rslock {
-    const NAME: &'static str = "rslock";
-
     type Held = Lock;
 
     async fn connect(urls: &[&str]) -> Result<Self> {

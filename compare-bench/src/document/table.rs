@@ -1,13 +1,24 @@
 //! The figures of one group: a row for each lock.
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table};
 
-use crate::terminal::wrap::{WIDTH, wrapped_to};
-use crate::view::Group;
-use crate::view::cells::cells;
+use crate::document::wrap::{WIDTH, wrapped_to};
+use crate::view::line::Line;
+use crate::view::{Group, show};
 
-const HEADER: [&str; 5] = ["", "lock", "median [95 %]", "p99", "to raw"];
+pub(super) const HEADER: [&str; 5] = ["", "lock", "median [95 %]", "p99", "to raw"];
+
+/// The cells of a line.
+pub(super) fn cells(group: &Group, line: &Line) -> [String; 5] {
+    [
+        line.rank.map_or_else(String::new, |rank| rank.to_string()),
+        line.who.clone(),
+        show::figure(group.unit, line.median, line.value),
+        if line.p99 > 0.0 { show::time(line.p99) } else { "-".to_owned() },
+        line.to_floor.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string()),
+    ]
+}
 
 /// Of a row.
 const INDENT: usize = 2;
@@ -16,8 +27,8 @@ const INDENT: usize = 2;
 const BELOW: usize = 8;
 
 /// Remarks stand behind the figures where they fit there, or else below them in lines of the whole width.
-pub(super) fn table(group: &Group, is_bold: bool) -> Vec<String> {
-    let shown: Vec<String> = figures(group, is_bold).lines().collect();
+pub(super) fn table(group: &Group) -> Vec<String> {
+    let shown: Vec<String> = figures(group).lines().collect();
     let Some((head, rows)) = shown.split_first() else { return Vec::new() };
     let width = INDENT + head.chars().count() + 1;
     let mut lines = vec![indented(head)];
@@ -38,21 +49,16 @@ pub(super) fn table(group: &Group, is_bold: bool) -> Vec<String> {
 }
 
 /// Between the rows are lines of `-`: a long name takes several lines of its row.
-fn figures(group: &Group, is_bold: bool) -> Table {
+fn figures(group: &Group) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING.row_separator(LineStyle::none().fill('-')));
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(98);
-    if is_bold {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
+    table.force_no_tty();
     table.set_header(HEADER);
     for line in &group.lines {
         let cell = |(place, text): (usize, String)| {
             let alignment = if place == 1 { CellAlignment::Left } else { CellAlignment::Right };
-            let cell = Cell::new(text).set_alignment(alignment);
-            if is_bold && line.rank == Some(1) { cell.add_attribute(Attribute::Bold) } else { cell }
+            Cell::new(text).set_alignment(alignment)
         };
         let figures = cells(group, line).into_iter();
         table.add_row(figures.enumerate().map(cell).collect::<Vec<_>>());
