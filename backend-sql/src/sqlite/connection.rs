@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lockwell_core::Moment;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _, Row};
+use sqlx::{ConnectOptions, Connection as _, Row};
 
 use super::busy::{Busy, Pauses};
 use super::descriptors::{Descriptors, Finding};
@@ -56,8 +56,6 @@ pub struct Connection {
     watch: Watching,
     /// `None`: the mode is being changed.
     mode: Option<SyncMode>,
-    /// Whether a transaction has begun, in which the mode cannot be changed.
-    is_begun: bool,
     durability: Arc<Durability>,
     sockets: Sockets,
     busy: Busy,
@@ -121,7 +119,6 @@ impl Connection {
                     descriptors,
                     watch: Watching::NotYet,
                     mode: Some(SyncMode::Full),
-                    is_begun: false,
                     durability: Arc::clone(&opening.durability),
                     sockets: Sockets::of(&path).map_err(sqlx::Error::Io)?,
                     busy: Busy::new(opening.patience),
@@ -164,7 +161,7 @@ impl Connection {
         &self.sockets
     }
 
-    /// Runs a statement that writes, alone or in a transaction.
+    /// Runs a statement that writes.
     pub(super) async fn write<'q, const COMMITS: u8>(
         &mut self,
         sql: &Write<COMMITS>,
@@ -173,7 +170,8 @@ impl Connection {
         self.write_several(sql, 1, bind).await
     }
 
-    /// Runs so many statements in one message. They may begin and end a transaction.
+    /// Runs so many statements in one message. They may begin and end a transaction: nothing else does, so
+    /// whoever is stopped between two messages keeps nobody from writing.
     pub(super) async fn write_several<'q, const COMMITS: u8>(
         &mut self,
         sql: &Write<COMMITS>,
@@ -184,9 +182,9 @@ impl Connection {
         loop {
             match self.try_write(sql, statements, &bind).await {
                 // The first statement has done nothing.
-                Err(error) if !self.is_begun && self.busy.waits(&error, &mut pauses).await => (),
+                Err(error) if self.busy.waits(&error, &mut pauses).await => (),
                 // A transaction of these statements may have begun.
-                Err(error) if !self.is_begun && statements > 1 => return self.end(Err(error)).await,
+                Err(error) if statements > 1 => return self.roll_back(error).await,
                 Err(error) => return Err(error),
                 Ok(done) => {
                     self.note_commit();
@@ -205,7 +203,7 @@ impl Connection {
         bind: &impl Fn(Bound<'q>) -> Bound<'q>,
     ) -> sqlx::Result<Done> {
         self.busy.begin(&mut self.sqlite).await?;
-        let mode = if self.is_begun { None } else { self.change_for(Write::<COMMITS>::COMMITS) };
+        let mode = self.change_for(Write::<COMMITS>::COMMITS);
         let query = bind(sqlx::query(sql.switching(mode).get()));
         if mode.is_none() {
             let done = write::run(&mut self.sqlite, query, statements).await;
@@ -219,42 +217,13 @@ impl Connection {
         Ok(done)
     }
 
-    /// Begins a transaction of several statements. It is a writer from its start, so it cannot fail later
-    /// because of an old snapshot.
-    pub(super) async fn begin(&mut self, commits: Commits) -> sqlx::Result<()> {
-        self.busy.begin(&mut self.sqlite).await?;
-        let change = self.change_for(commits);
-        let pragma = change.map_or("", SyncMode::pragma);
-        let before = self.mode;
-        if change.is_some() {
-            self.mode = None;
-        }
-        let mut pauses = Pauses::new();
-        loop {
-            let begin = sqlx::raw_sql(AssertSqlSafe(format!("{pragma}BEGIN IMMEDIATE")));
-            match begin.execute(&mut self.sqlite).await {
-                Ok(_) => break,
-                Err(error) if self.busy.waits(&error, &mut pauses).await => (),
-                Err(error) => return Err(error),
-            }
-        }
-        self.mode = change.or(before);
-        self.is_begun = true;
-        Ok(())
-    }
-
-    /// Commits the transaction, or rolls it back if `outcome` is an error.
-    pub(super) async fn end<T>(&mut self, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
-        self.is_begun = false;
-        let word = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        if outcome.is_ok() {
-            self.note_commit();
-        }
-        let ending = sqlx::raw_sql(word).execute(&mut self.sqlite).await.map(drop);
+    /// Ends the transaction of statements of which one has failed.
+    async fn roll_back<T>(&mut self, error: sqlx::Error) -> sqlx::Result<T> {
+        let ending = sqlx::raw_sql("ROLLBACK").execute(&mut self.sqlite).await.map(drop);
         match self.noted(ending) {
-            // SQLite has rolled back by itself, as it does when the disk is full.
-            Err(sqlx::Error::Database(error)) if outcome.is_err() && is_over(&*error) => outcome,
-            ending => ended(outcome, ending),
+            // SQLite has rolled back by itself, as it does when the disk is full, or none had begun.
+            Err(sqlx::Error::Database(ending)) if is_over(&*ending) => Err(error),
+            ending => ended(Err(error), ending),
         }
     }
 
@@ -271,7 +240,7 @@ impl Connection {
     }
 
     fn note_commit(&mut self) {
-        if !self.is_begun && self.mode != Some(SyncMode::Full) {
+        if self.mode != Some(SyncMode::Full) {
             self.write_back.note_commit(self.files.log(), &self.durability);
         }
     }

@@ -6,14 +6,13 @@ use std::time::Duration;
 use lockwell_core::backend::{Hot, PLACE_TTL, PushedGrant, Waiters, unique_bits};
 use lockwell_core::{Claim, Grant, LockName, LockStatus, Moment};
 use sqlx::Row;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::bounds::{Answers, RAISES, not_raised};
-use super::connection::{Bound, Connection};
+use super::bounds::{RAISES, not_raised};
+use super::connection::Connection;
 use super::driver::{Sqlite, json, owners};
-use super::wake::{left_of, provisional};
-use super::write::Commits;
+use super::take::LockState;
+use super::wake::provisional;
 use crate::dialect::Dialect;
 use crate::dialect::groups::Groups;
 use crate::dialect::sweep::Swept;
@@ -21,167 +20,14 @@ use crate::dialect::tickets::{Entered, TicketQueue};
 use crate::ids::AsUuid;
 use crate::words::{
     Extension, Forced, Freed, Hold, HolderRow, LockRequest, NO_TICKET, PORTION, Portion, SEVERAL,
-    TakeRequest, TryAcquire, WaitersRow, block, micros, span, status, token,
+    TakeRequest, TryAcquire, WaitersRow, micros, status,
 };
 
-/// The state of a lock, as one claim sees it.
-struct LockState {
-    in_use: Option<i64>,
-    left: Option<i64>,
-    /// The token of this claim, if it was the last to take the lock exclusively.
-    mine: Option<i64>,
-    /// Whether the state of the tables allows a grant.
-    may_grant: bool,
-    /// For how long it forbids all grants.
-    closed_for: Option<i64>,
-}
+/// How many statements force a release, with those that begin and end its transaction.
+const FORCING: usize = 5;
 
-impl LockState {
-    fn from_row(row: &SqliteRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            in_use: row.try_get(0)?,
-            left: row.try_get(1)?,
-            mine: row.try_get(2)?,
-            may_grant: row.try_get(3)?,
-            closed_for: row.try_get(4)?,
-        })
-    }
-
-    /// The refusal of a claim that wants the lock exclusively, where no statement that writes is needed to
-    /// refuse it.
-    fn refused(&self, request: &TakeRequest) -> Option<TryAcquire> {
-        let is_refused = self.mine.is_none() && self.in_use.is_some() && self.may_grant;
-        (is_refused && Hold::of(&request.claim) == Hold::Alone).then(|| self.answer(request))
-    }
-
-    fn answer(&self, request: &TakeRequest) -> TryAcquire {
-        TryAcquire::refused(&request.claim, self.in_use, self.left)
-    }
-
-    /// The grant that a release has made for this claim, if it has announced it.
-    fn handed_over(&self, request: &TakeRequest) -> Option<TryAcquire> {
-        let mine = token(self.mine?);
-        let left = left_of(&request.claim, self.left?)?;
-        (request.announced == Some(mine)).then_some(TryAcquire::HandedOver(mine, left))
-    }
-}
-
-impl Sqlite {
-    /// Binds the first parameters of a statement that takes a lock: what the claim asks for.
-    pub(super) fn asked<'q>(&'q self, query: Bound<'q>, claim: &'q Claim) -> Bound<'q> {
-        query
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(micros(claim.ttl()))
-            .bind(block(claim))
-            .bind(&self.opening.durability.boot)
-    }
-
-    async fn take_one(
-        &self,
-        conn: &mut Connection,
-        request: &TakeRequest,
-    ) -> sqlx::Result<Option<TryAcquire>> {
-        let claim = &request.claim;
-        // A lock that was found held lately is read first. One statement is then enough to refuse it, and it
-        // does not block other writers.
-        if request.ticket != NO_TICKET || self.hot.is_hot(claim.name()) {
-            let state = self.lock_state(conn.get(), request).await?;
-            // The tables must know its lease first, which may be longer than all before: the holder renews it
-            // to that.
-            if let Some(handed) = state.handed_over(request).filter(|_| state.may_grant) {
-                return Ok(Some(handed));
-            }
-            if let Some(refused) = state.refused(request) {
-                self.hot.note(claim.name());
-                return Ok(Some(refused));
-            }
-        }
-        let taken = conn
-            .write_several(&self.sql.take, 2, |query| {
-                self.asked(query, claim).bind(claim.label()).bind(request.ticket)
-            })
-            .await?;
-        match taken.rows.as_slice() {
-            [row] => Ok(Some(TryAcquire::Granted(token(row.try_get(0)?)))),
-            _ => self.refused(conn.get(), request).await,
-        }
-    }
-
-    /// Why a claim has no grant. `None`: the state of the tables must be raised first.
-    pub(super) async fn refused(
-        &self,
-        conn: &mut SqliteConnection,
-        request: &TakeRequest,
-    ) -> sqlx::Result<Option<TryAcquire>> {
-        let state = self.lock_state(conn, request).await?;
-        Ok(self.note_refused(request, &state))
-    }
-
-    fn note_refused(&self, request: &TakeRequest, state: &LockState) -> Option<TryAcquire> {
-        if let Some(left) = state.closed_for {
-            return Some(TryAcquire::Closed(span(left)));
-        }
-        state.may_grant.then(|| {
-            self.hot.note(request.claim.name());
-            state.answer(request)
-        })
-    }
-
-    async fn lock_state(
-        &self,
-        conn: &mut SqliteConnection,
-        request: &TakeRequest,
-    ) -> sqlx::Result<LockState> {
-        let query = self.asked(sqlx::query(self.sql.lock_state.get()), &request.claim);
-        LockState::from_row(&query.bind(request.ticket).fetch_one(conn).await?)
-    }
-
-    async fn take_each(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Answers> {
-        let mut answers = Vec::with_capacity(requests.len());
-        for request in requests {
-            match self.take_one(&mut *conn, request).await? {
-                Some(answer) => answers.push(answer),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(answers))
-    }
-
-    async fn take_together(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Answers> {
-        if requests.len() == 1 {
-            return self.take_each(conn, requests).await;
-        }
-        conn.begin(Commits::Granted).await?;
-        let answers = self.take_each(conn, requests).await;
-        conn.end(answers).await
-    }
-
-    /// Frees a lock. Returns the number of holders.
-    async fn force(
-        &self,
-        conn: &mut SqliteConnection,
-        name: &LockName,
-        forced: &Forced,
-    ) -> sqlx::Result<usize> {
-        let held = sqlx::query_as(self.sql.held.get()).bind(name.as_str()).bind(forced.up_to());
-        let held: Option<(i64, i64)> = held.fetch_optional(&mut *conn).await?;
-        // An earlier try, which failed after its commit, may have freed it.
-        let Some((mode, number)) = held else { return Ok(forced.holders().unwrap_or(0)) };
-        sqlx::query(self.sql.force.get())
-            .bind(name.as_str())
-            .bind(Uuid::from_u128(unique_bits()))
-            .execute(&mut *conn)
-            .await?;
-        let mut holders = 1;
-        if mode != 0 {
-            let alive: Vec<bool> =
-                sqlx::query_scalar(self.sql.force_members.get()).bind(name.as_str()).fetch_all(conn).await?;
-            holders = alive.into_iter().filter(|alive| *alive).count();
-        }
-        forced.note(number, holders);
-        Ok(holders)
-    }
+fn as_count(number: i64) -> usize {
+    usize::try_from(number).unwrap_or(0)
 }
 
 impl Dialect for Sqlite {
@@ -195,7 +41,7 @@ impl Dialect for Sqlite {
     async fn take(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
         self.check_disk(conn).await?;
         for _ in 0..=RAISES {
-            if let Some(answers) = self.take_together(conn, requests).await? {
+            if let Some(answers) = self.take_all(conn, requests).await? {
                 return Ok(answers);
             }
             self.raise(conn, requests).await?;
@@ -303,9 +149,22 @@ impl Dialect for Sqlite {
         name: &LockName,
         forced: &Forced,
     ) -> sqlx::Result<usize> {
-        conn.begin(Commits::Granted).await?;
-        let freed = self.force(conn.get(), name, forced).await;
-        conn.end(freed).await
+        let earlier = forced.holders();
+        if earlier.is_none() {
+            let held = sqlx::query_as(self.sql.held.get()).bind(name.as_str()).bind(i64::MAX);
+            let held: Option<(i64, i64)> = held.fetch_optional(conn.get()).await?;
+            let Some((number, holders)) = held else { return Ok(0) };
+            forced.note(number, as_count(holders));
+        }
+        let nobody = Uuid::from_u128(unique_bits());
+        let force = conn.write_several(&self.sql.force, FORCING, |query| {
+            query.bind(name.as_str()).bind(forced.up_to()).bind(nobody)
+        });
+        match force.await?.rows.first() {
+            Some(row) => Ok(as_count(row.try_get(1)?)),
+            // An earlier try, which failed after its commit, may have freed it.
+            None => Ok(earlier.unwrap_or(0)),
+        }
     }
 
     async fn sweep(&self, conn: &mut Connection) -> sqlx::Result<Swept> {

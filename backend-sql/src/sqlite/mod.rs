@@ -20,6 +20,7 @@ mod sockets;
 #[path = "no_sockets.rs"]
 mod sockets;
 mod statements;
+mod take;
 #[cfg(test)]
 mod tests;
 mod version;

@@ -14,21 +14,31 @@ pub(super) const FILES: [&str; 4] = [
     include_str!("tables.sql"),
 ];
 
+/// What a claim asks for, in the order of the arguments of `take`.
+const TAKING: [&str; 7] = ["name", "owner", "ttl", "tokens", "boot", "label", "ticket"];
+
 /// Puts in what the code knows as well.
 fn fill(name: &str, text: &str) -> String {
     let place = if name == "enqueue" { "(SELECT ticket FROM {queue} WHERE owner = ?2)" } else { "?6" };
-    text.replace("{several}", &SEVERAL.to_string()).replace("{place}", place)
+    let text = text.replace("{several}", &SEVERAL.to_string()).replace("{place}", place);
+    // A trigger has no arguments, but the columns of a row.
+    let numbered = TAKING.iter().zip(1..).filter(|_| name == "take_each");
+    numbered
+        .fold(text, |text, (column, number)| text.replace(&format!("?{number}"), &format!("NEW.{column}")))
 }
 
 statements! {
     each Sql:
-    lock_state next turns holders count_waiters count_clients names held force force_members portion
+    lock_state next turns holders count_waiters count_clients names held portion
     member stale_groups due_waiters
     locks queue queue_index tickets members state check_locks check_queue check_members check_state
-    longest_ttl closed_for handed handing hand;
-    raise: Synced, join: Granted, leave_group: Written, reap: Written, downgrade: Granted, take: Granted, renew: HeldSql<Granted>, renewed: HeldSql, release: Written, release_unwaited: Written, release_many: Written, hand_over: Written,
-    enqueue: Written, keep_place: Written,
-    forget_place: Written, leave: Written, purge: Written, forget_dead: Written, verify: HeldSql
+    longest_ttl closed_for taken taking take_each handed handing hand;
+    raise: Synced,
+    take: Granted, take_batch: Granted, renew: HeldSql<Granted>, join: Granted, downgrade: Granted, force: Granted,
+    release_unwaited: Written, release_many: Written, hand_over: Written, leave_group: Written, reap: Written,
+    enqueue: Written, keep_place: Written, forget_place: Written, leave: Written, purge: Written,
+    forget_dead: Written,
+    renewed: HeldSql, verify: HeldSql
 }
 
 impl Statements {
@@ -38,8 +48,8 @@ impl Statements {
     }
 
     /// What each connection makes for itself.
-    pub(super) fn temporary(&self) -> [&Sql; 3] {
-        [&self.handed, &self.handing, &self.hand]
+    pub(super) fn temporary(&self) -> [&Sql; 6] {
+        [&self.taken, &self.taking, &self.take_each, &self.handed, &self.handing, &self.hand]
     }
 
     /// What fails where a table or a column is missing.
@@ -92,15 +102,16 @@ mod tests {
         for made in statements.tables().into_iter().chain(statements.temporary()) {
             sqlx::raw_sql(made.get()).execute(&mut conn).await.unwrap();
         }
-        let names = "take lock_state release release_unwaited release_many hand next renew enqueue keep_place forget_place leave turns renewed holders \
-                     count_waiters held force force_members portion purge verify join member leave_group \
+        let names = "take take_each lock_state release_unwaited release_many hand next renew enqueue keep_place forget_place leave turns renewed holders \
+                     count_waiters held force portion purge verify join member leave_group \
                      reap downgrade due_waiters raise closed_for";
         for name in names.split_whitespace() {
             for held in ["{locks}", "{members}"] {
                 let text = fill(name, &library.text(name)).replace("{held}", held);
                 // What a trigger does is not explained with the statement that fires it.
                 let body = text.split_once("BEGIN\n").and_then(|(_, body)| body.strip_suffix(";\nEND"));
-                let arguments = ["name", "owner", "boot", "token", "ends"];
+                let arguments =
+                    ["place", "name", "owner", "ttl", "tokens", "boot", "label", "ticket", "token", "ends"];
                 let text = body.map_or(text.clone(), |body| {
                     let number = |text: String, (at, name): (usize, &&str)| {
                         text.replace(&format!("NEW.{name}"), &format!("?{}", at + 1))
@@ -115,7 +126,7 @@ mod tests {
                         let scanned = step.strip_prefix("SCAN ").and_then(|what| what.split(' ').next());
                         // Arguments, and what another step has found.
                         let found = scanned.filter(|what| match *what {
-                            "CONSTANT" | "w" | "c" | "json_each" | "locks_handed" => false,
+                            "CONSTANT" | "w" | "c" | "json_each" => false,
                             "q" => name != "due_waiters" && name != "hand",
                             what => !what.starts_with('('),
                         });

@@ -13,26 +13,55 @@
 -- SQLite counts milliseconds. A Julian day is exact to 0.04 of one, so rounding finds it.
 CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000
 
--- name: take
+-- part: takes
 -- A free lock has no `expires_at`; `owner` then names the last holder. A claim takes a lock that is free, or whose lease has
 -- ended, if no living waiter is before it in the queue. A place of the last holder does not count: it may not be deleted
 -- yet. A claim that holds the lock already, and asks again after a lost answer, keeps the lock and its token, even if others
 -- have queued meanwhile.
---
--- The token is read by a second statement: a row of the first would come before its commit, and wake a thread while the file
--- is locked. `changes()` is what the first has written. If the lease has ended meanwhile, and another claim has the lock, there
--- is no row.
-INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
+INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
 SELECT ?1, ?2, {first_token} + ?4 - 1, {now} + ?3, {now}, ?6 FROM {state} AS s
 WHERE {may_grant} AND (NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.ticket < ?7 AND q.alive_until > {now}
         AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1))
     OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2))
 ON CONFLICT (name) DO UPDATE SET
-    token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?4, excluded.token) END,
-    acquired_at = CASE WHEN l.owner = excluded.owner THEN l.acquired_at ELSE excluded.acquired_at END,
+    token = CASE WHEN {locks}.owner = excluded.owner THEN {locks}.token ELSE max({locks}.token + ?4, excluded.token) END,
+    acquired_at = CASE WHEN {locks}.owner = excluded.owner THEN {locks}.acquired_at ELSE excluded.acquired_at END,
     owner = excluded.owner, expires_at = excluded.expires_at, label = excluded.label, mode = 0, members = 0
-WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR l.owner = excluded.owner;
+WHERE {locks}.expires_at IS NULL OR {locks}.expires_at <= {now} OR {locks}.owner = excluded.owner
+
+-- name: take
+-- The token is read by a second statement: a row of the first would come before its commit, and wake a thread while the file
+-- is locked. `changes()` is what the first has written. If the lease has ended meanwhile, and another claim has the lock, there
+-- is no row.
+{takes};
 SELECT token FROM {locks} WHERE name = ?1 AND owner = ?2 AND changes() > 0
+
+-- name: taken
+-- The tokens that the last batch of the connection has got, by the claims' places in it. This and all other triggers, with what
+-- belongs to them, are temporary: each connection has its own, and the file has none.
+--
+-- As a trigger a batch is one statement, which locks the file from its start to its commit, and returns nothing in between: each
+-- answer of a connection's thread wakes another thread, and a process that is stopped meanwhile keeps the file locked.
+CREATE TEMP TABLE IF NOT EXISTS {base}_taken (place INTEGER PRIMARY KEY, token INTEGER)
+
+-- name: taking
+CREATE TEMP VIEW IF NOT EXISTS {base}_taking AS SELECT NULL AS place, NULL AS name, NULL AS owner, NULL AS ttl, NULL AS tokens,
+    NULL AS boot, NULL AS label, NULL AS ticket
+
+-- name: take_each
+-- The same for each claim of a batch, whose first place is 0.
+CREATE TEMP TRIGGER IF NOT EXISTS {base}_take INSTEAD OF INSERT ON {base}_taking BEGIN
+DELETE FROM {base}_taken WHERE place >= NEW.place;
+{takes};
+INSERT INTO {base}_taken SELECT NEW.place, token FROM {locks} WHERE name = NEW.name AND changes() > 0;
+END
+
+-- name: take_batch
+-- Takes the locks of ?1 for the owners in ?2, of 16 bytes each, in the boot ?3.
+INSERT INTO {base}_taking (place, name, owner, ttl, tokens, boot, label, ticket)
+SELECT key, json_extract(value, '$[0]'), substr(?2, key * 16 + 1, 16), json_extract(value, '$[1]'),
+    json_extract(value, '$[2]'), ?3, json_extract(value, '$[3]'), json_extract(value, '$[4]') FROM json_each(?1);
+SELECT place, token FROM {base}_taken
 
 -- part: state_of_lock
 -- The mode of the lock's holder or, if the lock is free, of the first waiter before this claim; the time until the first lease
@@ -54,41 +83,39 @@ FROM (SELECT ?1 AS name) AS w LEFT JOIN {locks} AS l ON l.name = w.name
 -- {place} is the ticket of the claim: ?6.
 {state_of_lock}
 
--- name: release
-UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2
-
 -- name: release_unwaited
 -- Changes nothing if anybody has a place.
 UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2
     AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.owner <> ?2)
 
+-- part: unwaited
+-- The locks of ?1 that still belong to the owners in ?2, of 16 bytes each, and for which nobody waits.
+(SELECT value AS name, substr(?2, key * 16 + 1, 16) AS owner FROM json_each(?1)) AS w CROSS JOIN {locks} AS h
+    WHERE h.name = w.name AND h.owner = w.owner
+        AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = h.name AND q.owner <> h.owner)
+
 -- name: release_many
--- The same for many locks: their names, and in ?2 their owners, of 16 bytes each.
-UPDATE {locks} AS l SET expires_at = NULL
-FROM (SELECT value AS name, substr(?2, key * 16 + 1, 16) AS owner FROM json_each(?1)) AS w
-WHERE l.name = w.name AND l.owner = w.owner
-    AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = l.name AND q.owner <> l.owner)
+-- The same for many locks: for all of them, or for none.
+UPDATE {locks} AS l SET expires_at = NULL FROM (SELECT h.name FROM {unwaited}) AS w
+WHERE l.name = w.name AND json_array_length(?1) = (SELECT count(*) FROM {unwaited})
 
 -- name: handed
--- What the last hand-over of the connection has made of the lock's row, whether others had places, and the place of the new
--- owner. No row: it has done nothing. This and the next two are temporary: each connection has its own, and the file has none.
+-- What the last hand-overs of the connection have made of the locks' rows, whether others had places, and the place of the new
+-- owner. No row: it has done nothing.
 CREATE TEMP TABLE IF NOT EXISTS {base}_handed (
-    owner BLOB, token INTEGER, ends INTEGER, others INTEGER, client BLOB, ticket INTEGER
+    place INTEGER PRIMARY KEY, owner BLOB, token INTEGER, ends INTEGER, others INTEGER, client BLOB, ticket INTEGER
 )
 
 -- name: handing
 CREATE TEMP VIEW IF NOT EXISTS {base}_handing AS
-SELECT NULL AS name, NULL AS owner, NULL AS boot, NULL AS token, NULL AS ends
+SELECT NULL AS place, NULL AS name, NULL AS owner, NULL AS boot, NULL AS token, NULL AS ends
 
 -- name: hand
 -- Frees the lock `name` of the owner `owner` and, in the boot `boot`, grants it to the first waiter, if that wants it exclusively
 -- and has said for how long a release may do so. With `token` and `ends` it happens only if the lock still has this token and
 -- this end of its lease. Then it deletes the place of the lock's holder.
---
--- As a trigger it is one statement, which locks the file from its start to its commit, and returns nothing in between: each
--- answer of a connection's thread wakes another thread, and several would do so while the file is locked.
 CREATE TEMP TRIGGER IF NOT EXISTS {base}_hand INSTEAD OF INSERT ON {base}_handing BEGIN
-DELETE FROM {base}_handed;
+DELETE FROM {base}_handed WHERE place >= NEW.place;
 UPDATE {locks} SET (owner, token, expires_at, acquired_at, label) = (
     SELECT coalesce(w.owner, {locks}.owner), coalesce(w.token, {locks}.token), w.lease + {now},
         coalesce(w.since, {locks}.acquired_at), coalesce(w.label, {locks}.label)
@@ -103,15 +130,17 @@ UPDATE {locks} SET (owner, token, expires_at, acquired_at, label) = (
     ) AS w ON w.token <= w.token_bound)
 WHERE name = NEW.name AND owner = NEW.owner AND (NEW.token IS NULL OR (token = NEW.token AND expires_at = NEW.ends));
 INSERT INTO {base}_handed
-SELECT l.owner, l.token, l.expires_at, EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = NEW.name AND q.owner <> NEW.owner),
-    p.client, p.ticket
+SELECT NEW.place, l.owner, l.token, l.expires_at,
+    EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = NEW.name AND q.owner <> NEW.owner), p.client, p.ticket
 FROM {locks} AS l LEFT JOIN {queue} AS p ON p.owner = l.owner WHERE l.name = NEW.name AND changes() > 0;
 DELETE FROM {queue} WHERE owner = (SELECT owner FROM {locks} WHERE name = NEW.name);
 END
 
 -- name: hand_over
-INSERT INTO {base}_handing (name, owner, boot, token, ends) VALUES (?1, ?2, ?3, ?4, ?5);
-SELECT owner, token, ends, others, client, ticket FROM {base}_handed
+-- Hands the locks ?1 over for the owners in ?2.
+INSERT INTO {base}_handing (place, name, owner, boot, token, ends)
+SELECT key, value, substr(?2, key * 16 + 1, 16), ?3, ?4, ?5 FROM json_each(?1);
+SELECT place, owner, token, ends, others, client, ticket FROM {base}_handed
 
 -- name: next
 -- The first waiter: its mode, its client and its ticket. If it is a reader or asks for a permit, others may have their turn
@@ -177,18 +206,28 @@ SELECT count(*), {now} - min(q.entered_at)
 -- All locks that are held. The row of a lock that a group holds has a lease without an end.
 SELECT name FROM {locks} WHERE expires_at > {now} ORDER BY name
 
+-- part: may_free
+-- The row of a lock that is held, for a forced release. ?2 is the highest token of those who may be freed: those who came after
+-- they were seen are not.
+l.name = ?1 AND l.expires_at > {now} AND (l.token <= ?2 OR (l.members > 0
+    AND EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ?1 AND m.token <= ?2)))
+
+-- part: found
+-- Its token, and the number of its holders.
+SELECT l.token, CASE WHEN l.mode = 0 THEN 1
+    ELSE (SELECT count(*) FROM {members} AS m WHERE m.name = ?1 AND m.expires_at > {now}) END
+FROM {locks} AS l WHERE {may_free}
+
 -- name: held
--- The row of a lock that is held, for a forced release. ?2 the highest token of those who may be freed: if an earlier try failed
--- after its commit, those who came after them are not.
-SELECT l.mode, l.token FROM {locks} AS l WHERE l.name = ?1 AND l.expires_at > {now} AND (l.token <= ?2 OR l.members > 0
-    AND EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ?1 AND m.token <= ?2))
+{found}
 
 -- name: force
--- The owner changes, too, so that the former holder does not take this release for its own.
-UPDATE {locks} SET expires_at = NULL, owner = ?2, mode = 0, members = 0 WHERE name = ?1
-
--- name: force_members
-DELETE FROM {members} WHERE name = ?1 RETURNING expires_at > {now}
+-- The owner changes, too, so that the former holder does not take this release for its own. Returns what was there.
+BEGIN IMMEDIATE;
+{found};
+UPDATE {locks} AS l SET expires_at = NULL, owner = ?3, mode = 0, members = 0 WHERE {may_free};
+DELETE FROM {members} WHERE name = ?1 AND changes() > 0;
+COMMIT
 
 -- name: portion
 -- The last name of a portion.

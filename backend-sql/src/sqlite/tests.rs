@@ -156,3 +156,65 @@ async fn no_request_about_a_group_keeps_the_file_locked_between_two_messages() {
     assert!(in_steps(&folder, "leave", left).await[0].released);
     assert!(!dialect.inspect(&mut conn, &name).await.expect("an answer").is_held());
 }
+
+#[tokio::test]
+async fn no_batch_keeps_the_file_locked_between_two_messages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dialect, mut conn) = opened(&folder).await;
+    let waiters = Waiters::new();
+    let claim = |name: &str, mode| {
+        let name = LockName::new(name).expect("a name");
+        Claim::new(name, mode, SHORT, Wait::No, "test".into())
+    };
+    // The first one makes the tables know its lease.
+    let held = claim("held", Mode::Exclusive);
+    take(&dialect, &mut conn, &held).await;
+    // More than the thread of the connection can answer before somebody receives it.
+    let mut claims: Vec<_> = (0..100).map(|n| claim(&format!("{n}"), Mode::Exclusive)).collect();
+    claims.extend([claim("held", Mode::Exclusive), held.clone()]);
+    let asked: Vec<_> = claims.iter().map(|claim| TakeRequest::new(claim, NO_TICKET)).collect();
+    let mut first = Vec::new();
+    for _ in 0..2 {
+        let taken = in_steps(&folder, "take", dialect.take(&mut conn, &asked)).await;
+        let tokens: Vec<_> = taken.iter().filter(|one| matches!(one, TryAcquire::Granted(_))).collect();
+        assert_eq!(tokens.len(), claims.len() - 1, "{taken:?}");
+        assert!(matches!(taken[100], TryAcquire::Busy(Some(_))), "{taken:?}");
+        // Those that ask again keep their tokens.
+        assert!(first.is_empty() || taken[..100] == first[..100]);
+        first = taken;
+    }
+
+    let waiter = claim("7", Mode::Exclusive);
+    let entered = dialect.enqueue(&mut conn, &waiter, waiters.client().as_uuid(), true).await;
+    assert!(entered.expect("an answer").refused.is_some());
+    sqlx::query("UPDATE lockwell_locks_queue SET lease = 2999999")
+        .execute(conn.get())
+        .await
+        .expect("a place");
+    let stranger = claim("99", Mode::Exclusive);
+    let with_stranger = [&claims[50..60], std::slice::from_ref(&stranger)].concat();
+    // One is waited for; one holds nothing; nobody waits for any of them; one is held by another.
+    for released in [&claims[..50], &with_stranger, &claims[60..100], &claims[100..]] {
+        let freed = in_steps(&folder, "release", dialect.release(&mut conn, released, &waiters)).await;
+        for (claim, freed) in released.iter().zip(freed) {
+            let is_held = ![stranger.owner(), claims[100].owner()].contains(&claim.owner());
+            assert_eq!((freed.released, freed.in_doubt), (is_held, false), "{}", claim.name());
+            assert_eq!(freed.notification.is_some(), claim.name() == waiter.name(), "{}", claim.name());
+        }
+    }
+    for claim in &claims {
+        let is_held = dialect.inspect(&mut conn, claim.name()).await.expect("an answer").is_held();
+        assert_eq!(is_held, claim.name() == waiter.name(), "{}", claim.name());
+    }
+
+    let readers = [claim("book", Mode::Shared), claim("book", Mode::Shared)];
+    for reader in &readers {
+        take(&dialect, &mut conn, reader).await;
+    }
+    for (name, holders) in [("book", 2), ("7", 1), ("free", 0)] {
+        let (name, forced) = (LockName::new(name).expect("a name"), Forced::default());
+        let freed = in_steps(&folder, "force", dialect.force_release(&mut conn, &name, &forced)).await;
+        assert_eq!(freed, holders, "{name}");
+        assert!(!dialect.inspect(&mut conn, &name).await.expect("an answer").is_held(), "{name}");
+    }
+}

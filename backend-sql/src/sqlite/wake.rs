@@ -35,10 +35,9 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
-use super::connection::{Bound, Connection};
+use super::connection::Connection;
 use super::driver::{Sqlite, json, owners};
 use super::sockets::{Message, Sent};
-use super::write::Commits;
 use crate::client::places::PROVISIONAL;
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
@@ -142,12 +141,11 @@ impl Sqlite {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        let released = if let [claim] = claims {
-            vec![self.release_one(conn, claim, waiters).await?]
+        let released = if self.release_unwaited(conn, claims, waiters).await? {
+            claims.iter().map(|_| Some(Released { granted: None, is_waited_for: false })).collect()
         } else {
-            conn.begin(Commits::Written).await?;
-            let released = self.release_in_transaction(conn, claims, waiters).await;
-            conn.end(released).await?
+            let owners: Vec<_> = claims.iter().map(|claim| (claim.name(), claim.owner().as_uuid())).collect();
+            self.hand_over(conn, &owners, None).await?
         };
         let mut answers = Vec::with_capacity(claims.len());
         for (claim, released) in claims.iter().zip(released) {
@@ -171,40 +169,27 @@ impl Sqlite {
         Ok(answers)
     }
 
-    async fn release_in_transaction(
-        &self,
-        conn: &mut Connection,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Option<Released>>> {
-        if self.release_many(conn, claims, waiters).await? {
-            let unwaited = || Some(Released { granted: None, is_waited_for: false });
-            return Ok(claims.iter().map(|_| unwaited()).collect());
-        }
-        let mut released = Vec::with_capacity(claims.len());
-        for claim in claims {
-            released.push(self.release_one(conn, claim, waiters).await?);
-        }
-        Ok(released)
-    }
-
-    /// Frees locks that nobody waits for with one statement: the file is locked for a short time only, and
-    /// the renewals of other locks wait for that. False: some of them are waited for, or not held, and each
-    /// is to be released by itself. This may repeat a release that is done.
-    async fn release_many(
+    /// Frees locks that nobody waits for: the file is locked for a shorter time than by a hand-over, and the
+    /// renewals of other locks wait for that. False: some are waited for, or not held, and it has freed none.
+    async fn release_unwaited(
         &self,
         conn: &mut Connection,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<bool> {
         let is_waited_for = |claim: &Claim| self.hot.is_hot(claim.name()) || waiters.waits_for(claim.name());
-        if self.wakes_nobody() || claims.iter().any(is_waited_for) {
+        if claims.iter().any(is_waited_for) {
             return Ok(false);
         }
-        let names: Vec<_> = claims.iter().map(|claim| claim.name().as_str()).collect();
-        let (names, owners) = (json(&names)?, owners(claims));
-        let done = conn.write(&self.sql.release_many, |query| query.bind(&names).bind(&owners)).await?;
-        Ok(done.changed == claims.len() as u64)
+        let done = if let [claim] = claims {
+            let (name, owner) = (claim.name().as_str(), claim.owner().as_uuid());
+            conn.write(&self.sql.release_unwaited, |query| query.bind(name).bind(owner)).await?
+        } else {
+            let names: Vec<_> = claims.iter().map(|claim| claim.name().as_str()).collect();
+            let (names, owners) = (json(&names)?, owners(claims));
+            conn.write(&self.sql.release_many, |query| query.bind(&names).bind(&owners)).await?
+        };
+        Ok(done.changed > 0)
     }
 
     /// Whether a release grants nothing to waiters.
@@ -212,48 +197,38 @@ impl Sqlite {
         self.opening.durability.failed().is_some() || self.sends_in_vain.load(Ordering::Relaxed)
     }
 
-    /// `None`: the claim does not hold the lock.
-    async fn release_one(
-        &self,
-        conn: &mut Connection,
-        claim: &Claim,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Option<Released>> {
-        let (name, owner) = (claim.name(), claim.owner().as_uuid());
-        let free = |query: Bound<'static>| query.bind(name.as_str().to_owned()).bind(owner);
-        if self.wakes_nobody() {
-            let done = conn.write(&self.sql.release, free).await?;
-            return Ok((done.changed > 0).then_some(Released { granted: None, is_waited_for: true }));
-        }
-        if !self.hot.is_hot(name) && !waiters.waits_for(name) {
-            let done = conn.write(&self.sql.release_unwaited, free).await?;
-            if done.changed > 0 {
-                return Ok(Some(Released { granted: None, is_waited_for: false }));
-            }
-        }
-        self.hand_over(conn, name, owner, None).await
-    }
-
-    /// Frees a lock of this owner, and grants it to the first waiter. `instead`: only if the lock still has
+    /// Frees locks of these owners, and grants them to their first waiters. `instead`: only if they still have
     /// this grant. `None`: the owner does not have the lock, or not with that grant.
     async fn hand_over(
         &self,
         conn: &mut Connection,
-        name: &LockName,
-        owner: Uuid,
+        locks: &[(&LockName, Uuid)],
         instead: Option<Handed>,
-    ) -> sqlx::Result<Option<Released>> {
-        let bound = |query: Bound<'static>| {
+    ) -> sqlx::Result<Vec<Option<Released>>> {
+        let names: Vec<_> = locks.iter().map(|(name, _)| name.as_str()).collect();
+        let names = json(&names)?;
+        let owners: Vec<u8> = locks.iter().flat_map(|(_, owner)| owner.into_bytes()).collect();
+        // In no boot is a lock granted.
+        let boot = (!self.wakes_nobody()).then_some(&self.opening.durability.boot);
+        let sent = Moment::now();
+        let handing = conn.write_several(&self.sql.hand_over, STATEMENTS, |query| {
             query
-                .bind(name.as_str().to_owned())
-                .bind(owner)
-                .bind(self.opening.durability.boot.clone())
+                .bind(&names)
+                .bind(&owners)
+                .bind(boot)
                 .bind(instead.map(|grant| grant.token))
                 .bind(instead.map(|grant| grant.ends))
-        };
-        let sent = Moment::now();
-        let rows = conn.write_several(&self.sql.hand_over, STATEMENTS, bound).await?.rows;
-        released(&rows, owner, sent)
+        });
+        let mut all: Vec<_> = locks.iter().map(|_| None).collect();
+        for row in handing.await?.rows {
+            let place: i64 = row.try_get(0)?;
+            let place = usize::try_from(place).ok();
+            if let Some((one, (_, owner))) = place.and_then(|place| all.get_mut(place).zip(locks.get(place)))
+            {
+                *one = Some(released(&row, *owner, sent)?);
+            }
+        }
+        Ok(all)
     }
 
     /// Tells the waiter that it has the lock. Passes over clients that are gone. Returns the notification, if
@@ -281,7 +256,8 @@ impl Sqlite {
                 return None;
             }
             // The release is done. If this fails, the provisional lease ends.
-            match self.hand_over(conn, name, granted.owner, Some(granted)).await {
+            let handed = self.hand_over(conn, &[(name, granted.owner)], Some(granted)).await;
+            match handed.map(|mut handed| handed.pop().flatten()) {
                 Ok(Some(Released { granted: Some(next), .. })) => granted = next,
                 Ok(Some(Released { is_waited_for: true, .. })) => {
                     return self
@@ -312,16 +288,15 @@ impl Sqlite {
 }
 
 /// What the statements have answered.
-fn released(rows: &[SqliteRow], owner: Uuid, sent: Moment) -> sqlx::Result<Option<Released>> {
-    let [row] = rows else { return Ok(None) };
-    let now: Uuid = row.try_get(0)?;
+fn released(row: &SqliteRow, owner: Uuid, sent: Moment) -> sqlx::Result<Released> {
+    let now: Uuid = row.try_get(1)?;
     let mut granted = None;
     if now != owner {
-        let (client, ticket): (Option<Uuid>, Option<i64>) = (row.try_get(4)?, row.try_get(5)?);
+        let (client, ticket): (Option<Uuid>, Option<i64>) = (row.try_get(5)?, row.try_get(6)?);
         let place = client.zip(ticket);
-        granted = Some(Handed { owner: now, token: row.try_get(1)?, ends: row.try_get(2)?, place, sent });
+        granted = Some(Handed { owner: now, token: row.try_get(2)?, ends: row.try_get(3)?, place, sent });
     }
-    Ok(Some(Released { granted, is_waited_for: row.try_get(3)? }))
+    Ok(Released { granted, is_waited_for: row.try_get(4)? })
 }
 
 /// Logs, once per process, why a release does not wake the next waiter alone.

@@ -1,0 +1,178 @@
+//! How a claim takes a lock alone on SQLite.
+
+use lockwell_core::Claim;
+use sqlx::Row;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+
+use super::bounds::Answers;
+use super::connection::{Bound, Connection};
+use super::driver::{Sqlite, json, owners};
+use super::wake::left_of;
+use crate::ids::AsUuid;
+use crate::words::{Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, span, token};
+
+/// The state of a lock, as one claim sees it.
+pub(super) struct LockState {
+    in_use: Option<i64>,
+    left: Option<i64>,
+    /// The token of this claim, if it was the last to take the lock exclusively.
+    mine: Option<i64>,
+    /// Whether the state of the tables allows a grant.
+    may_grant: bool,
+    /// For how long it forbids all grants.
+    closed_for: Option<i64>,
+}
+
+impl LockState {
+    pub(super) fn from_row(row: &SqliteRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            in_use: row.try_get(0)?,
+            left: row.try_get(1)?,
+            mine: row.try_get(2)?,
+            may_grant: row.try_get(3)?,
+            closed_for: row.try_get(4)?,
+        })
+    }
+
+    /// The refusal of a claim that wants the lock exclusively, where no statement that writes is needed to
+    /// refuse it.
+    pub(super) fn refused(&self, request: &TakeRequest) -> Option<TryAcquire> {
+        let is_refused = self.mine.is_none() && self.in_use.is_some() && self.may_grant;
+        (is_refused && Hold::of(&request.claim) == Hold::Alone).then(|| self.answer(request))
+    }
+
+    fn answer(&self, request: &TakeRequest) -> TryAcquire {
+        TryAcquire::refused(&request.claim, self.in_use, self.left)
+    }
+
+    /// The grant that a release has made for this claim, if it has announced it.
+    fn handed_over(&self, request: &TakeRequest) -> Option<TryAcquire> {
+        let mine = token(self.mine?);
+        let left = left_of(&request.claim, self.left?)?;
+        (request.announced == Some(mine)).then_some(TryAcquire::HandedOver(mine, left))
+    }
+}
+
+impl Sqlite {
+    /// Binds the first parameters of a statement that takes a lock: what the claim asks for.
+    pub(super) fn asked<'q>(&'q self, query: Bound<'q>, claim: &'q Claim) -> Bound<'q> {
+        query
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(micros(claim.ttl()))
+            .bind(block(claim))
+            .bind(&self.opening.durability.boot)
+    }
+
+    /// What a claim is answered without a statement that writes.
+    ///
+    /// A lock that was found held lately is read first. One statement is then enough to refuse it, and it does
+    /// not block other writers.
+    async fn known(&self, conn: &mut Connection, request: &TakeRequest) -> sqlx::Result<Option<TryAcquire>> {
+        if request.ticket == NO_TICKET && !self.hot.is_hot(request.claim.name()) {
+            return Ok(None);
+        }
+        let state = self.lock_state(conn.get(), request).await?;
+        // The tables must know its lease first, which may be longer than all before: the holder renews it to
+        // that.
+        if let Some(handed) = state.handed_over(request).filter(|_| state.may_grant) {
+            return Ok(Some(handed));
+        }
+        let refused = state.refused(request);
+        if refused.is_some() {
+            self.hot.note(request.claim.name());
+        }
+        Ok(refused)
+    }
+
+    /// Takes each of these locks that is free, with one statement that writes. Returns the tokens.
+    async fn take_free(
+        &self,
+        conn: &mut Connection,
+        requests: &[&TakeRequest],
+    ) -> sqlx::Result<Vec<Option<i64>>> {
+        if let [TakeRequest { claim, ticket, .. }] = requests {
+            let take = conn.write_several(&self.sql.take, 2, |query| {
+                self.asked(query, claim).bind(claim.label()).bind(ticket)
+            });
+            let token = take.await?.rows.first().map(|row| row.try_get(0)).transpose()?;
+            return Ok(vec![token]);
+        }
+        let mut tokens = vec![None; requests.len()];
+        if requests.is_empty() {
+            return Ok(tokens);
+        }
+        let asked: Vec<_> = requests
+            .iter()
+            .map(|TakeRequest { claim, ticket, .. }| {
+                (claim.name().as_str(), micros(claim.ttl()), block(claim), claim.label(), ticket)
+            })
+            .collect();
+        let (asked, owners) = (json(&asked)?, owners(requests.iter().map(|request| &request.claim)));
+        let boot = &self.opening.durability.boot;
+        let take =
+            conn.write_several(&self.sql.take_batch, 2, |query| query.bind(&asked).bind(&owners).bind(boot));
+        for row in take.await?.rows {
+            let place: i64 = row.try_get(0)?;
+            if let Some(token) = usize::try_from(place).ok().and_then(|place| tokens.get_mut(place)) {
+                *token = Some(row.try_get(1)?);
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// Why a claim has no grant. `None`: the state of the tables must be raised first.
+    pub(super) async fn refused(
+        &self,
+        conn: &mut SqliteConnection,
+        request: &TakeRequest,
+    ) -> sqlx::Result<Option<TryAcquire>> {
+        let state = self.lock_state(conn, request).await?;
+        Ok(self.note_refused(request, &state))
+    }
+
+    fn note_refused(&self, request: &TakeRequest, state: &LockState) -> Option<TryAcquire> {
+        if let Some(left) = state.closed_for {
+            return Some(TryAcquire::Closed(span(left)));
+        }
+        state.may_grant.then(|| {
+            self.hot.note(request.claim.name());
+            state.answer(request)
+        })
+    }
+
+    async fn lock_state(
+        &self,
+        conn: &mut SqliteConnection,
+        request: &TakeRequest,
+    ) -> sqlx::Result<LockState> {
+        let query = self.asked(sqlx::query(self.sql.lock_state.get()), &request.claim);
+        LockState::from_row(&query.bind(request.ticket).fetch_one(conn).await?)
+    }
+
+    pub(super) async fn take_all(
+        &self,
+        conn: &mut Connection,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Answers> {
+        let mut answers = Vec::with_capacity(requests.len());
+        let mut open = Vec::with_capacity(requests.len());
+        for request in requests {
+            let known = self.known(conn, request).await?;
+            if known.is_none() {
+                open.push(request);
+            }
+            answers.push(known);
+        }
+        let mut tokens = self.take_free(conn, &open).await?.into_iter();
+        for (answer, request) in answers.iter_mut().zip(requests) {
+            if answer.is_none() {
+                *answer = match tokens.next().flatten() {
+                    Some(number) => Some(TryAcquire::Granted(token(number))),
+                    None => self.refused(conn.get(), request).await?,
+                };
+            }
+        }
+        Ok(answers.into_iter().collect())
+    }
+}
