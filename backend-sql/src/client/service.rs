@@ -273,7 +273,8 @@ impl<D: Dialect> Statements<D> {
 }
 
 /// The runtime for requests of several statements on a file. On a runtime that is not driven, a transaction
-/// could stay open and block all other users of the file, including other processes.
+/// of which a statement has failed could stay open and block all other users of the file, including other
+/// processes.
 static FILES: SharedRuntime = SharedRuntime::new("lockwell-files");
 
 /// Carries out a batch of one kind of requests. Returns the connection with the answers.
