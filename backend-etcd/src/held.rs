@@ -9,7 +9,7 @@ use lockwell_core::{Claim, Error, ErrorKind, Grant, Mode, Moment, Released, Rene
 
 use crate::client::ClientInner;
 use crate::keys::{self, Base, Kind, lease};
-use crate::messages::{Compare, Delete, Op, Put, Txn, WatchCreate, one};
+use crate::messages::{Compare, Delete, Op, Put, Range, Txn, WatchCreate, one};
 use crate::waiter::{Held, changed};
 
 /// How many keys one transaction reads. The servers allow 128, unless `--max-txn-ops` says otherwise.
@@ -61,18 +61,25 @@ async fn renew_part(inner: &ClientInner, grants: &[Grant], until: Moment) -> Vec
 ///
 /// An operator may have deleted the key, and the lock may be another's since then, while the lease goes on: the
 /// holder learns of it from its watch, which may be late. So a claim without a key holds nothing, whatever
-/// becomes of its lease. The key is read first, since the end of the lease deletes it.
+/// becomes of its lease. Whether it had its key is read afterwards, as of the revision before the lease ended:
+/// then nobody who waits for the lock waits for that. If the last revision is that of the operator, nobody has
+/// come in between, and the lock was released.
 pub(crate) async fn release(inner: &ClientInner, claim: &Claim) -> Result<Released> {
+    let (ended, is_repeated) = inner.revoke_counted(lease(claim)).await?;
+    let Some(ended) = ended else { return Ok(Released::from_answer(false, is_repeated)) };
     let kinds = [Some(Kind::of(claim.mode())), (claim.mode() == Mode::Shared).then_some(Kind::Downgraded)];
     let keys = kinds.into_iter().flatten().map(|kind| keys::key(&inner.options.prefix, claim, kind));
-    let reads = Txn::reads(keys.map(|key| one(&key)));
-    let has_key = match inner.txn(None, &reads).await {
-        Ok(answer) => (0..2).any(|at| answer.first(at).is_some()),
-        Err(error) if error.kind() == ErrorKind::Lost => false,
-        Err(error) => return Err(error),
-    };
-    let released = inner.revoke(lease(claim)).await?;
-    Ok(if has_key { released } else { Released::NotHeld })
+    let revision = ended.saturating_sub(1);
+    let reads = Txn::reads(keys.map(|key| Range { revision, ..one(&key) }));
+    Ok(match inner.txn(None, &reads).await {
+        Ok(answer) => Released::from_answer((0..2).any(|at| answer.first(at).is_some()), false),
+        Err(error) if error.kind() == ErrorKind::Lost => Released::NotHeld,
+        // It holds nothing any more.
+        Err(error) => {
+            tracing::debug!(%error, "whether a lock that was released was still held is unknown");
+            Released::InDoubt
+        }
+    })
 }
 
 /// Resolves when the key of the grant is gone.

@@ -107,8 +107,8 @@ impl ClientInner {
     /// Ends a lease, and with it its key.
     pub(crate) async fn revoke(&self, id: i64) -> Result<Released> {
         // If a repeated request finds nothing, its first copy may have ended the lease.
-        let (was_there, is_repeated) = self.revoke_counted(id).await?;
-        Ok(Released::from_answer(was_there, is_repeated))
+        let (revision, is_repeated) = self.revoke_counted(id).await?;
+        Ok(Released::from_answer(revision.is_some(), is_repeated))
     }
 
     /// Ends the lease of a claim that goes on with a new one. That has the same id, so a copy of this request
@@ -123,12 +123,12 @@ impl ClientInner {
         Ok(())
     }
 
-    /// Whether the lease was there, and whether the request was repeated.
-    async fn revoke_counted(&self, id: i64) -> Result<(bool, bool)> {
+    /// The revision in which the lease ended, if it was there, and whether the request was repeated.
+    pub(crate) async fn revoke_counted(&self, id: i64) -> Result<(Option<i64>, bool)> {
         let revoke = |connection: Connection, again| async move {
             match connection.revoke_lease(id).await {
-                Ok(_) => Ok((true, again)),
-                Err(status) if is_missing(&status) => Ok((false, again)),
+                Ok(reply) => Ok((Some(reply.header.unwrap_or_default().revision), again)),
+                Err(status) if is_missing(&status) => Ok((None, again)),
                 Err(status) => Err(status),
             }
         };

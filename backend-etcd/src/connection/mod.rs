@@ -18,9 +18,7 @@ use self::line::Line;
 pub(crate) use self::open::Opener;
 use self::watch::Watches;
 pub(crate) use self::watch::{PRESENT, Watch};
-use crate::messages::{
-    Alarms, Ask, Done, Lease, LeaseGrant, LeaseReply, Members, Txn, TxnReply, WatchCreate,
-};
+use crate::messages::{Alarms, Ask, Lease, LeaseGrant, LeaseReply, Members, Txn, TxnReply, WatchCreate};
 
 /// One connection. Clones are the same one.
 #[derive(Clone)]
@@ -47,7 +45,7 @@ impl Connection {
         self.0.line.ask("/etcdserverpb.Lease/LeaseGrant", LeaseGrant { ttl: seconds, id }).await
     }
 
-    pub(crate) async fn revoke_lease(&self, id: i64) -> Result<Done, Status> {
+    pub(crate) async fn revoke_lease(&self, id: i64) -> Result<LeaseReply, Status> {
         self.0.line.ask("/etcdserverpb.Lease/LeaseRevoke", Lease { id }).await
     }
 
