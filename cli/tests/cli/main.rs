@@ -10,6 +10,8 @@ mod canary;
 mod containers;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod doctor;
+#[cfg(target_os = "linux")]
+mod doctor_file;
 mod documented;
 mod dying;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
