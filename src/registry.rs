@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use lockwell_core::backend::PerProcess;
 use lockwell_core::{DistributedLock, Error, ErrorKind, MemoryLock, Result, ServerUrl};
 
 use crate::schemes;
@@ -14,8 +15,11 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> 
 pub(crate) type Connect = Arc<dyn Fn(ServerUrl) -> Connecting + Send + Sync>;
 type Schema = Arc<dyn Fn(&ServerUrl) -> Result<String> + Send + Sync>;
 
+/// The registry that was installed, which a forked child inherits. No thread waits for it: it is set with the mutex of
+/// `IN_USE`.
+static INSTALLED: OnceLock<&'static Registry> = OnceLock::new();
 /// The registry for the free functions of this crate.
-static INSTALLED: OnceLock<Registry> = OnceLock::new();
+static IN_USE: PerProcess<&'static Registry> = PerProcess::new();
 
 /// The schemes of addresses, and the backend of each.
 ///
@@ -177,15 +181,23 @@ impl Registry {
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the process has installed a registry, or has connected
     /// without one.
     pub fn install(self) -> Result<()> {
-        INSTALLED.set(self).map_err(|_| {
-            let message = "a registry is in use already: install one before anything connects";
-            Error::new(ErrorKind::InvalidInput, message)
-        })
+        let mut is_installed = false;
+        IN_USE.get_or_init(|| {
+            let registry: &'static Self = Box::leak(Box::new(self));
+            is_installed = INSTALLED.set(registry).is_ok();
+            INSTALLED.get().copied().unwrap_or(registry)
+        });
+        if is_installed {
+            return Ok(());
+        }
+        let message = "a registry is in use already: install one before anything connects";
+        Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
     /// The registry of the process.
     pub(crate) fn installed() -> &'static Self {
-        INSTALLED.get_or_init(Self::new)
+        // Once in each process.
+        IN_USE.get_or_init(|| INSTALLED.get().copied().unwrap_or_else(|| Box::leak(Box::new(Self::new()))))
     }
 
     fn unknown(&self, scheme: &str) -> Error {

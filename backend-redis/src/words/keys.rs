@@ -1,7 +1,6 @@
 //! The names of the keys in Redis.
 
-use std::sync::LazyLock;
-
+use lockwell_core::backend::LazyPerProcess;
 use lockwell_core::{Error, ErrorKind, LockName, Result};
 
 /// Separates the parts of our own keys. Lock names have no control characters, so no lock can have such a
@@ -184,7 +183,7 @@ pub(crate) fn slot(key: &str) -> u16 {
 }
 
 /// For every slot a tag that leads to it.
-static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+static TAGS: LazyPerProcess<Vec<String>> = LazyPerProcess::new(|| {
     let mut tags = vec![String::new(); usize::from(SLOTS)];
     let mut missing = usize::from(SLOTS);
     for number in 0_u32.. {

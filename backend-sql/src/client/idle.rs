@@ -10,13 +10,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
 use lockwell_core::Moment;
-use lockwell_core::backend::lock;
+use lockwell_core::backend::{PerProcess, lock};
 
 use crate::client::requests::Route;
 use crate::dialect::Dialect;
 
 /// All clients of this process that may have idle connections.
-static ALL: Mutex<Vec<Weak<dyn Check>>> = Mutex::new(Vec::new());
+static ALL: PerProcess<Arc<Mutex<Vec<Weak<dyn Check>>>>> = PerProcess::new();
 
 #[cfg_attr(not(feature = "sqlite-unbundled"), allow(dead_code))]
 trait Check: Send + Sync {
@@ -43,7 +43,8 @@ impl<D: Dialect> Idle<D> {
         let new = Arc::new(Self { dialect, connections: Default::default() });
         if !D::IS_REMOTE {
             let all: Arc<dyn Check> = Arc::<Self>::clone(&new);
-            let mut known = lock(&ALL);
+            let known = ALL.get_or_init(Arc::default);
+            let mut known = lock(&known);
             known.retain(|one| one.strong_count() > 0);
             known.push(Arc::downgrade(&all));
         }
@@ -76,8 +77,8 @@ impl<D: Dialect> Check for Idle<D> {
 #[cfg_attr(not(feature = "sqlite-unbundled"), allow(dead_code))]
 pub(crate) fn close_lost() {
     let all: Vec<_> = {
-        let known = lock(&ALL);
-        known.iter().filter_map(Weak::upgrade).collect()
+        let known = ALL.get_or_init(Arc::default);
+        lock(&known).iter().filter_map(Weak::upgrade).collect()
     };
     for one in &all {
         one.close_lost();

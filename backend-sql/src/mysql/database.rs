@@ -1,9 +1,9 @@
 //! The connections and tables of MySQL and MariaDB.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
-use lockwell_core::backend::{Bounds, Waiters, can_set_nodelay};
+use lockwell_core::backend::{Bounds, LazyPerProcess, Waiters, can_set_nodelay};
 use lockwell_core::{Capabilities, Requirement};
 use sqlx::{Either, Row};
 
@@ -29,7 +29,7 @@ impl Database for MySql {
     /// Without `TCP_NODELAY` a message of claims or releases has to fit into one record of TLS, unless names
     /// are long (see `Login::connect`): with 128 requests and TLS a batch took about 90 ms.
     fn bounds(&self) -> Bounds {
-        static CAN_SET: LazyLock<bool> = LazyLock::new(can_set_nodelay);
+        static CAN_SET: LazyPerProcess<bool> = LazyPerProcess::new(can_set_nodelay);
         Bounds::new().batch(if *CAN_SET { BATCH } else { SHORT_BATCH })
     }
 

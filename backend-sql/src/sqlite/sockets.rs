@@ -14,6 +14,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lockwell_core::backend::Process;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram as AsyncDatagram;
 use uuid::Uuid;
@@ -172,7 +173,7 @@ impl Sockets {
         let name = name(client);
         let folder = Folder::make(&self.folder, database)?;
         let socket = UnixDatagram::bind(folder.path_of(&name)?)?;
-        let process = std::process::id();
+        let process = Process::this();
         socket.set_nonblocking(true)?;
         let socket = AsyncDatagram::from_std(socket)?;
         let inbox = Inbox { socket, name, folder, process, row: 0 };
@@ -211,7 +212,7 @@ pub struct Inbox {
     name: String,
     folder: Folder,
     /// A child of this process, which has the socket as well, must not remove the file.
-    process: u32,
+    process: Process,
     /// How many messages have come without a pause.
     row: u32,
 }
@@ -242,7 +243,7 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if self.process != Process::this() {
             return;
         }
         if let Err(error) = self.folder.remove(&self.name) {

@@ -6,13 +6,13 @@ mod turn;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use async_trait::async_trait;
 
 use self::store::{Store, StoreReply, Tokens};
 use self::turn::Turn;
-use crate::system::lock;
+use crate::system::{PerProcess, lock};
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, Moment, OwnerId, Released,
     Renewal, Requirement, Result, ServerUrl,
@@ -25,6 +25,13 @@ use crate::{
 pub struct MemoryLock {
     store: Arc<Mutex<Store>>,
     clock: Clock,
+}
+
+/// The servers of this process that have a name.
+#[derive(Default)]
+struct Named {
+    stores: Mutex<HashMap<String, Weak<Mutex<Store>>>>,
+    tokens: Tokens,
 }
 
 impl MemoryLock {
@@ -45,18 +52,19 @@ impl MemoryLock {
     }
 
     /// The server of this process with the given name. It exists as long as it is used. One that is made
-    /// again goes on with higher tokens: all named servers of the process have one counter.
+    /// again goes on with higher tokens: all named servers of the process have one counter. A forked child
+    /// has servers of its own.
     pub fn named(name: &str) -> Self {
-        static NAMED: OnceLock<Mutex<HashMap<String, Weak<Mutex<Store>>>>> = OnceLock::new();
-        static TOKENS: LazyLock<Tokens> = LazyLock::new(Tokens::default);
-        let mut named = lock(NAMED.get_or_init(Mutex::default));
-        named.retain(|_, store| store.strong_count() > 0);
-        if let Some(store) = named.get(name).and_then(Weak::upgrade) {
+        static NAMED: PerProcess<Arc<Named>> = PerProcess::new();
+        let named = NAMED.get_or_init(Arc::default);
+        let mut stores = lock(&named.stores);
+        stores.retain(|_, store| store.strong_count() > 0);
+        if let Some(store) = stores.get(name).and_then(Weak::upgrade) {
             return Self { store, clock: Clock::system() };
         }
-        let store = Arc::new(Mutex::new(Store::counting(&TOKENS)));
+        let store = Arc::new(Mutex::new(Store::counting(&named.tokens)));
         let new = Self { store, clock: Clock::system() };
-        named.insert(name.to_owned(), Arc::downgrade(&new.store));
+        stores.insert(name.to_owned(), Arc::downgrade(&new.store));
         new
     }
 

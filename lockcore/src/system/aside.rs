@@ -7,12 +7,10 @@
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use super::lock;
 use super::moment::Moment;
 use super::per_process::PerProcess;
 
@@ -45,13 +43,13 @@ pub(crate) struct Aside {
     name: &'static str,
     calls: PerProcess<SyncSender<Call>>,
     dropped: AtomicU64,
-    /// When the thread could not be started.
-    refused: Mutex<Option<Moment>>,
+    /// Until when the start is not tried again, in nanoseconds of the clock: no mutex, which a child could not use.
+    refused_until: AtomicU64,
 }
 
 impl Aside {
     pub(crate) const fn new(name: &'static str) -> Self {
-        Self { name, calls: PerProcess::new(), dropped: AtomicU64::new(0), refused: Mutex::new(None) }
+        Self { name, calls: PerProcess::new(), dropped: AtomicU64::new(0), refused_until: AtomicU64::new(0) }
     }
 
     /// Runs this on the thread, after all earlier ones. It is dropped if too many wait already, or if the
@@ -72,13 +70,14 @@ impl Aside {
         // A forked child does not inherit the thread, so it starts one.
         let calls = self.calls.get_or_try_init(|| {
             // Each call would try it, at a time when the system has no threads left.
-            let mut refused = lock(&self.refused);
-            if refused.is_some_and(|at| !at.after(AGAIN).has_passed()) {
+            if !Moment::from_nanos(self.refused_until.load(Ordering::Relaxed)).has_passed() {
                 return Err(io::Error::from(io::ErrorKind::WouldBlock));
             }
             let (sender, receiver) = sync_channel(WAITING);
             let started = start(receiver);
-            *refused = started.is_err().then(Moment::now);
+            if started.is_err() {
+                self.refused_until.store(Moment::now().after(AGAIN).as_nanos(), Ordering::Relaxed);
+            }
             started.map(|()| sender)
         });
         if !calls.is_ok_and(|calls| calls.try_send(Box::new(call)).is_ok()) {
@@ -112,7 +111,7 @@ mod tests {
         ASIDE.run_by(refuse, || unreachable!("there is no thread"));
         ASIDE.run(|| unreachable!("it is not tried at once"));
         assert_eq!(ASIDE.take_dropped(), 2);
-        *lock(&ASIDE.refused) = Some(Moment::now().before(AGAIN));
+        ASIDE.refused_until.store(Moment::now().as_nanos(), Ordering::Relaxed);
         let (say, said) = mpsc::channel();
         ASIDE.run(move || say.send(std::thread::current().name().map(str::to_owned)).unwrap());
         let name = said.recv_timeout(Duration::from_secs(60)).unwrap();

@@ -4,20 +4,30 @@
 //! thread `lockwell-events` calls the application's subscriber.
 
 use std::fmt::Debug;
+use std::sync::LazyLock;
 
 use tracing::field::{DisplayValue, Field, Value, Visit, display};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::{DefaultGuard, Interest, set_default};
-use tracing::{Event, Metadata, Subscriber, dispatcher};
+use tracing::subscriber::{DefaultGuard, Interest};
+use tracing::{Dispatch, Event, Metadata, Subscriber, dispatcher};
 
 use super::aside::Aside;
 
 static EVENTS: Aside = Aside::new("lockwell-events");
 
+/// The subscriber of all such threads. `tracing` enters each in a list behind a lock, which a thread of the
+/// parent may have had at a fork: a child, which starts its threads anew, must not enter another one.
+static FORWARD: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Forward));
+
+/// Makes the subscriber, before there are other threads.
+pub(super) fn make_ready() {
+    LazyLock::force(&FORWARD);
+}
+
 /// From now on, and until the returned guard is dropped, the events of this thread are sent to another.
 pub(super) fn from_this_thread() -> DefaultGuard {
-    set_default(Forward)
+    dispatcher::set_default(&FORWARD)
 }
 
 /// Runs this, which emits an event, on the thread `lockwell-events`.

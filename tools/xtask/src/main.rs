@@ -16,6 +16,8 @@ mod play;
 mod published;
 mod servers;
 mod shell;
+#[cfg(test)]
+mod statics;
 mod test;
 
 use std::process::ExitCode;
