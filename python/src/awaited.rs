@@ -1,10 +1,15 @@
 //! What the end of the process waits for, though no call of Python does.
 
+use std::sync::{Arc, Mutex};
+
+use lockwell::backend::{PerProcess, lock};
 use tokio::sync::oneshot;
 
-use crate::per_process::PerProcess;
+static PENDING: PerProcess<Arc<Mutex<Pending>>> = PerProcess::new();
 
-static PENDING: PerProcess<Pending> = PerProcess::new();
+fn with<R>(act: impl FnOnce(&mut Pending) -> R) -> R {
+    act(&mut lock(&PENDING.get_or_init(Arc::default)))
+}
 
 #[derive(Default)]
 struct Pending {
@@ -18,14 +23,14 @@ pub(crate) struct Awaited(());
 
 impl Awaited {
     pub(crate) fn new() -> Self {
-        PENDING.with(|pending| pending.count += 1);
+        with(|pending| pending.count += 1);
         Self(())
     }
 }
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        PENDING.with(|pending| {
+        with(|pending| {
             pending.count = pending.count.saturating_sub(1);
             if pending.count == 0 {
                 // It fails if the waiter is gone.
@@ -37,7 +42,7 @@ impl Drop for Awaited {
 
 /// Ends when all that there is now has been dropped, and what begins before that.
 pub(crate) fn all_ended() -> impl Future<Output = ()> + Send + 'static {
-    let waits = PENDING.with(|pending| {
+    let waits = with(|pending| {
         (pending.count > 0).then(|| {
             let (waiter, waits) = oneshot::channel();
             pending.waiters.push(waiter);

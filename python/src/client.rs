@@ -95,7 +95,7 @@ impl Client {
         let request = options.apply(request, through_grace).map_err(raise)?;
         start(async move {
             let all = if now { request.try_now().await? } else { Some(request.await?) };
-            Ok(TakenAll(all.map(LockAllGuard::into_guards)))
+            Ok(TakenAll::new(all.map(LockAllGuard::into_guards)))
         })
     }
 
@@ -155,6 +155,11 @@ impl Client {
         start(async move { locks.begin_grace().await.map(|length| Plain(length.as_secs_f64())) })
     }
 
+    fn end_grace(&self) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.end_grace().await.map(|()| Nothing) })
+    }
+
     /// What the server's settings mean for locks.
     fn examine(&self) -> PyResult<Op> {
         let locks = self.locks.get()?.clone();
@@ -210,9 +215,9 @@ impl Client {
 }
 
 fn held(outcome: Result<LockGuard>) -> Result<Taken, Error> {
-    outcome.map(|guard| Taken(Some(Hold::Sole(guard))))
+    outcome.map(|guard| Taken::new(Some(Hold::Sole(guard))))
 }
 
 fn maybe(outcome: Result<Option<LockGuard>>) -> Result<Taken, Error> {
-    outcome.map(|guard| Taken(guard.map(Hold::Sole)))
+    outcome.map(|guard| Taken::new(guard.map(Hold::Sole)))
 }

@@ -1,16 +1,15 @@
 //! A held lock.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
+use lockwell::backend::lock;
 use lockwell::{Error, ErrorKind, LeaseState, LockGuard, LockHandle};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use tokio::task::JoinSet;
 
-use crate::background::release_later;
 use crate::error::raise;
-use crate::hold::Hold;
-use crate::mailbox::lock;
+use crate::hold::{Hold, Place, drop_soon};
 use crate::op::{Nothing, Op, Outcome, Plain, start};
 use crate::owned::Owned;
 use crate::show::mode;
@@ -21,7 +20,7 @@ use crate::words::{state, word};
 pub(crate) struct Guard {
     handle: Owned<LockHandle>,
     /// Taken when the lock is released.
-    hold: Owned<Arc<Mutex<Option<Hold>>>>,
+    hold: Owned<Arc<Place>>,
     is_shared: bool,
 }
 
@@ -32,6 +31,10 @@ impl Guard {
             is_shared: matches!(hold, Hold::Shared(_)),
             hold: Owned::new(Arc::new(Mutex::new(Some(hold)))),
         }
+    }
+
+    fn place(&self) -> Option<Weak<Place>> {
+        self.hold.here().map(Arc::downgrade)
     }
 
     fn take(&self) -> PyResult<Hold> {
@@ -152,10 +155,8 @@ impl Guard {
 
     /// Releases the lock in the background, if it was not released.
     fn drop_soon(&self) {
-        if let Some(hold) = self.hold.here()
-            && let Some(hold) = lock(hold).take()
-        {
-            release_later(hold);
+        if let Some(place) = self.hold.here() {
+            drop_soon(place);
         }
     }
 
@@ -170,7 +171,7 @@ impl Guard {
         start(async move {
             let Hold::Sole(guard) = hold else { return Err(Error::new(ErrorKind::Internal, "shared")) };
             let (error, left) = match guard.downgrade().await {
-                Ok(reader) => return Ok(Taken(Some(Hold::Sole(reader)))),
+                Ok(reader) => return Ok(Taken::new(Some(Hold::Sole(reader)))),
                 Err(refused) => refused.into_parts(),
             };
             // It is still held as before.
@@ -181,32 +182,40 @@ impl Guard {
 }
 
 /// A lock that was taken, or none.
-pub(crate) struct Taken(pub(crate) Option<Hold>);
+pub(crate) struct Taken(Option<Guard>);
+
+impl Taken {
+    pub(crate) fn new(hold: Option<Hold>) -> Self {
+        Self(hold.map(Guard::new))
+    }
+}
 
 impl Outcome for Taken {
     fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.0.map(Guard::new).into_py_any(py)
+        self.0.into_py_any(py)
     }
 
-    fn discard(self: Box<Self>) {
-        if let Some(hold) = self.0 {
-            release_later(hold);
-        }
+    fn places(&self) -> Vec<Weak<Place>> {
+        self.0.iter().filter_map(Guard::place).collect()
     }
 }
 
 /// Several locks that were taken, or none of them.
-pub(crate) struct TakenAll(pub(crate) Option<Vec<LockGuard>>);
+pub(crate) struct TakenAll(Option<Vec<Guard>>);
+
+impl TakenAll {
+    pub(crate) fn new(guards: Option<Vec<LockGuard>>) -> Self {
+        Self(guards.map(|guards| guards.into_iter().map(Hold::Sole).map(Guard::new).collect()))
+    }
+}
 
 impl Outcome for TakenAll {
     fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let guards =
-            self.0.map(|guards| guards.into_iter().map(Hold::Sole).map(Guard::new).collect::<Vec<_>>());
-        guards.into_py_any(py)
+        self.0.into_py_any(py)
     }
 
-    fn discard(self: Box<Self>) {
-        self.0.into_iter().flatten().map(Hold::Sole).for_each(release_later);
+    fn places(&self) -> Vec<Weak<Place>> {
+        self.0.iter().flatten().filter_map(Guard::place).collect()
     }
 }
 

@@ -1,6 +1,12 @@
 //! What holds a lock: a guard of its own, or one of those of an owner.
 
+use std::sync::Mutex;
+
+use lockwell::backend::lock;
 use lockwell::{LeaseState, LockGuard, LockHandle, ReentrantGuard, Result};
+
+use crate::awaited::Awaited;
+use crate::runtime::RUNTIME;
 
 /// What holds a lock.
 pub(crate) enum Hold {
@@ -27,4 +33,21 @@ impl Hold {
         // Only the last guard asks the server.
         if let LeaseState::Lost(_) = handle.lease_state() { handle.check() } else { Ok(()) }
     }
+}
+
+/// Where a lock is held. It is taken from there when it is released.
+pub(crate) type Place = Mutex<Option<Hold>>;
+
+/// Releases a lock in the background, if it was not released.
+pub(crate) fn drop_soon(place: &Place) {
+    let Some(hold) = lock(place).take() else { return };
+    let Ok(runtime) = RUNTIME.get() else { return drop(hold) };
+    let awaited = Awaited::new();
+    // It runs to its end without its task.
+    drop(runtime.spawn(async move {
+        if let Err(error) = hold.release().await {
+            tracing::info!(error = format!("{error:#}"), "a release in the background");
+        }
+        drop(awaited);
+    }));
 }

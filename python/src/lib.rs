@@ -20,8 +20,8 @@ mod op;
 mod options;
 mod owned;
 mod owner;
-mod per_process;
 mod runtime;
+mod shielded;
 mod show;
 mod testing;
 mod words;
@@ -29,6 +29,7 @@ mod words;
 #[pyo3::pymodule]
 mod _native {
     use pyo3::prelude::*;
+    use pyo3::types::PyDict;
 
     #[pymodule_export]
     use super::background::released;
@@ -47,13 +48,26 @@ mod _native {
     #[pymodule_export]
     use super::op::Op;
     #[pymodule_export]
+    use super::owned::note_fork;
+    #[pymodule_export]
     use super::owner::Owner;
+    #[pymodule_export]
+    use super::shielded::shielded;
     #[pymodule_export]
     use super::testing::TestServer;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // There are no other threads of the library now.
+        lockwell::backend::make_ready();
+        lockwell::backend::tls::choose_provider();
         super::log::install();
+        // The same for the names of options, which pyo3 makes objects at their first use: other threads run meanwhile.
+        let least = PyDict::new(module.py());
+        least.set_item("wait_forever", false)?;
+        least.set_item("server_order", false)?;
+        least.extract::<super::options::Options>()?;
+        least.extract::<super::config::Settings>()?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
+use lockwell::backend::{PerProcess, lock};
 use pyo3::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -17,7 +18,6 @@ use tracing::subscriber::{Interest, set_global_default};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::mailbox::{Inbox, Mailbox};
-use crate::per_process::PerProcess;
 
 /// The most events that wait for Python. Later ones are only counted.
 const MOST: usize = 4096;
@@ -25,7 +25,11 @@ const MOST: usize = 4096;
 /// What is recorded, as a number: 0 is nothing, 5 everything.
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 
-static QUEUE: PerProcess<Queue> = PerProcess::new();
+static QUEUE: PerProcess<Arc<Mutex<Queue>>> = PerProcess::new();
+
+fn with<R>(act: impl FnOnce(&mut Queue) -> R) -> R {
+    act(&mut lock(&QUEUE.get_or_init(Arc::default)))
+}
 
 #[derive(Default)]
 struct Queue {
@@ -41,7 +45,7 @@ type LogEvent = (f64, u8, &'static str, String, String);
 /// 50 is none.
 #[pyfunction]
 pub(crate) fn set_log_level(level: u32, mailbox: Option<&Mailbox>) {
-    QUEUE.with(|queue| queue.inbox = mailbox.map(|mailbox| Arc::clone(&mailbox.inbox)));
+    with(|queue| queue.inbox = mailbox.map(|mailbox| Arc::clone(&mailbox.inbox)));
     let most = match level {
         0..10 => 5,
         10..20 => 4,
@@ -58,7 +62,7 @@ pub(crate) fn set_log_level(level: u32, mailbox: Option<&Mailbox>) {
 /// The events since the last call, and the number of those that were dropped.
 #[pyfunction]
 pub(crate) fn take_log() -> (Vec<LogEvent>, u64) {
-    QUEUE.with(|queue| (queue.events.drain(..).collect(), std::mem::take(&mut queue.dropped)))
+    with(|queue| (queue.events.drain(..).collect(), std::mem::take(&mut queue.dropped)))
 }
 
 /// From now on events are recorded. Another subscriber is never there: the module has a copy of `tracing` of
@@ -123,7 +127,7 @@ impl Subscriber for Recorder {
             5 => 5,
             number => 50 - 10 * number,
         };
-        let inbox = QUEUE.with(|queue| {
+        let inbox = with(|queue| {
             if queue.events.len() == MOST {
                 queue.dropped += 1;
                 return None;

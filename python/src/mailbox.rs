@@ -4,15 +4,10 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use lockwell::backend::lock;
 use pyo3::prelude::*;
-
-/// Locks a mutex, also if a thread has panicked while it held it: what these mutexes protect is always
-/// complete.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The side that native threads write to.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! Operations under way, on a thread of their own.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
+use lockwell::backend::lock;
 use lockwell::{Error, ErrorKind, Result};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyRuntimeError;
@@ -11,16 +12,24 @@ use tokio::sync::oneshot;
 
 use crate::awaited::Awaited;
 use crate::error::{raise, raised};
-use crate::mailbox::{Inbox, Mailbox, lock};
+use crate::hold::{Place, drop_soon};
+use crate::mailbox::{Inbox, Mailbox};
 use crate::owned::Owned;
 use crate::runtime::RUNTIME;
 
-/// What an operation yields.
+/// What an operation yields. If it is dropped, the locks in it are released.
 pub(crate) trait Outcome: Send + 'static {
     fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>>;
 
-    /// Nobody takes it: the locks in it are released.
-    fn discard(self: Box<Self>) {}
+    /// The locks in it.
+    fn places(&self) -> Vec<Weak<Place>> {
+        Vec::new()
+    }
+
+    /// The same once more, where it may be taken twice.
+    fn again(&self) -> Option<Box<dyn Outcome>> {
+        None
+    }
 }
 
 /// `None`.
@@ -35,9 +44,13 @@ impl Outcome for Nothing {
 /// What Python has a type of its own for.
 pub(crate) struct Plain<T>(pub(crate) T);
 
-impl<T: for<'py> IntoPyObject<'py> + Send + 'static> Outcome for Plain<T> {
+impl<T: for<'py> IntoPyObject<'py> + Clone + Send + 'static> Outcome for Plain<T> {
     fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.0.into_py_any(py)
+    }
+
+    fn again(&self) -> Option<Box<dyn Outcome>> {
+        Some(Box::new(Self(self.0.clone())))
     }
 }
 
@@ -47,8 +60,8 @@ enum State {
         tell: Option<(Arc<Inbox>, u64)>,
     },
     Done(Result<Box<dyn Outcome>>),
-    /// The result was taken, or the operation was cancelled.
-    Over,
+    /// The result was taken, with these locks; or the operation was cancelled.
+    Over(Vec<Weak<Place>>),
 }
 
 type Shared = Arc<Mutex<State>>;
@@ -78,7 +91,7 @@ fn finish(shared: &Shared, outcome: Result<Box<dyn Outcome>>) {
     let State::Running { tell, .. } = &mut *state else {
         drop(state);
         // It was cancelled.
-        return outcome.map_or((), Outcome::discard);
+        return drop(outcome);
     };
     let tell = tell.take();
     *state = State::Done(outcome);
@@ -104,7 +117,7 @@ pub(crate) fn start<T: Outcome>(future: impl Future<Output = Result<T>> + Send +
             }
         }
         // By now the future was dropped, so that its claim is among the releases of its client; or its result
-        // was discarded. The end of the process waits for that.
+        // was dropped. The end of the process waits for that.
         drop(cancelled);
     }));
     Ok(Op { shared: Owned::new(shared) })
@@ -136,13 +149,21 @@ impl Op {
         Ok(())
     }
 
-    /// The result, once; or the exception of the operation.
+    /// The result, or the exception of the operation. Locks can be taken once. Other results can be taken again by who
+    /// was interrupted before it had one.
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let mut state = lock(self.shared.get()?);
-        if matches!(&*state, State::Running { .. }) {
-            return Err(PyRuntimeError::new_err("the operation has not ended"));
-        }
-        let outcome = std::mem::replace(&mut *state, State::Over);
+        let again = match &*state {
+            State::Running { .. } => return Err(PyRuntimeError::new_err("the operation has not ended")),
+            State::Done(Ok(outcome)) => outcome.again(),
+            State::Done(Err(_)) | State::Over(_) => None,
+        };
+        let next = match (again, &*state) {
+            (Some(again), _) => State::Done(Ok(again)),
+            (None, State::Done(Ok(outcome))) => State::Over(outcome.places()),
+            (None, _) => State::Over(Vec::new()),
+        };
+        let outcome = std::mem::replace(&mut *state, next);
         drop(state);
         match outcome {
             State::Done(Ok(outcome)) => outcome.into_python(py),
@@ -151,22 +172,32 @@ impl Op {
         }
     }
 
-    /// Cancels the operation: a claim is withdrawn, and a lock that it has got is released. Nothing happens
-    /// if its result was taken.
+    /// Cancels the operation: a claim is withdrawn, and a lock that it has got is released, also if the result was
+    /// taken. An exception may have stopped who has taken it, and its traceback keeps the result.
     fn cancel(&self) {
-        let Some(shared) = self.shared.here() else { return };
-        let state = std::mem::replace(&mut *lock(shared), State::Over);
-        match state {
-            // It fails if the task has just ended.
-            State::Running { cancel, .. } => drop(cancel.send(Awaited::new())),
-            State::Done(Ok(outcome)) => outcome.discard(),
-            State::Done(Err(_)) | State::Over => (),
+        if let Some(State::Over(places)) = self.end() {
+            places.iter().filter_map(Weak::upgrade).for_each(|place| drop_soon(&place));
+        }
+    }
+}
+
+impl Op {
+    /// Ends the operation, unless its result was taken. Returns in which state it was.
+    fn end(&self) -> Option<State> {
+        match std::mem::replace(&mut *lock(self.shared.here()?), State::Over(Vec::new())) {
+            State::Running { cancel, .. } => {
+                // It fails if the task has just ended.
+                drop(cancel.send(Awaited::new()));
+                None
+            }
+            // If nobody has taken the result, its locks are released when this is dropped.
+            state => Some(state),
         }
     }
 }
 
 impl Drop for Op {
     fn drop(&mut self) {
-        self.cancel();
+        drop(self.end());
     }
 }

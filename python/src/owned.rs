@@ -1,24 +1,29 @@
 //! Values of the process that made them.
 
-use std::process;
-
-use pyo3::PyResult;
+use lockwell::backend::Process;
+use pyo3::prelude::*;
 
 use crate::error::forked;
+
+/// This process is a forked child.
+#[pyfunction]
+pub(crate) fn note_fork() {
+    lockwell::backend::note_fork();
+}
 
 /// A value of one process.
 ///
 /// A forked child has a copy of it, but not the threads that it is for. The child can neither use it nor drop
 /// it: a guard that the child's garbage collector dropped would release the lock of the parent.
 pub(crate) struct Owned<T> {
-    process: u32,
+    process: Process,
     /// Taken by `drop` alone.
     value: Option<T>,
 }
 
 impl<T> Owned<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { process: process::id(), value: Some(value) }
+        Self { process: Process::this(), value: Some(value) }
     }
 
     /// The value, or `ForkedError` in another process.
@@ -28,13 +33,13 @@ impl<T> Owned<T> {
 
     /// The value, unless this is another process.
     pub(crate) fn here(&self) -> Option<&T> {
-        self.value.as_ref().filter(|_| self.process == process::id())
+        self.value.as_ref().filter(|_| self.process == Process::this())
     }
 }
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        if self.process != process::id() {
+        if self.process != Process::this() {
             std::mem::forget(self.value.take());
         }
     }

@@ -45,7 +45,7 @@ impl Owner {
         let request = options.apply(request, through_grace).map_err(raise)?;
         start(async move {
             let guard = if now { request.try_now().await? } else { Some(request.into_future().await?) };
-            Ok(Taken(guard.map(Hold::Shared)))
+            Ok(Taken::new(guard.map(Hold::Shared)))
         })
     }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -424,3 +425,132 @@ else:
 print("done")
 """
     )
+
+
+def test_a_child_that_is_forked_during_the_first_use(redis_url: str, name: str) -> None:
+    # No delay: what the first use makes once takes less than a millisecond.
+    code = """
+import os, signal, sys, threading, time, lockwell
+url, name, microseconds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+locks = lockwell.connect("memory://") if microseconds % 2 else lockwell.connect(url)
+def use():
+    with locks.lock(f"{name}/{os.getpid()}"):
+        pass
+thread = threading.Thread(target=use)
+thread.start()
+time.sleep(microseconds / 1e6)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    with lockwell.connect(url) as mine, mine.lock(f"{name}/{os.getpid()}", wait=20):
+        pass
+    os._exit(7)
+thread.join()
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+print("done")
+"""
+    with ThreadPoolExecutor(4) as threads:
+        for end in [threads.submit(run, code, redis_url, name, str(50 * number)) for number in range(40)]:
+            end.result()
+
+
+CHILDREN = """
+import os, signal, threading, warnings, lockwell
+
+def drops(url, name):
+    # It is meant.
+    warnings.simplefilter("ignore", ResourceWarning)
+    locks = lockwell.connect(url)
+    lock = locks.lock(name, ttl=60).acquire()
+
+def stops(url, name):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    locks = lockwell.connect(url)
+    def interrupt():
+        while not locks.inspect(name).waiters:
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        locks.lock(name, ttl=60).acquire()
+    except KeyboardInterrupt:
+        thread.join()
+"""
+
+
+@pytest.mark.parametrize("package", ["multiprocessing", "billiard"])
+@pytest.mark.parametrize("how", ["fork", "forkserver"])
+def test_the_end_of_a_child_of_multiprocessing_waits_for_releases(
+    shared_url: str, name: str, tmp_path: Path, package: str, how: str
+) -> None:
+    pytest.importorskip(package)
+    (tmp_path / "children.py").write_text(CHILDREN)
+    run(
+        """
+import sys, warnings
+url, name, folder, package, how = sys.argv[1:]
+# billiard itself is not free of warnings.
+warnings.simplefilter("ignore")
+sys.path.insert(0, folder)
+import importlib, children, lockwell
+context = importlib.import_module(package).get_context(how)
+def child(target, name):
+    process = context.Process(target=target, args=(url, name))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, process.exitcode
+locks = lockwell.connect(url)
+for number in range(4):
+    child(children.drops, f"{name}/{number}")
+    assert locks.inspect(f"{name}/{number}").is_free, "it is held until its lease ends"
+with locks.lock(name):
+    child(children.stops, name)
+    assert locks.inspect(name).waiters == 0
+print("done")
+""",
+        shared_url,
+        name,
+        str(tmp_path),
+        package,
+        how,
+    )
+
+
+def test_a_child_that_has_the_process_id_of_its_parent(redis_url: str, name: str) -> None:
+    """Each is the first process of a namespace of its own."""
+    spaces = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
+    if shutil.which("unshare") is None or subprocess.run([*spaces, "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces here")
+    code = """
+import ctypes, gc, os, signal, sys, lockwell
+url, name = sys.argv[1:]
+locks = lockwell.connect(url)
+lock = locks.lock(name, ttl=60).acquire()
+CLONE_NEWPID = 0x20000000
+assert ctypes.CDLL(None).unshare(CLONE_NEWPID) == 0
+parent = os.getpid()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)
+    assert os.getpid() == parent
+    try:
+        lock.check()
+    except lockwell.ForkedError:
+        pass
+    else:
+        os._exit(1)
+    del lock
+    gc.collect()
+    with lockwell.connect(url) as mine:
+        assert mine.lock(name).try_now() is None
+        with mine.lock(name + "/child"):
+            pass
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+lock.release()
+print("done")
+"""
+    command = [*spaces, sys.executable, "-W", "ignore", "-c", code, redis_url, name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -199,6 +199,36 @@ print("done")
     )
 
 
+def test_a_program_without_poll_works() -> None:
+    # As eventlet leaves the module that it has patched.
+    run(
+        """
+import logging, select, threading, time
+del select.poll
+import lockwell
+logging.getLogger("lockwell").setLevel(1)
+locks = lockwell.connect("memory://")
+lock = locks.lock("a").acquire()
+threading.Timer(0.2, lock.release).start()
+with locks.lock("a", wait=60):
+    pass
+lock = locks.lock("a").acquire()
+try:
+    lock.wait_lost(0.1)
+except TimeoutError:
+    pass
+called = threading.Event()
+lock.on_lost(lambda reason: called.set())
+locks.force_release("a")
+assert called.wait(30)
+try:
+    lock.release()
+except lockwell.LostError:
+    print("done")
+"""
+    )
+
+
 def test_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     server = TestServer()
     with caplog.at_level(logging.DEBUG, logger="lockwell"), server.locks() as locks:

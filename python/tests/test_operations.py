@@ -65,12 +65,31 @@ def test_a_try_waits_for_the_end_of_a_grace_period(redis_url: str, name: str) ->
         asyncio.run(main())
 
 
+def test_the_end_of_a_grace_period_by_hand(redis_url: str, name: str) -> None:
+    for number, ends_on_a_loop in enumerate([False, True]):
+        # A new namespace: the server may have forgotten all of it.
+        options = f"durability=grace&namespace={name}/{number}/"
+        with lockwell.connect(redis_url + ("&" if "?" in redis_url else "?") + options) as locks:
+            with pytest.raises(lockwell.GracePeriodError):
+                locks.lock(name).try_now()
+            if ends_on_a_loop:
+                asyncio.run(locks.aend_grace())
+            else:
+                locks.end_grace()
+            assert locks.grace_left() is None
+            lock = locks.lock(name).try_now()
+            assert lock is not None
+            lock.release()
+
+
 def test_a_backend_without_grace_periods(memory: lockwell.Locks) -> None:
     assert memory.grace_left() is None
     with pytest.raises(lockwell.UnsupportedError):
         memory.begin_grace()
     with pytest.raises(lockwell.UnsupportedError):
         asyncio.run(memory.abegin_grace())
+    with pytest.raises(lockwell.UnsupportedError):
+        memory.end_grace()
     assert memory.inspect("free").is_free
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 
 from ._native import Mailbox, Op
+from ._wait import readable
 
 _log = logging.getLogger("lockwell")
 
@@ -51,10 +51,8 @@ class Background:
 
     @staticmethod
     def _run(mailbox: Mailbox, calls: dict[int, Callable[[], object]]) -> None:
-        poll = select.poll()
-        poll.register(mailbox, select.POLLIN)
         while True:
-            poll.poll()
+            readable(mailbox)
             for number in mailbox.take():
                 call = calls.pop(number, None)
                 if call is not None:

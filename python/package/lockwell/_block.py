@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from . import _aio, _log
 from ._errors import LockwellError, LostError
-from ._native import Op
+from ._native import Op, shielded
 
 if TYPE_CHECKING:
     from ._lock import Lock
@@ -45,9 +45,11 @@ class Block:
         for lock in self._parts():
             lock._guard.drop_soon()
 
+    @shielded
     def __enter__(self) -> Self:
         return self
 
+    @shielded
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -58,9 +60,6 @@ class Block:
             if error is None and isinstance(failure, LostError):
                 raise
             _note(error, failure)
-        except BaseException:
-            self._drop()
-            raise
 
     async def __aenter__(self) -> Self:
         watch = _Watch(self._open())

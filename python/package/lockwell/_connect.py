@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from . import _log
+from . import _log, _process
 from ._aio import finished
 from ._locks import Locks
 from ._native import Client
@@ -27,6 +27,7 @@ def _settings(
     require: Iterable[str],
 ) -> dict[str, Any]:
     _log.refresh()
+    _process.expect_end()
     if url is not None and toml is not None:
         raise TypeError("the address is in url or in toml, not in both")
     if toml is not None and not isinstance(toml, str):

@@ -47,7 +47,7 @@ class Events(Stream):
         return self
 
     def __next__(self) -> Event:
-        event = _event(self._next())
+        event = self._next(_event)
         if event is None:
             raise StopIteration
         return event
@@ -56,7 +56,7 @@ class Events(Stream):
         return self
 
     async def __anext__(self) -> Event:
-        event = _event(await self._anext())
+        event = await self._anext(_event)
         if event is None:
             raise StopAsyncIteration
         return event

@@ -43,13 +43,13 @@ class Observation(Stream):
         return self
 
     def __next__(self) -> Leader | None:
-        return _leader(self._next())
+        return self._next(_leader)
 
     def __aiter__(self) -> AsyncIterator[Leader | None]:
         return self
 
     async def __anext__(self) -> Leader | None:
-        return _leader(await self._anext())
+        return await self._anext(_leader)
 
 
 def _leader(leader: tuple[int, str] | None) -> Leader | None:

@@ -9,7 +9,7 @@ from ._aio import finished
 from ._background import Background
 from ._block import Block
 from ._errors import ForkedError, LostError
-from ._native import Guard, Op
+from ._native import Guard, Op, shielded
 from ._times import Seconds, seconds
 from ._wait import wait
 
@@ -92,6 +92,7 @@ class Lock(Block):
         """Reports progress, for a lock that was requested with ``progress=``."""
         self._guard.progress()
 
+    @shielded
     def release(self) -> None:
         """Releases the lock, and waits for the answer of the server.
 
@@ -112,11 +113,21 @@ class Lock(Block):
         After an error the lock is held as before, if the mode or the backend does not allow it; otherwise it
         is released.
         """
-        self._replace(wait(self._guard.downgrade()))
+        op = self._guard.downgrade()
+        try:
+            self._replace(wait(op))
+        except BaseException:
+            op.cancel()
+            raise
 
     async def adowngrade(self) -> None:
         """As ``downgrade``, for asyncio. If this is cancelled, the lock is released in the background."""
-        self._replace(await finished(self._guard.downgrade()))
+        op = self._guard.downgrade()
+        try:
+            self._replace(await finished(op))
+        except BaseException:
+            op.cancel()
+            raise
 
     def _replace(self, guard: Guard) -> None:
         self._guard = guard
@@ -155,8 +166,10 @@ class Lock(Block):
     def __del__(self) -> None:
         guard = getattr(self, "_guard", None)
         if guard is not None and guard.is_open():
-            warnings.warn(f"a lock was not released: {self!r}", ResourceWarning, stacklevel=2, source=self)
+            text = f"a lock was not released: {self!r}"
+            # First: where warnings are errors, the exception keeps this lock.
             guard.drop_soon()
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
 
 class LockSet(Block):
@@ -198,6 +211,7 @@ class LockSet(Block):
         for lock in self.locks:
             lock.progress()
 
+    @shielded
     def release(self) -> None:
         """Releases those that were not released, at the same time. If one was lost, that is the error;
         otherwise the first one is.

@@ -178,6 +178,19 @@ class Locks(Requests):
         length: float = await finished(self._client.begin_grace())
         return length
 
+    def end_grace(self) -> None:
+        """Says that the servers have forgotten no grant, so that they grant locks from now on.
+
+        For those who know that a server is new, whose first locks wait for a grace period otherwise. If a
+        lock is held of which a server does not know, another holder can get it. ``UnsupportedError``: the
+        backend has no grace periods, or is PostgreSQL, whose new tables grant locks at once.
+        """
+        wait(self._client.end_grace())
+
+    async def aend_grace(self) -> None:
+        """As ``end_grace``, for asyncio. If it is cancelled, the servers may or may not grant locks."""
+        await finished(self._client.end_grace())
+
     def examine(self) -> list[Finding]:
         """What the settings of the server mean for locks, as ``lockwell doctor`` shows it."""
         return [Finding(*one) for one in wait(self._client.examine())]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import threading
 import time
 from contextlib import suppress
 
 from ._native import Mailbox, set_log_level, take_log
+from ._wait import readable
 
 logger = logging.getLogger("lockwell")
 logger.addHandler(logging.NullHandler())
@@ -50,10 +50,8 @@ _mailbox: Mailbox | None = None
 
 
 def _run(mailbox: Mailbox) -> None:
-    poll = select.poll()
-    poll.register(mailbox, select.POLLIN)
     while True:
-        poll.poll()
+        readable(mailbox)
         mailbox.take()
         events, dropped = take_log()
         for event in events:

@@ -1,6 +1,7 @@
 """The native part."""
 
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, TypeVar, final
 
 __all__ = [
     "Client",
@@ -13,11 +14,14 @@ __all__ = [
     "TestServer",
     "__version__",
     "kinds",
+    "note_fork",
     "released",
     "set_log_level",
+    "shielded",
     "take_log",
 ]
 __version__: str
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 @final
 class Mailbox:
@@ -54,6 +58,7 @@ class Client:
     def hand_over(self, most: int, span: float) -> Client: ...
     def grace_left(self) -> Op: ...
     def begin_grace(self) -> Op: ...
+    def end_grace(self) -> Op: ...
     def examine(self) -> Op: ...
     @property
     def leases(self) -> tuple[float, float, bool]: ...
@@ -121,5 +126,7 @@ class TestServer:
 
 def released() -> Op: ...
 def kinds() -> list[str]: ...
+def note_fork() -> None: ...
+def shielded(function: _F) -> _F: ...
 def set_log_level(level: int, mailbox: Mailbox | None) -> None: ...
 def take_log() -> tuple[list[tuple[float, int, str, str, str]], int]: ...

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from . import _aio, _log
 from ._errors import UnsupportedError
 from ._lock import Lock, LockSet
-from ._native import Op
+from ._native import Op, shielded
 from ._wait import wait
 
 H = TypeVar("H", Lock, LockSet)
@@ -40,7 +40,13 @@ class Request(Generic[H]):
     def acquire(self) -> H:
         """Waits for the lock. An exception, such as that of Ctrl-C, withdraws the claim."""
         _refuse_on_a_loop()
-        return self._wrap(wait(self._start()))
+        op = self._start()
+        try:
+            return self._wrap(wait(op))
+        except BaseException:
+            # Also a lock that it has got: the traceback would keep it.
+            op.cancel()
+            raise
 
     def try_now(self, *, through_grace: bool = False) -> H | None:
         """Takes the lock if it is free now; None if another claim holds it.
@@ -51,16 +57,31 @@ class Request(Generic[H]):
         """
         if through_grace:
             _refuse_on_a_loop()
-        held = wait(self._start(now=True, through_grace=through_grace))
-        return None if held is None else self._wrap(held)
+        op = self._start(now=True, through_grace=through_grace)
+        try:
+            held = wait(op)
+            return None if held is None else self._wrap(held)
+        except BaseException:
+            op.cancel()
+            raise
 
     async def atry_now(self, *, through_grace: bool = False) -> H | None:
         """As ``try_now``, for asyncio."""
-        held = await _aio.finished(self._start(now=True, through_grace=through_grace))
-        return None if held is None else self._wrap(held)
+        op = self._start(now=True, through_grace=through_grace)
+        try:
+            held = await _aio.finished(op)
+            return None if held is None else self._wrap(held)
+        except BaseException:
+            op.cancel()
+            raise
 
     async def _acquired(self) -> H:
-        return self._wrap(await _aio.finished(self._start()))
+        op = self._start()
+        try:
+            return self._wrap(await _aio.finished(op))
+        except BaseException:
+            op.cancel()
+            raise
 
     def __await__(self) -> Generator[Any, None, H]:
         return self._acquired().__await__()
@@ -87,6 +108,7 @@ class Request(Generic[H]):
         # Nothing is called from here on: an interrupt would leave the lock held, since `with` has not begun.
         return held
 
+    @shielded
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -94,9 +116,6 @@ class Request(Generic[H]):
         assert held is not None, "entered before"
         try:
             held.__exit__(kind, error, trace)
-        except BaseException:
-            held._drop()
-            raise
         finally:
             self._in_use.release()
 
@@ -125,6 +144,13 @@ class Request(Generic[H]):
             held._drop()
             raise
         finally:
+            self._in_use.release()
+
+    def _drop(self) -> None:
+        """An exception has stopped the end of the block before it began."""
+        held, self._held = self._held, None
+        if held is not None:
+            held._drop()
             self._in_use.release()
 
     def _take(self) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ._aio import finished
 from ._errors import LockwellError
 from ._native import Op
 from ._wait import wait
 
+T = TypeVar("T")
+
 
 class Stream:
     """The operations that yield the items.
 
     A call that ends early, by a cancellation or a signal, leaves its operation to the next one, so it misses
-    nothing.
+    nothing: the result of such an operation can be taken again.
     """
 
     def __init__(self, begin: Callable[[], Op]) -> None:
@@ -29,20 +31,20 @@ class Stream:
         except IndexError:
             return self._begin()
 
-    def _next(self) -> Any:
+    def _next(self, made: Callable[[Any], T]) -> T:
         op = self._take()
         try:
-            return wait(op, keeps=True)
+            return made(wait(op, keeps=True))
         except LockwellError:
             raise
         except BaseException:
             self._left.append(op)
             raise
 
-    async def _anext(self) -> Any:
+    async def _anext(self, made: Callable[[Any], T]) -> T:
         op = self._take()
         try:
-            return await finished(op, keeps=True)
+            return made(await finished(op, keeps=True))
         except LockwellError:
             raise
         except BaseException:

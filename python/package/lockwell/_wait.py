@@ -20,18 +20,16 @@ def wait(op: Op, timeout: float | None = None, *, keeps: bool = False) -> Any:
     operation.
 
     The wait is a ``poll`` of Python: it runs signal handlers at once, other threads run meanwhile, and so do
-    other greenlets where gevent has patched ``select``. The end of ``timeout``, in seconds, cancels the
-    operation as well, and raises ``TimeoutError``. ``keeps``: neither cancels it.
+    other greenlets where gevent or eventlet has patched ``select``. The end of ``timeout``, in seconds,
+    cancels the operation as well, and raises ``TimeoutError``. ``keeps``: neither cancels it.
     """
-    if op.done():
-        return op.result()
     try:
+        if op.done():
+            return op.result()
         mailbox = _taken()
         op.notify(mailbox, 0)
-        poll = select.poll()
-        poll.register(mailbox, select.POLLIN)
         while not op.done():
-            if not poll.poll(None if timeout is None else max(0.0, timeout) * 1000) and timeout is not None:
+            if not readable(mailbox, timeout) and timeout is not None:
                 raise TimeoutError(f"not within {timeout} seconds")
         mailbox.take()
         if len(_free) < _MOST_FREE:
@@ -42,6 +40,16 @@ def wait(op: Op, timeout: float | None = None, *, keeps: bool = False) -> Any:
         if not keeps:
             op.cancel()
         raise
+
+
+def readable(mailbox: Mailbox, timeout: float | None = None) -> bool:
+    """Waits until the mailbox has numbers. False: not within ``timeout`` seconds, or a signal has come."""
+    if not hasattr(select, "poll"):
+        # Where eventlet has patched it, it has no `poll`.
+        return bool(select.select([mailbox], [], [], timeout and max(0.0, timeout))[0])
+    poll = select.poll()
+    poll.register(mailbox, select.POLLIN)
+    return bool(poll.poll(None if timeout is None else max(0.0, timeout) * 1000))
 
 
 def _taken() -> Mailbox:
