@@ -13,7 +13,7 @@ use super::{
     program::{JOINS, Member, Program},
 };
 use crate::{
-    Error, Options,
+    Error, Options, Proxy,
     group::{Readiness, hosts, logs, start_all, until_ready},
     port,
     server::blocking,
@@ -42,9 +42,23 @@ impl EtcdCluster {
 
     /// Starts this number of members, usually three. The options apply to each of them.
     pub async fn start(members: usize, options: &Options) -> Result<Self, Error> {
+        Ok(Self::start_behind(members, options, false).await?.0)
+    }
+
+    /// The same with a proxy before each member, in their order, through which the others reach it, and
+    /// clients do not: for members that are far from each other.
+    pub async fn start_apart(members: usize, options: &Options) -> Result<(Self, Vec<Proxy>), Error> {
+        Self::start_behind(members, options, true).await
+    }
+
+    async fn start_behind(
+        members: usize,
+        options: &Options,
+        has_proxies: bool,
+    ) -> Result<(Self, Vec<Proxy>), Error> {
         let mut attempt = 1;
         loop {
-            match Self::attempt(members, options).await {
+            match Self::attempt(members, options, has_proxies).await {
                 // With other ports for all: each knows those of all others.
                 Err(error) if attempt < ATTEMPTS && error.port_taken() => attempt += 1,
                 done => return done,
@@ -52,18 +66,28 @@ impl EtcdCluster {
         }
     }
 
-    async fn attempt(size: usize, options: &Options) -> Result<Self, Error> {
-        let free = || port::free().map(|addr| addr.port()).map_err(Error::io("a free port"));
-        let peers: Vec<u16> = (0..size).map(|_| free()).collect::<Result<_, _>>()?;
+    async fn attempt(size: usize, options: &Options, has_proxies: bool) -> Result<(Self, Vec<Proxy>), Error> {
+        let free: Vec<SocketAddr> =
+            (0..size).map(|_| port::free().map_err(Error::io("a free port"))).collect::<Result<_, _>>()?;
+        let mut proxies = Vec::new();
+        for addr in free.iter().filter(|_| has_proxies) {
+            proxies.push(Proxy::start(*addr).await.map_err(Error::io("a proxy"))?);
+        }
+        let peers: Vec<u16> = if has_proxies {
+            proxies.iter().map(|proxy| proxy.addr().port()).collect()
+        } else {
+            free.iter().map(SocketAddr::port).collect()
+        };
         let mut starts = Vec::new();
-        for index in 0..size {
-            let program = Program::find(Some(Member { index, peers: peers.clone() }), options)?;
+        for (index, addr) in free.iter().enumerate() {
+            let listens = has_proxies.then(|| addr.port());
+            let program = Program::find(Some(Member { index, peers: peers.clone(), listens }), options)?;
             let options = options.clone();
             starts.push(async move { Etcd::launch(program, &options).await });
         }
         let this = Self { members: start_all(starts).await?.into() };
         this.ready().await?;
-        Ok(this)
+        Ok((this, proxies))
     }
 
     /// The members.

@@ -18,8 +18,10 @@ const READY: &str = "ready to serve client requests";
 #[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) index: usize,
-    /// The ports on which the members know each other.
+    /// The ports at which the members reach each other.
     pub(super) peers: Vec<u16>,
+    /// The port on which this one listens for the others, if that is another.
+    pub(super) listens: Option<u16>,
 }
 
 #[derive(Debug)]
@@ -53,7 +55,7 @@ impl Kind for Program {
     }
 
     fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
-        let alone = Member { index: 0, peers: site.more_ports.to_vec() };
+        let alone = Member { index: 0, peers: site.more_ports.to_vec(), listens: None };
         let member = self.member.as_ref().unwrap_or(&alone);
         let peer = |port: &u16| format!("http://{}:{port}", Ipv4Addr::LOCALHOST);
         let members = member.peers.iter().enumerate();
@@ -68,7 +70,7 @@ impl Kind for Program {
             ("data-dir", site.path("data")?),
             ("listen-client-urls", clients.clone()),
             ("advertise-client-urls", clients),
-            ("listen-peer-urls", own.clone()),
+            ("listen-peer-urls", member.listens.as_ref().map_or_else(|| own.clone(), peer)),
             ("initial-advertise-peer-urls", own),
             ("initial-cluster", cluster.collect::<Vec<_>>().join(",")),
         ];
