@@ -112,8 +112,8 @@ impl<C: Clone + Send + Sync + 'static> Latest<C> {
     }
 }
 
-/// The failure for one more who has waited.
-fn again(failure: &Failure) -> Failure {
+/// The same failure for one more.
+pub(crate) fn again(failure: &Failure) -> Failure {
     match failure {
         Failure::Refused(error) => Failure::Refused(error.duplicate()),
         Failure::NotSent(error) => Failure::NotSent(error.duplicate()),

@@ -22,6 +22,14 @@ pub(crate) fn is_full(status: &Status) -> bool {
     status.code() == Code::ResourceExhausted && status.message().contains("space exceeded")
 }
 
+/// Whether the server says that the token of a login is not valid any more: it has expired, another member
+/// has given it out, or it is older than the last change of the users.
+pub(crate) fn is_expired(status: &Status) -> bool {
+    let text = status.message();
+    matches!(status.code(), Code::Unauthenticated | Code::InvalidArgument)
+        && (text.contains("invalid auth token") || text.contains("revision of auth store is old"))
+}
+
 /// The connection had ended before the request was sent.
 #[derive(Debug)]
 pub(crate) struct Ended;
@@ -53,11 +61,8 @@ pub(crate) fn explain(status: &Status) -> Failure {
         return Failure::NotSent(Error::new(ErrorKind::Unreachable, "the connection to etcd has ended"));
     }
     let (kind, message) = match status.code() {
-        // A token that has expired, that another member has given out, or that is older than the last change
-        // of the users. A new connection gets a new one. Nothing was executed: the servers check it before.
-        Code::Unauthenticated | Code::InvalidArgument
-            if text.contains("invalid auth token") || text.contains("revision of auth store is old") =>
-        {
+        // A new connection gets a new one. Nothing was executed: the servers check it before.
+        _ if is_expired(status) => {
             let message = "the token of the login is not valid any more";
             let error = Error::new(ErrorKind::Unreachable, message).with_source(text.to_owned());
             return Failure::NotSent(error);

@@ -4,16 +4,18 @@ use futures_util::Stream;
 use prost::Message;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::metadata::{Ascii, MetadataValue};
+use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
+
+use super::login::Token;
 
 /// The channel, and what each request on it has with it.
 #[derive(Clone)]
 pub(super) struct Line {
     pub(super) channel: Channel,
-    pub(super) token: Option<MetadataValue<Ascii>>,
+    pub(super) token: Option<Token>,
 }
 
 impl Line {

@@ -3,6 +3,7 @@
 mod dial;
 mod keep_alive;
 mod line;
+mod login;
 mod open;
 mod stream;
 mod watch;
@@ -10,11 +11,11 @@ mod watch;
 use std::sync::Arc;
 
 use tonic::Status;
-use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 
 use self::keep_alive::KeepAlives;
 use self::line::Line;
+use self::login::Token;
 pub(crate) use self::open::Opener;
 use self::watch::Watches;
 pub(crate) use self::watch::{PRESENT, Watch};
@@ -31,7 +32,7 @@ struct Inner {
 }
 
 impl Connection {
-    fn new(channel: Channel, token: Option<MetadataValue<Ascii>>) -> Self {
+    fn new(channel: Channel, token: Option<Token>) -> Self {
         let line = Line { channel, token };
         let (keep_alives, watches) = (KeepAlives::new(line.clone()), Arc::new(Watches::new(line.clone())));
         Self(Arc::new(Inner { line, keep_alives, watches }))

@@ -7,23 +7,23 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lockwell_core::backend::{Failure, PerRuntime, note_reconnection};
-use lockwell_core::{Error, ErrorKind, Passwords, Result, Secret};
+use lockwell_core::{Error, ErrorKind, Result};
 use tonic::Status;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 
 use super::Connection;
 use super::dial::DialOnce;
 use super::line::Line;
+use super::login::{Logins, Token};
 use crate::BACKEND;
-use crate::error::explain;
-use crate::messages::{Authenticate, Token, Txn, one};
+use crate::error::{explain, is_expired};
+use crate::messages::{Txn, one};
 use crate::options::EtcdOptions;
 
 /// If a server has not answered by then, the next one is asked as well.
 const STAGGER: Duration = Duration::from_millis(300);
 
-/// How long one server may take to connect.
+/// How long one server may take to connect, and to answer a read.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes connections to the servers of an address.
@@ -33,6 +33,7 @@ pub(crate) struct Opener {
     next: AtomicUsize,
     /// Whether a runtime has had a connection, which the next one replaces.
     connected: PerRuntime<AtomicBool>,
+    logins: Option<Arc<Logins>>,
 }
 
 impl Opener {
@@ -43,12 +44,14 @@ impl Opener {
             options: Arc::clone(options),
             next: AtomicUsize::new(rand::random_range(0..1024)),
             connected: PerRuntime::new(),
+            logins: Logins::of(options),
         })
     }
 
     /// A connection to a server that belongs to a majority. It begins with another server each time, and does
     /// not wait long for one before it asks the next one, too.
     pub(crate) async fn open(&self) -> Result<Connection, Failure> {
+        self.logins.as_ref().map_or(Ok(()), |logins| logins.may_go_on())?;
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let (mut opening, count) = (FuturesUnordered::new(), self.options.endpoints.len());
         let mut left = (0..count).map(|at| &self.options.endpoints[(first + at) % count]);
@@ -80,31 +83,41 @@ impl Opener {
     }
 
     async fn open_at(&self, uri: &str) -> Result<Connection, Failure> {
-        let opening = async {
-            let endpoint = self.endpoint(uri).await?;
+        let connecting = async {
             let unreachable = |error: tonic::transport::Error| {
                 let text = "etcd cannot be reached";
                 Failure::Doubtful(Error::new(ErrorKind::Unreachable, text).with_source(error))
             };
-            let channel =
-                endpoint.connect_with_connector(DialOnce::new(PATIENCE)).await.map_err(unreachable)?;
-            let mut line = Line { channel, token: None };
-            if let Some((name, passwords)) = &self.options.login {
-                line.token = Some(log_in(&line, name, passwords).await?);
-            }
-            let connection = Connection::new(line.channel, line.token);
-            // A read that needs a majority. A server that is cut off from it does not answer.
-            let key = format!("{}/", self.options.prefix);
-            connection.txn(Txn::reads([one(&key)])).await.map_err(|status| explain(&status))?;
-            Ok(connection)
+            let endpoint = self.endpoint(uri).await?;
+            endpoint.connect_with_connector(DialOnce::new(PATIENCE)).await.map_err(unreachable)
         };
-        match tokio::time::timeout(PATIENCE, opening).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Failure::Doubtful(Error::new(
-                ErrorKind::Unreachable,
-                "etcd does not answer, or belongs to no majority",
-            ))),
+        let late = |_| Err(Failure::Doubtful(Error::new(ErrorKind::Unreachable, "etcd does not answer")));
+        let channel = tokio::time::timeout(PATIENCE, connecting).await.unwrap_or_else(late)?;
+        let Some(logins) = &self.logins else {
+            return self.checked(channel, None).await.map_err(|status| explain(&status));
+        };
+        // Without a token, too: only a server that answers, and be it by a refusal, is asked for a login.
+        let token = logins.token();
+        match self.checked(channel.clone(), token.clone()).await {
+            Ok(connection) if token.is_some() => return Ok(connection),
+            Err(status) if !is_expired(&status) => match explain(&status) {
+                Failure::Refused(_) if token.is_none() => (),
+                failure => return Err(failure),
+            },
+            Ok(_) | Err(_) => (),
         }
+        let line = Line { channel: channel.clone(), token: None };
+        let token = logins.log_in(&line, token.as_ref()).await?;
+        self.checked(channel, Some(token)).await.map_err(|status| explain(&status))
+    }
+
+    /// A connection whose server belongs to a majority: one that is cut off from it does not answer this read.
+    async fn checked(&self, channel: Channel, token: Option<Token>) -> Result<Connection, Status> {
+        let connection = Connection::new(channel, token);
+        let read = connection.txn(Txn::reads([one(&format!("{}/", self.options.prefix))]));
+        let late = |_| Err(Status::unavailable("etcd does not answer, or belongs to no majority"));
+        tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(late)?;
+        Ok(connection)
     }
 
     /// Reads the files for each connection, so that renewed certificates are used. A file that cannot be used
@@ -126,28 +139,6 @@ impl Opener {
         };
         reading.await.map_err(failed)?.map_err(unusable)
     }
-}
-
-/// With the present password. If the server refuses it, and there is another by now, with that one.
-async fn log_in(line: &Line, name: &str, passwords: &Passwords) -> Result<MetadataValue<Ascii>, Failure> {
-    let with = |password: &Secret| {
-        let login = Authenticate { name: name.to_owned(), password: password.expose().to_owned() };
-        line.ask("/etcdserverpb.Auth/Authenticate", login)
-    };
-    let password = passwords.current().await.map_err(Failure::Doubtful)?;
-    let mut answer: Result<Token, Status> = with(&password).await;
-    if let Err(status) = &answer
-        && matches!(explain(status), Failure::Refused(_))
-        && let Some(other) = passwords.other_than(&password).await
-    {
-        answer = with(&other).await;
-    }
-    let token = answer.map_err(|status| explain(&status))?.token;
-    let no_text = |_| Failure::Refused(Error::new(ErrorKind::Internal, "the server's token is no text"));
-    let mut token: MetadataValue<Ascii> = token.parse().map_err(no_text)?;
-    // Whoever prints the metadata of a request does not print it.
-    token.set_sensitive(true);
-    Ok(token)
 }
 
 fn endpoint(uri: &str, options: &EtcdOptions) -> Result<Endpoint> {

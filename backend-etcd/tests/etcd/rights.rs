@@ -7,7 +7,7 @@ use testbed::{Certificates, Etcd, if_installed};
 use crate::support::{backend, claim, options, secs, server, take};
 
 /// A user `locks` who may write below `lockwell/`, and one who may not.
-fn with_users(etcd: &Etcd) {
+pub(crate) fn with_users(etcd: &Etcd) {
     // The beginning of the keys and the end of them, in Base64: `lockwell/` and `lockwell0`.
     let role = "{\"name\":\"locks\",\"perm\":{\"permType\":2,\"key\":\"bG9ja3dlbGwv\",\"range_end\":\"bG9ja3dlbGww\"}}";
     for (path, json) in [
@@ -23,6 +23,16 @@ fn with_users(etcd: &Etcd) {
         let answer = etcd.call(path, json).expect("an answer");
         assert!(answer.contains("header"), "{path}: {answer}");
     }
+}
+
+/// Sets the password of a user. What the user has logged in with before is forgotten, also if it is the same.
+pub(crate) fn set_password(etcd: &Etcd, user: &str, password: &str) {
+    let login = "{\"name\":\"root\",\"password\":\"boss\"}";
+    let answer = etcd.call("/v3/auth/authenticate", login).expect("an answer");
+    let token = answer.split("\"token\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    let change = format!("{{\"name\":\"{user}\",\"password\":\"{password}\"}}");
+    let answer = etcd.call_as(token.expect("a token"), "/v3/auth/user/changepw", &change);
+    assert!(answer.expect("an answer").contains("header"));
 }
 
 /// The permission that docs/etcd.md names is enough for everything.
@@ -75,12 +85,7 @@ async fn a_password_may_change() {
     let (url, _) = config.resolve().expect("an address");
     let client = EtcdLock::connect(&url).await.expect("a client");
     let grant = take(&client, "mine", secs(60)).await;
-    let login = "{\"name\":\"root\",\"password\":\"boss\"}";
-    let answer = etcd.call("/v3/auth/authenticate", login).expect("an answer");
-    let token = answer.split("\"token\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a token");
-    let change = "{\"name\":\"locks\",\"password\":\"changed\"}";
-    let answer = etcd.call_as(token, "/v3/auth/user/changepw", change).expect("an answer");
-    assert!(answer.contains("header"), "{answer}");
+    set_password(&etcd, "locks", "changed");
     std::fs::write(&file, "changed\n").expect("our file");
     etcd.stop().await.expect("it ends");
     etcd.restart().await.expect("it starts");
@@ -95,15 +100,7 @@ async fn nothing_is_in_doubt_when_a_login_has_expired() {
     let url = format!("etcd://locks:secret@{}/lockwell?timeout=2s", etcd.addr());
     let client = backend(&url).await.expect("a client");
     let grant = take(&client, "mine", secs(60)).await;
-    let expire = || {
-        let login = "{\"name\":\"root\",\"password\":\"boss\"}";
-        let answer = etcd.call("/v3/auth/authenticate", login).expect("an answer");
-        let token = answer.split("\"token\":\"").nth(1).and_then(|rest| rest.split('"').next());
-        // The same password: what the user has logged in with before is forgotten all the same.
-        let change = "{\"name\":\"locks\",\"password\":\"secret\"}";
-        let answer = etcd.call_as(token.expect("a token"), "/v3/auth/user/changepw", change);
-        assert!(answer.expect("an answer").contains("header"));
-    };
+    let expire = || set_password(&etcd, "locks", "secret");
     expire();
     let write = client.guarded(&grant).expect("a grant of etcd").put("lockwell/row", "1");
     write.commit().await.expect("it is sent with a new token");
