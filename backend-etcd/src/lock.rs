@@ -29,7 +29,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// release revokes the lease, and etcd deletes the key with it. A copy of the claim that arrives later fails,
 /// since its lease is gone. A client has one connection for each runtime that uses it, to one of the members,
 /// and goes to another when that one does not answer or has lost its majority. All watches of a connection
-/// share one stream, and all keep-alives four.
+/// share one stream, and keep-alives a few.
 ///
 /// A renewal counts only if a majority confirms it: a member that acts as the leader, and is not, keeps no
 /// lock alive.

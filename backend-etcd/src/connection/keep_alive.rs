@@ -11,9 +11,13 @@ use super::line::Line;
 use super::stream::Duplex;
 use crate::messages::{Lease, LeaseReply};
 
-/// A server answers the requests of a stream one after the other, and a follower asks its leader about each.
-/// So a second stream carries twice as many.
-const STREAMS: usize = 4;
+/// A server answers the requests of a stream one after the other, and a follower asks its leader about each:
+/// a stream carries one renewal in a round trip between the two, however many were sent. So there are more
+/// streams where more is under way.
+const STREAMS: usize = 100;
+
+/// How many requests are under way on each stream before there is another one.
+const ON_EACH: usize = 4;
 
 type AnswerSender = oneshot::Sender<Result<LeaseReply, Status>>;
 
@@ -22,7 +26,7 @@ type Waiting = Arc<Mutex<Option<HashMap<i64, VecDeque<AnswerSender>>>>>;
 
 pub(super) struct KeepAlives {
     line: Line,
-    streams: [Mutex<Option<Live>>; STREAMS],
+    streams: Mutex<Vec<Live>>,
 }
 
 struct Live {
@@ -32,7 +36,7 @@ struct Live {
 
 impl KeepAlives {
     pub(super) fn new(line: Line) -> Self {
-        Self { line, streams: Default::default() }
+        Self { line, streams: Mutex::default() }
     }
 
     pub(super) async fn ask(&self, id: i64) -> Result<LeaseReply, Status> {
@@ -41,18 +45,18 @@ impl KeepAlives {
         answer.await.unwrap_or_else(|_| Err(Status::unavailable("the stream of keep-alives has ended")))
     }
 
-    fn send(&self, id: i64, mut sender: AnswerSender) {
-        let at = usize::try_from(id.unsigned_abs()).unwrap_or_default() % STREAMS;
-        let mut stream = lock(&self.streams[at]);
-        if let Some(live) = &*stream {
-            match live.send(id, sender) {
-                Ok(()) => return,
-                Err(back) => sender = back,
+    fn send(&self, id: i64, sender: AnswerSender) {
+        let mut streams = lock(&self.streams);
+        streams.retain(|live| live.under_way().is_some());
+        let freest = streams.iter().map(Live::under_way).enumerate().min_by_key(|(_, count)| *count);
+        let at = match freest {
+            Some((at, count)) if count < Some(ON_EACH) || streams.len() >= STREAMS => at,
+            _ => {
+                streams.push(Live::open(self.line.clone()));
+                streams.len() - 1
             }
-        }
-        let live = stream.insert(Live::open(self.line.clone()));
-        // It cannot have ended: its task has not run, or ends it for whoever waits.
-        drop(live.send(id, sender));
+        };
+        streams[at].send(id, sender);
     }
 }
 
@@ -82,12 +86,16 @@ impl Live {
         Self { duplex, waiting }
     }
 
-    /// Gives the sender back if the stream has ended.
-    fn send(&self, id: i64, sender: AnswerSender) -> Result<(), AnswerSender> {
-        let mut waiting = lock(&self.waiting);
-        let Some(waiting) = &mut *waiting else { return Err(sender) };
-        waiting.entry(id).or_default().push_back(sender);
-        self.duplex.send(Lease { id });
-        Ok(())
+    /// How many requests have no answer; `None` if the stream has ended.
+    fn under_way(&self) -> Option<usize> {
+        lock(&self.waiting).as_ref().map(HashMap::len)
+    }
+
+    /// If the stream has ended meanwhile, the sender is dropped, and so whoever waits is told.
+    fn send(&self, id: i64, sender: AnswerSender) {
+        if let Some(waiting) = &mut *lock(&self.waiting) {
+            waiting.entry(id).or_default().push_back(sender);
+            self.duplex.send(Lease { id });
+        }
     }
 }
