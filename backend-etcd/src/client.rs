@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use lockwell_core::backend::{Failure, PerRuntime, Reconnect};
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Result};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use crate::BACKEND;
@@ -16,17 +15,10 @@ use crate::floor::{Floor, Stored};
 use crate::keys;
 use crate::messages::{KeyValue, Op, Put, Txn, TxnReply, one};
 use crate::options::EtcdOptions;
+use crate::turns::{Turn, Turns};
 
 /// A request without an answer for this time is repeated on a new connection.
 const SILENCE: Duration = Duration::from_secs(2);
-
-/// How many requests of a runtime are under way at a time. With thousands, a busy server would answer the
-/// last ones so late that they would be repeated, and then be busier.
-const UNDER_WAY: usize = 256;
-
-/// A request that has waited for this long for others is sent nevertheless: a future that nobody polls must
-/// not hold up the others.
-const QUEUED: Duration = Duration::from_secs(1);
 
 /// A pause before the floor is read again because another client has changed it.
 const CHANGED: Duration = Duration::from_millis(30);
@@ -38,7 +30,9 @@ pub(crate) struct ClientInner {
     opener: Arc<Opener>,
     dials: Dials<Connection>,
     connections: Reconnect<Connection>,
-    under_way: PerRuntime<Semaphore>,
+    turns: PerRuntime<Turns>,
+    /// Of those who wait for a lock: their leases end if they are not extended.
+    looks: PerRuntime<Turns>,
 }
 
 /// The answer to a transaction.
@@ -73,7 +67,8 @@ impl ClientInner {
             options,
             floor: Floor::default(),
             connections: Reconnect::new(SILENCE),
-            under_way: PerRuntime::new(),
+            turns: PerRuntime::new(),
+            looks: PerRuntime::new(),
         })
     }
 
@@ -101,14 +96,19 @@ impl ClientInner {
         self.dials.connect(open).await
     }
 
-    /// Waits while too many requests are under way, though not for long.
-    pub(crate) async fn turn(&self, until: Moment) -> Result<Option<OwnedSemaphorePermit>> {
-        let under_way = self.under_way.get(|| Semaphore::new(UNDER_WAY))?;
-        let turn = tokio::time::timeout(QUEUED.min(until.remaining()), under_way.acquire_owned()).await;
-        Ok(turn.ok().and_then(Result::ok))
+    /// Waits for the turn of a claim, or of another request.
+    pub(crate) async fn turn(&self, until: Moment) -> Result<Turn> {
+        self.turns.get(Turns::new)?.take(until).await.map_err(|error| self.named(error))
     }
 
-    /// The same for a request that does not wait for others: a renewal, or none at all.
+    /// The turn of a claim that waits in its queue. Its failure is none that says that nothing was done.
+    pub(crate) async fn look_turn(&self, until: Moment) -> Result<Turn> {
+        let unreachable = |error: Error| Error::new(ErrorKind::Unreachable, error.message().to_owned());
+        let taken = self.looks.get(Turns::new)?.take(until).await;
+        taken.map_err(|error| self.named(unreachable(error)))
+    }
+
+    /// Repeats a request that has its turn, or needs none, as a renewal does, until it has an answer.
     pub(crate) async fn ask_now<T, F>(
         &self,
         until: Moment,
@@ -122,6 +122,10 @@ impl ClientInner {
             async move { answer.await.map_err(|status| explain(&status)) }
         };
         let answer = self.connections.ask(until, || self.connect(), request).await;
+        if answer.is_ok() {
+            self.turns.get(Turns::new)?.answered();
+            self.looks.get(Turns::new)?.answered();
+        }
         answer.map_err(|error| self.named(error))
     }
 
@@ -134,7 +138,9 @@ impl ClientInner {
     /// Fails with [`Lost`](ErrorKind::Lost) if the servers have lost revisions. Nothing that was granted
     /// before is held then; the floor has been raised.
     pub(crate) async fn txn(&self, claim: Option<&Claim>, txn: &Txn) -> Result<Answer> {
-        self.txn_until(self.soon(), claim, txn).await
+        let until = self.soon();
+        let _turn = self.turn(until).await?;
+        self.txn_now(until, claim, txn).await
     }
 
     /// A transaction that must not arrive twice: it is sent once.
@@ -167,7 +173,8 @@ impl ClientInner {
         answer.map_err(|error| self.named(error))
     }
 
-    pub(crate) async fn txn_until(&self, until: Moment, claim: Option<&Claim>, txn: &Txn) -> Result<Answer> {
+    /// The same for who has a turn.
+    pub(crate) async fn txn_now(&self, until: Moment, claim: Option<&Claim>, txn: &Txn) -> Result<Answer> {
         let sent = self.floor.mark();
         let ask = |connection: Connection, again| {
             if let Some(claim) = claim.filter(|_| again) {
@@ -176,7 +183,7 @@ impl ClientInner {
             let txn = txn.clone();
             async move { connection.txn(txn).await }
         };
-        let answer = Answer::of(self.ask(until, ask).await?);
+        let answer = Answer::of(self.ask_now(until, ask).await?);
         if self.floor.note(sent, answer.revision) {
             return Ok(answer);
         }
@@ -191,7 +198,7 @@ impl ClientInner {
             // Before the read: answers to others that come meanwhile are of later revisions.
             let highest = self.floor.highest();
             let read = Txn::reads([one(&key)]);
-            let answer = self.ask(until, |connection, _| {
+            let answer = self.ask_now(until, |connection, _| {
                 let read = read.clone();
                 async move { connection.txn(read).await }
             });
@@ -209,7 +216,7 @@ impl ClientInner {
             );
             let put = Put { key: key.clone().into(), value: floor.to_string().into(), lease: 0 };
             let put = Txn::new([stored.condition(&key)], [Op::Put(put)], []);
-            let answer = self.ask(until, |connection, _| {
+            let answer = self.ask_now(until, |connection, _| {
                 let put = put.clone();
                 async move { connection.txn(put).await }
             });

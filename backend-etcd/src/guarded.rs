@@ -55,7 +55,7 @@ impl GuardedWrite {
     /// # Cancel safety
     /// As if there were no answer.
     pub async fn commit(self) -> Result<()> {
-        let is_held = Compare::created_at(&self.held.key, self.held.revision);
+        let is_held = Compare::created_at(one(&self.held.key), self.held.revision);
         // A member answers a request that reads and writes nothing by what it has itself, which may be old.
         // With this read it asks the majority, also if there are no writes.
         let otherwise = [Op::Range(one(&self.held.key))];

@@ -125,7 +125,7 @@ pub(crate) async fn downgrade(inner: &ClientInner, grant: &Grant) -> Result<Gran
     let value = keys::value(claim, Base::Fixed(grant.token().get()), held.since);
     let put = Put { key: key.clone().into(), value: value.into(), lease: lease(claim) };
     let delete = Delete { key: held.key.clone().into() };
-    let is_held = Compare::created_at(&held.key, held.revision);
+    let is_held = Compare::created_at(one(&held.key), held.revision);
     let txn = Txn::new([is_held], [Op::Delete(delete), Op::Put(put)], [Op::Range(one(&key))]);
     let answer = match inner.txn(None, &txn).await {
         Err(error) if error.kind() == ErrorKind::Unreachable => {

@@ -128,39 +128,56 @@ pub(crate) fn wall_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A claim that holds its lock or waits for it, as it was read.
+/// A claim that holds its lock or waits for it, as it was read, or a key that no claim has. Such a key holds
+/// the lock where it lies.
 pub(crate) struct Entry {
     /// It has the owner in it, so it is not printed.
-    pub(crate) key: String,
+    pub(crate) key: Vec<u8>,
     pub(crate) lease: i64,
-    pub(crate) kind: Kind,
+    /// `None` where the key is not one of a claim.
+    pub(crate) kind: Option<Kind>,
+    /// Whether key and value are those of a claim.
+    pub(crate) is_ours: bool,
     pub(crate) base: Base,
     pub(crate) create_revision: i64,
     since: Duration,
     label: String,
 }
 
+/// A key that no claim has, in words. What comes after its first part may be an owner of another application.
+pub(crate) fn name_of_others(key: &[u8], folder: &str) -> String {
+    let key = String::from_utf8_lossy(key);
+    let rest = key.strip_prefix(folder).unwrap_or_default();
+    match rest.split_once('/') {
+        Some((first, _)) => format!("a key below {folder}{first}/ (not written by lockwell)"),
+        None => format!("the key {folder}{rest} (not written by lockwell)"),
+    }
+}
+
 impl Entry {
-    /// `None` for a key that is not ours.
-    pub(crate) fn read(kv: &KeyValue, folder: &str) -> Option<Self> {
-        let kind = Kind::of_key(&kv.key, folder)?;
-        let key = std::str::from_utf8(&kv.key).ok()?.to_owned();
-        let value = String::from_utf8_lossy(&kv.value);
+    pub(crate) fn read(kv: &KeyValue, folder: &str) -> Self {
+        let kind = Kind::of_key(&kv.key, folder);
+        let value = kind.and_then(|_| Self::value(&kv.value));
+        let is_ours = value.is_some();
+        let (base, since, label) =
+            value.unwrap_or_else(|| (Base::Floor(0), wall_clock(), name_of_others(&kv.key, folder)));
+        let (key, lease, create_revision) = (kv.key.clone(), kv.lease, kv.create_revision);
+        Self { key, lease, kind, is_ours, base, create_revision, since, label }
+    }
+
+    fn value(value: &[u8]) -> Option<(Base, Duration, String)> {
+        let value = String::from_utf8_lossy(value);
         let mut words = value.splitn(3, ' ');
         let (base, since, label) = (words.next()?, words.next()?, words.next()?);
         let base = match base.strip_prefix('=') {
             Some(token) => Base::Fixed(token.parse().ok()?),
             None => Base::Floor(base.strip_prefix('+')?.parse().ok()?),
         };
-        Some(Self {
-            key,
-            lease: kv.lease,
-            kind,
-            base,
-            create_revision: kv.create_revision,
-            since: Duration::from_millis(since.parse().ok()?),
-            label: label.to_owned(),
-        })
+        Some((base, Duration::from_millis(since.parse().ok()?), label.to_owned()))
+    }
+
+    fn mode(&self) -> Mode {
+        self.kind.map_or(Mode::Exclusive, Kind::mode)
     }
 
     pub(crate) fn age(&self) -> Duration {
@@ -169,24 +186,29 @@ impl Entry {
 
     pub(crate) fn holder(&self, left: Duration) -> Holder {
         let token = self.base.token(self.create_revision);
-        Holder::new(token, self.label.as_str(), self.kind.mode(), left).held_for(self.age())
+        Holder::new(token, self.label.as_str(), self.mode(), left).held_for(self.age())
     }
 }
 
-/// The claims to a lock, holders before waiters, and the number of holders.
+/// The claims to a lock, and other keys in its folder, holders before waiters, and the number of holders.
 pub(crate) fn queue(keys: &[KeyValue], folder: &str) -> (Vec<Entry>, usize) {
-    let mut entries: Vec<_> = keys.iter().filter_map(|key| Entry::read(key, folder)).collect();
+    let mut entries: Vec<_> = keys.iter().map(|key| Entry::read(key, folder)).collect();
     // A downgraded claim holds the lock, whatever has come since.
-    entries.sort_by_key(|entry| (entry.kind != Kind::Downgraded, entry.create_revision));
-    let holders = match entries.first().map(|first| first.kind) {
+    let order =
+        |entry: &Entry| (entry.kind.is_some(), entry.kind != Some(Kind::Downgraded), entry.create_revision);
+    entries.sort_by_key(order);
+    let others = entries.iter().take_while(|entry| entry.kind.is_none()).count();
+    let claims = &entries[others..];
+    let holders = match claims.first().and_then(|first| first.kind) {
         None => 0,
         Some(Kind::Writer) => 1,
         // A reader behind a writer waits: only the readers in front hold the lock.
         Some(Kind::Reader | Kind::Downgraded) => {
-            entries.iter().take_while(|entry| entry.kind.mode() == Mode::Shared).count()
+            claims.iter().take_while(|entry| entry.mode() == Mode::Shared).count()
         }
-        Some(Kind::Permit(limit)) => entries.len().min(usize::try_from(limit).unwrap_or(usize::MAX)),
+        Some(Kind::Permit(limit)) => claims.len().min(usize::try_from(limit).unwrap_or(usize::MAX)),
     };
+    let holders = others + holders;
     (entries, holders)
 }
 
@@ -227,8 +249,9 @@ mod tests {
             (Mode::from_code(3).unwrap(), Base::Fixed(9)),
         ] {
             let kv = stored(mode, Kind::of(mode), 5, base);
-            let entry = Entry::read(&kv, FOLDER).unwrap();
-            assert_eq!((entry.kind.mode(), entry.base, entry.lease), (mode, base, kv.lease));
+            let entry = Entry::read(&kv, FOLDER);
+            assert_eq!((entry.mode(), entry.base, entry.lease), (mode, base, kv.lease));
+            assert!(entry.is_ours);
             assert_eq!(entry.label, "a label with spaces");
         }
         assert_eq!(Base::Floor(70).token(5).get(), 75);

@@ -10,7 +10,7 @@ use crate::client::{Answer, ClientInner};
 use crate::connection::Connection;
 use crate::error::{exists, is_missing};
 use crate::keys::{Entry, lease, seconds};
-use crate::messages::{Compare, Delete, LeaseReply, Op, Txn, one};
+use crate::messages::{Compare, Delete, LeaseReply, Op, Txn, exactly, one};
 
 /// The lease of a key that belongs to none: it was copied from another cluster, since each claim has one.
 const NO_LEASE: i64 = 0;
@@ -62,7 +62,8 @@ async fn renewed(connection: Connection, leases: &[i64], txn: Txn) -> Result<Kep
 }
 
 impl ClientInner {
-    /// Makes the lease of a claim. Returns when the request was sent that it counts from at the earliest.
+    /// Makes the lease of a claim, which has its turn. Returns when the request was sent that it counts from at
+    /// the earliest.
     pub(crate) async fn open_lease(&self, claim: &Claim) -> Result<Moment> {
         let (id, seconds) = (lease(claim), seconds(claim.ttl()));
         let grant = |connection: Connection, again| {
@@ -79,7 +80,7 @@ impl ClientInner {
                 }
             }
         };
-        match self.ask(self.soon(), grant).await? {
+        match self.ask_now(self.soon(), grant).await? {
             Some(sent) => Ok(sent),
             None => self.keep_lease(claim).await?.ok_or_else(|| self.named(ended())),
         }
@@ -106,6 +107,12 @@ impl ClientInner {
 
     /// Ends a lease, and with it its key.
     pub(crate) async fn revoke(&self, id: i64) -> Result<Released> {
+        let _turn = self.turn(self.soon()).await?;
+        self.revoke_now(id).await
+    }
+
+    /// The same for who has a turn.
+    pub(crate) async fn revoke_now(&self, id: i64) -> Result<Released> {
         // If a repeated request finds nothing, its first copy may have ended the lease.
         let (revision, is_repeated) = self.revoke_counted(id).await?;
         Ok(Released::from_answer(revision.is_some(), is_repeated))
@@ -132,17 +139,19 @@ impl ClientInner {
                 Err(status) => Err(status),
             }
         };
-        self.ask(self.soon(), revoke).await
+        self.ask_now(self.soon(), revoke).await
     }
 
-    /// Ends the lease of a claim. A key without a lease is deleted, unless it was made anew since the read.
+    /// Ends the lease of a claim. A key without a lease is deleted, unless it was made anew since the read, and
+    /// so is one that no claim has: other keys may belong to its lease.
     pub(crate) async fn end(&self, entry: &Entry) -> Result<Released> {
-        if entry.lease != NO_LEASE {
+        if entry.is_ours && entry.lease != NO_LEASE {
             return self.revoke(entry.lease).await;
         }
-        let is_same = Compare::created_at(&entry.key, entry.create_revision);
-        let delete = Op::Delete(Delete { key: entry.key.clone().into() });
-        let txn = Txn::new([is_same], [delete], [Op::Range(one(&entry.key))]);
+        let key = exactly(&entry.key);
+        let is_same = Compare::created_at(key.clone(), entry.create_revision);
+        let delete = Op::Delete(Delete { key: entry.key.clone() });
+        let txn = Txn::new([is_same], [delete], [Op::Range(key)]);
         let delete = |connection: Connection, again| {
             let txn = txn.clone();
             async move { Ok(Released::from_answer(connection.txn(txn).await?.succeeded, again)) }

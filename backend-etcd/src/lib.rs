@@ -36,6 +36,7 @@ mod messages;
 mod options;
 mod pages;
 mod queue;
+mod turns;
 mod waiter;
 
 /// The name of the backend, in errors and metrics.

@@ -133,7 +133,7 @@ pub(crate) struct Compare {
     target: i32,
     #[prost(bytes = "vec", tag = "3")]
     key: Vec<u8>,
-    #[prost(oneof = "Than", tags = "5, 7")]
+    #[prost(oneof = "Than", tags = "5, 6, 7")]
     than: Option<Than>,
     #[prost(bytes = "vec", tag = "64")]
     end: Vec<u8>,
@@ -143,6 +143,8 @@ pub(crate) struct Compare {
 pub(crate) enum Than {
     #[prost(int64, tag = "5")]
     CreateRevision(i64),
+    #[prost(int64, tag = "6")]
+    ModRevision(i64),
     #[prost(bytes, tag = "7")]
     Value(Vec<u8>),
 }
@@ -152,6 +154,7 @@ impl Compare {
     const GREATER: i32 = 1;
     const LESS: i32 = 2;
     const OF_CREATE_REVISION: i32 = 1;
+    const OF_MOD_REVISION: i32 = 2;
     const OF_VALUE: i32 = 3;
 
     fn of_revision(range: Range, result: i32, revision: i64) -> Self {
@@ -166,8 +169,8 @@ impl Compare {
     }
 
     /// The key is there, and it is the one that was created at this revision.
-    pub(crate) fn created_at(key: &str, revision: i64) -> Self {
-        Self::of_revision(one(key), Self::EQUAL, revision)
+    pub(crate) fn created_at(key: Range, revision: i64) -> Self {
+        Self::of_revision(key, Self::EQUAL, revision)
     }
 
     /// There are such keys, and all of them were created at this revision or later.
@@ -178,6 +181,13 @@ impl Compare {
     /// There are no such keys, or all of them were created before this revision.
     pub(crate) fn before(range: Range, revision: i64) -> Self {
         Self::of_revision(range, Self::LESS, revision)
+    }
+
+    /// The key has not been written since before this revision.
+    pub(crate) fn written_before(range: Range, revision: i64) -> Self {
+        let than = Some(Than::ModRevision(revision));
+        let target = Self::OF_MOD_REVISION;
+        Self { result: Self::LESS, target, key: range.key, than, end: range.end }
     }
 
     /// The key has this value.
@@ -385,6 +395,11 @@ pub(crate) struct Alarm {
 
 /// One key.
 pub(crate) fn one(key: &str) -> Range {
+    exactly(key.as_bytes())
+}
+
+/// One key, in bytes.
+pub(crate) fn exactly(key: &[u8]) -> Range {
     Range { key: key.into(), ..Range::default() }
 }
 

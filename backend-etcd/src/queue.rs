@@ -15,7 +15,7 @@ use crate::client::Answer;
 use crate::floor::Stored;
 use crate::keys::{self, Base, Kind};
 use crate::messages::{
-    Compare, KeyValue, Op, Put, Range, Txn, TxnReply, WatchCreate, after, below, between, one,
+    Compare, KeyValue, Op, Put, Range, Txn, TxnReply, WatchCreate, after, below, between, exactly, one,
 };
 
 /// The requests of a claim, and what they have in common.
@@ -47,8 +47,8 @@ pub(crate) enum Entered {
     Downgraded,
     /// The claim does not wait, and the lock is not free.
     Refused,
-    /// Keys that are not ours are where those of another kind of lock would be.
-    Foreign,
+    /// There are keys that no claim has, and the message names one.
+    Foreign(String),
     Clash(Mode),
     /// The floor has another value.
     Floor(Stored),
@@ -81,16 +81,21 @@ impl<'a> Requests<'a> {
         between(&format!("{}{first}", self.folder), &format!("{}{last}", self.folder))
     }
 
-    /// Keys of other kinds of locks.
+    /// Keys of other kinds of locks, and those that no claim has: all but those of these kinds.
     fn clashing(&self) -> Vec<Range> {
-        let folder = &self.folder;
-        match self.kind {
-            Kind::Permit(_) => {
-                let own = format!("{folder}{}", self.kind.part());
-                vec![between(folder, &own), between(&after(&own), &after(folder))]
-            }
-            _ => vec![between(&format!("{folder}p"), &format!("{folder}q"))],
+        let kinds = match self.kind {
+            Kind::Permit(_) => vec![self.kind],
+            _ => vec![Kind::Downgraded, Kind::Reader, Kind::Writer],
+        };
+        let mut from = self.folder.clone();
+        let mut ranges = Vec::new();
+        for kind in kinds {
+            let own = format!("{}{}", self.folder, kind.part());
+            ranges.push(between(&from, &own));
+            from = after(&own);
         }
+        ranges.push(between(&from, &after(&self.folder)));
+        ranges
     }
 
     /// The keys that may be before this one, which came at this revision.
@@ -118,10 +123,10 @@ impl<'a> Requests<'a> {
                 match count.cmp(&limit) {
                     std::cmp::Ordering::Less => return None,
                     std::cmp::Ordering::Equal => (self.of_kind(self.kind), vec![NO_WRITES]),
-                    std::cmp::Ordering::Greater => (only(nearest()?), Vec::new()),
+                    std::cmp::Ordering::Greater => (exactly(&nearest()?.key), Vec::new()),
                 }
             }
-            _ => (only(nearest()?), vec![NO_WRITES]),
+            _ => (exactly(&nearest()?.key), vec![NO_WRITES]),
         };
         let Range { key, end, .. } = range;
         Some(WatchCreate { key, end, start_revision: revision.saturating_add(1), filters, id: 0 })
@@ -167,7 +172,7 @@ impl<'a> Requests<'a> {
         }
         let stored = Stored::read(answer.first(0))?;
         let entry = |kv| keys::Entry::read(kv, &self.folder);
-        if let Some(mine) = answer.first(1).and_then(entry) {
+        if let Some(mine) = answer.first(1).map(entry).filter(|entry| entry.is_ours) {
             return Ok(match mine.base {
                 Base::Fixed(_) => Entered::Downgraded,
                 Base::Floor(number) => {
@@ -183,24 +188,36 @@ impl<'a> Requests<'a> {
         let others: Vec<_> = answer.found.iter().skip(2).flatten().collect();
         Ok(match others.iter().find_map(|kv| Kind::of_key(&kv.key, &self.folder)) {
             Some(kind) => Entered::Clash(kind.mode()),
-            None if others.is_empty() => Entered::Refused,
-            None => Entered::Foreign,
+            None => others.first().map_or(Entered::Refused, |kv| {
+                let key = keys::name_of_others(&kv.key, &self.folder);
+                Entered::Foreign(format!(
+                    "the lock is held by {key}: another prefix may lie in it; `lockwell release --force` deletes \
+                     that key"
+                ))
+            }),
         })
     }
 
-    /// Whether a permit is free, asked before the queue is entered: a claim that does not wait is to leave
-    /// nothing there.
+    /// Whether the lock is free, asked before anything is written: a claim that does not wait is to leave
+    /// nothing in the queue, and one that is refused nothing in the log of the servers.
     pub(crate) fn peek(&self) -> Option<Txn> {
-        let Kind::Permit(limit) = self.kind else { return None };
-        let reads = || Txn::reads([one(&self.key), self.of_kind(self.kind).newest(i64::from(limit))]);
-        (self.claim.wait() == Wait::No).then(reads)
+        let others = match self.kind {
+            Kind::Permit(limit) => self.of_kind(self.kind).newest(limit.into()),
+            Kind::Reader => Range { limit: 1, keys_only: true, ..self.of_kind(Kind::Writer) },
+            Kind::Writer | Kind::Downgraded => Range { limit: 1, keys_only: true, ..below(&self.folder) },
+        };
+        (self.claim.wait() == Wait::No).then(|| Txn::reads([one(&self.key), others]))
     }
 
     pub(crate) fn may_enter(&self, peeked: &Answer) -> bool {
-        let Kind::Permit(limit) = self.kind else { return true };
-        let taken = peeked.found.get(1).map_or(0, Vec::len);
+        let others = peeked.found.get(1).map_or(&[][..], Vec::as_slice);
+        let is_free = match self.kind {
+            Kind::Permit(limit) => others.len() < usize::try_from(limit).unwrap_or(usize::MAX),
+            // The key of another kind of lock is an error, and not refused.
+            _ => others.iter().all(|kv| matches!(Kind::of_key(&kv.key, &self.folder), Some(Kind::Permit(_)))),
+        };
         // A claim that is asked for again has its place already.
-        peeked.first(0).is_some() || taken < usize::try_from(limit).unwrap_or(usize::MAX)
+        is_free || peeked.first(0).is_some()
     }
 
     /// Reads what is before the claim.
@@ -219,12 +236,13 @@ impl<'a> Requests<'a> {
     /// that began again has the same key, behind this one.
     fn same<'p>(&self, place: &'p Place) -> Option<(&'p WatchCreate, Vec<Compare>)> {
         let blocker = place.blocker.as_ref().filter(|blocker| blocker.end.is_empty())?;
-        let key = || Range { key: blocker.key.clone(), ..Range::default() };
+        let key = || exactly(&blocker.key);
         let mut when = vec![Compare::none_before(key(), 1)];
         match self.kind {
             Kind::Writer | Kind::Reader => (),
             // A permit waits for a write, too.
-            Kind::Permit(_) | Kind::Downgraded => return None,
+            Kind::Permit(_) => when.push(Compare::written_before(key(), blocker.start_revision)),
+            Kind::Downgraded => return None,
         }
         if Kind::of_key(&blocker.key, &self.folder) != Some(Kind::Downgraded) {
             when.push(Compare::before(key(), place.revision));
@@ -265,8 +283,9 @@ impl<'a> Requests<'a> {
     /// The servers cannot count. So a permit looks first, and asks for its turn when it knows that fewer are
     /// before it than there are permits: that stays so.
     pub(crate) fn take_turn(&self, place: &Place, since: Duration) -> Txn {
-        let is_mine =
-            || vec![place.floor.condition(&self.floor_key), Compare::created_at(&self.key, place.revision)];
+        let is_mine = || {
+            vec![place.floor.condition(&self.floor_key), Compare::created_at(one(&self.key), place.revision)]
+        };
         let (mut when, mut otherwise) = (is_mine(), Vec::new());
         let put = || [self.put(&place.floor, since)];
         otherwise.extend(self.state(place.revision).into_iter().map(Op::Range));
@@ -298,8 +317,4 @@ impl<'a> Requests<'a> {
             None => self.stands(&answer.found, place, revision),
         }
     }
-}
-
-fn only(kv: &KeyValue) -> Range {
-    Range { key: kv.key.clone(), ..Range::default() }
 }

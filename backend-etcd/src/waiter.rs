@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join;
 use lockwell_core::{Claim, Clock, Error, ErrorKind, Grant, Mode, Moment, Result, Wait};
 
 use crate::client::{ClientInner, forgotten};
@@ -76,20 +75,18 @@ pub(crate) async fn acquire(inner: &ClientInner, claim: &Claim) -> Result<Option
 }
 
 async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Result<Option<Grant>> {
-    let opening = inner.open_lease(claim);
-    let sent = match requests.peek() {
-        None => claim.within_wait(opening).await?,
-        Some(peek) => {
-            let (sent, peeked) = try_join(opening, inner.txn(None, &peek)).await?;
-            if !requests.may_enter(&peeked) {
-                return leave(inner, claim).await;
-            }
-            sent
+    let turn = claim.within_wait(inner.turn(inner.soon())).await?;
+    if let Some(peek) = requests.peek() {
+        let peeked = inner.txn_now(inner.soon(), None, &peek).await?;
+        if !requests.may_enter(&peeked) {
+            return Ok(None);
         }
-    };
+    }
+    let sent = claim.within_wait(inner.open_lease(claim)).await?;
     let place = loop {
         let (floor, since) = (inner.floor.known(), wall_clock());
-        let answer = claim.within_wait(inner.txn(Some(claim), &requests.enter(&floor, since))).await?;
+        let enter = requests.enter(&floor, since);
+        let answer = claim.within_wait(inner.txn_now(inner.soon(), Some(claim), &enter)).await?;
         match requests.entered(&answer, &floor).map_err(|error| inner.named(error))? {
             Entered::At(place) if place.blocker.is_none() => {
                 let held = Held { key: requests.key.clone(), revision: place.revision, since };
@@ -97,21 +94,20 @@ async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Re
             }
             Entered::At(place) => break place,
             // Whether it waits or holds is read with its next request.
-            Entered::Before(mut place) => match turn(inner, claim, requests, &mut place, false).await? {
+            Entered::Before(mut place) => match take_turn(inner, claim, requests, &mut place, false).await? {
                 Some(grant) => return Ok(Some(grant)),
                 None => break place,
             },
             Entered::Downgraded => return Err(Error::new(ErrorKind::Internal, "a writer that reads now")),
-            Entered::Foreign if claim.wait() != Wait::No => {
-                inner.revoke(lease(claim)).await?;
+            Entered::Foreign(text) if claim.wait() != Wait::No => {
+                inner.revoke_now(lease(claim)).await?;
                 claim.note_left_queue();
-                let text = "keys of others are among those of the lock: another prefix may lie in it";
                 return Err(inner.named(Error::new(ErrorKind::Misconfigured, text)));
             }
-            Entered::Refused | Entered::Foreign => return leave(inner, claim).await,
+            Entered::Refused | Entered::Foreign(_) => return leave(inner, claim).await,
             Entered::Clash(in_use) => {
                 // Such a claim is not released later, since the error says that nothing was done.
-                inner.revoke(lease(claim)).await?;
+                inner.revoke_now(lease(claim)).await?;
                 claim.note_left_queue();
                 return Err(inner.named(Mode::clash(in_use, claim.mode())));
             }
@@ -121,13 +117,14 @@ async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Re
     if claim.wait() == Wait::No {
         return leave(inner, claim).await;
     }
+    drop(turn);
     claim.note_waiting();
     wait(inner, claim, requests, place).await
 }
 
 /// Who does not wait leaves nothing behind.
 async fn leave(inner: &ClientInner, claim: &Claim) -> Result<Option<Grant>> {
-    inner.revoke(lease(claim)).await?;
+    inner.revoke_now(lease(claim)).await?;
     Ok(None)
 }
 
@@ -144,10 +141,12 @@ async fn wait(
             biased;
             () = claim.wait_over() => return Ok(None),
             is_event = watched.change(inner, &blocker) => is_event,
-            // If the connection hangs, `turn` makes another one.
+            // If the connection hangs, `take_turn` makes another one.
             () = SYSTEM.sleep(recheck) => false,
         };
-        if let Some(grant) = claim.within_wait(turn(inner, claim, requests, &mut place, is_event)).await? {
+        if let Some(grant) =
+            claim.within_wait(take_turn(inner, claim, requests, &mut place, is_event)).await?
+        {
             return Ok(Some(grant));
         }
     }
@@ -158,7 +157,7 @@ async fn wait(
 ///
 /// At an event this is one round trip. Without one the queue is only read, since that costs the servers no
 /// write.
-async fn turn(
+async fn take_turn(
     inner: &ClientInner,
     claim: &Claim,
     requests: &Requests<'_>,
@@ -172,7 +171,7 @@ async fn turn(
         let until = inner.soon();
         let kept = {
             // All waiters of a connection that has ended come at the same time.
-            let _turn = inner.turn(until).await?;
+            let _turn = inner.look_turn(until).await?;
             inner.keep(until, &[lease(claim)], &txn).await?
         };
         if kept.forgot {

@@ -212,6 +212,51 @@ async fn a_prefix_within_a_lock_is_reported() {
     assert_eq!(leases.matches("\"ID\"").count(), 1, "{leases}");
 }
 
+/// Whoever asks is told that the lock is held, and by what. An operator frees it by force.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_others_holds_the_lock_in_which_it_lies() {
+    let Some(etcd) = server(&options()).await else { return };
+    let client = backend(&etcd.url()).await.expect("a client");
+    let mine = take(&client, "mine", secs(300)).await;
+    for (number, (key, named)) in [
+        ("note", "the key lockwell/0/note ("),
+        ("s/x", "below lockwell/1/s/ "),
+        ("w/x", "below lockwell/2/w/ "),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = number.to_string();
+        let write = client.guarded(&mine).expect("a grant").put(format!("lockwell/{name}/{key}"), "text");
+        write.commit().await.expect("the lock is held");
+        let of = LockName::new(&*name).expect("a name");
+        let permit = Mode::from_code(3).expect("three permits");
+        for mode in [Mode::Exclusive, Mode::Shared, permit] {
+            let claim = |wait| Claim::new(of.clone(), mode, secs(300), wait, "test".into());
+            let wait = Wait::Until(Moment::now().after(secs(1)));
+            for (claim, waits) in [(claim(Wait::No), false), (claim(wait), true)] {
+                match client.acquire(&claim).await {
+                    Ok(grant) => assert!(grant.is_none(), "{key} {mode:?} {waits}"),
+                    Err(error) if error.kind() == ErrorKind::Misconfigured => {
+                        assert!(waits && error.to_string().contains(named), "{key} {mode:?}: {error:#}");
+                    }
+                    // The key looks like that of a writer.
+                    Err(error) => {
+                        assert_eq!((error.kind(), key, mode), (ErrorKind::KindClash, "w/x", permit))
+                    }
+                }
+                client.release(&claim).await.expect("an answer");
+            }
+        }
+        let status = client.inspect(&of).await.expect("an answer");
+        assert_eq!((status.holders.len(), status.waiters), (1, 0), "{status:?}");
+        assert!(status.holders[0].label.contains(named), "{status:?}");
+        assert_eq!(client.force_release(&of).await.expect("an answer"), 1, "{key}");
+        let grant = take(&client, &name, secs(30)).await;
+        client.release(grant.claim()).await.expect("an answer");
+    }
+}
+
 /// More keys than one answer may have.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_names_of_many_locks_are_read_in_pages() {

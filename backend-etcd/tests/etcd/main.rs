@@ -4,6 +4,7 @@
 mod data;
 mod faults;
 mod late;
+mod load;
 mod rights;
 mod support;
 mod wire;
