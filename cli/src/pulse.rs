@@ -43,10 +43,12 @@ impl Pulse {
         self.last = now;
     }
 
-    /// How long this process was stopped within the time before `now`, if it was.
-    pub(crate) fn stopped(&mut self, within: Duration, now: Moment) -> Option<Duration> {
+    /// How long this process was stopped within the last lease, if that may have cost it. Leases are renewed
+    /// after a third of their time, so a shorter stop leaves another third.
+    pub(crate) fn stopped(&mut self, ttl: Duration, now: Moment) -> Option<Duration> {
         self.note(now);
-        self.stop.filter(|(end, _)| now.since(*end) <= within).map(|(_, gap)| gap)
+        let may_cost = |(end, gap): &(Moment, Duration)| now.since(*end) <= ttl && *gap >= ttl / 3;
+        self.stop.filter(may_cost).map(|(_, gap)| gap)
     }
 }
 
@@ -63,6 +65,8 @@ mod tests {
             now = now.after(EVERY + Duration::from_millis(100));
             assert_eq!(pulse.stopped(ttl, now), None);
         }
+        now = now.after(Duration::from_millis(900) + EVERY);
+        assert_eq!(pulse.stopped(ttl, now), None, "a busy machine");
         now = now.after(Duration::from_millis(3500) + EVERY);
         assert_eq!(pulse.stopped(ttl, now), Some(Duration::from_millis(3500)));
         for _ in 0..20 {

@@ -75,6 +75,8 @@ impl Work<'_> {
         let (mut orphans, own) = (Orphans::new()?, child.processes());
         let over = self.holding.max_hold.and_then(|most| Instant::now().checked_add(most));
         let (mut kill, mut asked) = (None, None);
+        // The time before, in which a leader waits for its turn, is none in which it was stopped.
+        self.pulse = Pulse::new();
         loop {
             tokio::select! {
                 biased;
