@@ -7,13 +7,14 @@ use lockwell_core::backend::{Backoff, valid_until};
 use lockwell_core::{Capabilities, Claim, Grant, Moment, Result, Wait};
 
 use crate::lease_table::LeaseTable;
+use crate::names::path_bytes;
 use crate::options::ZkOptions;
 use crate::queue::child::Child;
 use crate::queue::node::Node;
 use crate::queue::place::Place;
-use crate::session::Session;
 use crate::session::clock::ServerClock;
 use crate::session::pool::Pool;
+use crate::session::room::Room;
 
 /// One client.
 #[derive(Debug)]
@@ -33,11 +34,13 @@ impl ClientInner {
         node.filter(|node| node.name() == child.name)
     }
 
-    /// The session for a claim. If no server can be reached, this tries again for as long as the claim waits.
-    pub(crate) async fn session(&self, claim: &Claim) -> Result<Arc<Session>> {
+    /// Room in a session for the node of a claim in this folder. If no server can be reached, this tries
+    /// again for as long as the claim waits.
+    pub(crate) async fn room(&self, claim: &Claim, folder: &str) -> Result<Room> {
+        let bytes = path_bytes(folder);
         let mut pauses = Backoff::new(Duration::from_millis(40), Duration::from_secs(1));
         loop {
-            match self.pool.session(claim.ttl(), claim.lock_delay()).await {
+            match self.pool.room(claim.ttl(), claim.lock_delay(), bytes).await {
                 Err(error) if error.is_retryable() && claim.wait() != Wait::No => {
                     tracing::info!(error = format!("{error:#}"), "no session; it is tried again");
                     pauses.pause().await;

@@ -33,8 +33,9 @@ use crate::session::runtime::SESSIONS;
 
 /// Locks in ZooKeeper.
 ///
-/// A client has one session, and so one connection, for each length of lease that is in use. The sessions run
-/// on a separate thread, so a blocked runtime keeps its locks. Dropping the last handle closes the sessions.
+/// A client has one session, and so one connection, for each length of lease that is in use, or several if
+/// the paths of its claims take more than 256 KiB. The sessions run on a separate thread, so a blocked runtime
+/// keeps its locks. Dropping the last handle closes the sessions.
 pub struct ZkLock {
     pub(crate) inner: Arc<ClientInner>,
 }

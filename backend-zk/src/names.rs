@@ -7,6 +7,8 @@
 use lockwell_core::backend::escape;
 use lockwell_core::{Error, ErrorKind, LockName, Result};
 
+use crate::queue::child::LONGEST;
+
 /// The name of the backend.
 pub(crate) const BACKEND: &str = "zookeeper";
 
@@ -19,6 +21,11 @@ pub(crate) fn lock_path(base: &str, name: &LockName) -> String {
     // "." and ".." have a meaning in a path, and "zookeeper" is the server's own below the root.
     let reserved = matches!(text, "." | ".." | "zookeeper");
     format!("{base}/{}", escape(text, |at, c| is_plain(c) && !(reserved && at == 0)))
+}
+
+/// The bytes of the path of a claim's node in this folder, at most, as the server counts them: with its length.
+pub(crate) fn path_bytes(folder: &str) -> usize {
+    size_of::<u32>() + folder.len() + "/".len() + LONGEST
 }
 
 /// Whether the server accepts this character without escaping. The server checks UTF-16 units and refuses

@@ -9,6 +9,10 @@ use uuid::Uuid;
 /// The server writes a sequence number with at least this number of digits.
 const DIGITS: usize = 10;
 
+/// The bytes of the longest name of a claim's node.
+pub(crate) const LONGEST: usize =
+    "_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-permit-4294967295-".len() + 1 + DIGITS;
+
 /// The mode that a node asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

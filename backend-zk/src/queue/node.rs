@@ -52,7 +52,6 @@ impl Node {
         sequence: i64,
         czxid: i64,
     ) -> Arc<Self> {
-        session.count_node(true);
         Arc::new(Self {
             session: Arc::clone(session),
             lock: lock.clone(),
@@ -168,12 +167,6 @@ impl Node {
                 saying = node.session.client.set_data(&node.path, &data, None).boxed();
             }
         }));
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.session.count_node(false);
     }
 }
 

@@ -11,6 +11,7 @@ use lockwell_core::{Claim, LockName, Moment};
 use crate::lease_table::LeaseTable;
 use crate::queue::node::Node;
 use crate::session::Session;
+use crate::session::room::Room;
 
 /// How long a claim that nobody polls keeps its place, unless its lease is longer.
 const UNPOLLED: Duration = Duration::from_secs(30);
@@ -23,7 +24,8 @@ const STEP: Duration = Duration::from_secs(5);
 /// The session lives as long as the process. So without an end of its own such a node would hold its lock for
 /// as long: if nobody polls the claim any more, or if its create is carried out when nobody waits for it.
 pub(crate) struct Place {
-    pub(crate) session: Arc<Session>,
+    /// Its session, and the room that its node has there.
+    pub(crate) room: Room,
     pub(crate) lock: LockName,
     node: Mutex<Option<Arc<Node>>>,
     /// Nobody has polled the claim, or renewed its lease.
@@ -33,14 +35,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn new(session: &Arc<Session>, lock: &LockName) -> Arc<Self> {
+    pub(crate) fn new(room: Room, lock: &LockName) -> Arc<Self> {
         Arc::new(Self {
-            session: Arc::clone(session),
+            room,
             lock: lock.clone(),
             node: Mutex::default(),
             given_up: AtomicBool::new(false),
             discarded: AtomicBool::new(false),
         })
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        self.room.session()
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Arc<Node>>> {

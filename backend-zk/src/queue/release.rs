@@ -13,11 +13,12 @@ use zookeeper_client as zk;
 
 use crate::client::ClientInner;
 use crate::error::{ErrorClass, class_of, explain, no_answer};
-use crate::names::lock_path;
+use crate::names::{lock_path, path_bytes};
 use crate::queue::child::Child;
 use crate::queue::node::Node;
 use crate::queue::place::Place;
 use crate::session::Session;
+use crate::session::room::Room;
 use crate::session::runtime::SESSIONS;
 
 /// From this sequence number on, the folder of an idle lock is deleted, which starts the numbers again. They
@@ -34,7 +35,7 @@ pub(crate) async fn release(inner: &Arc<ClientInner>, claim: &Claim) -> Result<R
     let mut unanswered = Unanswered { inner, owner, place: place.clone() };
     let work = async {
         let lease = (claim.ttl(), claim.lock_delay());
-        let session = place.as_ref().map(|place| &place.session);
+        let session = place.as_ref().map(|place| place.session());
         match &node {
             Some(node) => delete(inner, owner, node).await,
             None => delete_by_owner(inner, claim.name(), owner, session, lease).await,
@@ -102,7 +103,7 @@ pub(crate) fn discard(inner: &Arc<ClientInner>, owner: OwnerId, place: Arc<Place
                     no_answer()
                 }
             };
-            if place.session.is_over() || inner.pool.is_closed() {
+            if place.session().is_over() || inner.pool.is_closed() {
                 inner.leases.remove(owner);
                 return;
             }
@@ -119,7 +120,7 @@ pub(crate) fn discard(inner: &Arc<ClientInner>, owner: OwnerId, place: Arc<Place
 /// The list comes after the create of the claim, since the requests of a session are executed in order. A
 /// node of another session is left alone: another client may hold the lock for the claim.
 async fn delete_unknown(inner: &ClientInner, owner: OwnerId, place: &Place) -> Result<()> {
-    let (session, path) = (&place.session, lock_path(&inner.options.base, &place.lock));
+    let (session, path) = (place.session(), lock_path(&inner.options.base, &place.lock));
     let names = match session.bounded(session.list_now(&path)).await {
         Err(zk::Error::NoNode) => Vec::new(),
         names => names.map_err(|error| explain(&error))?,
@@ -254,7 +255,7 @@ async fn adopt(
     let path = format!("{folder}/{}", child.name);
     let stat = session.bounded(session.client.check_stat(&path)).await;
     if let Some(stat) = stat.ok().flatten().filter(|stat| stat.ephemeral_owner == session.id()) {
-        let place = Place::new(session, lock);
+        let place = Place::new(Room::of_existing(session, path_bytes(folder)), lock);
         place.set_node(Some(Node::new(session, lock, path, child.sequence, stat.czxid)));
         // A repeated release finds it.
         inner.leases.insert(owner, Arc::clone(&place));

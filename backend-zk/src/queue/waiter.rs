@@ -106,26 +106,27 @@ impl<'a> NodeWaiter<'a> {
         kind: Kind,
         asked: &'a Mutex<Moment>,
     ) -> Result<Self> {
+        let folder = lock_path(&inner.options.base, claim.name());
         // A repeated acquire stays on the session that has the claim's node.
         let former = inner.leases.get(claim.owner());
         let (place, past, in_doubt) = match former {
-            Some(place) if !place.session.is_over() => {
+            Some(place) if !place.session().is_over() => {
                 let in_doubt = place.node().is_none();
                 (place, Vec::new(), in_doubt)
             }
             former => {
                 inner.leases.withdraw(claim.owner());
-                let session = inner.session(claim).await?;
-                let past = former.iter().map(|place| place.session.id()).collect();
-                (Place::new(&session, claim.name()), past, false)
+                let room = inner.room(claim, &folder).await?;
+                let past = former.iter().map(|place| place.session().id()).collect();
+                (Place::new(room, claim.name()), past, false)
             }
         };
         Ok(Self {
-            session: Arc::clone(&place.session),
+            session: Arc::clone(place.session()),
             place,
             past,
             tries_left: 1,
-            folder: lock_path(&inner.options.base, claim.name()),
+            folder,
             form: inner.options.form,
             inner,
             claim,
@@ -354,9 +355,10 @@ impl<'a> NodeWaiter<'a> {
         self.inner.leases.withdraw(self.claim.owner());
         (self.in_doubt, self.listed, self.waited) = (false, None, true);
         loop {
-            self.session = self.inner.session(self.claim).await?;
-            if self.session.id() != over {
-                self.place = Place::new(&self.session, self.claim.name());
+            let room = self.inner.room(self.claim, &self.folder).await?;
+            if room.session().id() != over {
+                self.session = Arc::clone(room.session());
+                self.place = Place::new(room, self.claim.name());
                 return Ok(());
             }
             // The pool has not noticed the end of the session yet.
@@ -373,6 +375,6 @@ impl<'a> NodeWaiter<'a> {
         while self.inner.leases.find(self.claim.owner()).is_some() {
             pauses.pause().await;
         }
-        self.place = Place::new(&self.session, self.claim.name());
+        self.place = Place::new(self.place.room.clone(), self.claim.name());
     }
 }

@@ -10,6 +10,7 @@ mod nodelay;
 mod open;
 pub(crate) mod pool;
 pub(crate) mod probe;
+pub(crate) mod room;
 pub(crate) mod runtime;
 mod validity;
 
@@ -46,8 +47,8 @@ pub(crate) struct Session {
     validity: Mutex<(StateWatcher, Validity)>,
     /// Notified when nothing is answered for a while: requests then check their own time limits.
     stalled: Notify,
-    /// The number of claims' nodes in this session.
-    nodes: AtomicUsize,
+    /// The bytes of the paths of claims' nodes in this session. [`Room`](room::Room) counts them.
+    bytes: AtomicUsize,
     /// The number of heartbeats that are under way. Each has a handle of the session.
     beats: AtomicUsize,
     /// When it was used last.
@@ -175,24 +176,14 @@ impl Session {
         }
     }
 
-    /// Counts the nodes of claims: a node was created, is gone, or does not matter any more.
-    pub(crate) fn count_node(&self, made: bool) {
-        if made {
-            self.nodes.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.note_use();
-            self.nodes.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
     /// Records that the session is about to be used.
     pub(crate) fn note_use(&self) {
         *lock(&self.used) = Moment::now();
     }
 
-    /// Whether the session has nodes of claims.
+    /// Whether the session has nodes of claims, or is about to have.
     pub(crate) fn is_in_use(&self) -> bool {
-        self.nodes.load(Ordering::Relaxed) > 0
+        self.bytes.load(Ordering::Relaxed) > 0
     }
 
     /// The number of handles of the session, without those of its heartbeats. Exact on the thread of the

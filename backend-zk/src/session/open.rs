@@ -52,7 +52,7 @@ pub(crate) async fn open(
         known: Arc::clone(known),
         validity: Mutex::new((states.clone(), validity)),
         stalled: Notify::new(),
-        nodes: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
         beats: AtomicUsize::new(0),
         used: Mutex::new(opened),
         mark: Mutex::default(),

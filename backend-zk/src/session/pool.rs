@@ -5,8 +5,12 @@
 //! survive an outage of half a minute. So the timeout of a session follows the lease. The possible timeouts
 //! begin with the shortest that the servers allow; each is a quarter longer than the one before, up to the
 //! longest. A claim uses the longest timeout that is not above its lease. Applications usually use one lease
-//! or two. In any case the number of sessions is bounded by the logarithm of the range of timeouts. Unused
-//! sessions are closed, except the last.
+//! or two. In any case the number of timeouts is bounded by the logarithm of their range. Unused sessions are
+//! closed, except the last.
+//!
+//! There is more than one session of a timeout only if the first is [full](crate::session::room). A claim
+//! gets the first that has room, so those that were opened last become empty first, and are closed. Each has
+//! its own heartbeats, and its end is the end of its own claims only.
 //!
 //! A claim with a lock delay uses the shortest timeout that is not below its lease. The delay is the last
 //! part of the session, too, so a shorter session would leave the holder little time, or none.
@@ -21,6 +25,7 @@ use crate::options::ZkOptions;
 use crate::session::Session;
 use crate::session::limits::{Known, Limits};
 use crate::session::open::open;
+use crate::session::room::Room;
 use crate::session::runtime::SESSIONS;
 
 /// How long an unused session is kept.
@@ -47,6 +52,13 @@ struct SessionSlot {
     session: Mutex<Option<Arc<Session>>>,
     /// Opens a session.
     opening: SharedTask<()>,
+}
+
+/// Where a claim finds room.
+enum Found {
+    Room(Room),
+    /// In this slot, when its session is open.
+    Closed(Arc<SessionSlot>),
 }
 
 impl SessionSlot {
@@ -78,16 +90,25 @@ impl Pool {
         lock(&self.slots)
     }
 
-    /// The session for claims with this lease, of which `delay` is the lock delay. Opens it if there is none.
+    /// A session for requests about claims with this lease, of which `delay` is the lock delay.
+    ///
+    /// # Cancel safety
+    /// As [`room`](Self::room).
+    pub(crate) async fn session(&self, ttl: Duration, delay: Duration) -> Result<Arc<Session>> {
+        Ok(Arc::clone(self.room(ttl, delay, 0).await?.session()))
+    }
+
+    /// Room for a node whose path takes so many bytes, in a session for claims with this lease, of which
+    /// `delay` is the lock delay. Opens a session if none has room.
     ///
     /// # Cancel safety
     /// Cancel safe: at worst an unused session is opened.
-    pub(crate) async fn session(&self, ttl: Duration, delay: Duration) -> Result<Arc<Session>> {
+    pub(crate) async fn room(&self, ttl: Duration, delay: Duration, bytes: usize) -> Result<Room> {
         loop {
-            let slot = self.slot(ttl, delay)?;
-            if let Some(session) = slot.alive() {
-                return Ok(session);
-            }
+            let slot = match self.find(ttl, delay, bytes)? {
+                Found::Room(room) => return Ok(room),
+                Found::Closed(slot) => slot,
+            };
             let (pool, opened) = (self.clone(), Arc::clone(&slot));
             let open = async move { pool.open(&opened, ttl, delay).await };
             let spawn = |open| {
@@ -104,7 +125,8 @@ impl Pool {
         if slot.alive().is_some() {
             return Ok(());
         }
-        let session = open(&self.options, slot.timeout, &self.known).await?;
+        let opened = open(&self.options, slot.timeout, &self.known).await;
+        let session = opened.map_err(|error| self.after_others(slot.timeout, error))?;
         // If the servers have become an ensemble meanwhile, the session can be too short.
         if timeout(self.limits(), ttl, delay) != slot.timeout {
             return Ok(());
@@ -120,6 +142,21 @@ impl Pool {
         Ok(())
     }
 
+    /// Names the most probable reason if a client has sessions, and cannot open one more.
+    fn after_others(&self, timeout: Duration, error: Error) -> Error {
+        let open = self.slots().open.clone();
+        match open.iter().filter(|slot| slot.timeout == timeout && slot.alive().is_some()).count() {
+            0 => error,
+            full => {
+                let text = format!(
+                    "{}; {full} sessions are full: does maxClientCnxns of the servers allow another one?",
+                    error.message()
+                );
+                Error::new(error.kind(), text)
+            }
+        }
+    }
+
     /// Any session, for requests that only read.
     pub(crate) async fn any(&self) -> Result<Arc<Session>> {
         let open = self.slots().open.clone();
@@ -129,18 +166,29 @@ impl Pool {
         }
     }
 
-    fn slot(&self, ttl: Duration, delay: Duration) -> Result<Arc<SessionSlot>> {
+    fn find(&self, ttl: Duration, delay: Duration, bytes: usize) -> Result<Found> {
         let mut slots = self.slots();
         if slots.closed {
             return Err(closed());
         }
         let timeout = timeout(self.limits(), ttl, delay);
-        if let Some(slot) = slots.open.iter().find(|slot| slot.timeout == timeout) {
-            return Ok(Arc::clone(slot));
+        let mut closed = None;
+        for slot in slots.open.iter().filter(|slot| slot.timeout == timeout) {
+            match slot.alive() {
+                Some(session) => {
+                    if let Some(room) = Room::in_session(&session, bytes) {
+                        return Ok(Found::Room(room));
+                    }
+                }
+                None => closed = closed.or(Some(slot)),
+            }
+        }
+        if let Some(slot) = closed {
+            return Ok(Found::Closed(Arc::clone(slot)));
         }
         let slot = Arc::new(SessionSlot { timeout, session: Mutex::default(), opening: SharedTask::new() });
         slots.open.push(Arc::clone(&slot));
-        Ok(slot)
+        Ok(Found::Closed(slot))
     }
 
     /// Drops all sessions. Each ends with the last lock that it holds.

@@ -9,6 +9,7 @@ mod faults;
 #[cfg(target_os = "linux")]
 mod filtered;
 mod frames;
+mod full;
 mod herd;
 mod input;
 mod interop;
