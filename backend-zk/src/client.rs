@@ -10,6 +10,7 @@ use crate::lease_table::LeaseTable;
 use crate::names::path_bytes;
 use crate::options::ZkOptions;
 use crate::queue::child::Child;
+use crate::queue::folders::Folders;
 use crate::queue::node::Node;
 use crate::queue::place::Place;
 use crate::session::clock::ServerClock;
@@ -24,6 +25,7 @@ pub(crate) struct ClientInner {
     /// The places of the claims, and the ends of their leases.
     pub(crate) leases: Arc<LeaseTable<Place>>,
     pub(crate) clock: ServerClock,
+    pub(crate) folders: Folders,
     pub(crate) capabilities: Capabilities,
 }
 

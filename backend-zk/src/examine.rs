@@ -29,6 +29,7 @@ pub(crate) async fn names(inner: &ClientInner) -> Result<Vec<LockName>> {
 /// What the client has learned, and whether it may create nodes.
 pub(crate) async fn findings(inner: &ClientInner) -> Result<Vec<Finding>> {
     let mut findings = vec![session(inner.pool.limits()), replication(inner.pool.limits())];
+    findings.extend(folders(inner).await?);
     if learn_time(inner, &*inner.pool.any().await?).await? {
         findings.extend(inner.clock.finding());
     } else {
@@ -39,6 +40,28 @@ pub(crate) async fn findings(inner: &ClientInner) -> Result<Vec<Finding>> {
         ));
     }
     Ok(findings)
+}
+
+/// From so many on, the folders of locks are reported: what a server deletes in two minutes by default.
+const MANY: i32 = 20_000;
+
+/// How many folders there are, if many.
+async fn folders(inner: &ClientInner) -> Result<Option<Finding>> {
+    let session = inner.pool.any().await?;
+    let base = &inner.options.base;
+    let stat = session.client.check_stat(if base.is_empty() { "/" } else { base }).await;
+    let folders = match stat {
+        Ok(stat) => stat.map_or(0, |stat| stat.num_children),
+        Err(zk::Error::NoAuth) => return Ok(None),
+        Err(error) => return Err(explain(&error)),
+    };
+    Ok((folders >= MANY).then(|| {
+        Finding::doubtful(
+            "folders",
+            format!("{folders} locks have a folder; of the idle ones the servers delete 10,000 a minute by default"),
+            "if the number rises, use fewer names, or raise znode.container.maxPerMinute on the servers",
+        )
+    }))
 }
 
 fn session(limits: Limits) -> Finding {

@@ -19,6 +19,7 @@ use crate::guarded::GuardedWrite;
 use crate::lease_table::LeaseTable;
 use crate::names::BACKEND;
 use crate::options::ZkOptions;
+use crate::queue::folders::Folders;
 use crate::queue::inspect::{self, QueueEntry};
 use crate::queue::node::Node;
 use crate::queue::place::Place;
@@ -79,6 +80,7 @@ impl ZkLock {
             pool: Pool::new(Arc::clone(&options), limits),
             leases: Arc::default(),
             clock,
+            folders: Folders::new(),
             options,
         });
         drop(SESSIONS.spawn(end_leases(Arc::downgrade(&inner), Arc::clone(&inner.leases))));

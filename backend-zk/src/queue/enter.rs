@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::FutureExt;
 use lockwell_core::{Error, ErrorKind, Moment};
 use tokio::sync::SemaphorePermit;
 use zookeeper_client::{self as zk, CreateMode};
@@ -79,6 +80,11 @@ impl NodeWaiter<'_> {
                 session.wrote(sent);
                 self.inner.clock.saw(stat.ctime, sent);
                 let node = self.settle(format!("{head}{sequence}"), sequence.into_i64(), stat.czxid).await?;
+                // This answer came before.
+                let is_made = making.and_then(FutureExt::now_or_never).is_some_and(|made| made.is_ok());
+                if is_made && !options.lasting && self.inner.folders.made() {
+                    node.note_folder_too();
+                }
                 // The list request was sent after the create on the same session, so it has all nodes before
                 // ours. If it failed, it is repeated.
                 self.listed = listed.ok().map(Child::queue);

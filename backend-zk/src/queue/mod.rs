@@ -2,6 +2,7 @@
 
 pub(crate) mod child;
 mod enter;
+pub(crate) mod folders;
 pub(crate) mod held;
 pub(crate) mod inspect;
 pub(crate) mod node;

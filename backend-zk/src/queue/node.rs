@@ -32,6 +32,8 @@ pub(crate) struct Node {
     proven: Mutex<Moment>,
     /// A deletion was sent, and its outcome is unknown.
     deleting: AtomicBool,
+    /// The folder is to be deleted with the node, if it is empty then.
+    folder_too: AtomicBool,
     /// A watch on the node itself, if one has been set.
     watch: Mutex<Option<Shared<Event>>>,
     /// A watch on the folder that is not needed any more.
@@ -61,6 +63,7 @@ impl Node {
             held: AtomicBool::new(false),
             proven: Mutex::new(Moment::now()),
             deleting: AtomicBool::new(false),
+            folder_too: AtomicBool::new(false),
             watch: Mutex::default(),
             beside: Mutex::default(),
         })
@@ -114,6 +117,15 @@ impl Node {
     /// If the node is gone: whether this client may have deleted it.
     pub(crate) fn may_be_deleted(&self) -> bool {
         self.deleting.load(Ordering::Acquire)
+    }
+
+    /// The folder is to be deleted with the node.
+    pub(crate) fn note_folder_too(&self) {
+        self.folder_too.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_folder_too(&self) -> bool {
+        self.folder_too.load(Ordering::Acquire)
     }
 
     fn watch(&self) -> MutexGuard<'_, Option<Shared<Event>>> {

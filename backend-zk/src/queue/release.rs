@@ -145,7 +145,7 @@ async fn delete(inner: &Arc<ClientInner>, owner: OwnerId, node: &Arc<Node>) -> R
     let mut pauses = Backoff::new(Duration::from_millis(4), LONGEST);
     let released = loop {
         let Err(error) = node.session.bounded(node.session.client.delete(&node.path, None)).await else {
-            rotate(node);
+            delete_folder(node);
             break Released::Released;
         };
         match class_of(&error) {
@@ -169,18 +169,20 @@ async fn delete(inner: &Arc<ClientInner>, owner: OwnerId, node: &Arc<Node>) -> R
     Ok(if released == Released::NotHeld && node.may_be_deleted() { Released::InDoubt } else { released })
 }
 
-/// Deletes the folder of an idle lock with high sequence numbers. A claim that needs the folder at that
-/// moment creates it again.
-fn rotate(node: &Arc<Node>) {
-    if node.sequence < ROTATE_AT {
+/// Deletes the folder of an idle lock if its sequence numbers are high, or if this client makes more
+/// folders than the servers delete. A claim that needs the folder at that moment creates it again.
+fn delete_folder(node: &Arc<Node>) {
+    // Also if the folder is not a container, since its numbers would end some day.
+    if node.sequence < ROTATE_AT && !node.is_folder_too() {
         return;
     }
-    // Also if the folder is not a container, since its numbers would end some day.
     let node = Arc::clone(node);
+    // The request is sent at once, before the end of the session.
+    let deleting = node.session.client.delete(node.folder(), None);
     drop(SESSIONS.spawn(async move {
-        match node.session.client.delete(node.folder(), None).await {
-            Ok(()) => tracing::info!(lock = %node.lock, "the sequence numbers start anew"),
-            Err(error) => tracing::debug!(lock = %node.lock, %error, "the sequence numbers go on"),
+        match deleting.await {
+            Ok(()) => tracing::debug!(lock = %node.lock, "the empty folder is deleted"),
+            Err(error) => tracing::debug!(lock = %node.lock, %error, "the folder stays"),
         }
     }));
 }

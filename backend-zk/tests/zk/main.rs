@@ -8,6 +8,7 @@ mod downgrade;
 mod faults;
 #[cfg(target_os = "linux")]
 mod filtered;
+mod folders;
 mod frames;
 mod full;
 mod herd;
