@@ -138,10 +138,14 @@ fn human(status: &LockStatus) -> String {
     };
     let mut text = format!("{}: {held}, {waiting}{missing}\n", status.name);
     for holder in &status.holders {
-        let (left, since) = (rounded(holder.ttl_left), rounded(holder.held_for));
+        let since = rounded(holder.held_for);
         let (label, token) = (printable(&holder.label), holder.token);
-        writeln!(text, "  {label}: token {token}, for {since}, lease ends in {left} unless renewed")
-            .unwrap_or_default();
+        let end = if holder.ttl_left == Duration::MAX {
+            "without a lease".to_owned()
+        } else {
+            format!("lease ends in {} unless renewed", rounded(holder.ttl_left))
+        };
+        writeln!(text, "  {label}: token {token}, for {since}, {end}").unwrap_or_default();
     }
     text
 }
@@ -189,6 +193,9 @@ mod tests {
         let permit = Mode::Permit { limit: NonZeroU32::new(3).unwrap() };
         let two = human(&example(vec![holder(permit), holder(permit)], 0));
         assert!(two.starts_with("orders/42: 2 of 3 held, nobody waits\n"), "{two}");
+        let foreign = Holder::new(FencingToken::new(7), "ops", Mode::Exclusive, Duration::MAX);
+        let foreign = human(&example(vec![foreign], 0));
+        assert!(foreign.ends_with("  ops: token 7, for 0s, without a lease\n"), "{foreign}");
         let readers = human(&example(vec![holder(Mode::Shared)], 0));
         assert!(readers.starts_with("orders/42: held by 1 reader,"), "{readers}");
     }

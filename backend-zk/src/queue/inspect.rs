@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockwell_core::{FencingToken, Holder, LockName, LockStatus, Mode, Moment, Result};
+use lockwell_core::{Error, ErrorKind, FencingToken, Holder, LockName, LockStatus, Mode, Moment, Result};
 use zookeeper_client as zk;
 
 use crate::client::ClientInner;
@@ -31,16 +31,59 @@ pub struct QueueEntry {
     pub mode: Mode,
     /// The lease; `None` for nodes of other programs.
     pub ttl: Option<Duration>,
+    /// Its node is not of a session: another program has made it, and it stays until somebody deletes it.
+    pub lasts: bool,
     /// How long ago it entered the queue, by the server's clock.
     pub waited: Duration,
 }
 
-/// The nodes of a lock.
-async fn list(session: &Session, path: &str) -> Result<Vec<Child>> {
+/// The nodes of a lock; `None` if it has no folder.
+async fn list(session: &Session, path: &str) -> Result<Option<Vec<Child>>> {
     match session.list_now(path).await {
-        Ok(names) => Ok(Child::queue(names)),
-        Err(zk::Error::NoNode) => Ok(Vec::new()),
+        Ok(names) => Ok(Some(Child::queue(names))),
+        Err(zk::Error::NoNode) => Ok(None),
         Err(error) => Err(explain(&error)),
+    }
+}
+
+/// Whether a node with this `ephemeralOwner` ends with a session. Nodes that do not have zero there, and
+/// containers and nodes with a time to live a special number.
+fn is_of_session(owner: i64) -> bool {
+    owner != 0 && owner != i64::MIN && owner >> 56 != -1
+}
+
+/// What another program has in the place of the lock's folder, if that ends with a session. No claim can have
+/// a node below it, so it holds the lock. An idle lock has a folder that is a container.
+async fn in_place_of_folder(
+    inner: &ClientInner,
+    session: &Session,
+    folder: &str,
+) -> Result<Option<QueueEntry>> {
+    let (data, stat) = match session.client.get_data(folder).await {
+        Ok(read) => read,
+        Err(zk::Error::NoNode | zk::Error::NoAuth) => return Ok(None),
+        Err(error) => return Err(explain(&error)),
+    };
+    let name = folder.rsplit_once('/').unwrap_or_default().1;
+    Ok(is_of_session(stat.ephemeral_owner).then(|| QueueEntry {
+        holds: true,
+        czxid: token_of(stat.czxid),
+        label: label(name, &Data::read(&data), &stat),
+        mode: Mode::Exclusive,
+        ttl: None,
+        lasts: false,
+        waited: inner.clock.since(stat.ctime),
+    }))
+}
+
+/// Names who made a node. The name of a node of a session can contain an owner id, so it is not shown.
+fn label(name: &str, data: &Data, stat: &zk::Stat) -> String {
+    let said = &data.label;
+    match (is_of_session(stat.ephemeral_owner), said.is_empty()) {
+        (true, true) if data.ttl.is_none() => "another program".to_owned(),
+        (true, _) => said.clone(),
+        (false, true) => format!("another program (node {name:?}, of no session)"),
+        (false, false) => format!("{said} (node {name:?}, of no session)"),
     }
 }
 
@@ -78,9 +121,9 @@ async fn read(
             }
             Err(error) => return Err(explain(&error)),
         };
-        let Data { label, ttl, reads, .. } = Data::read(&data);
-        let mut mode = child.kind.mode();
-        if at == 0 && mode == Mode::Exclusive && reads {
+        let data = Data::read(&data);
+        let (mut mode, ttl) = (child.kind.mode(), data.ttl);
+        if at == 0 && mode == Mode::Exclusive && data.reads {
             (mode, holding, joined) = (Mode::Shared, may_hold(queue), true);
         }
         entries.push(Some(QueueEntry {
@@ -88,9 +131,10 @@ async fn read(
             // writer's node.
             holds: at < holding && (!joined || ttl.is_some()),
             czxid: token_of(stat.czxid),
-            label,
+            label: label(&child.name, &data, &stat),
             mode,
             ttl,
+            lasts: !is_of_session(stat.ephemeral_owner),
             waited: inner.clock.since(stat.ctime),
         }));
     }
@@ -101,8 +145,15 @@ pub(crate) async fn queue(inner: &ClientInner, name: &LockName) -> Result<Vec<Qu
     let session = inner.pool.any().await?;
     learn_time(inner, &session).await?;
     let folder = lock_path(&inner.options.base, name);
-    let queue = list(&session, &folder).await?;
-    Ok(read(inner, &session, &folder, &queue, queue.len()).await?.into_iter().flatten().collect())
+    match list(&session, &folder).await? {
+        None => Ok(Vec::new()),
+        Some(queue) if queue.is_empty() => {
+            Ok(in_place_of_folder(inner, &session, &folder).await?.into_iter().collect())
+        }
+        Some(queue) => {
+            Ok(read(inner, &session, &folder, &queue, queue.len()).await?.into_iter().flatten().collect())
+        }
+    }
 }
 
 pub(crate) async fn status(inner: &ClientInner, name: &LockName) -> Result<LockStatus> {
@@ -111,22 +162,28 @@ pub(crate) async fn status(inner: &ClientInner, name: &LockName) -> Result<LockS
     let folder = lock_path(&inner.options.base, name);
     let mut tries = 0;
     loop {
-        let queue = list(&session, &folder).await?;
+        let listed = list(&session, &folder).await?;
+        let has_folder = listed.is_some();
+        let queue = listed.unwrap_or_default();
         // Also reads the first waiter, which has waited longest.
         let count = (may_hold(&queue) + 1).min(queue.len());
-        let entries = read(inner, &session, &folder, &queue, count).await?;
+        let mut entries = read(inner, &session, &folder, &queue, count).await?;
+        if queue.is_empty() && has_folder {
+            entries.extend(in_place_of_folder(inner, &session, &folder).await?.map(Some));
+        }
         // If a node left between the two requests, the next one holds the lock by now.
         if entries.iter().any(Option::is_none) && tries < 5 {
             tries += 1;
             continue;
         }
         let waiting = entries.iter().flatten().filter(|entry| !entry.holds).count();
-        let waiting = waiting + queue.len() - entries.len();
+        let waiting = waiting + queue.len() - count;
         let longest_wait =
             entries.iter().flatten().filter(|entry| !entry.holds).map(|entry| entry.waited).max();
         let found = entries.into_iter().flatten().filter(|entry| entry.holds).map(|entry| {
             // The heartbeats of a live process renew the session, so the whole lease is always left.
-            let left = entry.ttl.unwrap_or_else(|| session.timeout());
+            let left =
+                if entry.lasts { Duration::MAX } else { entry.ttl.unwrap_or_else(|| session.timeout()) };
             // It includes the time in the queue: recording the moment of the grant would need a request for
             // each hand-over.
             Holder::new(entry.czxid, entry.label, entry.mode, left).held_for(entry.waited)
@@ -138,28 +195,42 @@ pub(crate) async fn status(inner: &ClientInner, name: &LockName) -> Result<LockS
 pub(crate) async fn force_release(inner: &ClientInner, name: &LockName) -> Result<usize> {
     let session = inner.pool.any().await?;
     let folder = lock_path(&inner.options.base, name);
-    let queue = list(&session, &folder).await?;
+    let Some(queue) = list(&session, &folder).await? else { return Ok(0) };
+    if queue.is_empty() {
+        // If it is a folder by now, it has children, or may go.
+        return match in_place_of_folder(inner, &session, &folder).await? {
+            Some(_) => freed_by(delete(&session, &folder).await),
+            None => Ok(0),
+        };
+    }
     let entries = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
     // All requests are sent before the wait for the first answer.
     let deleting = queue
         .iter()
         .zip(entries)
         .filter(|(_, entry)| entry.as_ref().is_some_and(|entry| entry.holds))
-        .map(|(child, _)| delete(&session, format!("{folder}/{}", child.name)));
-    let mut freed = 0;
-    for answer in join_all(deleting).await {
-        match answer {
-            Ok(()) => freed += 1,
-            // The holder has released the lock meanwhile.
-            Err(zk::Error::NoNode) => (),
-            Err(error) => return Err(explain(&error)),
-        }
-    }
-    Ok(freed)
+        .map(async |(child, _)| delete(&session, &format!("{folder}/{}", child.name)).await);
+    join_all(deleting).await.into_iter().map(freed_by).sum()
 }
 
-async fn delete(session: &Session, path: String) -> Result<(), zk::Error> {
-    until_served(|| session.client.delete(&path, None)).await
+async fn delete(session: &Session, path: &str) -> Result<(), zk::Error> {
+    until_served(|| session.client.delete(path, None)).await
+}
+
+/// How many holders a deletion has freed the lock of.
+fn freed_by(deleted: Result<(), zk::Error>) -> Result<usize> {
+    match deleted {
+        Ok(()) => Ok(1),
+        // The holder has released the lock meanwhile.
+        Err(zk::Error::NoNode) => Ok(0),
+        // lockwell has none below its nodes, and does not know what they are good for.
+        Err(zk::Error::NotEmpty) => Err(Error::new(
+            ErrorKind::Misconfigured,
+            "the node that holds the lock is of another program, and has nodes below it: delete it by hand if nobody \
+             needs them",
+        )),
+        Err(error) => Err(explain(&error)),
+    }
 }
 
 /// Learns the server's time, if it is not known. The server writes it into each new node, and reports it

@@ -9,6 +9,7 @@ mod faults;
 #[cfg(target_os = "linux")]
 mod filtered;
 mod folders;
+mod foreign;
 mod frames;
 mod full;
 mod herd;

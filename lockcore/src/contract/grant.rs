@@ -222,7 +222,8 @@ pub struct Holder {
     pub label: String,
     /// How it holds the lock.
     pub mode: Mode,
-    /// The time left of the lease, by the server's clock.
+    /// The time left of the lease, by the server's clock. `Duration::MAX` if there is no lease: another
+    /// program holds the lock, until somebody frees it.
     pub ttl_left: Duration,
     /// How long it has held the lock, by the server's clock. On etcd, which records no time, it is by the
     /// wall clocks of the holder and of the client that asks.
