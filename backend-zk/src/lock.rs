@@ -194,7 +194,7 @@ impl DistributedLock for ZkLock {
     }
 
     async fn close(&self) {
-        self.inner.pool.close();
+        self.inner.pool.close().await;
     }
 }
 

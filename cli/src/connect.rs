@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, absolute};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lockwell::backend::{DistributedLock, ServerUrl};
 use lockwell::{Error, ErrorKind, LockConfig, Locks, Operation, Registry};
@@ -16,6 +17,24 @@ use crate::say::Voice;
 /// The backends that create tables, nodes or keys when they connect, unless the address forbids it.
 const CREATING: [&str; 8] =
     ["sqlite", "postgres", "postgresql", "mysql", "mariadb", "redlock", "redlocks", "zk"];
+
+/// All connections of the process.
+static CONNECTED: Mutex<Vec<Arc<dyn DistributedLock>>> = Mutex::new(Vec::new());
+
+/// How long the end of the process waits for the end of its connections.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Ends all connections in an orderly way, since servers log those that just break off. It is called last.
+pub(crate) async fn close_all() {
+    let connected = std::mem::take(&mut *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner));
+    let closing = async {
+        for backend in connected {
+            backend.close().await;
+        }
+    };
+    // What does not end in time breaks off with the process.
+    drop(tokio::time::timeout(FAREWELL, closing).await);
+}
 
 /// The purpose of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +111,10 @@ impl Address {
             // The backends wait for a server that is just restarting. The command does not, unless it was
             // told to, and then it says so.
             match registry.try_connect_backend(&self.url, patience.limit(self.url.timeout()?)).await {
-                Ok(backend) => return Ok(Connection { backend, config: self.config }),
+                Ok(backend) => {
+                    CONNECTED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&backend));
+                    return Ok(Connection { backend, config: self.config });
+                }
                 Err(error) if may_pass(&error) => patience.again(error.into()).await?,
                 Err(error) => return Err(error.into()),
             }

@@ -91,7 +91,7 @@ fn perform(registry: &Registry, command: Command) -> Result<u8, Failure> {
     // One thread is enough here: the leases are renewed by the library's own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
-        match command {
+        let outcome = match command {
             Command::Run(args) => run::run(registry, &args).await,
             Command::Lead(args) => lead::lead(registry, &args).await,
             Command::Hold(args) => for_parent::hold(registry, &args).await,
@@ -106,7 +106,9 @@ fn perform(registry: &Registry, command: Command) -> Result<u8, Failure> {
             Command::Schema(args) => schema::schema(registry, &args),
             Command::Completions(args) => pages::completions(args.shell),
             Command::Man(args) => pages::man(args.folder.as_deref()),
-        }
+        };
+        connect::close_all().await;
+        outcome
     });
     // A name look-up that hangs must not keep the process alive.
     runtime.shutdown_background();

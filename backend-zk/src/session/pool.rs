@@ -18,8 +18,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lockwell_core::backend::{SharedTask, lock};
 use lockwell_core::{Error, ErrorKind, Result};
+use zookeeper_client::SessionState;
 
 use crate::options::ZkOptions;
 use crate::session::Session;
@@ -30,6 +32,10 @@ use crate::session::runtime::SESSIONS;
 
 /// How long an unused session is kept.
 const IDLE: Duration = Duration::from_secs(20);
+
+/// How long the end of the client waits for the servers to end its sessions. A connection that is closed
+/// before is an error in their logs, and its session goes on until its timeout.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Clones share the sessions.
 #[derive(Clone, Debug)]
@@ -191,16 +197,22 @@ impl Pool {
         Ok(Found::Closed(slot))
     }
 
-    /// Drops all sessions. Each ends with the last lock that it holds.
-    pub(crate) fn close(&self) {
+    /// Drops all sessions. Each ends with the last lock that it holds. Waits a moment for the ends of the
+    /// others.
+    pub(crate) async fn close(&self) {
         let open = {
             let mut slots = self.slots();
             slots.closed = true;
             std::mem::take(&mut slots.open)
         };
-        for slot in open {
-            slot.session().take();
-        }
+        let ends = open.iter().filter_map(|slot| slot.session().take()).filter_map(|session| {
+            let mut states = session.client.state_watcher();
+            let answers = !session.is_in_use() && states.state() == SessionState::SyncConnected;
+            // The server answers the farewell with the end of the session.
+            answers.then_some(async move { while !states.changed().await.is_terminated() {} })
+        });
+        // Sessions that do not end in time end with their timeouts.
+        drop(tokio::time::timeout(FAREWELL, join_all(ends)).await);
     }
 }
 

@@ -164,6 +164,19 @@ async fn a_session_ends_with_its_client_on_a_slow_network() {
     }
 }
 
+/// Whoever ends at once after that leaves neither a session nor an error in the log of the server.
+#[tokio::test]
+async fn the_end_of_a_client_waits_for_the_end_of_its_sessions() {
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let locks = client(&url(proxy.addr())).await;
+    locks.lock("last").ttl(secs(20)).await.expect("a free lock").release().await.expect("held");
+    proxy.delay(Duration::from_millis(50));
+    locks.close().await.expect("nothing is left");
+    let sessions = server.four_letter("cons").expect("an answer");
+    assert!(!sessions.contains("sid=0x"), "{sessions}");
+}
+
 /// The server comes back with a smaller `maxSessionTimeout`, and the session gets that when it is taken over.
 /// The holder must not go by the time that it was granted at first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

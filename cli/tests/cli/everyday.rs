@@ -283,6 +283,27 @@ fn everyday_use_of_zookeeper() {
     });
 }
 
+/// A session that breaks off with its process is an error in the log of the server, and lasts until its
+/// timeout.
+#[test]
+#[cfg(feature = "zk")]
+fn no_session_of_zookeeper_outlives_its_lockwell() {
+    block_on(async {
+        let Some(server) = if_installed(ZooKeeper::start_with(&options()).await) else { return };
+        let site = Site::new();
+        let sessions = || {
+            let answer = server.four_letter("mntr").unwrap();
+            let count = answer.lines().find_map(|line| line.strip_prefix("zk_global_sessions"));
+            count.expect(&answer).trim().parse::<u64>().unwrap()
+        };
+        for args in [&["run", "a", "--", "true"][..], &["status", "a"], &["doctor", "--look-only"]] {
+            let done = finish(&mut at_server(&site, args, &server.url()));
+            assert!(done.status < 2, "{}", done.err);
+            assert_eq!(sessions(), 0, "{args:?}");
+        }
+    });
+}
+
 #[test]
 #[cfg(feature = "etcd")]
 fn everyday_use_of_etcd() {
