@@ -16,7 +16,9 @@ use crate::client::requests::Route;
 use crate::dialect::Dialect;
 
 /// All clients of this process that may have idle connections.
-static ALL: PerProcess<Arc<Mutex<Vec<Weak<dyn Check>>>>> = PerProcess::new();
+static ALL: PerProcess<Arc<Clients>> = PerProcess::new();
+
+type Clients = Mutex<Vec<Weak<dyn Check>>>;
 
 #[cfg_attr(not(feature = "sqlite-unbundled"), allow(dead_code))]
 trait Check: Send + Sync {

@@ -88,12 +88,12 @@ pub(crate) fn machine(run: &Report) -> Vec<String> {
 
 /// A section for each question.
 pub(crate) fn figures(questions: &[Question]) -> Vec<Section<'_>> {
-    let section = |question: &Question| {
+    fn section(question: &Question) -> Section<'_> {
         let mut blocks = vec![Block::Text(question.what.to_owned())];
         blocks.extend(words::told(question).map(|meaning| Block::Text(meaning.to_owned())));
         blocks.extend(question.groups.iter().map(Block::Group));
         Section { title: question.title.to_owned(), blocks }
-    };
+    }
     questions.iter().map(section).collect()
 }
 

@@ -23,8 +23,9 @@ impl Process {
         self.0
     }
 
+    /// The process with this number.
     #[cfg(test)]
-    pub fn numbered(number: u64) -> Self {
+    pub(crate) fn numbered(number: u64) -> Self {
         Self(number)
     }
 }

@@ -1,5 +1,7 @@
 //! What a process makes once, and its forked children share.
 
+use std::collections::HashSet;
+
 use foldhash::fast::RandomState;
 use tokio::runtime::Builder;
 
@@ -13,7 +15,7 @@ use super::forward;
 pub fn make_ready() {
     forward::make_ready();
     // The seed of all hash tables.
-    drop(RandomState::default());
+    drop(HashSet::<u8, RandomState>::default());
     // With the feature "signal", the first runtime of the process makes the pipe for signals.
     drop(Builder::new_current_thread().enable_all().build());
 }
