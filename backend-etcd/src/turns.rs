@@ -181,7 +181,7 @@ mod tests {
     #[tokio::test]
     async fn what_nobody_polls_holds_up_the_others_for_a_while_only() {
         let turns = Arc::new(Turns { longest: Duration::from_millis(200), ..Turns::new() });
-        let long = Duration::from_secs(60);
+        let long = Duration::from_mins(1);
         let mut unpolled = Vec::new();
         for number in 0..UNDER_WAY * 2 {
             let mut waiting = Box::pin(take(&turns, long));

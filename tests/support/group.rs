@@ -10,6 +10,9 @@ use lockwell::conformance::{Harness, Line, Link, Need, Server};
 use lockwell::{Locks, Result};
 use testbed::Proxy;
 
+/// The address of servers at these doors.
+type Url = dyn Fn(&[SocketAddr]) -> String + Send + Sync;
+
 type Waited<T> = Pin<Box<dyn Future<Output = Result<T, testbed::Error>> + Send>>;
 
 pub(crate) struct Group {
@@ -17,7 +20,7 @@ pub(crate) struct Group {
     servers: Vec<testbed::Server>,
     /// Where clients connect to: these servers, and perhaps some that are down for the whole suite.
     doors: Vec<SocketAddr>,
-    url: Box<dyn Fn(&[SocketAddr]) -> String + Send + Sync>,
+    url: Box<Url>,
     /// Waits until they agree, after all of them were started.
     ready: Box<dyn Fn() -> Waited<()> + Send + Sync>,
     /// Which of them leads.

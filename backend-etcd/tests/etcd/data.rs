@@ -242,7 +242,7 @@ async fn a_key_of_others_holds_the_lock_in_which_it_lies() {
                     }
                     // The key looks like that of a writer.
                     Err(error) => {
-                        assert_eq!((error.kind(), key, mode), (ErrorKind::KindClash, "w/x", permit))
+                        assert_eq!((error.kind(), key, mode), (ErrorKind::KindClash, "w/x", permit));
                     }
                 }
                 client.release(&claim).await.expect("an answer");
