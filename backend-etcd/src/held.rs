@@ -65,7 +65,9 @@ async fn renew_part(inner: &ClientInner, grants: &[Grant], until: Moment) -> Vec
 /// then nobody who waits for the lock waits for that. If the last revision is that of the operator, nobody has
 /// come in between, and the lock was released.
 pub(crate) async fn release(inner: &ClientInner, claim: &Claim) -> Result<Released> {
+    let turn = inner.turn(inner.soon()).await?;
     let (ended, is_repeated) = inner.revoke_counted(lease(claim)).await?;
+    drop(turn);
     let Some(ended) = ended else { return Ok(Released::from_answer(false, is_repeated)) };
     let kinds = [Some(Kind::of(claim.mode())), (claim.mode() == Mode::Shared).then_some(Kind::Downgraded)];
     let keys = kinds.into_iter().flatten().map(|kind| keys::key(&inner.options.prefix, claim, kind));
