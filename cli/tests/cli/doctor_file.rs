@@ -78,14 +78,17 @@ fn a_file_of_a_container_alone_is_doubtful() {
     std::fs::create_dir(site.path("base")).unwrap();
     let layers = "mount -t tmpfs none base; mkdir base/image base/changes base/work base/root; \
                   mount -t overlay overlay -o lowerdir=base/image,upperdir=base/changes,workdir=base/work base/root";
+    // Whoever only looks makes no file.
+    let first = "\"$0\" run first -- true";
     let args = ["doctor", "--json"];
-    let Some(found) = with_mounts(&site, layers, "base/root/locks.db", &args) else { return };
+    let script = format!("{layers}; {first}");
+    let Some(found) = with_mounts(&site, &script, "base/root/locks.db", &args) else { return };
     assert_eq!(found.status, 1, "{found:?}");
     let reach = finding(&found, "reach");
     assert!(reach.starts_with("doubtful: ") && reach.contains("(overlay)"), "{reach}");
     assert!(reach.contains("put it on a volume"), "{reach}");
     // On a volume in such a container.
-    let volume = format!("{layers}; mkdir base/root/data; mount -t tmpfs none base/root/data");
+    let volume = format!("{layers}; mkdir base/root/data; mount -t tmpfs none base/root/data; {first}");
     let found = with_mounts(&site, &volume, "base/root/data/locks.db", &args).unwrap();
     assert!(finding(&found, "reach").starts_with("good: "), "{found:?}");
 }
