@@ -53,8 +53,16 @@ async fn crowd_of(
             }
         }));
     }
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let (before, began) = (received(server), Moment::now());
+    // All wait when nearly nothing is asked any more.
+    let mut before = 0;
+    loop {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let so_far = received(server);
+        if so_far - std::mem::replace(&mut before, so_far) < 20 {
+            break;
+        }
+    }
+    let began = Moment::now();
     for held in held {
         held.release().await.expect("held");
     }

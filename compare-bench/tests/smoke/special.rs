@@ -125,17 +125,17 @@ fn a_slow_disk_is_measured() {
     if !cfg!(target_os = "linux") || !is_installed(testbed::Postgres::installed()) {
         return;
     }
-    let line = "--smoke --sync-delay 20ms --only uncontended --backend sqlite,postgres,postgres-grace,etcd";
+    let line = "--smoke --sync-delay 80ms --only uncontended --backend sqlite,postgres,postgres-grace,etcd";
     let (_, report) = measure(line);
     let storage = report["conditions"]["storage"].as_str().unwrap();
-    assert!(storage.ends_with(" whose syncs take 20ms longer"), "{storage}");
-    assert!(report["disk"]["sync_us"]["p50"].as_f64().unwrap() >= 20_000.0, "{}", report["disk"]);
+    assert!(storage.ends_with(" whose syncs take 80ms longer"), "{storage}");
+    assert!(report["disk"]["sync_us"]["p50"].as_f64().unwrap() >= 80_000.0, "{}", report["disk"]);
     // What waits for the disk takes longer than a sync, also of the server, which has inherited the library. On a
     // busy machine the others take as long at times.
     for result in report["results"].as_array().unwrap() {
         let rounds = result["rounds"].as_array().unwrap().iter().map(|round| round["ours"].as_f64().unwrap());
         let quickest = rounds.fold(f64::INFINITY, f64::min);
-        assert_eq!(quickest < 20_000.0, result["backend"] != "postgres", "{result}");
+        assert_eq!(quickest < 80_000.0, result["backend"] != "postgres", "{result}");
     }
     let missing: Vec<_> = report["missing"].as_array().unwrap().iter().map(|it| &it["backend"]).collect();
     assert_eq!(missing, ["etcd"]);

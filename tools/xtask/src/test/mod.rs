@@ -123,18 +123,18 @@ impl Run {
         Ok(outcomes)
     }
 
-    /// The programs that share servers, and all other tests, beside each other.
+    /// The programs that share servers one after the other, and all other tests beside them.
     fn side_by_side(&self, built: &[(Shared, PathBuf)]) -> Result<Vec<Outcome>> {
         let all = self.servers == Servers::All;
+        let threads: &[&str] = if all { &[ON_ALL_SERVERS] } else { &[] };
         let mut each = thread::scope(|scope| {
-            let shared: Vec<_> = built
-                .iter()
-                .map(|(one, file)| {
-                    let threads: &[&str] =
-                        if all && *one == Shared::Conformance { &[ON_ALL_SERVERS] } else { &[] };
-                    scope.spawn(move || one.run(self, file, threads))
-                })
-                .collect();
+            let shared = scope.spawn(|| {
+                let run = |(one, file): &(Shared, PathBuf)| {
+                    let threads = if *one == Shared::Conformance { threads } else { &[] };
+                    one.run(self, file, threads)
+                };
+                built.iter().map(run).collect::<Result<Vec<_>>>()
+            });
             let documentation = scope.spawn(|| shared::documentation(self));
             // Nothing may run beside the tests of `faults`: they come when the other programs have ended.
             let others = if all {
@@ -143,8 +143,7 @@ impl Run {
             } else {
                 nextest::run(self, "others", &["-E", "not package(faults)"], None)
             };
-            let ended = shared.into_iter().map(|one| one.join().map_err(|_| "a panic")?);
-            let mut each = ended.collect::<Result<Vec<_>>>()?;
+            let mut each = shared.join().map_err(|_| "a panic")??;
             each.push(documentation.join().map_err(|_| "a panic")??);
             each.push(others?);
             Ok::<_, String>(each)
