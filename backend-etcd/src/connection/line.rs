@@ -4,12 +4,13 @@ use futures_util::Stream;
 use prost::Message;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::metadata::MetadataValue;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::login::Token;
+/// What a server gives for a password. All members know it.
+pub(super) type Token = MetadataValue<Ascii>;
 
 /// The channel, and what each request on it has with it.
 #[derive(Clone)]

@@ -6,13 +6,12 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use lockwell_core::backend::{Backoff, Failure, lock};
+use lockwell_core::backend::{Backoff, Failure, PerProcess, lock};
 use lockwell_core::{Error, ErrorKind, Moment, Passwords, Secret};
 use tokio::sync::watch;
 use tonic::Status;
-use tonic::metadata::{Ascii, MetadataValue};
 
-use super::line::Line;
+use super::line::{Line, Token};
 use crate::dials::again;
 use crate::error::explain;
 use crate::messages::{Authenticate, Token as Answer};
@@ -26,9 +25,6 @@ const STUCK: Duration = Duration::from_secs(16);
 
 /// The first and the longest pause after a login that has failed.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_mins(1));
-
-/// What a server gives for a password. All members know it.
-pub(super) type Token = MetadataValue<Ascii>;
 
 /// The logins of one user to one cluster, for all clients and runtimes of this process.
 pub(super) struct Logins {
@@ -48,7 +44,7 @@ struct State {
 }
 
 /// Those that have a client.
-static ALL: Mutex<Vec<Weak<Logins>>> = Mutex::new(Vec::new());
+static ALL: PerProcess<Arc<Mutex<Vec<Weak<Logins>>>>> = PerProcess::new();
 
 impl Logins {
     /// Those of the user in this address; `None` if it names none.
@@ -56,7 +52,8 @@ impl Logins {
         let (user, passwords) = options.login.clone()?;
         let mut servers = options.endpoints.clone();
         servers.sort();
-        let mut all = lock(&ALL);
+        let all = ALL.get_or_init(Arc::default);
+        let mut all = lock(&all);
         all.retain(|one| one.strong_count() > 0);
         let same =
             |one: &Arc<Self>| (&one.servers, &one.user, &one.passwords) == (&servers, &user, &passwords);

@@ -14,8 +14,7 @@ use tonic::Status;
 use tonic::transport::Channel;
 
 use self::keep_alive::KeepAlives;
-use self::line::Line;
-use self::login::Token;
+use self::line::{Line, Token};
 pub(crate) use self::open::Opener;
 use self::watch::Watches;
 pub(crate) use self::watch::{PRESENT, Watch};

@@ -13,8 +13,8 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::Connection;
 use super::dial::DialOnce;
-use super::line::Line;
-use super::login::{Logins, Token};
+use super::line::{Line, Token};
+use super::login::Logins;
 use crate::BACKEND;
 use crate::error::{explain, is_expired};
 use crate::messages::{Txn, one};
