@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::path::{Path, absolute};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwell::backend::{DistributedLock, ServerUrl};
+use lockwell::backend::{DistributedLock, ServerUrl, lock};
 use lockwell::{Error, ErrorKind, LockConfig, Locks, Operation, Registry};
 
 use crate::args::Server;
@@ -26,7 +26,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Ends all connections in an orderly way, since servers log those that just break off. It is called last.
 pub(crate) async fn close_all() {
-    let connected = std::mem::take(&mut *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner));
+    let connected = std::mem::take(&mut *lock(&CONNECTED));
     let closing = async {
         for backend in connected {
             backend.close().await;
@@ -112,7 +112,7 @@ impl Address {
             // told to, and then it says so.
             match registry.try_connect_backend(&self.url, patience.limit(self.url.timeout()?)).await {
                 Ok(backend) => {
-                    CONNECTED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&backend));
+                    lock(&CONNECTED).push(Arc::clone(&backend));
                     return Ok(Connection { backend, config: self.config });
                 }
                 Err(error) if may_pass(&error) => patience.again(error.into()).await?,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use lockwell::backend::lock;
 use tokio::sync::Notify;
 
 /// How many lines wait for a reader. Lines that come after them are refused.
@@ -87,8 +88,7 @@ impl Outlet {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        // No code that can panic runs under it.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     fn write_to(&self, mut to: impl Write) {
