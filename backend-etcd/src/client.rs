@@ -15,7 +15,7 @@ use crate::floor::{Floor, Stored};
 use crate::keys;
 use crate::messages::{KeyValue, Op, Put, Txn, TxnReply, one};
 use crate::options::EtcdOptions;
-use crate::turns::{Turn, Turns};
+use crate::turns::{RuntimeTurns, Turn};
 
 /// A request without an answer for this time is repeated on a new connection.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -30,9 +30,7 @@ pub(crate) struct ClientInner {
     opener: Arc<Opener>,
     dials: Dials<Connection>,
     connections: Reconnect<Connection>,
-    turns: PerRuntime<Turns>,
-    /// Of those who wait for a lock: their leases end if they are not extended.
-    looks: PerRuntime<Turns>,
+    turns: PerRuntime<RuntimeTurns>,
 }
 
 /// The answer to a transaction.
@@ -68,7 +66,6 @@ impl ClientInner {
             floor: Floor::default(),
             connections: Reconnect::new(SILENCE),
             turns: PerRuntime::new(),
-            looks: PerRuntime::new(),
         })
     }
 
@@ -98,13 +95,13 @@ impl ClientInner {
 
     /// Waits for the turn of a claim, or of another request.
     pub(crate) async fn turn(&self, until: Moment) -> Result<Turn> {
-        self.turns.get(Turns::new)?.take(until).await.map_err(|error| self.named(error))
+        self.turns.get(RuntimeTurns::new)?.requests.take(until).await.map_err(|error| self.named(error))
     }
 
     /// The turn of a claim that waits in its queue. Its failure is none that says that nothing was done.
     pub(crate) async fn look_turn(&self, until: Moment) -> Result<Turn> {
         let unreachable = |error: Error| Error::new(ErrorKind::Unreachable, error.message().to_owned());
-        let taken = self.looks.get(Turns::new)?.take(until).await;
+        let taken = self.turns.get(RuntimeTurns::new)?.looks.take(until).await;
         taken.map_err(|error| self.named(unreachable(error)))
     }
 
@@ -123,8 +120,7 @@ impl ClientInner {
         };
         let answer = self.connections.ask(until, || self.connect(), request).await;
         if answer.is_ok() {
-            self.turns.get(Turns::new)?.answered();
-            self.looks.get(Turns::new)?.answered();
+            self.turns.get(RuntimeTurns::new)?.answered();
         }
         answer.map_err(|error| self.named(error))
     }

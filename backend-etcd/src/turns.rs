@@ -16,10 +16,33 @@ const UNDER_WAY: usize = 256;
 /// A turn that has lasted for longer does not count any more: nobody may poll the future that has it.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The turns of one runtime, which are given in the order in which they are asked for.
+/// The turns of one runtime.
+pub(crate) struct RuntimeTurns {
+    /// Of claims and other requests.
+    pub(crate) requests: Arc<Turns>,
+    /// Of those who wait for a lock: their leases end if they are not extended.
+    pub(crate) looks: Arc<Turns>,
+}
+
+impl RuntimeTurns {
+    pub(crate) fn new() -> Self {
+        let requests = Turns::new();
+        let looks = Turns { answered: Arc::clone(&requests.answered), ..Turns::new() };
+        Self { requests: Arc::new(requests), looks: Arc::new(looks) }
+    }
+
+    /// A server has answered.
+    pub(crate) fn answered(&self) {
+        self.requests.answered();
+    }
+}
+
+/// Turns that are given in the order in which they are asked for.
 pub(crate) struct Turns {
     given: Mutex<Given>,
     longest: Duration,
+    /// When a server has answered last.
+    answered: Arc<Mutex<Option<Moment>>>,
 }
 
 #[derive(Default)]
@@ -28,8 +51,6 @@ struct Given {
     /// Those that count, and some that do not any more.
     turns: VecDeque<Weak<Counted>>,
     waiting: VecDeque<oneshot::Sender<Turn>>,
-    /// When a server has answered last.
-    answered: Option<Moment>,
 }
 
 struct Counted {
@@ -44,8 +65,8 @@ pub(crate) struct Turn {
 }
 
 impl Turns {
-    pub(crate) fn new() -> Self {
-        Self { given: Mutex::default(), longest: LONGEST }
+    fn new() -> Self {
+        Self { given: Mutex::default(), longest: LONGEST, answered: Arc::default() }
     }
 
     /// Waits for a turn.
@@ -69,7 +90,7 @@ impl Turns {
                 return turn.map_err(|_| Error::new(ErrorKind::Internal, "a turn was forgotten"));
             }
             if until.has_passed() {
-                let is_answered = lock(&self.given).answered.is_some_and(|answered| answered >= asked);
+                let is_answered = lock(&self.answered).is_some_and(|answered| answered >= asked);
                 return Err(if is_answered {
                     let text = "requests come faster than the servers answer them";
                     Error::new(ErrorKind::Overloaded, text)
@@ -80,9 +101,8 @@ impl Turns {
         }
     }
 
-    /// A server has answered.
-    pub(crate) fn answered(&self) {
-        lock(&self.given).answered = Some(Moment::now());
+    fn answered(&self) {
+        *lock(&self.answered) = Some(Moment::now());
     }
 
     /// Gives turns to those who wait, as many as are free.
