@@ -1,6 +1,6 @@
 //! The names of the keys in Redis.
 
-use lockwell_core::backend::LazyPerProcess;
+use lockwell_core::backend::Constant;
 use lockwell_core::{Error, ErrorKind, LockName, Result};
 
 /// Separates the parts of our own keys. Lock names have no control characters, so no lock can have such a
@@ -183,7 +183,7 @@ pub(crate) fn slot(key: &str) -> u16 {
 }
 
 /// For every slot a tag that leads to it.
-static TAGS: LazyPerProcess<Vec<String>> = LazyPerProcess::new(|| {
+static TAGS: Constant<Vec<String>> = Constant::new(|| {
     let mut tags = vec![String::new(); usize::from(SLOTS)];
     let mut missing = usize::from(SLOTS);
     for number in 0_u32.. {

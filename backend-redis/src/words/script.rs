@@ -1,6 +1,6 @@
 //! The scripts that run in the server.
 
-use lockwell_core::backend::LazyPerProcess;
+use lockwell_core::backend::Constant;
 use redis::Cmd;
 
 /// A script, known to the server by the hash of its text.
@@ -86,11 +86,11 @@ parts! {
 macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident = $file:literal, $sharing:expr;)*) => {
         $($(#[$doc])*
-        pub(crate) static $name: LazyPerProcess<Script> =
-            LazyPerProcess::new(|| Script::new(include_str!(concat!("../scripts/", $file)), $sharing));)*
+        pub(crate) static $name: Constant<Script> =
+            Constant::new(|| Script::new(include_str!(concat!("../scripts/", $file)), $sharing));)*
 
         #[cfg(test)]
-        const ALL: &[(&str, &LazyPerProcess<Script>)] = &[$(($file, &$name)),*];
+        const ALL: &[(&str, &Constant<Script>)] = &[$(($file, &$name)),*];
     };
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use lockwell_core::backend::{Bounds, LazyPerProcess, Waiters, can_set_nodelay};
+use lockwell_core::backend::{Bounds, Constant, Waiters, can_set_nodelay};
 use lockwell_core::{Capabilities, Requirement};
 use sqlx::{Either, Row};
 
@@ -29,7 +29,7 @@ impl Database for MySql {
     /// Without `TCP_NODELAY` a message of claims or releases has to fit into one record of TLS, unless names
     /// are long (see `Login::connect`): with 128 requests and TLS a batch took about 90 ms.
     fn bounds(&self) -> Bounds {
-        static CAN_SET: LazyPerProcess<bool> = LazyPerProcess::new(can_set_nodelay);
+        static CAN_SET: Constant<bool> = Constant::new(can_set_nodelay);
         Bounds::new().batch(if *CAN_SET { BATCH } else { SHORT_BATCH })
     }
 

@@ -19,8 +19,8 @@
 //! * [`note_reconnection`]: a metric that lockcore cannot count by itself.
 //! * [`wake_tasks`] and [`unless_panics`]: wakers of the application that panic end nothing that others
 //!   share. [`lock`]: neither does a panic while a mutex is locked.
-//! * [`PerProcess`] and [`LazyPerProcess`]: the only kinds of `static` that a thread waits for. [`Process`]: which
-//!   process this is. A forked child is another one.
+//! * [`PerProcess`]: the only kind of `static` that a thread waits for. [`Constant`]: a computed one, for which none
+//!   waits. [`Process`]: which process this is. A forked child is another one.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`],
 //!   [`unique_bits`], [`valid_until`].
 
@@ -67,7 +67,7 @@ pub use crate::contract::{
 pub use crate::lease::valid_until;
 pub use crate::memory::MemoryLock;
 pub use crate::system::{
-    Clock, LazyPerProcess, Moment, OwnRuntime, PerProcess, Process, SharedRuntime, Task, lock, make_ready,
+    Clock, Constant, Moment, OwnRuntime, PerProcess, Process, SharedRuntime, Task, lock, make_ready,
     note_fork, unique_bits, unless_panics, wake_tasks,
 };
 pub use crate::telemetry::note_reconnection;

@@ -2,6 +2,7 @@
 
 mod aside;
 mod clock;
+mod constant;
 mod forward;
 mod hooks;
 mod keeper;
@@ -19,6 +20,7 @@ mod wakers;
 pub(crate) use aside::{Aside, must_not_wait};
 pub(crate) use clock::TimeLimit;
 pub use clock::{Clock, TestClock};
+pub use constant::Constant;
 #[cfg(feature = "metrics")]
 pub(crate) use forward::log_aside;
 pub(crate) use hooks::hooks;
@@ -26,7 +28,7 @@ pub use hooks::{ClockThreads, Hooks, set_hooks};
 pub use keeper::KEEPER;
 pub use moment::Moment;
 pub use own_runtime::{OwnRuntime, SharedRuntime, Task};
-pub use per_process::{LazyPerProcess, PerProcess};
+pub use per_process::PerProcess;
 pub use process::{Process, note_fork};
 pub use ready::make_ready;
 pub use sync::lock;

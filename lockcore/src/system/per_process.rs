@@ -1,6 +1,5 @@
 //! What a process keeps, and a forked child makes anew.
 
-use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,8 +15,8 @@ const ANCESTOR: u64 = u64::MAX;
 /// threads.
 ///
 /// Another thread may have the mutex while a thread forks: in the child it is locked for ever. So a child
-/// takes another one. Every `static` of this library that a thread may wait for is of this type, or of
-/// [`LazyPerProcess`].
+/// takes another one. Every `static` of this library that a thread may wait for is of this type. A value that is the
+/// same in all processes is a [`Constant`](super::Constant).
 #[derive(Debug)]
 pub struct PerProcess<T>([Slot<T>; MOST]);
 
@@ -80,30 +79,6 @@ impl<T: Clone> PerProcess<T> {
     }
 }
 
-/// A constant that is computed when it is first needed, in each process: a `LazyLock` that a thread of the parent
-/// computes during a fork would let the child wait for ever.
-#[derive(Debug)]
-pub struct LazyPerProcess<T: 'static> {
-    value: PerProcess<&'static T>,
-    make: fn() -> T,
-}
-
-impl<T: 'static> LazyPerProcess<T> {
-    /// Not yet computed.
-    pub const fn new(make: fn() -> T) -> Self {
-        Self { value: PerProcess::new(), make }
-    }
-}
-
-impl<T: 'static> Deref for LazyPerProcess<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        // Once in each process.
-        self.value.get_or_init(|| Box::leak(Box::new((self.make)())))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,12 +115,5 @@ mod tests {
         assert_ne!(parent, child);
         assert_eq!([made(&value, parent, 1), made(&value, child, 2)], [1, 2]);
         assert_eq!(made(&value, child, 3), 2);
-    }
-
-    #[test]
-    fn a_constant_is_computed_once() {
-        static CONSTANT: LazyPerProcess<String> = LazyPerProcess::new(|| "computed".to_owned());
-        assert_eq!(&*CONSTANT, "computed");
-        assert!(std::ptr::eq(CONSTANT.as_str(), CONSTANT.as_str()));
     }
 }

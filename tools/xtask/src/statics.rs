@@ -11,12 +11,13 @@ const FOLDERS: [&str; 7] =
     ["lockcore", "backend-etcd", "backend-redis", "backend-sql", "backend-zk", ".", "python"];
 
 /// The types that a child makes anew.
-const OF_PROCESS: [&str; 2] = ["PerProcess", "LazyPerProcess"];
+const OF_PROCESS: [&str; 1] = ["PerProcess"];
 /// Types of ours which have a value of such a type in them, and nothing that a thread waits for; and their files.
 const MADE_OF_THEM: [(&str, &str); 2] =
     [("SharedRuntime", "lockcore/src/system/own_runtime.rs"), ("Aside", "lockcore/src/system/aside.rs")];
 /// Types that no thread waits for.
-const PLAIN: [&str; 6] = ["AtomicBool", "AtomicU8", "AtomicU32", "AtomicU64", "AtomicUsize", "Metadata"];
+const PLAIN: [&str; 7] =
+    ["AtomicBool", "AtomicU8", "AtomicU32", "AtomicU64", "AtomicUsize", "Constant", "Metadata"];
 
 /// The others, with the reason why no child waits for them.
 const MEANT: [(&str, &str, &str); 5] = [
