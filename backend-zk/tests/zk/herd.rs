@@ -11,11 +11,16 @@ use testbed::ZooKeeper;
 
 use crate::servers::{client, options, single};
 
+/// What a counter of the server says.
+fn counter(server: &ZooKeeper, name: &str) -> u64 {
+    let answer = server.four_letter("mntr").expect("an answer");
+    let line = answer.lines().find_map(|line| line.strip_prefix(name)).expect("a counter");
+    line.trim().parse().expect("a number")
+}
+
 /// How many requests the server has received.
 pub(crate) fn received(server: &ZooKeeper) -> u64 {
-    let answer = server.four_letter("mntr").expect("an answer");
-    let line = answer.lines().find_map(|line| line.strip_prefix("zk_packets_received")).expect("a counter");
-    line.trim().parse().expect("a number")
+    counter(server, "zk_packets_received")
 }
 
 /// So many wait for one lock, spread over these clients, and each takes it so often. Says requests and time
@@ -53,15 +58,14 @@ async fn crowd_of(
             }
         }));
     }
-    // All wait when nearly nothing is asked any more.
-    let mut before = 0;
-    loop {
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        let so_far = received(server);
-        if so_far - std::mem::replace(&mut before, so_far) < 20 {
-            break;
-        }
+    // Each of them has a node. A second later it has compared its place and waits.
+    let end = Moment::now().after(Duration::from_secs(60));
+    while counter(server, "zk_ephemerals_count") < u64::from(holders + waiters) {
+        assert!(!end.has_passed(), "not all of them wait");
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = received(server);
     let began = Moment::now();
     for held in held {
         held.release().await.expect("held");
