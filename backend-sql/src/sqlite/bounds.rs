@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sqlx::Row;
+
 use super::boot;
 use super::connection::{Bound, Connection};
 use super::driver::{Sqlite, json};
@@ -58,7 +60,10 @@ impl Sqlite {
                 .bind(!durability.syncs_grants)
                 .bind(micros(LOOK_EVERY))
         };
-        conn.write(&self.sql.raise, raise).await.map(drop)
+        let raised = conn.write_several(&self.sql.raise, 2, raise).await?;
+        let bound = raised.rows.first().map(|row| row.try_get(0)).transpose()?;
+        conn.is_known(bound);
+        Ok(())
     }
 }
 

@@ -35,7 +35,8 @@ ON CONFLICT (one) DO UPDATE SET
             AND ((s.host <> '' AND excluded.host <> '' AND s.host <> excluded.host) OR {now} - ?4 < s.raised_at)
         THEN max(s.opens_at, {now} + s.longest_ttl * 51 / 50 + ?6) ELSE s.opens_at END,
     longest_ttl = max(s.longest_ttl, excluded.longest_ttl),
-    boot = excluded.boot, host = excluded.host, raised_at = excluded.raised_at
+    boot = excluded.boot, host = excluded.host, raised_at = excluded.raised_at;
+SELECT token_bound FROM {state} WHERE one = 1
 
 -- name: closed_for
 SELECT opens_at - {now} FROM {state} WHERE one = 1 AND boot = ?1 AND opens_at > {now}

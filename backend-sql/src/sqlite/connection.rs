@@ -63,6 +63,8 @@ pub struct Connection {
     opened: Moment,
     /// When it was opened, or has looked at the disk.
     looked: Instant,
+    /// The bound of tokens when the connection last read or raised the state of the tables.
+    bound: Option<i64>,
     write_back: WriteBack,
     /// Whether the file system writes to a disk.
     is_flushed: bool,
@@ -124,6 +126,7 @@ impl Connection {
                     busy: Busy::new(opening.patience),
                     opened: Moment::now(),
                     looked: Instant::now(),
+                    bound: None,
                     write_back: WriteBack::default(),
                     is_flushed,
                     _counted: counted,
@@ -154,6 +157,11 @@ impl Connection {
     /// The connection for statements that do not write.
     pub(super) fn get(&mut self) -> &mut SqliteConnection {
         &mut self.sqlite
+    }
+
+    /// Notes the bound of tokens. Returns whether it is the one that was noted before.
+    pub(super) fn is_known(&mut self, bound: Option<i64>) -> bool {
+        std::mem::replace(&mut self.bound, bound) == bound
     }
 
     /// The sockets of the clients of this file.

@@ -12,6 +12,7 @@ use super::bounds::{Answers, RAISES, not_raised};
 use super::connection::Connection;
 use super::driver::Sqlite;
 use super::sockets::Message;
+use super::take::Refusal;
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
 use crate::words::{Freed, SEVERAL, TakeRequest, TryAcquire, micros, token};
@@ -40,17 +41,22 @@ impl Sqlite {
         request: &TakeRequest,
     ) -> sqlx::Result<Option<TryAcquire>> {
         let claim = &request.claim;
-        let joined = conn
-            .write_several(&self.sql.join, JOINING, |query| {
-                self.asked(query, claim).bind(claim.mode().code()).bind(request.ticket).bind(claim.label())
-            })
-            .await?;
-        if let Some(row) = joined.rows.first() {
-            return Ok(Some(TryAcquire::Granted(token(row.try_get(0)?))));
-        }
-        match self.member(conn.get(), claim).await? {
-            Some(number) => Ok(Some(TryAcquire::Member(token(number)))),
-            None => self.refused(conn.get(), request).await,
+        loop {
+            let joined = conn
+                .write_several(&self.sql.join, JOINING, |query| {
+                    let query = self.asked(query, claim).bind(claim.mode().code());
+                    query.bind(request.ticket).bind(claim.label())
+                })
+                .await?;
+            if let Some(row) = joined.rows.first() {
+                return Ok(Some(TryAcquire::Granted(token(row.try_get(0)?))));
+            }
+            if let Some(number) = self.member(conn.get(), claim).await? {
+                return Ok(Some(TryAcquire::Member(token(number))));
+            }
+            if let Refusal::Is(answer) = self.refused(conn, request).await? {
+                return Ok(answer);
+            }
         }
     }
 

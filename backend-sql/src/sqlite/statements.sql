@@ -67,7 +67,7 @@ SELECT place, token FROM {base}_taken
 -- The mode of the lock's holder or, if the lock is free, of the first waiter before this claim; the time until the first lease
 -- of its holders ends (none is left, if a group holds it whose members have no rows); whether this claim was the last to take
 -- the lock exclusively, and the token that it has then; whether the state of the tables allows a grant; for how long it
--- forbids all grants; and the place of this claim.
+-- forbids all grants; the place of this claim; and the bound of tokens, which each change of that state raises.
 SELECT
     CASE WHEN l.expires_at > {now} THEN l.mode ELSE (SELECT q.mode FROM {queue} AS q WHERE q.name = w.name
         AND q.ticket < {place} AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1) END,
@@ -76,7 +76,7 @@ SELECT
     CASE WHEN l.owner = ?2 THEN l.token END,
     EXISTS (SELECT 1 FROM {state} AS s WHERE {may_grant}),
     (SELECT s.opens_at - {now} FROM {state} AS s WHERE s.one = 1 AND s.boot = ?5 AND s.opens_at > {now}),
-    {place}
+    {place}, (SELECT s.token_bound FROM {state} AS s WHERE s.one = 1)
 FROM (SELECT ?1 AS name) AS w LEFT JOIN {locks} AS l ON l.name = w.name
 
 -- name: lock_state

@@ -21,6 +21,16 @@ pub(super) struct LockState {
     may_grant: bool,
     /// For how long it forbids all grants.
     closed_for: Option<i64>,
+    bound: Option<i64>,
+}
+
+/// Why a claim has no grant.
+pub(super) enum Refusal {
+    /// `None`: the state of the tables must be raised first.
+    Is(Option<TryAcquire>),
+    /// The state of the tables was raised after the claim was refused, perhaps by another process. The lock may
+    /// be free, so the claim asks again.
+    Unknown,
 }
 
 impl LockState {
@@ -31,6 +41,7 @@ impl LockState {
             mine: row.try_get(2)?,
             may_grant: row.try_get(3)?,
             closed_for: row.try_get(4)?,
+            bound: row.try_get(6)?,
         })
     }
 
@@ -121,14 +132,15 @@ impl Sqlite {
         Ok(tokens)
     }
 
-    /// Why a claim has no grant. `None`: the state of the tables must be raised first.
+    /// Why a claim has no grant.
     pub(super) async fn refused(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         request: &TakeRequest,
-    ) -> sqlx::Result<Option<TryAcquire>> {
-        let state = self.lock_state(conn, request).await?;
-        Ok(self.note_refused(request, &state))
+    ) -> sqlx::Result<Refusal> {
+        let state = self.lock_state(conn.get(), request).await?;
+        let is_known = conn.is_known(state.bound);
+        Ok(if is_known { Refusal::Is(self.note_refused(request, &state)) } else { Refusal::Unknown })
     }
 
     fn note_refused(&self, request: &TakeRequest, state: &LockState) -> Option<TryAcquire> {
@@ -156,22 +168,25 @@ impl Sqlite {
         requests: &[TakeRequest],
     ) -> sqlx::Result<Answers> {
         let mut answers = Vec::with_capacity(requests.len());
-        let mut open = Vec::with_capacity(requests.len());
         for request in requests {
-            let known = self.known(conn, request).await?;
-            if known.is_none() {
-                open.push(request);
-            }
-            answers.push(known);
+            answers.push(self.known(conn, request).await?);
         }
-        let mut tokens = self.take_free(conn, &open).await?.into_iter();
-        for (answer, request) in answers.iter_mut().zip(requests) {
-            if answer.is_none() {
-                *answer = match tokens.next().flatten() {
-                    Some(number) => Some(TryAcquire::Granted(token(number))),
-                    None => self.refused(conn.get(), request).await?,
-                };
+        let mut open: Vec<usize> = (0..requests.len()).filter(|&at| answers[at].is_none()).collect();
+        while !open.is_empty() {
+            let asked: Vec<_> = open.iter().map(|&at| &requests[at]).collect();
+            let tokens = self.take_free(conn, &asked).await?;
+            let mut unknown = Vec::new();
+            for (at, number) in std::mem::take(&mut open).into_iter().zip(tokens) {
+                if let Some(number) = number {
+                    answers[at] = Some(TryAcquire::Granted(token(number)));
+                    continue;
+                }
+                match self.refused(conn, &requests[at]).await? {
+                    Refusal::Is(answer) => answers[at] = answer,
+                    Refusal::Unknown => unknown.push(at),
+                }
             }
+            open = unknown;
         }
         Ok(answers.into_iter().collect())
     }
