@@ -118,9 +118,10 @@ async fn a_waiter_goes_on_with_the_new_file() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_waits_for_the_holder_in_the_new_file() {
     let (url, path) = new_file().await;
-    let one = client(Kind::Sqlite, &url).await;
-    // It must not make a file of its own while the name is free.
-    let two = client(Kind::Sqlite, &format!("{url}&create=false")).await;
+    drop(client(Kind::Sqlite, &url).await);
+    // Neither must make a file of its own while the name is free.
+    let existing = format!("{url}&create=false");
+    let (one, two) = (client(Kind::Sqlite, &existing).await, client(Kind::Sqlite, &existing).await);
     let old = one.lock("a").await.expect("a free lock");
     let waiting = tokio::spawn(async move {
         let outcome = two.lock("a").wait(TTL).await;
@@ -138,9 +139,10 @@ async fn a_waiter_waits_for_the_holder_in_the_new_file() {
         assert!(Instant::now() < end, "the log stays");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    drop((old, one));
     remove(&path);
     std::fs::rename(other, &path).expect("both are in one file system");
+    // Not before: a release would grant the lock in the old file.
+    drop((old, one));
     let three = backend(Kind::Sqlite, &url).await.expect("a file");
     until_somebody_waits(&Locks::new(Arc::clone(&three)).expect("a keeper"), "in the new file").await;
     assert!(!waiting.is_finished(), "another has it in the new file");
