@@ -312,8 +312,7 @@ pub async fn connect_with(config: LockConfig) -> Result<Locks> {
 /// Before the first connection the client does not know what the server promises: [`Locks::capabilities`]
 /// assumes all modes, and what the configuration requires. If the server lacks a requirement, or
 /// does not support a claim, the request fails with [`Unsupported`](ErrorKind::Unsupported) or
-/// [`InvalidInput`](ErrorKind::InvalidInput). Tokens of tasks that [pass a lock on](Locks::hand_over) rise
-/// only if [`token_blocks`](Requirement::TokenBlocks) is required.
+/// [`InvalidInput`](ErrorKind::InvalidInput).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {

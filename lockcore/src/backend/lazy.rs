@@ -27,8 +27,8 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> 
 /// so a server may be away when the program starts.
 ///
 /// What the server promises is not known before. Until then the backend
-/// [promises](DistributedLock::capabilities) all modes and what is required, and no more. A claim that the
-/// server turns out not to support fails after connecting, and all claims fail if it lacks a requirement.
+/// [presumes](Capabilities::is_presumed) all modes and what is required, and no more. A claim that the server
+/// turns out not to support fails after connecting, and all claims fail if it lacks a requirement.
 pub struct Lazy {
     presumed: Capabilities,
     servers: Option<String>,
@@ -52,11 +52,8 @@ impl Lazy {
         F: Future<Output = Result<Arc<dyn DistributedLock>>> + Send + 'static,
     {
         let modes = [Requirement::Shared, Requirement::Permits, Requirement::Downgrade];
-        // Without this promise nobody would listen to a server that reports losses.
-        let presumed = Capabilities::minimal(name)
-            .promising(modes)
-            .promising([Requirement::LossPush])
-            .promising(required.iter().copied());
+        let presumed =
+            Capabilities::minimal(name).promising(modes).promising(required.iter().copied()).presumed();
         Self {
             presumed,
             servers: None,
@@ -190,12 +187,7 @@ impl DistributedLock for Lazy {
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
-        let backend = self.made()?;
-        if !backend.capabilities().promises(Requirement::Downgrade) {
-            let text = format!("this backend cannot downgrade {}", grant.claim().name());
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        backend.downgrade(grant).await
+        self.made()?.downgrade(grant).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
@@ -228,19 +220,15 @@ impl DistributedLock for Lazy {
 
     async fn lost(&self, grant: &Grant) {
         match self.made() {
-            Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => {
-                backend.lost(grant).await;
-            }
-            _ => std::future::pending().await,
+            Ok(backend) => backend.lost(grant).await,
+            Err(_) => std::future::pending().await,
         }
     }
 
     async fn doubted(&self, grant: &Grant) {
         match self.made() {
-            Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => {
-                backend.doubted(grant).await;
-            }
-            _ => std::future::pending().await,
+            Ok(backend) => backend.doubted(grant).await,
+            Err(_) => std::future::pending().await,
         }
     }
 
@@ -262,7 +250,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::{LockConfig, Locks, MemoryLock};
+    use crate::testing::TestServer;
+    use crate::{LockConfig, Locks, Loss, MemoryLock};
 
     /// A server that is away for the first tries to connect.
     fn away(tries: usize, kind: ErrorKind) -> (Arc<AtomicUsize>, Lazy) {
@@ -341,5 +330,57 @@ mod tests {
         let locks = Locks::with_config(Arc::new(lazy), &config).unwrap();
         let error = locks.lock("a").await.unwrap_err();
         assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("durable"), "{error:#}");
+    }
+
+    #[tokio::test]
+    async fn the_promises_of_the_server_hold_from_the_first_connection() {
+        let required = [Requirement::Fencing];
+        let server = MemoryLock::new();
+        let promised = server.capabilities();
+        let connected: Arc<dyn DistributedLock> = Arc::new(server);
+        let lazy = Lazy::new("example", &required, move || std::future::ready(Ok(Arc::clone(&connected))));
+        let locks = Locks::new(Arc::new(lazy)).unwrap();
+        let presumed = locks.capabilities();
+        assert!(presumed.is_presumed() && presumed.promises(Requirement::Fencing));
+        assert!(!presumed.promises(Requirement::TokenBlocks) && !presumed.promises(Requirement::LossPush));
+        locks.lock("a").await.unwrap().release().await.unwrap();
+        assert_eq!(*locks.capabilities(), promised.clone().without([Requirement::Fifo]));
+        assert_eq!(*locks.server_order().capabilities(), promised);
+    }
+
+    /// The lock is passed on while a slice lasts, which is short: so this may need several tries.
+    #[tokio::test]
+    async fn tasks_that_wait_for_the_connection_pass_the_lock_on() {
+        for _ in 0..100 {
+            let locks = Locks::new(Arc::new(away(1, ErrorKind::Unreachable).1)).unwrap();
+            let tasks = [(); 5].map(|()| {
+                let waiting = locks.lock("a").wait(Duration::from_secs(20)).into_future();
+                tokio::spawn(async move {
+                    let guard = waiting.await.unwrap();
+                    (guard.token(), guard.grant().claim().owner())
+                })
+            });
+            let mut held = Vec::new();
+            for task in tasks {
+                held.push(task.await.unwrap());
+            }
+            held.sort_by_key(|(token, _)| *token);
+            assert!(held.windows(2).all(|two| two[0].0 < two[1].0), "each has its own token");
+            if held.windows(2).any(|two| two[0].1 == two[1].1) {
+                return;
+            }
+        }
+        panic!("the lock was never passed on");
+    }
+
+    #[tokio::test]
+    async fn a_loss_that_the_server_reports_is_heard() {
+        let server = TestServer::new();
+        let connected = server.clone();
+        let lazy = Lazy::new("example", &[], move || std::future::ready(Ok(connected.backend())));
+        let guard = Locks::new(Arc::new(lazy)).unwrap().lock("a").ttl(Duration::from_secs(60)).await.unwrap();
+        assert_eq!(server.lose("a").await.unwrap(), 1);
+        let lost = tokio::time::timeout(Duration::from_secs(15), guard.lost()).await;
+        assert_eq!(lost.expect("it is heard"), Loss::Taken);
     }
 }

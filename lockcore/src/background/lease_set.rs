@@ -13,7 +13,7 @@ use super::renewal::{Batch, Renewer, batches};
 use crate::lease::{Advice, Event, HeldLock};
 use crate::system::{OwnRuntime, lock};
 use crate::telemetry::Telemetry;
-use crate::{Claim, Clock, DistributedLock, LeaseState, Loss, Moment, Requirement};
+use crate::{Claim, Clock, DistributedLock, LeaseState, Loss, Moment};
 
 /// Only for a lock that is held for longer than this does the client listen for losses. Without the pause,
 /// each lock would cost two switches between threads.
@@ -33,7 +33,6 @@ pub(super) struct LeaseSet {
     keeper: OwnRuntime,
     releases: Arc<Releases>,
     renewer: Renewer,
-    loss_push: bool,
     table: Mutex<Table>,
     changed: Arc<Notify>,
 }
@@ -99,7 +98,6 @@ impl LeaseSet {
         releases: &Arc<Releases>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            loss_push: backend.capabilities().promises(Requirement::LossPush),
             clock: backend.clock(),
             renewer: Renewer::new(backend, telemetry),
             backend: Arc::clone(backend),
@@ -110,12 +108,12 @@ impl LeaseSet {
         })
     }
 
-    /// Begins to renew a lease.
-    pub(super) fn insert(self: &Arc<Self>, held: &Arc<HeldLock>) {
+    /// Begins to renew a lease. `loss_push`: the backend reports losses.
+    pub(super) fn insert(self: &Arc<Self>, held: &Arc<HeldLock>, loss_push: bool) {
         // A grant that was under way for long may be due at once; the task then wakes at once.
         // The clock of a test may stand still.
         let pause = if self.clock.is_system() { LISTEN_AFTER } else { Duration::ZERO };
-        let listens = self.loss_push.then(|| self.clock.now().after(pause));
+        let listens = loss_push.then(|| self.clock.now().after(pause));
         let due = held.first_due().min(listens.unwrap_or(Moment::NEVER));
         let start = {
             let mut table = lock(&self.table);

@@ -8,6 +8,7 @@ mod all_clients;
 mod armed;
 mod caller_release;
 mod lease_set;
+mod promises;
 mod releases;
 mod renewal;
 mod under_way;
@@ -29,6 +30,7 @@ pub use all_clients::wait_for_releases;
 pub(crate) use armed::Armed;
 use caller_release::CallerRelease;
 use lease_set::LeaseSet;
+use promises::Promises;
 pub(crate) use releases::AcquireStatus;
 use releases::Releases;
 pub(crate) use under_way::UnderWay;
@@ -40,9 +42,7 @@ const CANCELLED: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Background {
     pub(crate) backend: Arc<dyn DistributedLock>,
-    pub(crate) capabilities: Capabilities,
-    /// The same for clients whose processes are served in turn.
-    pub(crate) in_turns: Capabilities,
+    promises: Promises,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) clock: Clock,
     releases: Arc<Releases>,
@@ -59,8 +59,7 @@ impl Background {
         let releases = Releases::new(&backend, &telemetry, &keeper);
         all_clients::register(&releases);
         Ok(Arc::new(Self {
-            in_turns: capabilities.clone().without([Requirement::Fifo]),
-            capabilities,
+            promises: Promises::new(capabilities),
             clock: backend.clock(),
             leases: LeaseSet::new(&backend, &telemetry, &keeper, &releases),
             releases,
@@ -70,9 +69,24 @@ impl Background {
         }))
     }
 
+    /// What the backend promises.
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        &self.promises.by(&*self.backend).all
+    }
+
+    /// What is left of that for clients whose processes are served in turn.
+    pub(crate) fn in_turns(&self) -> &Capabilities {
+        &self.promises.by(&*self.backend).in_turns
+    }
+
+    /// Whether each task that gets a lock from another has a token of its own.
+    pub(crate) fn has_token_blocks(&self) -> bool {
+        self.capabilities().promises(Requirement::TokenBlocks)
+    }
+
     /// Adds the operation, the backend with its servers, and the lock to an error.
     pub(crate) fn decorate(&self, error: Error, operation: Operation, name: Option<&LockName>) -> Error {
-        let mut error = error.during(operation).on_backend(self.capabilities.backend());
+        let mut error = error.during(operation).on_backend(self.capabilities().backend());
         if let Some(servers) = self.backend.servers() {
             error = error.at(servers);
         }
@@ -100,7 +114,7 @@ impl Background {
 
     /// Begins to renew a lease.
     pub(crate) fn keep(&self, held: &Arc<HeldLock>) {
-        self.leases.insert(held);
+        self.leases.insert(held, self.capabilities().promises(Requirement::LossPush));
     }
 
     /// Stops renewing a lease.
@@ -144,7 +158,7 @@ impl Background {
             _ => format!("{left} releases have no answer after {limit:?}: those locks end with their leases"),
         };
         let error = Error::new(ErrorKind::UnknownOutcome, text);
-        Err(error.on_backend(self.capabilities.backend()))
+        Err(error.on_backend(self.capabilities().backend()))
     }
 }
 

@@ -52,20 +52,14 @@ impl Locks {
     /// Fails if the keeper thread, which renews leases, cannot be started.
     pub fn new(backend: Arc<dyn DistributedLock>) -> Result<Self> {
         let background = Background::start(backend)?;
-        let promised = &background.capabilities;
+        let promised = background.capabilities();
         let ttl = DEFAULT_TTL.clamp(promised.min_ttl(), promised.max_ttl());
         let defaults = Choices::new(ttl, default_label());
-        let locks = Self { background, defaults };
-        let sharing = if locks.has_token_blocks() { Sharing::Slices } else { Sharing::Place };
-        Ok(locks.sharing(sharing))
-    }
-
-    fn has_token_blocks(&self) -> bool {
-        self.background.capabilities.promises(Requirement::TokenBlocks)
+        Ok(Self { background, defaults }.sharing(Sharing::Slices))
     }
 
     fn sharing(mut self, sharing: Sharing) -> Self {
-        self.defaults.local = Some(LocalQueues::new(sharing, self.has_token_blocks()));
+        self.defaults.local = Some(LocalQueues::new(sharing));
         self
     }
 
@@ -75,7 +69,7 @@ impl Locks {
     /// its ttl; and in the cases of [`new`](Self::new).
     pub fn with_config(backend: Arc<dyn DistributedLock>, config: &LockConfig) -> Result<Self> {
         let mut locks = Self::new(backend)?;
-        let promised = &locks.background.capabilities;
+        let promised = locks.background.capabilities();
         promised.require(&config.require)?;
         if let Some(ttl) = config.ttl {
             promised.check(Mode::Exclusive, ttl)?;
@@ -145,11 +139,12 @@ impl Locks {
     }
 
     /// What this client promises: what its backend does, and [`fifo`](crate::Requirement::Fifo) only with
-    /// [`server_order`](Self::server_order).
+    /// [`server_order`](Self::server_order). A client that connects with its first request
+    /// [presumes](Capabilities::is_presumed) some of it until then.
     pub fn capabilities(&self) -> &Capabilities {
         match self.defaults.local {
-            None => &self.background.capabilities,
-            Some(_) => &self.background.in_turns,
+            None => self.background.capabilities(),
+            Some(_) => self.background.in_turns(),
         }
     }
 

@@ -1,6 +1,5 @@
 //! What a backend promises, and what an application requires.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,7 +12,9 @@ use crate::{Error, ErrorKind, Mode, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     backend: &'static str,
-    promised: BTreeSet<Requirement>,
+    /// A bit for each [`Requirement`].
+    promised: u32,
+    presumed: bool,
     session_bound: bool,
     min_ttl: Duration,
     max_ttl: Duration,
@@ -27,7 +28,8 @@ impl Capabilities {
     pub fn minimal(backend: &'static str) -> Self {
         Self {
             backend,
-            promised: BTreeSet::new(),
+            promised: 0,
+            presumed: false,
             session_bound: false,
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_secs(86_400),
@@ -46,7 +48,9 @@ impl Capabilities {
     /// ```
     #[must_use]
     pub fn promising(mut self, promised: impl IntoIterator<Item = Requirement>) -> Self {
-        self.promised.extend(promised);
+        for requirement in promised {
+            self.promised |= requirement.bit();
+        }
         self
     }
 
@@ -54,7 +58,7 @@ impl Capabilities {
     #[must_use]
     pub fn without(mut self, promised: impl IntoIterator<Item = Requirement>) -> Self {
         for requirement in promised {
-            self.promised.remove(&requirement);
+            self.promised &= !requirement.bit();
         }
         self
     }
@@ -83,6 +87,19 @@ impl Capabilities {
     pub fn with_backend(mut self, backend: &'static str) -> Self {
         self.backend = backend;
         self
+    }
+
+    /// Says that the backend has not connected yet, and only presumes what its server promises. lockcore asks
+    /// again with each request until it knows.
+    #[must_use]
+    pub fn presumed(mut self) -> Self {
+        self.presumed = true;
+        self
+    }
+
+    /// Whether the backend has not connected yet, and only presumes this.
+    pub fn is_presumed(&self) -> bool {
+        self.presumed
     }
 
     /// Says that a lock belongs to a session of its client and ends with it, so that it cannot outlive the
@@ -115,7 +132,7 @@ impl Capabilities {
 
     /// Whether this is promised.
     pub fn promises(&self, requirement: Requirement) -> bool {
-        self.promised.contains(&requirement)
+        self.promised & requirement.bit() != 0
     }
 
     /// Checks that all requirements are promised. The error names those that are not.
@@ -225,6 +242,12 @@ pub enum Requirement {
     /// The same with SQLite.
     #[serde(rename = "verify-in:sqlite")]
     VerifyInSqlite,
+}
+
+impl Requirement {
+    fn bit(self) -> u32 {
+        1 << self as u32
+    }
 }
 
 /// All of them, with their names.

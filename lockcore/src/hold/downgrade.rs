@@ -55,7 +55,7 @@ fn check(guard: &LockGuard, background: &Background) -> Result<()> {
         let text = "only a writer can become a reader, this is a permit";
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
-    if !background.capabilities.promises(Requirement::Downgrade) {
+    if !background.capabilities().promises(Requirement::Downgrade) {
         return Err(Error::new(ErrorKind::Unsupported, "this backend cannot turn a writer into a reader"));
     }
     Ok(())

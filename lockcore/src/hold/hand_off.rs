@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::background::Armed;
+use crate::background::{Armed, Background};
 use crate::lease::Left;
 use crate::local::{ClaimTurn, HandedLock};
 use crate::{Grant, Moment};
@@ -20,14 +20,20 @@ pub(crate) struct HandOff {
 impl HandOff {
     /// For a lock that was just claimed, if hand-offs are wanted. Otherwise the claim turn is passed on at
     /// once, and the next task claims at the server.
-    pub(crate) fn new(turn: Arc<ClaimTurn>, grant: &Grant) -> Option<Self> {
-        let (times, until) = slice(&turn, grant);
-        Self::until(turn, grant, times, until)
+    pub(crate) fn new(turn: Arc<ClaimTurn>, background: &Background, grant: &Grant) -> Option<Self> {
+        let (times, until) = slice(&turn, background.has_token_blocks(), grant);
+        Self::until(turn, background, grant, times, until)
     }
 
     /// The same for a lock that may be handed on so many times, until this moment.
-    pub(super) fn until(turn: Arc<ClaimTurn>, grant: &Grant, times: u32, until: Moment) -> Option<Self> {
-        if turn.sharing().hand_over().is_none() {
+    pub(super) fn until(
+        turn: Arc<ClaimTurn>,
+        background: &Background,
+        grant: &Grant,
+        times: u32,
+        until: Moment,
+    ) -> Option<Self> {
+        if turn.hand_over(background.has_token_blocks()).is_none() {
             grant.claim().turn().pass_on();
             return None;
         }
@@ -39,7 +45,7 @@ impl HandOff {
     /// it, its claim is returned, and is to be released.
     pub(crate) fn to_next(&self, grant: &Grant, left: Left, armed: Armed) -> Option<Armed> {
         // The backend may have reserved fewer tokens than the claim wants: each task needs its own.
-        let is_last = self.turn.has_token_blocks() && grant.token() == grant.last_token();
+        let is_last = armed.background().has_token_blocks() && grant.token() == grant.last_token();
         if self.times == 0 || is_last || grant.claim().clock().has_passed(self.until) {
             return Some(armed);
         }
@@ -55,7 +61,7 @@ impl HandOff {
 /// Gives the lock of a task that has left before it was granted to the next task, which takes over its place
 /// and its token. If no task takes it, its claim is returned, and is to be released.
 pub(crate) fn to_next_claimant(turn: &ClaimTurn, grant: &Grant, armed: Armed) -> Option<Armed> {
-    let (times, until) = slice(turn, grant);
+    let (times, until) = slice(turn, armed.background().has_token_blocks(), grant);
     offer(turn, armed, grant.clone(), times, until)
 }
 
@@ -63,8 +69,8 @@ pub(crate) fn to_next_claimant(turn: &ClaimTurn, grant: &Grant, armed: Armed) ->
 ///
 /// A provisional lease is renewed a moment after each hold has begun, so never while short holds follow each
 /// other. It is handed on for a third of what is left of it, like a lease that is renewed then.
-fn slice(turn: &ClaimTurn, grant: &Grant) -> (u32, Moment) {
-    let (times, span) = turn.sharing().hand_over().unwrap_or_default();
+fn slice(turn: &ClaimTurn, token_blocks: bool, grant: &Grant) -> (u32, Moment) {
+    let (times, span) = turn.hand_over(token_blocks).unwrap_or_default();
     let now = grant.claim().clock().now();
     let longest = if grant.is_provisional() { grant.deadline().since(now) / 3 } else { Duration::MAX };
     (times, now.after(span.min(longest)))
@@ -142,15 +148,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_provisional_lease_is_not_handed_on_to_its_end() {
-        let queues = LocalQueues::new(Sharing::Chosen(HandOver::new(1000, LONG)), true);
+        let queues = LocalQueues::new(Sharing::Chosen(HandOver::new(1000, LONG)));
         let name = LockName::new("a").unwrap();
         let claim = Claim::new(name, Mode::Exclusive, LONG * 9, Wait::No, "test".into());
         let Ok(Some(Turn::Claim(turn))) = queues.turn(&claim).await else { panic!("nobody has the turn") };
         let now = Moment::now();
         let grant = Grant::new(&claim, FencingToken::new(2000), now);
-        assert!(slice(&turn, &grant).1 >= now.after(LONG));
+        assert!(slice(&turn, true, &grant).1 >= now.after(LONG));
         let left = Duration::from_secs(3);
-        let (times, until) = slice(&turn, &grant.provisional(now.after(left)));
+        let (times, until) = slice(&turn, true, &grant.provisional(now.after(left)));
         assert!(times == 1000 && until < now.after(left / 2), "{times} times, for {:?}", until.since(now));
     }
 

@@ -18,7 +18,8 @@ impl HandedLock {
             return None;
         }
         let armed = self.armed.take()?;
-        let hand_off = HandOff::until(Arc::clone(turn), &self.grant, self.times, self.until);
+        let hand_off =
+            HandOff::until(Arc::clone(turn), armed.background(), &self.grant, self.times, self.until);
         let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, hand_off);
         armed.disarm();
         Some(guard)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -17,7 +18,6 @@ use crate::{Claim, LockName, Moment};
 #[derive(Debug)]
 pub(crate) struct LocalQueues {
     sharing: Sharing,
-    token_blocks: bool,
     pub(super) names: Mutex<Names<Turn>>,
     /// Notified when the keeper is to look earlier than it intends to.
     pub(super) look_earlier: Notify,
@@ -56,8 +56,8 @@ enum Next {
 }
 
 impl LocalQueues {
-    pub(crate) fn new(sharing: Sharing, token_blocks: bool) -> Arc<Self> {
-        Arc::new(Self { sharing, token_blocks, names: Mutex::default(), look_earlier: Notify::new() })
+    pub(crate) fn new(sharing: Sharing) -> Arc<Self> {
+        Arc::new(Self { sharing, names: Mutex::default(), look_earlier: Notify::new() })
     }
 
     pub(super) fn names(&self) -> MutexGuard<'_, Names<Turn>> {
@@ -148,13 +148,13 @@ impl ClaimTurn {
         &self.pulse
     }
 
-    /// The claim is sent to the server from now on. It reserves a token for each task that may get the lock
-    /// from it.
-    pub(crate) fn begin(&self, claim: &Claim) {
+    /// The claim is sent to the server from now on. With `token_blocks` it reserves a token for each task that
+    /// may get the lock from it.
+    pub(crate) fn begin(&self, claim: &Claim, token_blocks: bool) {
         let queues = &self.queues;
         if let Some(queue) = queues.names().with_turn(&self.name, self.number) {
             queue.begin(claim);
-            if queues.token_blocks {
+            if token_blocks {
                 claim.reserve(queues.sharing.tokens(queue.waiting(), queue.handed_on[1]));
             }
         }
@@ -182,13 +182,10 @@ impl ClaimTurn {
         }
     }
 
-    pub(crate) fn sharing(&self) -> Sharing {
-        self.queues.sharing
-    }
-
-    /// Whether each task that gets the lock must have a token of its own.
-    pub(crate) fn has_token_blocks(&self) -> bool {
-        self.queues.token_blocks
+    /// How many times the lock may be handed on, and for how long; `None` if it may not. `token_blocks`:
+    /// each task can have a token of its own.
+    pub(crate) fn hand_over(&self, token_blocks: bool) -> Option<(u32, Duration)> {
+        self.queues.sharing.hand_over(token_blocks)
     }
 
     /// Passes the turn on. `misses`: how many waiters in a row did not pick it up.

@@ -19,9 +19,8 @@ const FIRST_TOKENS: u32 = 7;
 /// What the tasks of a process share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// One place in the queue of the server.
-    Place,
-    /// The place, and the lock for a slice of time.
+    /// The place in the queue of the server; and the lock for a slice of time, if each task has a token of its
+    /// own.
     Slices,
     /// The place, and the lock as often as the application wants.
     Chosen(HandOver),
@@ -29,10 +28,9 @@ pub(crate) enum Sharing {
 
 impl Sharing {
     /// How many times a lock may be handed on, and for how long; `None` if it may not.
-    pub(crate) fn hand_over(self) -> Option<(u32, Duration)> {
+    pub(super) fn hand_over(self, token_blocks: bool) -> Option<(u32, Duration)> {
         match self {
-            Self::Place => None,
-            Self::Slices => Some((u32::MAX, SLICE)),
+            Self::Slices => token_blocks.then_some((u32::MAX, SLICE)),
             Self::Chosen(hand_over) => Some((hand_over.max(), hand_over.span())),
         }
     }
@@ -45,7 +43,6 @@ impl Sharing {
     /// has been used, and a few.
     pub(super) fn tokens(self, waiting: usize, used: u32) -> NonZeroU32 {
         let more = match self {
-            Self::Place => 0,
             Self::Slices if waiting == 0 => 0,
             Self::Slices => {
                 let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
@@ -66,7 +63,6 @@ mod tests {
         let tokens = |waiting, used| Sharing::Slices.tokens(waiting, used).get();
         assert_eq!([tokens(0, 400), tokens(1, 0), tokens(63, 0), tokens(63, 20)], [1, 2, 8, 41]);
         assert_eq!([tokens(63, 400), tokens(500, u32::MAX)], [513, 513]);
-        assert_eq!(Sharing::Place.tokens(63, 9).get(), 1);
         assert_eq!(Sharing::Chosen(HandOver::new(1000, SLICE)).tokens(0, 0).get(), 1001);
     }
 }

@@ -24,7 +24,7 @@ fn claim_turn(turn: Result<Option<Turn>>) -> ClaimTurn {
 
 #[tokio::test]
 async fn the_turn_goes_from_one_to_the_next() {
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     let beside = queues.turn(&claim(Wait::No)).await;
     assert!(matches!(beside, Ok(Some(Turn::Beside))), "there is one turn: {beside:?}");
@@ -50,7 +50,7 @@ async fn the_turn_goes_from_one_to_the_next() {
 
 #[tokio::test]
 async fn one_that_does_not_wait_asks_the_server() {
-    let queues = LocalQueues::new(Sharing::Slices, true);
+    let queues = LocalQueues::new(Sharing::Slices);
     let claims = [claim(Wait::No), claim(Wait::No)];
     let turn = claim_turn(queues.turn(&claims[0]).await);
     assert!(matches!(queues.turn(&claims[1]).await, Ok(Some(Turn::Beside))), "another claims it");
@@ -63,7 +63,7 @@ async fn one_that_does_not_wait_asks_the_server() {
 
 #[tokio::test]
 async fn ten_thousand_who_have_gone_are_passed_over() {
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     {
         // Receivers that are dropped behind the back of their places.
@@ -81,7 +81,7 @@ async fn ten_thousand_who_have_gone_are_passed_over() {
 
 #[tokio::test]
 async fn a_waiter_whose_wait_ends_leaves_the_queue() {
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     let soon = crate::Moment::now().after(Duration::from_millis(5));
     assert!(matches!(queues.turn(&claim(Wait::Until(soon))).await, Ok(None)));
@@ -101,7 +101,7 @@ fn waiting<'a>(
 
 #[tokio::test]
 async fn a_turn_that_is_not_picked_up_goes_to_the_next() {
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     let claims = [claim(Wait::Forever), claim(Wait::Forever), claim(Wait::Forever)];
     let asleep = waiting(&queues, &claims[0]);
@@ -123,7 +123,7 @@ async fn a_turn_that_is_not_picked_up_goes_to_the_next() {
 async fn a_turn_on_its_way_is_watched() {
     // It stands still: the keeper takes nothing away by itself.
     let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let claims = [Wait::No, Wait::Forever, Wait::Forever].map(|wait| claim(wait).with_clock(clock.clone()));
     let first = claim_turn(queues.turn(&claims[0]).await);
     let asleep = waiting(&queues, &claims[1]);
@@ -143,7 +143,7 @@ async fn a_turn_on_its_way_is_watched() {
 
 #[tokio::test]
 async fn only_queues_in_which_somebody_waits_are_looked_at() {
-    let queues = LocalQueues::new(Sharing::Slices, true);
+    let queues = LocalQueues::new(Sharing::Slices);
     let mut held = Vec::new();
     for number in 0..3 {
         let name = LockName::new(number.to_string()).unwrap();
@@ -164,7 +164,7 @@ async fn only_queues_in_which_somebody_waits_are_looked_at() {
 
 #[tokio::test]
 async fn a_claim_that_nobody_drives_loses_its_turn() {
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let claims = [claim(Wait::No), claim(Wait::Forever)];
     let turn = claim_turn(queues.turn(&claims[0]).await);
     let pulse = Arc::clone(turn.pulse());
@@ -178,7 +178,7 @@ async fn a_claim_that_nobody_drives_loses_its_turn() {
 
 #[tokio::test]
 async fn a_claim_that_is_driven_keeps_its_turn() {
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let claims = [claim(Wait::No), claim(Wait::Forever)];
     let turn = claim_turn(queues.turn(&claims[0]).await);
     let pulse = Arc::clone(turn.pulse());
@@ -200,7 +200,7 @@ async fn a_claim_that_is_driven_keeps_its_turn() {
 async fn who_finds_no_queue_after_its_turn_was_taken_back_begins_then() {
     let test = crate::TestClock::new();
     let clock = test.clock();
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let claims = [Wait::No, Wait::Forever].map(|wait| claim(wait).with_clock(clock.clone()));
     let first = claim_turn(queues.turn(&claims[0]).await);
     let mut asleep = waiting(&queues, &claims[1]);
@@ -220,7 +220,7 @@ async fn who_finds_no_queue_after_its_turn_was_taken_back_begins_then() {
 async fn a_task_that_runs_takes_the_turn_on_its_way_to_a_later_one() {
     // It stands still: the keeper takes nothing away by itself.
     let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let claims = [Wait::No, Wait::Forever, Wait::Forever, Wait::Forever];
     let claims = claims.map(|wait| claim(wait).with_clock(clock.clone()));
     let first = claim_turn(queues.turn(&claims[0]).await);
@@ -241,7 +241,7 @@ async fn a_task_that_runs_takes_the_turn_on_its_way_to_a_later_one() {
 #[tokio::test]
 async fn a_request_without_a_caller_takes_no_turn_on_its_way() {
     let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let claims = [Wait::No, Wait::Forever, Wait::Forever].map(|wait| claim(wait).with_clock(clock.clone()));
     let first = claim_turn(queues.turn(&claims[0]).await);
     let mut dropped = waiting(&queues, &claims[1]);
@@ -257,7 +257,7 @@ async fn a_request_without_a_caller_takes_no_turn_on_its_way() {
 #[tokio::test]
 async fn a_lock_on_its_way_is_not_for_a_task_that_wants_another_lease() {
     let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Slices, true);
+    let queues = LocalQueues::new(Sharing::Slices);
     let held = claim(Wait::No).with_clock(clock.clone());
     let longer = claim(Wait::Forever).with_lock_delay(Duration::from_secs(1)).with_clock(clock.clone());
     let claims = [Wait::Forever; 2].map(|wait| claim(wait).with_clock(clock.clone()));
@@ -286,7 +286,7 @@ async fn tasks_that_are_polled_late_get_the_turn_all_the_same() {
     const TASKS: usize = 40;
     let test = crate::TestClock::new();
     let clock = test.clock();
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let held = claim(Wait::No).with_clock(clock.clone());
     let claims: Vec<_> = (0..TASKS).map(|_| claim(Wait::Forever).with_clock(clock.clone())).collect();
     let first = claim_turn(queues.turn(&held).await);
@@ -322,7 +322,7 @@ async fn tasks_that_are_polled_late_get_the_turn_all_the_same() {
 #[tokio::test]
 async fn tasks_that_are_not_polled_are_passed_over_together() {
     let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let held = claim(Wait::No).with_clock(clock.clone());
     let claims: Vec<_> = (0..65).map(|_| claim(Wait::Forever).with_clock(clock.clone())).collect();
     let first = claim_turn(queues.turn(&held).await);
@@ -352,7 +352,7 @@ async fn tasks_that_are_not_polled_are_passed_over_together() {
 #[tokio::test]
 async fn one_that_is_passed_over_takes_the_turn_if_it_runs_first() {
     let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Place, false);
+    let queues = LocalQueues::new(Sharing::Slices);
     let held = claim(Wait::No).with_clock(clock.clone());
     let claims = [Wait::Forever; 4].map(|wait| claim(wait).with_clock(clock.clone()));
     let first = claim_turn(queues.turn(&held).await);

@@ -179,7 +179,7 @@ mod tests {
     async fn a_look_that_takes_long_is_followed_by_a_pause() {
         let test = TestClock::new();
         let clock = test.clock();
-        let queues = LocalQueues::new(Sharing::Place, false);
+        let queues = LocalQueues::new(Sharing::Slices);
         // The keeper does not look.
         queues.names().looks_at = Some(clock.now());
         let claims = [Wait::No, Wait::Forever, Wait::Forever, Wait::Forever].map(|wait| {

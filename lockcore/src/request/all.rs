@@ -221,11 +221,11 @@ impl LockRequest<All> {
     }
 
     fn unanswered(&self, name: Option<&LockName>) -> Error {
-        unanswered(self.choices.wait, self.background.capabilities.backend(), name)
+        unanswered(self.choices.wait, self.background.capabilities().backend(), name)
     }
 
     fn timed_out(&self, name: Option<&LockName>) -> Error {
-        timed_out(self.choices.wait, self.background.capabilities.backend(), name)
+        timed_out(self.choices.wait, self.background.capabilities().backend(), name)
     }
 }
 

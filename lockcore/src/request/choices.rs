@@ -42,8 +42,8 @@ impl Choices {
 
     /// Refuses options that the backend cannot honour, or that make no sense.
     pub(crate) fn check(&self, background: &Background, mode: Mode) -> Result<()> {
-        background.capabilities.check(mode, self.ttl)?;
-        background.capabilities.check_lock_delay(self.ttl, self.lock_delay)?;
+        background.capabilities().check(mode, self.ttl)?;
+        background.capabilities().check_lock_delay(self.ttl, self.lock_delay)?;
         check_limits(self.limits)?;
         check_label(&self.label)
     }

@@ -28,7 +28,7 @@ pub(super) struct InTime {
 
 impl InTime {
     pub(super) fn new(work: Acquiring, choices: &Choices, background: &Background) -> Self {
-        Self { work, wait: choices.wait, backend: background.capabilities.backend(), end: None }
+        Self { work, wait: choices.wait, backend: background.capabilities().backend(), end: None }
     }
 
     /// The claim, unless it was refused before anything was sent.

@@ -109,7 +109,7 @@ impl Checked {
             let error = match self.begin().await {
                 Ok(Some(guard)) => return Ok(guard),
                 Ok(None) => {
-                    let backend = self.background.capabilities.backend();
+                    let backend = self.background.capabilities().backend();
                     return Err(timed_out(self.choices.wait, backend, Some(&self.name)));
                 }
                 Err(error) => error,

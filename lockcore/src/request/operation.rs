@@ -66,7 +66,7 @@ async fn claim_and_settle(
     };
     if let Some(turn) = &turn {
         claim.turn().put(Arc::clone(turn) as Arc<dyn PassOn>);
-        turn.begin(claim);
+        turn.begin(claim, background.has_token_blocks());
     }
     let armed = Armed::new(background, claim.clone());
     let acquire = armed.background().backend.acquire(armed.claim());
@@ -190,7 +190,7 @@ fn granted(armed: Armed, grant: Grant, limits: Limits, turn: Option<Arc<ClaimTur
         Some(turn) if armed.claim().has_no_caller() => to_next_claimant(turn, &grant, armed)?,
         _ => armed,
     };
-    let hand_off = turn.and_then(|turn| HandOff::new(turn, &grant));
+    let hand_off = turn.and_then(|turn| HandOff::new(turn, armed.background(), &grant));
     let guard = LockGuard::new(armed.background(), grant, limits, hand_off);
     armed.disarm();
     Some(guard)

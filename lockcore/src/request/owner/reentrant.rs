@@ -80,7 +80,7 @@ impl LockRequest<Reentrant> {
     async fn acquire(self) -> Result<ReentrantGuard> {
         let (table, checked) = self.checked(Choices::until)?;
         take(&table, &checked).await?.ok_or_else(|| {
-            timed_out(checked.choices.wait, checked.background.capabilities.backend(), Some(&checked.name))
+            timed_out(checked.choices.wait, checked.background.capabilities().backend(), Some(&checked.name))
         })
     }
 
