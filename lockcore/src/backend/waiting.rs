@@ -105,7 +105,7 @@ pub async fn wait_for_turn<Q: Queue>(
     loop {
         // With a place, asking queues.
         if place.is_some() && !is_subscribed(queue, claim).await {
-            return Ok(None);
+            return unavailable.map_or(Ok(None), Err);
         }
         let asked = claim.within_wait(queue.ask(claim, place.as_ref())).await;
         claim.note_obstacle(match &asked {

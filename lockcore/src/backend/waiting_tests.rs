@@ -28,6 +28,8 @@ struct Server {
     recheck: Option<Duration>,
     /// A notification brings the grant.
     pushes: AtomicBool,
+    /// How many subscriptions are confirmed; all of them, unless this says something else.
+    subscriptions: Option<AtomicUsize>,
 }
 
 impl Server {
@@ -61,6 +63,14 @@ impl Queue for Server {
             return Ok(ClaimReply::Granted(Grant::new(claim, FencingToken::new(1), claim.began())));
         }
         Ok(ClaimReply::Refused { recheck: self.recheck.unwrap_or(Duration::from_secs(60)) })
+    }
+
+    async fn subscribe(&self) {
+        if let Some(left) = &self.subscriptions
+            && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err()
+        {
+            std::future::pending::<()>().await;
+        }
     }
 
     async fn enter(&self, _: &Claim) -> Result<usize> {
@@ -259,4 +269,23 @@ async fn a_heartbeat_is_sent_when_it_is_due_and_not_with_every_notification() {
     assert_eq!(server.said()[6..], ["ask again"], "the next one is not due yet");
     claim.cancel();
     assert!(task.await.unwrap().unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_while_it_subscribes_says_what_the_server_said() {
+    let mut server = Server { subscriptions: Some(AtomicUsize::new(1)), ..Server::default() };
+    let error = Error::new(ErrorKind::Unreachable, "two of three nodes are away");
+    server.answers = Mutex::new([ClaimReply::Unavailable { error, pause: Duration::ZERO }].into());
+    let clock = TestClock::new();
+    let claim =
+        claim(Wait::Until(clock.clock().now().after(Duration::from_secs(5)))).with_clock(clock.clock());
+    let ended = async {
+        while server.said().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(Duration::from_secs(60));
+    };
+    let (answer, ()) = tokio::join!(wait_for_turn(&server, &claim, Some(1)), ended);
+    assert_eq!(answer.expect_err("nobody knows who holds it").message(), "two of three nodes are away");
+    assert_eq!(server.said(), ["ask again"]);
 }
