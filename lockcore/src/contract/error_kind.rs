@@ -77,6 +77,8 @@ pub enum Operation {
     Connect,
     /// Claiming a lock.
     Acquire,
+    /// Holding a lock, while work is done under it.
+    Hold,
     /// Extending leases.
     Renew,
     /// Turning a writer into a reader.
@@ -101,6 +103,7 @@ impl Operation {
         match self {
             Self::Connect => "connect",
             Self::Acquire => "acquire",
+            Self::Hold => "hold",
             Self::Renew => "renew",
             Self::Downgrade => "downgrade",
             Self::Release => "release",

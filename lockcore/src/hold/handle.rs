@@ -49,7 +49,7 @@ impl LockHandle {
             return Ok(());
         }
         let error = lost_at_work(self.renewal_failure());
-        Err(error.during(Operation::Acquire).for_lock(self.name()))
+        Err(error.during(Operation::Hold).for_lock(self.name()))
     }
 
     /// Whether the lock is held, in doubt, lost or released.

@@ -35,7 +35,7 @@ where
 {
     let lost = |name, value, guard: &G| {
         let error = lost_at_work(guard.failure());
-        ErrorWith::new(background.decorate(error, Operation::Acquire, Some(name)), value)
+        ErrorWith::new(background.decorate(error, Operation::Hold, Some(name)), value)
     };
     let value = tokio::select! {
         // Finished work counts even if the loss is noticed in the same moment: the deadline decides below.
@@ -155,6 +155,8 @@ mod tests {
             server.advance(Duration::from_secs(60));
             Err::<(), _>(Failed::Work)
         };
+        let error = locks.lock("a").run(loses).await.unwrap_err();
+        assert!(error.to_string().starts_with("test: hold \"a\": lost: "), "{error}");
         let result = locks.lock("a").try_run(loses).await;
         assert!(matches!(result, Err(Failed::Lock(ErrorKind::Lost))), "{result:?}");
         server.fail(crate::Operation::Acquire, ErrorKind::Unreachable);
