@@ -17,6 +17,7 @@ use crate::queue::node::Node;
 pub struct GuardedWrite {
     client: Client,
     lock: String,
+    acls: Acls<'static>,
     timeout: Duration,
     writes: Vec<Write>,
 }
@@ -39,6 +40,7 @@ impl GuardedWrite {
         Ok(Self {
             client: node.session.client.clone(),
             lock: node.path.clone(),
+            acls: node.session.options.acls(),
             timeout: node.session.timeout(),
             writes: Vec::new(),
         })
@@ -50,7 +52,7 @@ impl GuardedWrite {
         self
     }
 
-    /// Creates a persistent node with an open ACL.
+    /// Creates a persistent node, with the ACL that the address chooses for the nodes of locks (`acl`).
     pub fn create(mut self, path: &str, data: &[u8]) -> Self {
         self.writes.push(Write::Create(path.to_owned(), data.to_vec()));
         self
@@ -79,7 +81,7 @@ impl GuardedWrite {
             let added = match write {
                 Write::Set(path, data, version) => writer.add_set_data(path, data, *version),
                 Write::Create(path, data) => {
-                    writer.add_create(path, data, &CreateMode::Persistent.with_acls(Acls::anyone_all()))
+                    writer.add_create(path, data, &CreateMode::Persistent.with_acls(self.acls))
                 }
                 Write::Delete(path, version) => writer.add_delete(path, *version),
             };

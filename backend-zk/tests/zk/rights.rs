@@ -34,6 +34,12 @@ async fn what_belongs_to_its_creator() {
     }
     guard.release().await.expect("held");
     hold(&again, "a").await.release().await.expect("held");
+    let (locks, lock) = connect(&format!("zk://ann:secret@{host}/hers?acl=creator")).await;
+    let guard = hold(&locks, "a").await;
+    lock.guarded(guard.grant()).expect("ours").create("/data", b"hers").commit().await.expect("held");
+    let stranger = Client::connect(&host.to_string()).await.expect("a client");
+    assert!(stranger.set_data("/data", b"his", None).await.is_err(), "the node is hers");
+    guard.release().await.expect("held");
 }
 
 /// Every mode, with a queue, a loss by force and a downgrade.
