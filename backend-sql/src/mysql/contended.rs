@@ -1,16 +1,12 @@
 //! The locks that were found held in the last seconds.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use lockwell_core::backend::lock;
-use lockwell_core::{LockName, Moment};
+use lockwell_core::LockName;
+use lockwell_core::backend::Hot;
 
 /// How long a lock counts as contended after it was found held.
 const SPAN: Duration = Duration::from_secs(2);
-/// The most names that are remembered.
-const MOST: usize = 1024;
 
 /// What is known about a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,25 +19,35 @@ pub(super) enum Contention {
 }
 
 /// The locks that were found held in the last seconds. This only decides which statement is tried first.
-#[derive(Debug, Default)]
-pub(super) struct Contended(Mutex<HashMap<LockName, (Moment, Contention)>>);
+#[derive(Debug)]
+pub(super) struct Contended {
+    held: Hot,
+    row_locked: Hot,
+}
 
 impl Contended {
+    pub(super) fn new() -> Self {
+        Self { held: Hot::lasting(SPAN), row_locked: Hot::lasting(SPAN) }
+    }
+
     pub(super) fn note(&self, name: &LockName, contention: Contention) {
-        let mut notes = lock(&self.0);
-        let now = Moment::now();
-        if notes.len() >= MOST {
-            notes.retain(|_, (end, _)| *end > now);
-        }
-        if notes.len() < MOST || notes.contains_key(name) {
-            notes.insert(name.clone(), (now.after(SPAN), contention));
-        }
+        let (found, other) = match contention {
+            Contention::None => return,
+            Contention::Held => (&self.held, &self.row_locked),
+            Contention::RowLocked => (&self.row_locked, &self.held),
+        };
+        found.note(name);
+        other.forget(name);
     }
 
     pub(super) fn contention(&self, name: &LockName) -> Contention {
-        let notes = lock(&self.0);
-        let note = notes.get(name).filter(|(end, _)| !end.has_passed());
-        note.map_or(Contention::None, |(_, contention)| *contention)
+        if self.row_locked.is_hot(name) {
+            Contention::RowLocked
+        } else if self.held.is_hot(name) {
+            Contention::Held
+        } else {
+            Contention::None
+        }
     }
 }
 
@@ -50,13 +56,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_remembers_a_bounded_number_of_names() {
-        let contended = Contended::default();
-        for n in 0..2 * MOST {
+    fn what_was_noted_last_is_known_however_many_were_noted_before() {
+        let (contended, last) = (Contended::new(), LockName::new("last").unwrap());
+        for n in 0..4096 {
             contended.note(&LockName::new(n.to_string()).unwrap(), Contention::Held);
         }
-        assert_eq!(contended.contention(&LockName::new("0").unwrap()), Contention::Held);
-        assert_eq!(contended.contention(&LockName::new("other").unwrap()), Contention::None);
-        assert_eq!(contended.0.lock().unwrap().len(), MOST);
+        for contention in [Contention::RowLocked, Contention::Held, Contention::RowLocked] {
+            contended.note(&last, contention);
+            assert_eq!(contended.contention(&last), contention);
+        }
+        let untouched = Contended::new().contention(&last);
+        assert_eq!(untouched, Contention::None);
     }
 }

@@ -101,7 +101,7 @@ impl MySqlLock {
         let table = options.table.clone().quoted("`");
         let sql = Statements::new(&table, &statements::FILES);
         let record = Arc::new(VerifyRecord { backend: "mysql", verify: sql.verify.clone() });
-        let (contended, push) = (Contended::default(), Arc::default());
+        let (contended, push) = (Contended::new(), Arc::default());
         let (hot, marked, passed_on) = (Hot::new(), Hot::new(), Hot::new());
         let dialect = MySql { address, connect, contended, push, hot, marked, passed_on, sql };
         Self::open(dialect, options, record, lock::hand_over::acquire).await

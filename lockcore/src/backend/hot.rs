@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 
 use crate::LockName;
 
-/// How long a contended lock is remembered.
+/// How long a contended lock is remembered, unless the backend says otherwise.
 const LATELY: Duration = Duration::from_secs(10);
 const ENTRIES: usize = 512;
 
@@ -17,13 +17,14 @@ const ENTRIES: usize = 512;
 ///
 /// It is for servers where a lock without waiters takes a shorter request than one with waiters: it predicts
 /// which of the two to send first. A wrong prediction costs one more request. A name is remembered for ten
-/// seconds.
+/// seconds, unless the backend chooses another time.
 #[derive(Debug)]
 pub struct Hot {
     /// Not a [`Clock`](crate::Clock): what is remembered for too long or too short costs a request and
     /// nothing else.
     start: Instant,
     hash: RandomState,
+    span: Duration,
     /// When each was noted, in milliseconds from the start; 0 for never.
     noted: Box<[AtomicU64]>,
 }
@@ -32,8 +33,14 @@ impl Hot {
     /// No lock is contended.
     #[must_use]
     pub fn new() -> Self {
+        Self::lasting(LATELY)
+    }
+
+    /// No lock is contended. A name is remembered for this time.
+    #[must_use]
+    pub fn lasting(span: Duration) -> Self {
         let noted = (0..ENTRIES).map(|_| AtomicU64::new(0)).collect();
-        Self { start: Instant::now(), hash: RandomState::default(), noted }
+        Self { start: Instant::now(), hash: RandomState::default(), span, noted }
     }
 
     fn entry(&self, name: &LockName) -> &AtomicU64 {
@@ -56,11 +63,11 @@ impl Hot {
         self.entry(name).store(0, Ordering::Relaxed);
     }
 
-    /// Whether a claim has waited for this lock in the last ten seconds.
+    /// Whether a claim has waited for this lock lately.
     pub fn is_hot(&self, name: &LockName) -> bool {
         match self.entry(name).load(Ordering::Relaxed) {
             0 => false,
-            noted => self.now() < Duration::from_millis(noted) + LATELY,
+            noted => self.now() < Duration::from_millis(noted) + self.span,
         }
     }
 }
