@@ -54,6 +54,8 @@ pub(crate) struct NodeState {
     pub(crate) votes_from: Moment,
     /// Whether it has all its token counters.
     whole: bool,
+    /// Whether its repair was tried and failed, for nodes that do not answer.
+    repair_failed: bool,
     /// Whether it answers only after its change is on the disk, as far as it may be asked.
     pub(crate) keeps: bool,
     /// Whether the note of this run may say so.
@@ -69,7 +71,7 @@ pub(crate) enum Vote {
     Unknown(Error),
     /// It was not asked, so that it has nothing of this round.
     NotAsked(Error),
-    /// It was not asked either: it may have forgotten locks, and has no vote until this moment, and until its
+    /// It was not asked either: it may have forgotten grants, and has no vote until this moment, and until its
     /// counters are repaired.
     NotYet(Moment),
 }
@@ -108,6 +110,7 @@ impl Node {
             run_id: "".into(),
             votes_from: Moment::NEVER,
             whole: false,
+            repair_failed: false,
             keeps: false,
             kept: false,
             overstated: None,
@@ -173,6 +176,11 @@ impl Node {
         // ask it, one after another.
         let generation = match tokio::time::timeout(4 * limit, state).await {
             Ok(Ok((generation, state))) if state.has_vote() => generation,
+            // The grace period is over, and nobody knows when the other nodes are back.
+            Ok(Ok((_, state))) if state.repair_failed => {
+                let text = "it may have forgotten grants, and too few of the other nodes answer to repair it";
+                return Vote::NotAsked(Error::new(ErrorKind::Unreachable, text));
+            }
             Ok(Ok((_, state))) => return Vote::NotYet(state.votes_from),
             Ok(Err(error)) => return Vote::NotAsked(error),
             Err(_) => return Vote::NotAsked(no_answer(None)),
@@ -264,6 +272,10 @@ impl Node {
         self.run_to_repair().is_some() && due(&self.repair_at, REPAIR)
     }
 
+    pub(super) fn note_failed_repair(&self) {
+        self.state().repair_failed = true;
+    }
+
     pub(crate) fn note_whole(&self, generation: u64) {
         let mut state = self.state();
         state.whole |= state.asked_on == generation;
@@ -313,7 +325,16 @@ impl Node {
             self.note(noted.clone(), Note::new(&run_id, kept));
         }
         let overstated = noted.filter(|note| note.kept && !keeps);
-        let state = NodeState { asked_on: generation, run_id, votes_from, whole, keeps, kept, overstated };
+        let state = NodeState {
+            asked_on: generation,
+            run_id,
+            votes_from,
+            whole,
+            repair_failed: false,
+            keeps,
+            kept,
+            overstated,
+        };
         *self.state() = state.clone();
         Ok(state)
     }

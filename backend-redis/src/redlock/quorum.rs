@@ -86,7 +86,7 @@ impl Quorum {
                     forgetful += usize::from(!right.keeps);
                     if !votes_from.has_passed() {
                         let wait = votes_from.remaining();
-                        tracing::warn!(node = %address.topology, ?wait, "this node may have forgotten locks: no vote yet");
+                        tracing::warn!(node = %address.topology, ?wait, "this node may have forgotten grants: no vote yet");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Unreachable => {

@@ -35,6 +35,7 @@ impl NodesContext {
             let error = format!("{error:#}");
             let node = &self.common.settings.nodes[index].topology;
             tracing::warn!(?node, error, "this node cannot be repaired yet: no vote");
+            nodes[index].note_failed_repair();
         }
     }
 }

@@ -26,8 +26,8 @@ pub(crate) enum RoundOutcome {
     Split,
     /// Too few nodes answer.
     Unreachable(Error),
-    /// Too few nodes have a vote: others started a short while ago and may have forgotten locks.
-    NoVoteYet(Error),
+    /// Too few nodes have a vote: others started a short while ago and may have forgotten grants.
+    GracePeriod(Error),
 }
 
 /// The answer of a node.
@@ -190,6 +190,7 @@ impl Round<'_> {
             }
             Vote::NotAsked(error) => {
                 tracing::debug!(node, error = format!("{error:#}"), "a node was not asked for its vote");
+                self.repair_if_due(node);
                 self.note_error(node, error);
                 VoteAnswer::Silent
             }
@@ -327,10 +328,10 @@ impl Round<'_> {
             if seconds > 0.0 { format!("for {seconds} s more") } else { "until it is repaired".to_owned() };
         let text = format!(
             "{without} of {nodes} nodes have no vote {wait}: they started less than longest_ttl ago and may have forgotten \
-             locks; a shorter longest_ttl avoids this, or appendfsync always with appendonly yes, set while the node runs"
+             grants; a shorter longest_ttl avoids this, or appendfsync always with appendonly yes, set while the node runs"
         );
-        let error = Error::new(ErrorKind::Unreachable, text);
-        RoundOutcome::NoVoteYet(match self.last_error.take() {
+        let error = Error::new(ErrorKind::GracePeriod, text);
+        RoundOutcome::GracePeriod(match self.last_error.take() {
             Some(cause) => error.with_source(format!("{cause:#}")),
             None => error,
         })

@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     pub(crate) nodes: Vec<Address>,
     /// How long one node may take to answer; by default it follows from the lease.
     node_timeout: Option<Duration>,
-    /// The longest lease. A node that may have forgotten its locks has no vote for as long after its start.
+    /// The longest lease. A node that may have forgotten grants has no vote for as long after its start.
     pub(crate) longest_ttl: Duration,
     /// Whether to note at a node, on connecting, that it has its token counters, and to restore them where it
     /// has not.

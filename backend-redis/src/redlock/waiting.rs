@@ -69,7 +69,7 @@ impl Quorum {
             match round::run(&self.shared, &self.nodes, claim, None, limit).await {
                 RoundOutcome::Granted(grant) => return Ok(Some(grant)),
                 RoundOutcome::Held(_) => return Ok(None),
-                RoundOutcome::NoVoteYet(error) => return Err(error),
+                RoundOutcome::GracePeriod(error) => return Err(error),
                 RoundOutcome::Unreachable(error) if tries == UNREACHABLE_TRIES || !error.is_retryable() => {
                     return Err(error);
                 }
@@ -175,7 +175,7 @@ impl Queue for Waiting<'_> {
                 state.splits += 1;
                 ClaimReply::Undecided { pause: split_pause(state.splits) }
             }
-            RoundOutcome::NoVoteYet(error) => {
+            RoundOutcome::GracePeriod(error) => {
                 state.unreachable_since = None;
                 ClaimReply::Unavailable { error, pause: pause_without_majority() }
             }

@@ -23,16 +23,19 @@ async fn a_claim_is_told_why_nodes_have_no_vote() {
     let request = || locks.lock("a").ttl(Duration::from_secs(2));
     for outcome in [request().try_now().await.err(), request().wait(Duration::from_secs(1)).await.err()] {
         let error = outcome.expect("no node has a vote");
-        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
+        assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
         let text = format!("{error:#}");
         assert!(text.contains(" of 3 nodes have no vote for "), "{text}");
         assert!(text.contains("a shorter longest_ttl avoids this, or appendfsync always"), "{text}");
     }
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     // One that has the time gets the lock.
-    let guard = request().wait(Duration::from_secs(30)).await.expect("after the delay");
+    let waits = locks.lock("b").ttl(Duration::from_secs(2)).wait(Duration::from_secs(30)).into_future();
+    let (tried, waited) = tokio::join!(request().through_grace().try_now(), waits);
     assert!(start.elapsed() + Duration::from_secs(2) > LONGEST, "{:?}", start.elapsed());
-    guard.release().await.expect("held");
+    for guard in [tried.expect("after the delay").expect("it is free"), waited.expect("after the delay")] {
+        guard.release().await.expect("held");
+    }
 }
 
 /// A claim that has time outlives a restart of all nodes that takes longer than a request may.
