@@ -46,7 +46,7 @@ async fn main() -> Result<()> {
     println!("a queue in the process:               {queued:>9.0}, {:.1} times as many", queued / plain);
 
     // Up to 1000 times, and for up to 20 ms. Other processes wait for that long.
-    let passed = hand_overs(&locks.hand_over(1000, Duration::from_millis(20))).await?;
+    let passed = hand_overs(&locks.hand_off(1000, Duration::from_millis(20))).await?;
     println!("passed on for longer:                  {passed:>9.0}, {:.1} times as many", passed / plain);
     Ok(())
 }

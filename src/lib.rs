@@ -84,7 +84,7 @@
 //!     let _limited = limited.progress(Duration::from_secs(5)).await?;
 //!     // The tasks of this process pass a lock from one to the next in memory, at most 1000 times and for
 //!     // 20 ms. Then other processes have their turn.
-//!     let _tasks = locks.clone().hand_over(1000, Duration::from_millis(20));
+//!     let _tasks = locks.clone().hand_off(1000, Duration::from_millis(20));
 //!     Ok(())
 //! }
 //! ```
@@ -128,7 +128,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use lockwell_core::{
-    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, Events, FencingToken, Finding, HandOver, HoldId,
+    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, Events, FencingToken, Finding, HandOff, HoldId,
     Holder, Leader, LeaseState, LockAllGuard, LockConfig, LockEvent, LockGuard, LockHandle, LockName,
     LockRequest, LockStatus, Locks, Loss, Mode, Observation, Operation, ReentrantGuard, Requirement, Result,
     Severity, Stats, wait_for_releases,

@@ -54,7 +54,7 @@ impl Registry {
     /// Adds a backend for addresses with this scheme.
     ///
     /// `connect` gets the address without the options that every address understands (`ttl`, `wait`, `label`,
-    /// `require`, `server_order`, `hand_over`, `lazy`, `password_file`), and with the present password. It
+    /// `require`, `server_order`, `hand_off`, `lazy`, `password_file`), and with the present password. It
     /// connects to the server and checks it, so that a wrong password is an error of connecting. For
     /// connections that it makes later it asks [`ServerUrl::passwords`] for the password.
     ///

@@ -51,7 +51,7 @@ pub(super) async fn a_busy_hour_has_a_clean_history(stage: Stage) {
 /// The same with two clients that queue in memory and pass the lock on within, and one that does not.
 pub(super) async fn a_busy_hour_of_hand_overs_has_a_clean_history(stage: Stage) {
     let [one, two, three] = stage.clients().await;
-    let clients = [one.hand_over(10, millis(20)), two.hand_over(3, secs(1)), three];
+    let clients = [one.hand_off(10, millis(20)), two.hand_off(3, secs(1)), three];
     busy(stage, clients, vec![Mode::Exclusive], true).await;
 }
 

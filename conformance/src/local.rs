@@ -13,7 +13,7 @@ use super::stage::{
 use super::time::now;
 use crate::Way;
 use lockwell_core::{
-    ErrorKind, FencingToken, HandOver, LockConfig, LockGuard, LockName, Locks, Requirement, Result,
+    ErrorKind, FencingToken, HandOff, LockConfig, LockGuard, LockName, Locks, Requirement, Result,
 };
 
 /// Starts tasks that wait for the lock, one after the other, hold it for a moment, and say their token.
@@ -207,7 +207,7 @@ pub(super) async fn tasks_of_a_client_learn_that_the_server_is_away(stage: Stage
 /// A lock that is passed on stays the same one at the server, and each task has a higher token.
 pub(super) async fn a_lock_is_passed_on_within_a_client(stage: Stage) {
     let [one, two] = stage.clients().await;
-    let one = one.hand_over(100, secs(60));
+    let one = one.hand_off(100, secs(60));
     let name = stage.name("crowd");
     let first = one.lock(&name).await.expect("a free lock");
     let crowd = crowd(&one, &name, 12).await;
@@ -229,7 +229,7 @@ pub(super) async fn a_lock_is_passed_on_within_a_client(stage: Stage) {
 
 /// Another process gets its turn when the lock has been passed on as often as is allowed.
 pub(super) async fn hand_overs_are_bounded(stage: Stage) {
-    let (one, two) = (stage.client().await.hand_over(5, secs(60)), stage.client().await);
+    let (one, two) = (stage.client().await.hand_off(5, secs(60)), stage.client().await);
     bounded(&stage, one.clone(), &two).await;
     counted(&stage, &one, &two, 0, 5).await;
 }
@@ -308,7 +308,7 @@ async fn counted(stage: &Stage, one: &Locks, two: &Locks, places: usize, most: u
 /// Tasks whose wait ends, or that are dropped in the queue, do not delay the others, and leave nothing.
 pub(super) async fn tasks_may_leave_the_local_queue(stage: Stage) {
     let [one, two] = stage.clients().await;
-    let one = one.hand_over(1000, secs(60));
+    let one = one.hand_off(1000, secs(60));
     let name = stage.name("crowd");
     let first = one.lock(&name).await.expect("a free lock");
     let began = now();
@@ -339,7 +339,7 @@ pub(super) async fn tasks_may_leave_the_local_queue(stage: Stage) {
 /// dropped.
 pub(super) async fn a_lost_lock_is_not_passed_on(stage: Stage) {
     let [one, two] = stage.clients().await;
-    let one = one.hand_over(1000, secs(60));
+    let one = one.hand_off(1000, secs(60));
     let name = stage.name("crowd");
     let ttl = ttl_of(&one, KEPT);
     let stuck = one.lock(&name).ttl(ttl).await.expect("a free lock");
@@ -361,11 +361,11 @@ pub(super) async fn a_lost_lock_is_not_passed_on(stage: Stage) {
 /// No configuration makes a claim reserve more tokens than the bound allows.
 pub(super) async fn a_configuration_reserves_no_more_tokens_than_the_bound(stage: Stage) {
     let backend = Arc::clone(stage.client().await.backend());
-    let config = LockConfig::new("unused://").hand_over(u32::MAX, secs(1));
+    let config = LockConfig::new("unused://").hand_off(u32::MAX, secs(1));
     let one = Locks::with_config(backend, &config).expect("a keeper");
     let guard = one.lock(stage.name("block")).await.expect("a free lock");
     let reserved = guard.grant().last_token().get() - guard.token().get();
-    assert!(reserved <= u64::from(HandOver::MOST), "{reserved} tokens are reserved");
+    assert!(reserved <= u64::from(HandOff::MOST), "{reserved} tokens are reserved");
     assert!(reserved > 0, "none is reserved for those who get the lock next");
     release(guard).await;
 }

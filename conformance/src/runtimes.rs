@@ -204,7 +204,7 @@ pub(super) async fn a_waiter_that_is_not_polled_blocks_none_of_its_name(stage: S
     let locks = stage.process().await;
     // Without blocks of tokens only the place is shared, and a task that waits at the server must be polled.
     let shared = locks.capabilities().promises(Requirement::TokenBlocks);
-    let locks = if shared { locks } else { locks.hand_over(1000, secs(60)) };
+    let locks = if shared { locks } else { locks.hand_off(1000, secs(60)) };
     let name = stage.name("kept");
     let held = locks.lock(&name).await.expect("a free lock");
     let mut kept = Box::pin(locks.lock(&name).wait(secs(120)).into_future());

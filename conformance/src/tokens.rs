@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::stage::{Stage, claim, pause, queued, release, secs, soon, within};
-use lockwell_core::{FencingToken, HandOver, LockGuard, Mode, Released, Renewal, Requirement};
+use lockwell_core::{FencingToken, HandOff, LockGuard, Mode, Released, Renewal, Requirement};
 
 /// Remembers the highest token and complains about one that is not higher.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ pub(super) async fn a_claim_reserves_a_block_of_tokens(stage: Stage) {
         assert_eq!(one.backend().release(&mine).await.expect("an answer"), Released::Released);
     }
     // One that had to wait, too.
-    let most = NonZeroU32::MIN.saturating_add(HandOver::MOST);
+    let most = NonZeroU32::MIN.saturating_add(HandOff::MOST);
     let guard = one.lock(&name).await.expect("a free lock");
     let mine = claim(&name, Mode::Exclusive, secs(10), within(secs(10))).reserving(most);
     let waiting = tokio::spawn({

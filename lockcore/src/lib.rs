@@ -51,7 +51,7 @@ pub use async_trait::async_trait;
 
 pub use background::wait_for_releases;
 pub use client::{DEFAULT_TTL, Leader, Locks, Observation};
-pub use config::{HandOver, Host, LockConfig, Passwords, Secret, ServerUrl, tls};
+pub use config::{HandOff, Host, LockConfig, Passwords, Secret, ServerUrl, tls};
 pub use contract::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, ErrorWith, FencingToken, Finding, Grant, HoldId,
     Holder, LeaseState, LockName, LockStatus, Loss, Mode, Operation, OwnerId, Released, Renewal, Requirement,

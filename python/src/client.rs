@@ -139,9 +139,9 @@ impl Client {
     }
 
     /// The same client, with another rule for passing locks on.
-    fn hand_over(&self, most: u32, span: f64) -> PyResult<Self> {
+    fn hand_off(&self, most: u32, span: f64) -> PyResult<Self> {
         let span = seconds("span", span).map_err(raise)?;
-        Ok(Self::new(self.locks.get()?.clone().hand_over(most, span)))
+        Ok(Self::new(self.locks.get()?.clone().hand_off(most, span)))
     }
 
     /// For how many seconds the server grants nothing.

@@ -21,7 +21,7 @@ pub(crate) struct Settings {
     #[pyo3(item)]
     server_order: bool,
     #[pyo3(item, default)]
-    hand_over: Option<String>,
+    hand_off: Option<String>,
     #[pyo3(item, default)]
     password_file: Option<String>,
     #[pyo3(item, default)]
@@ -47,8 +47,8 @@ impl Settings {
         if self.server_order {
             config = config.server_order();
         }
-        if let Some(text) = self.hand_over {
-            config.hand_over = Some(text.parse()?);
+        if let Some(text) = self.hand_off {
+            config.hand_off = Some(text.parse()?);
         }
         if let Some(path) = self.password_file {
             config = config.password_file(path);

@@ -117,7 +117,7 @@ def test_the_leases_of_a_backend(locks: lockwell.Locks) -> None:
 def test_the_order_of_a_client() -> None:
     with lockwell.connect("memory://order") as locks:
         assert locks.server_order().promises("fifo") and not locks.promises("fifo")
-        other = locks.hand_over(10, 0.02)
+        other = locks.hand_off(10, 0.02)
         with other.lock("a"):
             assert locks.lock("a").try_now() is None
     with pytest.raises(lockwell.ClosedError):

@@ -336,7 +336,7 @@ async fn a_guarded_write_needs_the_lock() {
 async fn a_guarded_write_belongs_to_one_task() {
     let Some(etcd) = server(&options()).await else { return };
     let client = Arc::new(backend(&etcd.url()).await.expect("a client"));
-    let locks = Locks::new(client.clone()).expect("a keeper").hand_over(1000, secs(60));
+    let locks = Locks::new(client.clone()).expect("a keeper").hand_off(1000, secs(60));
     let request = || locks.lock("guarded").ttl(secs(60)).wait(secs(60)).into_future();
     let mut guard = request().await.expect("a free lock");
     for bound in [false, true] {

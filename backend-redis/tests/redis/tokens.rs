@@ -201,7 +201,7 @@ async fn a_claim_that_is_repeated_has_the_same_tokens() {
 #[tokio::test]
 async fn a_lock_that_is_handed_on_in_the_process_has_another_token() {
     let Some(server) = redis().await else { return };
-    let locks = client(&server.url()).await.hand_over(10_000, Duration::from_secs(5));
+    let locks = client(&server.url()).await.hand_off(10_000, Duration::from_secs(5));
     set_ahead(&server);
     let turns = (0..20).map(|_| async {
         let guard = locks.lock("a").await.expect("its turn");

@@ -39,7 +39,7 @@ macro_rules! handed_test {
         async fn $test() {
             let Some(url) = url($kind, "handed").await else { return };
             let backend = backend($kind, &url).await.expect("a connection");
-            let locks = Locks::new(backend).expect("a keeper").hand_over(1000, LONG);
+            let locks = Locks::new(backend).expect("a keeper").hand_off(1000, LONG);
             let address = url.split('?').next().expect("an address");
             let mut connection = <$connection>::connect(address).await.expect("a connection");
 

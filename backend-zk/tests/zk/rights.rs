@@ -274,7 +274,7 @@ async fn a_guarded_write_belongs_to_one_task() {
     let Some(server) = single(&options()).await else { return };
     let lock = connect(&server.url()).await.1;
     let long = Duration::from_secs(60);
-    let locks = Locks::new(Arc::clone(&lock) as Arc<_>).expect("a keeper").hand_over(1000, long);
+    let locks = Locks::new(Arc::clone(&lock) as Arc<_>).expect("a keeper").hand_off(1000, long);
     let mut guard = hold(&locks, "data").await;
     for bound in [false, true] {
         loop {

@@ -17,7 +17,7 @@ pub(crate) struct Server {
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(crate) url_file: Option<PathBuf>,
     /// A TOML file with the key url, and optionally with ttl, wait, label, require, password_file, lazy,
-    /// server_order and hand_over.
+    /// server_order and hand_off.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -25,8 +25,8 @@ const WORDS: [(&str, &str); 8] = [
         "server_order=true: requests are served in the order in which they reach the server, not process by process.",
     ),
     (
-        "hand_over=",
-        "hand_over=1000/20ms: up to 1000 tasks of a process, or all within 20 ms, have the lock before another process does.",
+        "1000/20ms",
+        "hand_off=1000/20ms (hand_over in earlier runs): up to 1000 tasks of a process, or all within 20 ms, have the lock before another process does.",
     ),
 ];
 

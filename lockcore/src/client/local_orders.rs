@@ -145,14 +145,14 @@ proptest! {
     #[test]
     fn no_order_of_steps_breaks_the_queue(
         steps in prop::collection::vec(step(), 0..50),
-        hand_over in prop::option::of(0..4_u32),
+        hand_off in prop::option::of(0..4_u32),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let backend = Arc::new(MemoryLock::new());
             let one = Locks::new(Arc::clone(&backend) as _).unwrap();
-            let one = match hand_over {
-                Some(max) => one.hand_over(max, LONG),
+            let one = match hand_off {
+                Some(max) => one.hand_off(max, LONG),
                 None => one,
             };
             let clients = [one, Locks::new(backend).unwrap().server_order()];

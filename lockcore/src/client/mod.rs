@@ -14,7 +14,7 @@ use crate::request::{All, Choices, permit};
 use crate::system::PerProcess;
 use crate::telemetry::Events;
 use crate::{
-    Campaign, Capabilities, DistributedLock, Error, ErrorKind, HandOver, LockConfig, LockHandle, LockName,
+    Campaign, Capabilities, DistributedLock, Error, ErrorKind, HandOff, LockConfig, LockHandle, LockName,
     LockRequest, LockStatus, Mode, Operation, Owner, Requirement, Result, Stats,
 };
 
@@ -80,13 +80,13 @@ impl Locks {
             locks.defaults.label = label.as_str().into();
         }
         let in_order = config.server_order || config.require.contains(&Requirement::Fifo);
-        match config.hand_over {
+        match config.hand_off {
             Some(_) if in_order => Err(Error::new(
                 ErrorKind::InvalidInput,
                 "the configuration wants the order of the server (server_order, or fifo in require), and \
-                 hand_over, which passes locks on without the server: remove one of them",
+                 hand_off, which passes locks on without the server: remove one of them",
             )),
-            Some(hand_over) => Ok(locks.sharing(Sharing::Chosen(hand_over))),
+            Some(hand_off) => Ok(locks.sharing(Sharing::Chosen(hand_off))),
             None if in_order => Ok(locks.server_order()),
             None => Ok(locks),
         }
@@ -126,7 +126,7 @@ impl Locks {
     /// releases the lock at the server.
     ///
     /// Each claim reserves `max` more tokens, whether the lock is passed on or not, so `max` is limited to
-    /// [`HandOver::MOST`]. On backends that do not promise [`token_blocks`](crate::Requirement::TokenBlocks)
+    /// [`HandOff::MOST`]. On backends that do not promise [`token_blocks`](crate::Requirement::TokenBlocks)
     /// the tasks share the token of the claim.
     ///
     /// This is unfair to other processes within these bounds: the process that is first in the server's queue
@@ -134,8 +134,8 @@ impl Locks {
     /// first third of its lease. If the lock is lost, its guard is `Lost`, and the next task claims the lock
     /// at the server.
     #[must_use]
-    pub fn hand_over(self, max: u32, span: Duration) -> Self {
-        self.sharing(Sharing::Chosen(HandOver::new(max, span)))
+    pub fn hand_off(self, max: u32, span: Duration) -> Self {
+        self.sharing(Sharing::Chosen(HandOff::new(max, span)))
     }
 
     /// What this client promises: what its backend does, and [`fifo`](crate::Requirement::Fifo) only with

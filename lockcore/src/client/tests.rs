@@ -234,7 +234,7 @@ async fn limits_of_several_locks_begin_when_all_are_held() {
 
 #[tokio::test]
 async fn an_observer_sees_the_token_of_the_leader() {
-    let locks = Locks::in_memory().hand_over(10, Duration::from_secs(1));
+    let locks = Locks::in_memory().hand_off(10, Duration::from_secs(1));
     let leading = locks.campaign("a").await.unwrap();
     let seen = locks.observe("a").next().await.unwrap().expect("somebody leads");
     assert_eq!(seen.token, leading.token());
@@ -290,7 +290,7 @@ fn the_end_of_a_runtime_passes_its_turn_on() {
     let runtime =
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let span = Duration::from_secs(60);
-    for locks in [Locks::in_memory(), Locks::in_memory().hand_over(100, span)] {
+    for locks in [Locks::in_memory(), Locks::in_memory().hand_off(100, span)] {
         let (ends, stays) = (runtime(), runtime());
         let held = ends.block_on(locks.lock("a").into_future()).unwrap();
         ends.spawn(async move {

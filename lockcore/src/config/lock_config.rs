@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::password_file::{self, PasswordFile};
 use super::url::COMMON_OPTIONS;
 use super::written::trimmed;
-use super::{HandOver, Passwords};
+use super::{HandOff, Passwords};
 use crate::{Error, ErrorKind, Requirement, Result, ServerUrl};
 
 /// Where the lock server is, and the defaults of its clients.
@@ -55,9 +55,9 @@ pub struct LockConfig {
     #[serde(default)]
     pub lazy: bool,
     /// How often tasks pass a lock on, as in `"1000/20ms"`: see
-    /// [`Locks::hand_over`](crate::Locks::hand_over).
+    /// [`Locks::hand_off`](crate::Locks::hand_off).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hand_over: Option<HandOver>,
+    pub hand_off: Option<HandOff>,
     /// What the application requires of the backend. Connecting to a backend that does not promise it fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<Requirement>,
@@ -82,7 +82,7 @@ impl LockConfig {
             label: None,
             server_order: false,
             lazy: false,
-            hand_over: None,
+            hand_off: None,
             require: Vec::new(),
             password_file: None,
             passwords: None,
@@ -145,10 +145,10 @@ impl LockConfig {
         self
     }
 
-    /// Lets tasks pass locks on, [`HandOver::MOST`] times at most.
+    /// Lets tasks pass locks on, [`HandOff::MOST`] times at most.
     #[must_use]
-    pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
-        self.hand_over = Some(HandOver::new(max, span));
+    pub fn hand_off(mut self, max: u32, span: Duration) -> Self {
+        self.hand_off = Some(HandOff::new(max, span));
         self
     }
 
@@ -199,7 +199,7 @@ impl LockConfig {
         let label = url.option("label").map(str::to_owned);
         let server_order = url.parsed("server_order", "true or false")?;
         let lazy = url.parsed("lazy", "true or false")?;
-        let hand_over = url.option("hand_over").map(str::parse).transpose()?;
+        let hand_off = url.option("hand_off").map(str::parse).transpose()?;
         let require = url.option("require").map(demands).transpose()?;
         merge(&mut self.password_file, url.take_option(password_file::OPTION), password_file::OPTION)?;
         let ways = [url.password().is_some(), self.password_file.is_some(), self.passwords.is_some()];
@@ -220,7 +220,7 @@ impl LockConfig {
         merge(&mut self.ttl, ttl, "ttl")?;
         merge(&mut self.wait, wait, "wait")?;
         merge(&mut self.label, label, "label")?;
-        merge(&mut self.hand_over, hand_over, "hand_over")?;
+        merge(&mut self.hand_off, hand_off, "hand_off")?;
         merge(&mut self.server_order.then_some(true), server_order, "server_order")?;
         self.server_order |= server_order.unwrap_or_default();
         merge(&mut self.lazy.then_some(true), lazy, "lazy")?;
@@ -258,7 +258,7 @@ impl std::fmt::Debug for LockConfig {
             .field("label", &self.label)
             .field("server_order", &self.server_order)
             .field("lazy", &self.lazy)
-            .field("hand_over", &self.hand_over)
+            .field("hand_off", &self.hand_off)
             .field("require", &self.require)
             .field("password_file", &self.password_file)
             .field("passwords", &self.passwords)
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn the_url_may_hold_the_common_options() {
         let config = LockConfig::new(
-            "memory://?ttl=3s&wait=250ms&label=me&require=fifo,fencing&server_order=true&lazy=true&hand_over=1000/20ms",
+            "memory://?ttl=3s&wait=250ms&label=me&require=fifo,fencing&server_order=true&lazy=true&hand_off=1000/20ms",
         );
         let (url, config) = config.resolve().unwrap();
         url.allow_options(&[]).unwrap();
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(config.wait, Some(Duration::from_millis(250)));
         assert_eq!(config.label.as_deref(), Some("me"));
         assert!(config.server_order && config.lazy);
-        assert_eq!(config.hand_over.unwrap().to_string(), "1000/20ms");
+        assert_eq!(config.hand_off.unwrap().to_string(), "1000/20ms");
         assert_eq!(config.require, [Requirement::Fifo, Requirement::Fencing]);
     }
 
@@ -289,30 +289,33 @@ mod tests {
     fn twice_is_once_too_often() {
         let config = LockConfig::new("memory://?ttl=3s").ttl(Duration::from_secs(4));
         assert!(config.resolve().unwrap_err().to_string().contains("ttl is set twice"));
-        let config = LockConfig::new("memory://?hand_over=3/1s").hand_over(3, Duration::from_secs(1));
-        assert!(config.resolve().unwrap_err().to_string().contains("hand_over is set twice"));
+        let config = LockConfig::new("memory://?hand_off=3/1s").hand_off(3, Duration::from_secs(1));
+        assert!(config.resolve().unwrap_err().to_string().contains("hand_off is set twice"));
     }
 
     #[test]
-    fn no_way_leads_past_the_most_hand_overs() {
+    fn no_way_leads_past_the_most_hand_offs() {
         let span = Duration::from_secs(1);
-        let config = LockConfig::new("memory://").hand_over(u32::MAX, span);
-        assert_eq!(config.hand_over, Some(HandOver::new(HandOver::MOST, span)));
-        assert_eq!(HandOver::new(u32::MAX, span).max(), HandOver::MOST);
-        assert!("4294967295/1s".parse::<HandOver>().is_err());
-        assert!(LockConfig::from_toml("url = 'memory://'\nhand_over = '4294967295/1s'").is_err());
+        let config = LockConfig::new("memory://").hand_off(u32::MAX, span);
+        assert_eq!(config.hand_off, Some(HandOff::new(HandOff::MOST, span)));
+        assert_eq!(HandOff::new(u32::MAX, span).max(), HandOff::MOST);
+        assert!("4294967295/1s".parse::<HandOff>().is_err());
+        assert!(LockConfig::from_toml("url = 'memory://'\nhand_off = '4294967295/1s'").is_err());
     }
 
     #[test]
-    fn bad_hand_overs_are_refused() {
+    fn bad_hand_offs_are_refused() {
         for text in ["", "3", "3/", "/1s", "x/1s", "3/x", "-1/1s", "10001/1s"] {
-            let error = LockConfig::new(format!("memory://?hand_over={text}")).resolve().unwrap_err();
+            let error = LockConfig::new(format!("memory://?hand_off={text}")).resolve().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{text}");
             assert!(error.to_string().contains("1000/20ms"), "{error}");
         }
         let config =
-            LockConfig::from_toml("url = 'memory://'\nhand_over = '5/2s'\nserver_order = true").unwrap();
-        assert_eq!(config.hand_over, Some(HandOver::new(5, Duration::from_secs(2))));
+            LockConfig::from_toml("url = 'memory://'\nhand_off = '5/2s'\nserver_order = true").unwrap();
+        assert_eq!(config.hand_off, Some(HandOff::new(5, Duration::from_secs(2))));
+        let error = LockConfig::from_toml("url = 'memory://'\nhand_over = '5/2s'").unwrap_err();
+        assert!(error.to_string().contains("unknown field `hand_over`, expected one of"), "{error}");
+        assert!(error.to_string().contains("`hand_off`"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Configuration: addresses, options, files.
 
-mod hand_over;
+mod hand_off;
 mod host;
 mod lock_config;
 mod password_file;
@@ -10,7 +10,7 @@ pub mod tls;
 mod url;
 mod written;
 
-pub use hand_over::HandOver;
+pub use hand_off::HandOff;
 pub use host::Host;
 pub use lock_config::LockConfig;
 pub use passwords::Passwords;

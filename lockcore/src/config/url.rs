@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 /// The options that every address understands.
 pub(super) const COMMON_OPTIONS: [&str; 8] =
-    ["hand_over", "label", "lazy", "password_file", "require", "server_order", "ttl", "wait"];
+    ["hand_off", "label", "lazy", "password_file", "require", "server_order", "ttl", "wait"];
 
 /// The address of a lock server: `scheme://user:password@host:port,host:port/path?option=value`.
 ///

@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind, Result};
 /// lock. The server does not know it.
 ///
 /// All guards of a hold have the same id: those of an [owner](crate::Owner) that takes its lock again, and
-/// the reader that a writer became. Tasks that pass a lock on ([`hand_over`](crate::Locks::hand_over)) on a
+/// the reader that a writer became. Tasks that pass a lock on ([`hand_off`](crate::Locks::hand_off)) on a
 /// backend without [`token_blocks`](crate::Requirement::TokenBlocks) share a token, and also this id.
 ///
 /// It is written as 32 hexadecimal digits, also by serde, and with the feature `sqlx` in columns of text.
@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn tasks_that_pass_a_lock_on_have_ids_of_their_own() {
-        let locks = Locks::in_memory().hand_over(10, Duration::from_secs(10));
+        let locks = Locks::in_memory().hand_off(10, Duration::from_secs(10));
         let first = locks.lock("a").await.unwrap();
         let (id, token) = (first.hold_id(), first.token());
         let next = tokio::spawn(locks.lock("a").into_future());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::Span;
 
 use super::LockHandle;
-use super::hand_off::HandOff;
+use super::hand_off::Slice;
 use crate::background::{Armed, Background, UnderWay};
 use crate::lease::{HeldLock, Left, Limits};
 use crate::system::poll_once;
@@ -75,7 +75,7 @@ pub struct LockGuard {
     /// Taken when the lock is released.
     background: Option<Arc<Background>>,
     /// Where the lock can be handed on to another task of this process.
-    hand_off: Option<HandOff>,
+    slice: Option<Slice>,
     /// The span of the hold.
     span: Span,
 }
@@ -85,12 +85,12 @@ impl LockGuard {
         background: &Arc<Background>,
         grant: Grant,
         limits: Limits,
-        hand_off: Option<HandOff>,
+        slice: Option<Slice>,
     ) -> Self {
         let held = Arc::new(HeldLock::new(grant, limits, &background.telemetry));
         background.keep(&held);
         let background = Some(Arc::clone(background));
-        Self { handle: LockHandle::new(held), background, hand_off, span: Span::none() }
+        Self { handle: LockHandle::new(held), background, slice, span: Span::none() }
     }
 
     /// With a span of the hold, which belongs to whoever gets the guard: it is not part of the acquire.
@@ -252,8 +252,8 @@ impl LockGuard {
     /// released.
     fn end_or_hand_on(&mut self) -> Option<(Armed, Option<Left>)> {
         let (armed, left) = self.end()?;
-        let armed = match (&self.hand_off, left) {
-            (Some(hand_off), Some(left)) if left.fresh => hand_off.to_next(self.grant(), left, armed)?,
+        let armed = match (&self.slice, left) {
+            (Some(slice), Some(left)) if left.fresh => slice.to_next(self.grant(), left, armed)?,
             _ => armed,
         };
         let span = armed.background().telemetry.release_span(self.grant());

@@ -10,14 +10,14 @@ use crate::{Grant, Moment};
 
 /// How often, and until when, the lock of a guard may still be handed on.
 #[derive(Debug)]
-pub(crate) struct HandOff {
+pub(crate) struct Slice {
     turn: Arc<ClaimTurn>,
     /// How many more times, and until when.
     times: u32,
     until: Moment,
 }
 
-impl HandOff {
+impl Slice {
     /// For a lock that was just claimed, if hand-offs are wanted. Otherwise the claim turn is passed on at
     /// once, and the next task claims at the server.
     pub(crate) fn new(turn: Arc<ClaimTurn>, background: &Background, grant: &Grant) -> Option<Self> {
@@ -33,7 +33,7 @@ impl HandOff {
         times: u32,
         until: Moment,
     ) -> Option<Self> {
-        if turn.hand_over(background.has_token_blocks()).is_none() {
+        if turn.hand_off(background.has_token_blocks()).is_none() {
             grant.claim().turn().pass_on();
             return None;
         }
@@ -70,7 +70,7 @@ pub(crate) fn to_next_claimant(turn: &ClaimTurn, grant: &Grant, armed: Armed) ->
 /// A provisional lease is renewed a moment after each hold has begun, so never while short holds follow each
 /// other. It is handed on for a third of what is left of it, like a lease that is renewed then.
 fn slice(turn: &ClaimTurn, token_blocks: bool, grant: &Grant) -> (u32, Moment) {
-    let (times, span) = turn.hand_over(token_blocks).unwrap_or_default();
+    let (times, span) = turn.hand_off(token_blocks).unwrap_or_default();
     let now = grant.claim().clock().now();
     let longest = if grant.is_provisional() { grant.deadline().since(now) / 3 } else { Duration::MAX };
     (times, now.after(span.min(longest)))
@@ -95,7 +95,7 @@ mod tests {
     use crate::local::{LocalQueues, Sharing, Turn};
     use crate::system::waker;
     use crate::{
-        Acquire, Claim, ErrorKind, FencingToken, Grant, HandOver, LockGuard, LockName, Locks, MemoryLock,
+        Acquire, Claim, ErrorKind, FencingToken, Grant, HandOff, LockGuard, LockName, Locks, MemoryLock,
         Mode, Moment, TestClock, Wait,
     };
 
@@ -114,7 +114,7 @@ mod tests {
     async fn offered(span: Duration) -> Offered {
         let clock = TestClock::new();
         let server = Arc::new(MemoryLock::with_clock(clock.clock()));
-        let locks = Locks::new(server).unwrap().hand_over(1000, span);
+        let locks = Locks::new(server).unwrap().hand_off(1000, span);
         let held = locks.lock("a").await.unwrap();
         let before = held.grant().clone();
         let (first, _) = waits(&locks);
@@ -148,7 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_provisional_lease_is_not_handed_on_to_its_end() {
-        let queues = LocalQueues::new(Sharing::Chosen(HandOver::new(1000, LONG)));
+        let queues = LocalQueues::new(Sharing::Chosen(HandOff::new(1000, LONG)));
         let name = LockName::new("a").unwrap();
         let claim = Claim::new(name, Mode::Exclusive, LONG * 9, Wait::No, "test".into());
         let Ok(Some(Turn::Claim(turn))) = queues.turn(&claim).await else { panic!("nobody has the turn") };
@@ -217,9 +217,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_have_their_turn_after_the_last_hand_over() {
+    async fn others_have_their_turn_after_the_last_hand_off() {
         let (one, two) = clients(&TestClock::new());
-        let one = one.hand_over(5, LONG);
+        let one = one.hand_off(5, LONG);
         let mut guard = one.lock("a").await.unwrap();
         let (other, _) = waits(&two);
         for times in 0..5 {
@@ -255,7 +255,7 @@ mod tests {
         let clock = TestClock::new();
         let (one, two) = clients(&clock);
         let span = Duration::from_millis(20);
-        let one = one.hand_over(1000, span);
+        let one = one.hand_off(1000, span);
         let held = one.lock("a").await.unwrap();
         let [(first, _), (second, _)] = [(); 2].map(|()| waits(&one));
         let owner = held.grant().claim().owner();
@@ -272,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lock_that_something_depends_on_is_not_handed_on() {
-        let locks = Locks::in_memory().hand_over(1000, LONG);
+        let locks = Locks::in_memory().hand_off(1000, LONG);
         let mut guard = locks.lock("a").await.unwrap();
         let stale = loop {
             let stale = guard.grant().clone();

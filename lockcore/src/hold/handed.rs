@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::hand_off::HandOff;
+use super::hand_off::Slice;
 use crate::LockGuard;
 use crate::lease::Limits;
 use crate::local::{ClaimTurn, HandedLock};
@@ -18,9 +18,8 @@ impl HandedLock {
             return None;
         }
         let armed = self.armed.take()?;
-        let hand_off =
-            HandOff::until(Arc::clone(turn), armed.background(), &self.grant, self.times, self.until);
-        let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, hand_off);
+        let slice = Slice::until(Arc::clone(turn), armed.background(), &self.grant, self.times, self.until);
+        let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, slice);
         armed.disarm();
         Some(guard)
     }

@@ -9,6 +9,6 @@ mod handle;
 mod several;
 
 pub use guard::LockGuard;
-pub(crate) use hand_off::{HandOff, to_next_claimant};
+pub(crate) use hand_off::{Slice, to_next_claimant};
 pub use handle::LockHandle;
 pub use several::LockAllGuard;

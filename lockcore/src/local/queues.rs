@@ -184,8 +184,8 @@ impl ClaimTurn {
 
     /// How many times the lock may be handed on, and for how long; `None` if it may not. `token_blocks`:
     /// each task can have a token of its own.
-    pub(crate) fn hand_over(&self, token_blocks: bool) -> Option<(u32, Duration)> {
-        self.queues.sharing.hand_over(token_blocks)
+    pub(crate) fn hand_off(&self, token_blocks: bool) -> Option<(u32, Duration)> {
+        self.queues.sharing.hand_off(token_blocks)
     }
 
     /// Passes the turn on. `misses`: how many waiters in a row did not pick it up.

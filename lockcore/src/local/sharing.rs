@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::HandOver;
+use crate::HandOff;
 
 /// For how long a lock is handed on from task to task, unless the application says otherwise. The round trips
 /// at the end of a slice take some tenths of a millisecond, so a longer slice gains little, and other
@@ -23,15 +23,15 @@ pub(crate) enum Sharing {
     /// own.
     Slices,
     /// The place, and the lock as often as the application wants.
-    Chosen(HandOver),
+    Chosen(HandOff),
 }
 
 impl Sharing {
     /// How many times a lock may be handed on, and for how long; `None` if it may not.
-    pub(super) fn hand_over(self, token_blocks: bool) -> Option<(u32, Duration)> {
+    pub(super) fn hand_off(self, token_blocks: bool) -> Option<(u32, Duration)> {
         match self {
             Self::Slices => token_blocks.then_some((u32::MAX, SLICE)),
-            Self::Chosen(hand_over) => Some((hand_over.max(), hand_over.span())),
+            Self::Chosen(hand_off) => Some((hand_off.max(), hand_off.span())),
         }
     }
 
@@ -48,7 +48,7 @@ impl Sharing {
                 let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
                 (used.saturating_mul(2)).max(waiting.min(FIRST_TOKENS)).min(MOST_TOKENS)
             }
-            Self::Chosen(hand_over) => hand_over.max(),
+            Self::Chosen(hand_off) => hand_off.max(),
         };
         NonZeroU32::MIN.saturating_add(more)
     }
@@ -63,6 +63,6 @@ mod tests {
         let tokens = |waiting, used| Sharing::Slices.tokens(waiting, used).get();
         assert_eq!([tokens(0, 400), tokens(1, 0), tokens(63, 0), tokens(63, 20)], [1, 2, 8, 41]);
         assert_eq!([tokens(63, 400), tokens(500, u32::MAX)], [513, 513]);
-        assert_eq!(Sharing::Chosen(HandOver::new(1000, SLICE)).tokens(0, 0).get(), 1001);
+        assert_eq!(Sharing::Chosen(HandOff::new(1000, SLICE)).tokens(0, 0).get(), 1001);
     }
 }

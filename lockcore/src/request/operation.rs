@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::background::{AcquireStatus, Armed, Background, UnderWay};
 use crate::contract::{Fate, PassOn};
-use crate::hold::{HandOff, to_next_claimant};
+use crate::hold::{Slice, to_next_claimant};
 use crate::lease::Limits;
 use crate::local::{ClaimTurn, LocalQueues, Turn};
 use crate::telemetry::Watch;
@@ -190,8 +190,8 @@ fn granted(armed: Armed, grant: Grant, limits: Limits, turn: Option<Arc<ClaimTur
         Some(turn) if armed.claim().has_no_caller() => to_next_claimant(turn, &grant, armed)?,
         _ => armed,
     };
-    let hand_off = turn.and_then(|turn| HandOff::new(turn, armed.background(), &grant));
-    let guard = LockGuard::new(armed.background(), grant, limits, hand_off);
+    let slice = turn.and_then(|turn| Slice::new(turn, armed.background(), &grant));
+    let guard = LockGuard::new(armed.background(), grant, limits, slice);
     armed.disarm();
     Some(guard)
 }

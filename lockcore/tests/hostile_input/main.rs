@@ -22,7 +22,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_like_configurations(text in "(url = \"memory://\"\n)?((ttl|wait|require|label|hand_over|x) ?= ?[\"\\[\\]a-z0-9,/]{0,12}\n){0,3}") {
+    fn texts_like_configurations(text in "(url = \"memory://\"\n)?((ttl|wait|require|label|hand_off|x) ?= ?[\"\\[\\]a-z0-9,/]{0,12}\n){0,3}") {
         properties::address(&text);
     }
 

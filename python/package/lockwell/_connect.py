@@ -22,7 +22,7 @@ def _settings(
     wait: Seconds | None,
     label: str | None,
     server_order: bool,
-    hand_over: str | None,
+    hand_off: str | None,
     password_file: str | os.PathLike[str] | None,
     require: Iterable[str],
 ) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _settings(
         "wait": seconds(wait),
         "label": label,
         "server_order": server_order,
-        "hand_over": hand_over,
+        "hand_off": hand_off,
         "password_file": None if password_file is None else os.fspath(password_file),
         "require": list(require),
     }
@@ -53,7 +53,7 @@ def connect(
     wait: Seconds | None = None,
     label: str | None = None,
     server_order: bool = False,
-    hand_over: str | None = None,
+    hand_off: str | None = None,
     password_file: str | os.PathLike[str] | None = None,
     require: Iterable[str] = (),
     lazy: bool = False,
@@ -66,7 +66,7 @@ def connect(
     backend, such as ``"fencing"``.
 
     ``server_order``: requests of all processes are served in the order of their arrival. Otherwise processes
-    are served in turn, and threads and tasks of a process pass a lock on for 2 ms, or as ``hand_over`` says,
+    are served in turn, and threads and tasks of a process pass a lock on for 2 ms, or as ``hand_off`` says,
     such as ``"1000/20ms"``.
 
     ``password_file`` is a file whose only line is the password. It is read for each connection, so the
@@ -76,7 +76,7 @@ def connect(
 
     Connect in each process, after a fork.
     """
-    settings = _settings(url, toml, ttl, wait, label, server_order, hand_over, password_file, require)
+    settings = _settings(url, toml, ttl, wait, label, server_order, hand_off, password_file, require)
     return Locks(Client.lazy(settings) if lazy else _wait(Client.connect(settings)))
 
 
@@ -88,10 +88,10 @@ async def aconnect(
     wait: Seconds | None = None,
     label: str | None = None,
     server_order: bool = False,
-    hand_over: str | None = None,
+    hand_off: str | None = None,
     password_file: str | os.PathLike[str] | None = None,
     require: Iterable[str] = (),
 ) -> Locks:
     """As ``connect``, for asyncio."""
-    settings = _settings(url, toml, ttl, wait, label, server_order, hand_over, password_file, require)
+    settings = _settings(url, toml, ttl, wait, label, server_order, hand_off, password_file, require)
     return Locks(await finished(Client.connect(settings)))

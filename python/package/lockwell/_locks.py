@@ -119,11 +119,11 @@ class Locks(Requests):
         """
         return Locks(self._client.server_order())
 
-    def hand_over(self, most: int, span: Seconds) -> Locks:
+    def hand_off(self, most: int, span: Seconds) -> Locks:
         """The same client, whose threads and tasks pass a lock on up to ``most`` times and for up to
         ``span``. Closing one closes both.
         """
-        return Locks(self._client.hand_over(most, seconds(span)))
+        return Locks(self._client.hand_off(most, seconds(span)))
 
     def inspect(self, name: str) -> Status:
         """The holders of a lock, and the number of waiters."""

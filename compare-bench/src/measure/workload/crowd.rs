@@ -33,7 +33,7 @@ const TOKEN_BLOCKS: &[&str] =
 const VARIANTS: [Variant; 2] = [
     // Each task has a place at the server; and the lock is passed on for longer than by default.
     Variant { option: "server_order", value: "true", schemes: TOKEN_BLOCKS },
-    Variant { option: "hand_over", value: "1000/20ms", schemes: TOKEN_BLOCKS },
+    Variant { option: "hand_off", value: "1000/20ms", schemes: TOKEN_BLOCKS },
 ];
 
 /// By how much a round is longer for each task: until all tasks are in the queue, a round measures how the

@@ -30,7 +30,7 @@ impl World {
         let name = LockName::new("a").unwrap();
         let holder = Claim::new(name, Mode::Exclusive, LEASE, Wait::No, "other".into()).with_clock(clock);
         server.inner.acquire(&holder).await.unwrap().expect("it is free");
-        let locks = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap().hand_over(9, LEASE);
+        let locks = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap().hand_off(9, LEASE);
         let releases = Arc::clone(&locks.lock("a").background.releases);
         Self { server, holder, locks, releases }
     }

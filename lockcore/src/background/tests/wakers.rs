@@ -29,7 +29,7 @@ fn asleep(locks: &Locks) -> Waiting {
 
 #[tokio::test]
 async fn a_loss_that_wakes_a_panic_ends_no_renewals() {
-    let locks = chosen([]).1.hand_over(9, LEASE);
+    let locks = chosen([]).1.hand_off(9, LEASE);
     let other = locks.lock("b").ttl(Duration::from_secs(3)).await.unwrap();
     let lost = locks.lock("a").ttl(LEASE).max_hold(millis(500)).await.unwrap();
     let _asleep = asleep(&locks);

@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, ErrorKind, Result};
 
 /// How often, and for how long, a lock may be passed from task to task within the process before it is
-/// released, as in `1000/20ms`: see [`Locks::hand_over`](crate::Locks::hand_over).
+/// released, as in `1000/20ms`: see [`Locks::hand_off`](crate::Locks::hand_off).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct HandOver {
+pub struct HandOff {
     max: u32,
     span: Duration,
 }
 
-impl HandOver {
-    /// The highest number of hand-overs. Each of them reserves a token. The tokens of a name should stay
+impl HandOff {
+    /// The highest number of hand-offs. Each of them reserves a token. The tokens of a name should stay
     /// below the server's time in microseconds, so that they still rise after the counter was lost.
     pub const MOST: u32 = 10_000;
 
@@ -38,22 +38,22 @@ impl HandOver {
     }
 }
 
-impl fmt::Display for HandOver {
+impl fmt::Display for HandOff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.max, humantime::format_duration(self.span))
     }
 }
 
-impl FromStr for HandOver {
+impl FromStr for HandOff {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let parts = text.split_once('/').and_then(|(max, span)| {
             Some(Self { max: max.parse().ok()?, span: humantime::parse_duration(span).ok()? })
         });
-        parts.filter(|hand_over| hand_over.max <= Self::MOST).ok_or_else(|| {
+        parts.filter(|hand_off| hand_off.max <= Self::MOST).ok_or_else(|| {
             let message = format!(
-                "hand_over is the number of hand-overs, at most {}, and their time, as in 1000/20ms, not {text:?}",
+                "hand_off is the number of hand-offs, at most {}, and their time, as in 1000/20ms, not {text:?}",
                 Self::MOST
             );
             Error::new(ErrorKind::InvalidInput, message)
@@ -61,7 +61,7 @@ impl FromStr for HandOver {
     }
 }
 
-impl TryFrom<String> for HandOver {
+impl TryFrom<String> for HandOff {
     type Error = Error;
 
     fn try_from(text: String) -> Result<Self> {
@@ -69,8 +69,8 @@ impl TryFrom<String> for HandOver {
     }
 }
 
-impl From<HandOver> for String {
-    fn from(hand_over: HandOver) -> Self {
-        hand_over.to_string()
+impl From<HandOff> for String {
+    fn from(hand_off: HandOff) -> Self {
+        hand_off.to_string()
     }
 }
