@@ -8,6 +8,7 @@
 //!   a waiter, and the end of its validity. [`Hot`]: which locks were contended lately.
 //! * [`Reconnect`]: a connection for each runtime. It replaces a failed connection, and repeats the requests
 //!   on the new one.
+//! * [`at_each_address`]: a server whose name has several addresses, of which the first may be silent.
 //! * [`Lazy`]: a backend that connects with its first request.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
 //! * [`SharedTask`]: one task for all who want its answer, which none of them has to drive.
@@ -24,6 +25,7 @@
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`],
 //!   [`unique_bits`], [`valid_until`].
 
+mod addresses;
 mod backoff;
 mod batcher;
 mod batcher_sync;
@@ -42,6 +44,7 @@ mod shared_task;
 mod waiters;
 mod waiting;
 
+pub use addresses::{addresses_of, at_each_address};
 pub use backoff::Backoff;
 pub use batcher::{Attempt, Batcher, Bounds, Call, CallOutcome, Reply, Service};
 pub use escape::{escape, unescape};

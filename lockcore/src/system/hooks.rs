@@ -1,5 +1,7 @@
-//! Where the conformance suite gets to know what no interface of this crate tells.
+//! Where the conformance suite gets to know what no interface of this crate tells, and tests say what names mean.
 
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
 
 use tokio::runtime::Builder;
@@ -22,6 +24,24 @@ pub fn set_hooks(hooks: Hooks) {
 
 pub(crate) fn hooks() -> Option<&'static Hooks> {
     HOOKS.get()
+}
+
+/// Where a test says that a host and a port are; `None`: it does not say.
+type Lookup = fn(&str, u16) -> Option<Vec<SocketAddr>>;
+
+static LOOKUP: OnceLock<Lookup> = OnceLock::new();
+
+/// Sets the names of this process that a test makes up. The first call counts.
+pub fn set_lookup(lookup: Lookup) {
+    LOOKUP.get_or_init(|| lookup);
+}
+
+/// The addresses of a host. Blocks.
+pub(crate) fn looked_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    match LOOKUP.get().and_then(|lookup| lookup(host, port)) {
+        Some(found) => Ok(found),
+        None => (host, port).to_socket_addrs().map(Iterator::collect),
+    }
 }
 
 /// The threads of a clock that goes on by itself, and skips the time in which all of them rest.

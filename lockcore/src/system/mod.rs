@@ -23,8 +23,8 @@ pub use clock::{Clock, TestClock};
 pub use constant::Constant;
 #[cfg(feature = "metrics")]
 pub(crate) use forward::log_aside;
-pub(crate) use hooks::hooks;
-pub use hooks::{ClockThreads, Hooks, set_hooks};
+pub use hooks::{ClockThreads, Hooks, set_hooks, set_lookup};
+pub(crate) use hooks::{hooks, looked_up};
 pub use keeper::KEEPER;
 pub use moment::Moment;
 pub use own_runtime::{OwnRuntime, SharedRuntime, Task};
