@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::future::{Future, ready};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -28,11 +29,11 @@ type BoxError = Box<dyn Error + Send + Sync>;
 type Stream = <HttpConnector as Service<Uri>>::Response;
 type Dialing = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
 
-/// Connects to an address the first time.
-pub(super) struct DialOnce(Option<HttpConnector>);
+/// Connects the first time: to this address of the server's name, if there is one.
+pub(super) struct DialOnce(Option<HttpConnector>, Option<SocketAddr>);
 
 impl DialOnce {
-    pub(super) fn new(patience: Duration) -> Self {
+    pub(super) fn new(patience: Duration, place: Option<SocketAddr>) -> Self {
         let mut connector = HttpConnector::new();
         // TLS, where it is used, is above this.
         connector.enforce_http(false);
@@ -42,7 +43,7 @@ impl DialOnce {
         connector.set_keepalive_retries(Some(AGAIN.0));
         connector.set_keepalive_interval(Some(AGAIN.1));
         connector.set_connect_timeout(Some(patience));
-        Self(Some(connector))
+        Self(Some(connector), place)
     }
 }
 
@@ -61,8 +62,10 @@ impl Service<Uri> for DialOnce {
     fn call(&mut self, uri: Uri) -> Self::Future {
         match self.0.take() {
             Some(mut connector) => {
-                let dialing = connector.call(uri);
-                Either::Left(Box::pin(async move { dialing.await.map_err(BoxError::from) }))
+                // TLS verifies the name all the same.
+                let place = self.1.map(|place| Uri::try_from(format!("http://{place}"))).transpose();
+                let dialing = place.map(|place| connector.call(place.unwrap_or(uri)));
+                Either::Left(Box::pin(async move { dialing?.await.map_err(BoxError::from) }))
             }
             None => Either::Right(ready(Err(Ended.into()))),
         }

@@ -1,14 +1,16 @@
 //! How a connection is made.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use lockwell_core::backend::{Failure, PerRuntime, note_reconnection};
+use lockwell_core::backend::{Failure, PerRuntime, at_each_address, note_reconnection};
 use lockwell_core::{Error, ErrorKind, Result};
 use tonic::Status;
+use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 
 use super::Connection;
@@ -58,7 +60,7 @@ impl Opener {
         let mut failure = None;
         loop {
             if let Some(uri) = left.next() {
-                opening.push(self.open_at(uri));
+                opening.push(self.open_by(uri));
             } else if opening.is_empty() {
                 let nobody =
                     || Failure::Doubtful(Error::new(ErrorKind::Internal, "an address without servers"));
@@ -82,14 +84,27 @@ impl Opener {
         }
     }
 
-    async fn open_at(&self, uri: &str) -> Result<Connection, Failure> {
+    async fn open_by(&self, uri: &str) -> Result<Connection, Failure> {
+        let parts = uri.parse::<Uri>().ok();
+        let (host, port) =
+            parts.as_ref().and_then(|uri| Some((uri.host()?, uri.port_u16()?))).unwrap_or_default();
+        let opened = at_each_address(host, port, |place| async move {
+            match self.open_at(uri, place).await {
+                Err(Failure::Refused(error)) => Ok(Err(Failure::Refused(error))),
+                opened => opened.map(Ok),
+            }
+        });
+        opened.await?
+    }
+
+    async fn open_at(&self, uri: &str, place: Option<SocketAddr>) -> Result<Connection, Failure> {
         let connecting = async {
             let unreachable = |error: tonic::transport::Error| {
                 let text = "etcd cannot be reached";
                 Failure::Doubtful(Error::new(ErrorKind::Unreachable, text).with_source(error))
             };
             let endpoint = self.endpoint(uri).await?;
-            endpoint.connect_with_connector(DialOnce::new(PATIENCE)).await.map_err(unreachable)
+            endpoint.connect_with_connector(DialOnce::new(PATIENCE, place)).await.map_err(unreachable)
         };
         let late = |_| Err(Failure::Doubtful(Error::new(ErrorKind::Unreachable, "etcd does not answer")));
         let channel = tokio::time::timeout(PATIENCE, connecting).await.unwrap_or_else(late)?;

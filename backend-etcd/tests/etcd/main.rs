@@ -1,6 +1,7 @@
 //! What only etcd can do to its clients. The conformance suite (`tests/conformance.rs` of the workspace) has
 //! the rest.
 
+mod addresses;
 mod data;
 mod faults;
 mod late;

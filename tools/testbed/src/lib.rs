@@ -41,6 +41,7 @@ mod kept;
 mod kind;
 mod lacking;
 mod mariadb;
+mod names;
 mod options;
 mod pgbouncer;
 mod port;
@@ -65,6 +66,7 @@ pub use self::{
     hang::HungSyncs,
     lacking::{cannot_run, if_fetched, if_installed, is_installed, lacks, not_run, servers_required},
     mariadb::MariaDb,
+    names::{addresses_of, hung, name_of},
     options::{Durability, Options},
     pgbouncer::PgBouncer,
     postgres::Postgres,
