@@ -12,11 +12,6 @@ use crate::queue::child::Form;
 
 const DEFAULT_PORT: u16 = 2181;
 
-/// The number of entries in the server list of a session if there is one server, and the number of entries
-/// for each of several servers.
-const PLACES: usize = 24;
-const COPIES: usize = 2;
-
 /// Our identity at the servers.
 #[derive(Clone, Debug)]
 pub(crate) enum Login {
@@ -115,18 +110,6 @@ impl ZkOptions {
             tick: bounded(url, "tick", 10, 60_000)?,
             tls,
         })
-    }
-
-    /// The list of servers for a session, with repetitions.
-    ///
-    /// When a session has lost its server, the client crate goes through the list. After each pass it doubles
-    /// its pause, without an upper bound: after an election of some seconds the session would stay
-    /// disconnected for the same time again. With a long list only the pauses between its entries matter,
-    /// which are a second at most. The order is random. With more copies of each server, a silent server
-    /// could be tried several times before another one is tried.
-    pub(crate) fn servers_for_long(&self) -> String {
-        let copies = if self.hosts.len() == 1 { PLACES } else { COPIES };
-        vec![self.servers.as_str(); copies].join(",")
     }
 
     /// The type of the folder of a lock. Usually it is a container, which the server deletes when it has been

@@ -1,16 +1,14 @@
 //! Opens sessions.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use lockwell_core::backend::Backoff;
 use lockwell_core::{Error, ErrorKind, Moment, Result};
-use tokio::net::lookup_host;
 use zookeeper_client as zk;
 
 use crate::error::{explain, no_answer};
-use crate::options::{Host, Login, ZkOptions};
+use crate::options::{Login, ZkOptions};
+use crate::session::places::Places;
 use crate::session::runtime::SESSIONS;
 
 /// A busy machine must not count as silent.
@@ -19,17 +17,14 @@ const SHORTEST: Duration = Duration::from_millis(500);
 /// The time that a server needs on a slow network.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// How long to wait for the address of a name.
-const LOOKUP: Duration = Duration::from_secs(1);
-
 /// Opens a session for long use. Also returns the time of the request.
 ///
 /// If the servers are so slow that the time is too short to try several of them, a second try gives them more
 /// time.
 pub(crate) async fn connect_for_long(options: &ZkOptions, timeout: Duration) -> Result<(Moment, zk::Client)> {
-    let (servers, limit) = (options.servers_for_long(), options.timeout);
-    let several = options.hosts.len() > 1;
-    let short = connection_timeout(options.hosts.len(), timeout, limit);
+    let (places, limit) = (Places::find(options).await, options.timeout);
+    let (servers, several) = (places.for_long(), places.each.len() > 1);
+    let short = connection_timeout(&places, timeout, limit);
     let asked = Moment::now();
     let first = if several { limit / 2 } else { limit };
     match connect_within(options, zk::Client::connector(), &servers, timeout, first, short).await {
@@ -43,20 +38,15 @@ pub(crate) async fn connect_for_long(options: &ZkOptions, timeout: Duration) -> 
     Ok((asked, client))
 }
 
-/// Opens a session of about this timeout, within `limit`. Tries each of these servers once.
-pub(crate) async fn connect(
-    options: &ZkOptions,
-    servers: &str,
-    timeout: Duration,
-    limit: Duration,
-) -> Result<zk::Client> {
-    connect_once(options, zk::Client::connector(), servers, timeout, limit).await
+/// Opens a session of about this timeout. Tries each of these servers once.
+pub(crate) async fn connect(options: &ZkOptions, places: Places, timeout: Duration) -> Result<zk::Client> {
+    connect_once(options, zk::Client::connector(), places, timeout).await
 }
 
 /// Opens a session that [`reattach`] can continue: it is not closed when its client is dropped.
 pub(crate) async fn connect_detached(options: &ZkOptions, timeout: Duration) -> Result<zk::Client> {
     let connector = zk::Client::connector().with_detached();
-    connect_once(options, connector, &options.servers, timeout, options.timeout).await
+    connect_once(options, connector, Places::find(options).await, timeout).await
 }
 
 /// Continues the session of a detached client with another timeout. A new session would cost the servers two
@@ -70,30 +60,17 @@ pub(crate) async fn reattach(
     timeout: Duration,
 ) -> Result<zk::Client> {
     let connector = zk::Client::connector().with_session(client.into_session());
-    connect_once(options, connector, &options.servers, timeout, options.timeout).await
+    connect_once(options, connector, Places::find(options).await, timeout).await
 }
 
 async fn connect_once(
     options: &ZkOptions,
     connector: zk::Connector,
-    servers: &str,
+    places: Places,
     timeout: Duration,
-    limit: Duration,
 ) -> Result<zk::Client> {
-    let mut places: Vec<&str> = servers.split(',').collect();
-    places.sort_unstable();
-    places.dedup();
-    let silence = connection_timeout(places.len(), timeout, limit);
-    connect_within(options, connector, servers, timeout, limit, silence).await
-}
-
-/// The addresses of all servers whose names can be resolved at present.
-pub(crate) async fn addresses(hosts: &[Host]) -> Vec<SocketAddr> {
-    let finding = hosts.iter().map(async |host| {
-        let found = tokio::time::timeout(LOOKUP, lookup_host((host.name.as_str(), host.port))).await;
-        found.ok()?.ok().map(Vec::from_iter)
-    });
-    join_all(finding).await.into_iter().flatten().flatten().collect()
+    let silence = connection_timeout(&places, timeout, options.timeout);
+    connect_within(options, connector, &places.each.join(","), timeout, options.timeout, silence).await
 }
 
 /// Repeats a request that the servers refuse because they have too many. The caller limits the time.
@@ -185,13 +162,15 @@ fn tls_options(files: &lockwell_core::tls::TlsFiles) -> Result<zk::TlsOptions> {
 /// How long a connection may be silent, or the connecting may take, before the client tries the next server.
 ///
 /// With several servers there are two conditions. If a server falls silent and two more tries to reach it
-/// fail, there must be time to try another server before the session ends. If a minority is silent and each
-/// of these servers is tried twice, there must be time to try another server before the end of `limit`. A
-/// shorter time would cause more pings: the client crate pings after three eighths of it.
-pub(crate) fn connection_timeout(servers: usize, timeout: Duration, limit: Duration) -> Duration {
-    match u32::try_from(servers) {
+/// fail, and one more by a name, there must be time to try another server before the session ends. If a
+/// minority is silent and each of these servers is tried twice, there must be time to try another server
+/// before the end of `limit`. A shorter time would cause more pings: the client crate pings after three
+/// eighths of it.
+fn connection_timeout(places: &Places, timeout: Duration, limit: Duration) -> Duration {
+    let tries = if places.names.is_empty() { 4 } else { 5 };
+    match u32::try_from(places.each.len()) {
         Ok(0 | 1) | Err(_) => timeout / 2,
-        Ok(servers) => (timeout / 4).max(SHORTEST).min(timeout / 2).min(limit / servers),
+        Ok(servers) => (timeout / tries).max(SHORTEST).min(timeout / 2).min(limit / servers),
     }
 }
 
@@ -207,10 +186,15 @@ mod tests {
     #[test]
     fn every_server_gets_its_turn() {
         let secs = Duration::from_secs;
-        assert_eq!(connection_timeout(1, secs(10), secs(5)), secs(5));
-        assert_eq!(connection_timeout(3, secs(4), secs(5)), secs(1));
-        assert_eq!(connection_timeout(3, secs(1), secs(5)), SHORTEST);
-        assert_eq!(connection_timeout(3, secs(86_400), secs(5)), secs(5) / 3);
+        let of = |servers: &str, names: &str, timeout| {
+            let list = |text: &str| text.split_terminator(',').map(str::to_owned).collect();
+            connection_timeout(&Places { each: list(servers), names: list(names) }, timeout, secs(5))
+        };
+        assert_eq!(of("a", "", secs(10)), secs(5));
+        assert_eq!(of("a,b,c", "", secs(4)), secs(1));
+        assert_eq!(of("a,b,c", "d", secs(5)), secs(1));
+        assert_eq!(of("a,b,c", "", secs(1)), SHORTEST);
+        assert_eq!(of("a,b,c", "", secs(86_400)), secs(5) / 3);
     }
 
     #[test]

@@ -3,14 +3,18 @@
 //! `srvr` is allowed by default, `conf` only where it is configured (`4lw.commands.whitelist`).
 
 use std::io::ErrorKind as Io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::FutureExt;
+use futures_util::future::{join_all, select_ok};
+use lockwell_core::backend::addresses_of;
 use lockwell_core::{Error, ErrorKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 
 use crate::options::{Host, ZkOptions};
+use crate::session::places::addresses;
 use crate::session::runtime::SESSIONS;
 
 /// How long a server may take to answer.
@@ -35,7 +39,8 @@ pub(crate) async fn ask_conf(options: &ZkOptions) -> Option<(Duration, u32)> {
     }
     let hosts = options.hosts.clone();
     let asking = SESSIONS.spawn(async move {
-        let asking = hosts.iter().map(async |host| read_conf(&ask(host, b"conf").await.ok()?));
+        let places = addresses(&hosts).await;
+        let asking = places.into_iter().map(async |place| read_conf(&ask_at(place, b"conf").await.ok()?));
         let found = join_all(asking).await.into_iter().flatten();
         found.reduce(|(tick, limit), (other, others)| (tick.max(other), limit.max(others)))
     });
@@ -78,14 +83,21 @@ pub(crate) async fn say_why(options: &ZkOptions, error: Error) -> Error {
     }
 }
 
+/// The first answer of the addresses of a host.
 async fn ask(host: &Host, word: &[u8; 4]) -> Result<String, Silence> {
+    let places = tokio::time::timeout(LIMIT, addresses_of(&host.name, host.port)).await.unwrap_or_default();
+    if places.is_empty() {
+        return Err(Silence::UnknownHost);
+    }
+    let asking = places.into_iter().map(|place| ask_at(place, word).boxed());
+    Ok(select_ok(asking).await?.0)
+}
+
+async fn ask_at(place: SocketAddr, word: &[u8; 4]) -> Result<String, Silence> {
     // The error if the time is over.
-    let mut blame = Silence::UnknownHost;
+    let mut blame = Silence::Unreachable;
     let asking = async {
-        let found = lookup_host((host.name.as_str(), host.port)).await;
-        let places: Vec<_> = found.map_err(|_| Silence::UnknownHost)?.collect();
-        blame = Silence::Unreachable;
-        let mut stream = TcpStream::connect(&places[..]).await.map_err(|error| match error.kind() {
+        let mut stream = TcpStream::connect(place).await.map_err(|error| match error.kind() {
             Io::ConnectionRefused => Silence::Refused,
             _ => Silence::Unreachable,
         })?;

@@ -8,6 +8,7 @@ pub(crate) mod limits;
 mod negotiated;
 mod nodelay;
 mod open;
+mod places;
 pub(crate) mod pool;
 pub(crate) mod probe;
 pub(crate) mod room;

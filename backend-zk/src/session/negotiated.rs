@@ -22,8 +22,9 @@ use zookeeper_client::{SessionState, StateWatcher};
 use crate::names::BACKEND;
 use crate::options::ZkOptions;
 use crate::session::Session;
-use crate::session::connect::{addresses, connect};
+use crate::session::connect::connect;
 use crate::session::limits::Limits;
+use crate::session::places::{Places, addresses};
 
 /// How long to wait for a server that has answered earlier, or after another server has answered.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -118,7 +119,7 @@ async fn ask(
     let mut asking: FuturesUnordered<_> = places
         .iter()
         .map(async |address| {
-            let client = connect(options, address, timeout, options.timeout).await.ok()?;
+            let client = connect(options, Places::one(address.clone()), timeout).await.ok()?;
             Some((address, client.session_timeout()))
         })
         .collect();

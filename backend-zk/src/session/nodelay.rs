@@ -12,7 +12,7 @@ use lockwell_core::backend::set_nodelay;
 use zookeeper_client::{SessionState, StateWatcher};
 
 use crate::session::Session;
-use crate::session::connect::addresses;
+use crate::session::places::addresses;
 
 /// Sets the option on each connection that the session gets.
 pub(crate) async fn set_on_connections(session: Weak<Session>, mut states: StateWatcher) {

@@ -13,6 +13,7 @@ use crate::options::ZkOptions;
 use crate::session::clock::ServerClock;
 use crate::session::connect::{connect, connect_detached, reattach, until_served};
 use crate::session::limits::{Limits, is_ensemble, limits_of, make_mark};
+use crate::session::places::Places;
 
 /// Longer than any server allows by default.
 const LONG: Duration = Duration::from_secs(86_400);
@@ -46,7 +47,7 @@ pub(crate) async fn probe(options: &ZkOptions, clock: &ServerClock) -> Result<Li
 async fn shortest(options: &ZkOptions) -> Result<zk::Client> {
     let end = Moment::now().after(options.timeout);
     loop {
-        match connect(options, &options.servers, options.session, options.timeout).await {
+        match connect(options, Places::find(options).await, options.session).await {
             Err(error) if error.is_retryable() && !end.has_passed() => {
                 tracing::debug!(error = format!("{error:#}"), "no short session yet");
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -55,7 +56,7 @@ async fn shortest(options: &ZkOptions) -> Result<zk::Client> {
             answer => return answer,
         }
     }
-    connect(options, &options.servers, Duration::from_secs(4), options.timeout).await
+    connect(options, Places::find(options).await, Duration::from_secs(4)).await
 }
 
 async fn prepare(options: &ZkOptions, client: &zk::Client, clock: &ServerClock) -> Result<()> {

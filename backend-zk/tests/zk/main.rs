@@ -1,6 +1,7 @@
 //! What is particular to ZooKeeper: cost, downgrades, sessions, faults of ensembles, other clients, rights,
 //! odd input.
 
+mod addresses;
 mod becoming;
 mod cost;
 mod doubt;
