@@ -59,7 +59,8 @@ impl Locks {
     }
 
     fn sharing(mut self, sharing: Sharing) -> Self {
-        self.defaults.local = Some(LocalQueues::new(sharing));
+        let clock = self.background.clock.clone();
+        self.defaults.local = Some(LocalQueues::new(sharing, clock));
         self
     }
 

@@ -78,7 +78,7 @@ fn slice(turn: &ClaimTurn, token_blocks: bool, grant: &Grant) -> (u32, Moment) {
 
 fn offer(turn: &ClaimTurn, armed: Armed, grant: Grant, times: u32, until: Moment) -> Option<Armed> {
     let lock = HandedLock { armed: Some(armed), grant, times, until };
-    lock.offer(turn, 0)?.armed.take()
+    turn.offer(lock)?.armed.take()
 }
 
 #[cfg(test)]
@@ -95,8 +95,8 @@ mod tests {
     use crate::local::{LocalQueues, Sharing, Turn};
     use crate::system::waker;
     use crate::{
-        Acquire, Claim, ErrorKind, FencingToken, Grant, HandOff, LockGuard, LockName, Locks, MemoryLock,
-        Mode, Moment, TestClock, Wait,
+        Acquire, Claim, Clock, ErrorKind, FencingToken, Grant, HandOff, LockGuard, LockName, Locks,
+        MemoryLock, Mode, Moment, TestClock, Wait,
     };
 
     const LONG: Duration = Duration::from_secs(60);
@@ -148,7 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_provisional_lease_is_not_handed_on_to_its_end() {
-        let queues = LocalQueues::new(Sharing::Chosen(HandOff::new(1000, LONG)));
+        let queues = LocalQueues::new(Sharing::Chosen(HandOff::new(1000, LONG)), Clock::system());
         let name = LockName::new("a").unwrap();
         let claim = Claim::new(name, Mode::Exclusive, LONG * 9, Wait::No, "test".into());
         let Ok(Some(Turn::Claim(turn))) = queues.turn(&claim).await else { panic!("nobody has the turn") };

@@ -1,124 +1,129 @@
 //! How a task gets the turn, or waits for it.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 
-use super::delivery::Delivery;
-use super::names::{LocalWaiter, Names, Queue};
+use super::pulse::Pulse;
 use super::queues::{ClaimTurn, LocalQueues, Turn};
+use super::slot::{Polled, Slot};
 use crate::contract::PassOn;
-use crate::{Claim, Clock, Error, LockName, Moment, Result, Wait};
+use crate::{Claim, Error, LockName, Result, Wait};
 
 impl LocalQueues {
     /// Waits for the turn of this claim; `None` when its wait is over. It is an error if that is so because
     /// the server does not answer.
     pub(crate) async fn turn(self: &Arc<Self>, claim: &Claim) -> Result<Option<Turn>> {
-        let mut number = None;
-        loop {
-            let (number, delivery) = match self.enter(claim, &mut number) {
-                Entered::Turn(turn) => return Ok(Some(turn)),
-                Entered::Waits(number, delivery) => (number, delivery),
-            };
-            claim.note_waiting();
-            let place = LocalPlace { queues: Arc::downgrade(self), name: claim.name().clone(), number };
-            claim.turn().put(Arc::new(place));
-            let entry = QueueEntry { queues: self, name: claim.name(), number, delivery: &delivery };
-            let turn = tokio::select! {
-                biased;
-                turn = delivery.turn() => turn,
-                // A turn that comes at this moment goes to the next, with the entry.
-                () = claim.wait_over() => {
-                    let silence = self.silence(claim.name());
-                    return silence.filter(|_| !claim.has_no_caller()).map_or(Ok(None), Err);
-                }
-            };
-            drop(entry);
-            // Its turn has come, and the answer of the server is still to come.
-            claim.begin_now();
-            if turn.is_some() {
-                return Ok(turn);
+        let number = match self.enter(claim) {
+            Entered::Turn(turn) => return Ok(Some(turn)),
+            Entered::Waits(number) => number,
+        };
+        let entry = QueueEntry { queues: self, name: claim.name(), number };
+        claim.note_waiting();
+        let place = LocalPlace { queues: Arc::downgrade(self), name: claim.name().clone(), number };
+        claim.turn().put(Arc::new(place));
+        let turn = tokio::select! {
+            biased;
+            turn = poll_fn(|cx| self.poll(claim, number, cx)) => turn,
+            // A turn that was free for it is free for the next, with the entry.
+            () = claim.wait_over() => {
+                let silence = self.silence(claim.name());
+                return silence.filter(|_| !claim.has_no_caller()).map_or(Ok(None), Err);
             }
-            // It was taken back, since nobody has polled this for a while, or this was passed over. It still
-            // comes before those that came later: it takes the turn if that is on its way to one of them, or
-            // if nobody has it.
-        }
-    }
-
-    /// A waiter leaves the queue.
-    fn leave(&self, name: &LockName, number: u64) {
-        let left = self.names().queues.get_mut(name).map(|queue| queue.leave(number));
-        // Outside of the mutex, which a turn takes when it is dropped.
-        if let Some((_, Some(claim))) = left {
-            claim.ring();
-        }
+        };
+        // It has no place any more.
+        std::mem::forget(entry);
+        // Its turn has come, and the answer of the server is still to come.
+        claim.begin_now();
+        Ok(Some(turn))
     }
 
     /// The error that the server does not answer the claim of the task that has the turn.
     fn silence(&self, name: &LockName) -> Option<Error> {
-        self.names().queues.get(name)?.claiming()?.silence()
+        self.names().slots.get(name)?.claiming()?.silence()
     }
 
-    /// Takes the turn if nobody has it, or if it is on its way to a later place. Otherwise it takes a place
-    /// in the queue, which keeps its number.
-    fn enter(self: &Arc<Self>, claim: &Claim, number: &mut Option<u64>) -> Entered {
+    /// Takes the turn if nobody has it, or a place in the queue.
+    fn enter(self: &Arc<Self>, claim: &Claim) -> Entered {
+        let name = claim.name();
         let mut names = self.names();
-        let at = *number.get_or_insert_with(|| names.number());
-        let turn = names.number();
-        let Some(queue) = names.queues.get_mut(claim.name()) else {
-            let queue = Queue::new(turn, claim.clock().now());
-            let claim_turn = ClaimTurn::new(self, claim.name(), turn, &queue.pulse);
-            names.queues.insert(claim.name().clone(), queue);
-            return Entered::Turn(Turn::Claim(claim_turn));
+        let (number, now) = (names.number(), self.clock.now());
+        let Some(slot) = names.slots.get_mut(name) else {
+            let pulse = Arc::<Pulse>::default();
+            names.slots.insert(name.clone(), Slot::new(number, &pulse, now));
+            return Entered::Turn(Turn::Claim(ClaimTurn::new(self, name, number, pulse)));
         };
         if claim.wait() == Wait::No {
             // Only the server knows who holds the lock: it may have been taken away from this process, which
             // learns of that from its next renewal.
             return Entered::Turn(Turn::Beside);
         }
-        // This task runs, and the other one does not yet. In a runtime with many ready tasks each of them is
-        // late. If they only queued again, the turn would go round among them, and nobody would have it.
-        if let Some(taken) = queue.overtake(at, |turn| !claim.has_no_caller() && turn.suits(claim)) {
-            return Entered::Turn(taken);
+        if slot.is_left(now) {
+            let (pulse, _) = slot.take(number, now);
+            return Entered::Turn(Turn::Claim(ClaimTurn::new(self, name, number, pulse)));
         }
-        let delivery = Arc::new(Delivery::new());
-        queue.enter(at, LocalWaiter { claim: claim.clone(), delivery: Arc::clone(&delivery) });
-        let by = queue.held_until;
-        if !names.watched.contains(claim.name()) {
-            names.watched.insert(claim.name().clone());
+        slot.enter(number, claim);
+        let by = slot.due();
+        if !names.watched.contains(name) {
+            names.watched.insert(name.clone());
         }
-        self.watch(&mut names, by, claim.clock());
-        Entered::Waits(at, delivery)
+        if names.looks_at.is_none() {
+            names.looks_at = Some(now);
+            self.begin_to_watch();
+        } else {
+            self.look_by(&mut names, by);
+        }
+        Entered::Waits(number)
     }
 
-    /// The keeper is to look at the queues from now on, at this moment at the latest.
-    fn watch(self: &Arc<Self>, names: &mut Names<Turn>, by: Option<Moment>, clock: &Clock) {
-        if names.looks_at.is_none() {
-            names.looks_at = Some(clock.now());
-            self.begin_to_watch(clock);
-        } else if let Some(by) = by {
-            self.look_by(names, by);
+    /// A task that waits is polled: it takes the turn if that is free for it.
+    fn poll(self: &Arc<Self>, claim: &Claim, place: u64, cx: &Context<'_>) -> Poll<Turn> {
+        let (name, waker) = (claim.name(), cx.waker().clone());
+        let mut names = self.names();
+        let number = names.number();
+        let polled = names.slots.get_mut(name).map(|slot| slot.poll(place, claim, number, waker));
+        drop(names);
+        match polled {
+            Some(Polled::Taken(pulse, lock)) => {
+                let turn = ClaimTurn::new(self, name, number, pulse);
+                Poll::Ready(match lock {
+                    None => Turn::Claim(turn),
+                    Some(lock) => {
+                        let turn = Arc::new(turn);
+                        lock.belongs_to(Arc::clone(&turn));
+                        Turn::Handed(turn, lock)
+                    }
+                })
+            }
+            Some(Polled::Waits(before)) => {
+                drop(before);
+                Poll::Pending
+            }
+            // The keeper has removed its place, since nobody drives it.
+            Some(Polled::Scattered) | None if claim.has_no_caller() => Poll::Pending,
+            Some(Polled::Scattered) | None => Poll::Ready(Turn::Beside),
         }
     }
 }
 
-/// What a claim finds in the queue of its name.
+/// What a claim finds in the slot of its name.
 enum Entered {
-    /// It is this claim's, since nobody has it or it was on its way to a later one; or it needs none.
+    /// It is this claim's, since nobody has it; or it needs none.
     Turn(Turn),
-    Waits(u64, Arc<Delivery<Turn>>),
+    /// It has this place.
+    Waits(u64),
 }
 
 /// A waiter in the queue. Dropping it removes the waiter.
 struct QueueEntry<'a> {
-    queues: &'a LocalQueues,
+    queues: &'a Arc<LocalQueues>,
     name: &'a LockName,
     number: u64,
-    delivery: &'a Delivery<Turn>,
 }
 
 impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         self.queues.leave(self.name, self.number);
-        self.delivery.leave();
     }
 }
 

@@ -1,7 +1,11 @@
 //! A held lock on its way to the next task.
 
+use std::sync::Arc;
+
+use super::queues::ClaimTurn;
 use crate::background::{AcquireStatus, Armed};
-use crate::{Grant, Moment};
+use crate::contract::PassOn;
+use crate::{Claim, Grant, Moment};
 
 /// A held lock between two tasks. It is not renewed meanwhile: its lease is fresh, and the hand-off is short.
 /// Dropping it releases the lock.
@@ -12,6 +16,26 @@ pub(crate) struct HandedLock {
     /// How many more times it may be handed on, and until when.
     pub(crate) times: u32,
     pub(crate) until: Moment,
+}
+
+impl HandedLock {
+    /// Whether a claim that waits asks for the same lease as the lock has, under the same label.
+    pub(super) fn fits(&self, waits: &Claim) -> bool {
+        let held = self.grant.claim();
+        waits.ttl() == held.ttl() && waits.lock_delay() == held.lock_delay() && waits.label() == held.label()
+    }
+
+    /// The task with this turn takes it. Whatever releases the lock passes on this turn, which is the valid one.
+    pub(super) fn belongs_to(&self, turn: Arc<ClaimTurn>) {
+        self.grant.claim().turn().put(turn as Arc<dyn PassOn>);
+        // The task that claimed the lock may have left, and this one has not.
+        self.grant.claim().adopt();
+    }
+
+    /// Releases the lock, and passes on the turn after that.
+    pub(super) fn release(self, turn: ClaimTurn) {
+        self.grant.claim().turn().put(Arc::new(turn) as Arc<dyn PassOn>);
+    }
 }
 
 impl Drop for HandedLock {

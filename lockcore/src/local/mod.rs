@@ -4,18 +4,16 @@
 //! the *claim turn*, of which there is one for each name. It passes the turn on when it is done, at the
 //! latest by dropping it: so a task that is cancelled anywhere does not delay the others.
 //!
-//! A held lock is *offered* to the next task for a short slice of time. A task that does not take an offer,
-//! or does nothing with its turn, loses it and keeps its place: see `watch.rs`. When it runs, it comes before
-//! those that came later.
+//! A held lock is *offered* to the tasks that wait, for a short slice of time. A turn that is free, alone or with
+//! the lock, lies in the *slot* of its name, and the first of those who wait takes it when it runs. A task that does
+//! nothing with its turn loses it: see `watch.rs`.
 
-mod delivery;
 mod entrance;
 mod handed_lock;
-mod names;
-mod offer;
 mod pulse;
 mod queues;
 mod sharing;
+mod slot;
 mod watch;
 
 pub(crate) use self::handed_lock::HandedLock;

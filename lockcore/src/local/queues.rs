@@ -1,26 +1,58 @@
-//! The queues of one client, and the turn to claim a name.
+//! The slots of one client, and the turn to claim a name.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use tokio::sync::Notify;
 
 use super::handed_lock::HandedLock;
-use super::names::{First, LocalWaiter, Names, Queue, Recipient};
 use super::pulse::Pulse;
 use super::sharing::Sharing;
+use super::slot::{Afterwards, Slot};
 use crate::contract::PassOn;
-use crate::system::lock;
-use crate::{Claim, LockName, Moment};
+use crate::system::{lock, wake_tasks};
+use crate::{Claim, Clock, LockName, Moment};
 
-/// The queues of one client.
+/// The slots of one client.
 #[derive(Debug)]
 pub(crate) struct LocalQueues {
     sharing: Sharing,
-    pub(super) names: Mutex<Names<Turn>>,
+    pub(super) clock: Clock,
+    names: Mutex<Names>,
     /// Notified when the keeper is to look earlier than it intends to.
     pub(super) look_earlier: Notify,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) slots: HashMap<LockName, Slot, RandomState>,
+    /// The slots that the keeper looks at: those in which somebody waits. Most slots may be those of locks that
+    /// are held, and that nobody waits for.
+    pub(super) watched: HashSet<LockName, RandomState>,
+    /// Numbers turns and waiters. The number distinguishes a turn that has been passed on from the new one.
+    pub(super) last: u64,
+    /// When a task of the keeper next looks at the slots; `None`: no task does.
+    pub(super) looks_at: Option<Moment>,
+}
+
+impl Names {
+    pub(super) fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// The number that was given last.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The slot of this name, if the turn of this number is the valid one.
+    fn with_turn(&mut self, name: &LockName, turn: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(name).filter(|slot| slot.turn == turn)
+    }
 }
 
 /// What a waiter gets.
@@ -34,98 +66,90 @@ pub(crate) enum Turn {
     Beside,
 }
 
-/// What the next one gets.
-#[derive(Clone, Copy)]
-enum Move {
-    /// The turn alone. If nobody waits, it ends.
-    Turn,
-    /// The turn and the lock. If nobody waits, the turn stays where it is.
-    Lock,
-}
-
-/// The next one in the queue.
-enum Next {
-    /// This turn is not the valid one any more.
-    Gone,
-    /// Nobody waits.
-    Nobody,
-    /// The first waiter does not fit.
-    Other,
-    /// The turn, and who is to get it.
-    LocalWaiter(ClaimTurn, Recipient<Turn>),
-}
-
 impl LocalQueues {
-    pub(crate) fn new(sharing: Sharing) -> Arc<Self> {
-        Arc::new(Self { sharing, names: Mutex::default(), look_earlier: Notify::new() })
+    pub(crate) fn new(sharing: Sharing, clock: Clock) -> Arc<Self> {
+        Arc::new(Self { sharing, clock, names: Mutex::default(), look_earlier: Notify::new() })
     }
 
-    pub(super) fn names(&self) -> MutexGuard<'_, Names<Turn>> {
+    pub(super) fn names(&self) -> MutexGuard<'_, Names> {
         lock(&self.names)
     }
 
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.names().queues.is_empty()
+        self.names().slots.is_empty()
     }
 
-    /// Moves the claim turn to the first waiter, if the turn has this number and the waiter fits. If several
-    /// in a row have not picked it up, the first ones are passed over.
-    fn next(
-        self: &Arc<Self>,
-        name: &LockName,
-        turn: u64,
-        misses: u32,
-        fits: impl Fn(&LocalWaiter<Turn>) -> bool,
-        what: Move,
-    ) -> Next {
-        // Dropped after the guard of the mutex, which comes after it.
-        let mut gone = Vec::new();
+    /// The turn of this number is free from now on. If nobody waits for it, its slot is removed.
+    pub(super) fn pass_on(&self, name: &LockName, turn: u64) {
         let mut names = self.names();
         let number = names.number();
-        let Some(queue) = names.with_turn(name, turn) else { return Next::Gone };
-        let recipient = match queue.first(misses, &mut gone, fits) {
-            First::LocalWaiter(recipient) => recipient,
-            First::Other => return Next::Other,
-            First::Nobody => {
-                if let Move::Turn = what {
-                    let ended = queue.end_claiming();
-                    let queue = names.queues.remove(name);
-                    drop(names);
-                    ended.inspect(Claim::ring);
-                    drop(queue);
-                }
-                return Next::Nobody;
+        let Some(slot) = names.with_turn(name, turn) else { return };
+        if !slot.is_waited_for() {
+            let unused = names.slots.remove(name);
+            drop(names);
+            if let Some(claim) = unused.as_ref().and_then(Slot::claiming) {
+                claim.want_place(false);
+                claim.ring();
             }
-        };
-        match what {
-            Move::Turn => queue.begin_slice(),
-            Move::Lock => queue.handed_on[0] += 1,
+            return;
         }
-        let ended = queue.end_claiming();
-        let by = queue.move_on(number, &recipient);
-        let turn = ClaimTurn::new(self, name, number, &queue.pulse);
-        self.look_by(&mut names, by);
+        let afterwards = slot.free(number, self.clock.now());
+        self.end(names, name, afterwards);
+    }
+
+    /// Ends a change of a slot, and wakes tasks outside of the mutex. A turn that is free for nobody ends.
+    fn end(&self, mut names: MutexGuard<'_, Names>, name: &LockName, afterwards: Afterwards) {
+        let mut unused = None;
+        match names.slots.get(name) {
+            Some(slot) if slot.is_free() && !slot.is_waited_for() => unused = names.slots.remove(name),
+            Some(slot) => {
+                let due = slot.due();
+                self.look_by(&mut names, due);
+            }
+            None => (),
+        }
         drop(names);
-        ended.inspect(Claim::ring);
-        Next::LocalWaiter(turn, recipient)
+        afterwards.run();
+        drop(unused);
     }
 
-    /// Gives the claim turn back, which so many waiters in a row have not picked up: the next one gets it.
-    pub(super) fn pass_on(self: &Arc<Self>, name: &LockName, mut turn: u64, misses: u32) {
-        while let Next::LocalWaiter(next, recipient) = self.next(name, turn, misses, |_| true, Move::Turn) {
-            match recipient.give(Turn::Claim(next)) {
-                // It has left at this moment. A loop, since a chain of drops could be as long as the queue.
-                Some(Turn::Claim(unwanted)) => turn = unwanted.into_number(),
-                _ => return,
+    /// A waiter leaves. A turn that is free for nobody ends, and a lock that lies with it is released.
+    pub(super) fn leave(self: &Arc<Self>, name: &LockName, place: u64) {
+        let mut names = self.names();
+        let number = names.number();
+        let Some(slot) = names.slots.get_mut(name) else { return };
+        let afterwards = slot.leave(place);
+        if slot.has_spare_lock() {
+            let (pulse, lock) = slot.take(number, self.clock.now());
+            drop(names);
+            afterwards.run();
+            if let Some(lock) = lock {
+                lock.release(ClaimTurn::new(self, name, number, pulse));
             }
+        } else {
+            self.end(names, name, afterwards);
         }
     }
 
-    pub(super) fn look_by(&self, names: &mut Names<Turn>, by: Moment) {
-        if names.looks_at.is_some_and(|at| by < at) {
+    /// The keeper, if it watches, looks by this moment.
+    pub(super) fn look_by(&self, names: &mut Names, by: Option<Moment>) {
+        if let (Some(at), Some(by)) = (names.looks_at, by)
+            && by < at
+        {
             names.looks_at = Some(by);
             self.look_earlier.notify_one();
+        }
+    }
+}
+
+impl Afterwards {
+    pub(super) fn run(self) {
+        for waker in self.wakers {
+            wake_tasks(|| waker.wake());
+        }
+        if let Some(claim) = self.ring {
+            claim.ring();
         }
     }
 }
@@ -139,8 +163,8 @@ pub(crate) struct ClaimTurn {
 }
 
 impl ClaimTurn {
-    pub(super) fn new(queues: &Arc<LocalQueues>, name: &LockName, number: u64, pulse: &Arc<Pulse>) -> Self {
-        Self { queues: Arc::clone(queues), name: name.clone(), number, pulse: Arc::clone(pulse) }
+    pub(super) fn new(queues: &Arc<LocalQueues>, name: &LockName, number: u64, pulse: Arc<Pulse>) -> Self {
+        Self { queues: Arc::clone(queues), name: name.clone(), number, pulse }
     }
 
     /// What shows whether somebody drives the claim.
@@ -152,10 +176,11 @@ impl ClaimTurn {
     /// may get the lock from it.
     pub(crate) fn begin(&self, claim: &Claim, token_blocks: bool) {
         let queues = &self.queues;
-        if let Some(queue) = queues.names().with_turn(&self.name, self.number) {
-            queue.begin(claim);
+        if let Some(slot) = queues.names().with_turn(&self.name, self.number) {
+            slot.begin(claim);
             if token_blocks {
-                claim.reserve(queues.sharing.tokens(queue.waiting(), queue.handed_on[1]));
+                let (waiting, used) = slot.demand();
+                claim.reserve(queues.sharing.tokens(waiting, used));
             }
         }
     }
@@ -163,23 +188,34 @@ impl ClaimTurn {
     /// The lock is held from now on, and is handed on until this moment.
     pub(crate) fn note_held(&self, until: Moment) {
         let mut names = self.queues.names();
-        let Some(queue) = names.with_turn(&self.name, self.number) else { return };
-        // It has been granted, so it is not rung.
-        drop(queue.end_claiming());
-        queue.held_until = Some(until);
-        if queue.waiting() > 0 {
-            self.queues.look_by(&mut names, until);
+        let Some(slot) = names.with_turn(&self.name, self.number) else { return };
+        let ended = slot.note_held(until);
+        if slot.is_waited_for() {
+            self.queues.look_by(&mut names, Some(until));
         }
+        drop(names);
+        // Outside of the mutex. It was granted, so it is not rung.
+        drop(ended);
+    }
+
+    /// Puts the held lock into the slot, for those that wait. If it is for none of them, it is returned.
+    pub(crate) fn offer(&self, lock: HandedLock) -> Option<HandedLock> {
+        let mut names = self.queues.names();
+        let number = names.number();
+        let Some(slot) = names.with_turn(&self.name, self.number) else { return Some(lock) };
+        let (unwanted, afterwards) = slot.offer(number, lock, self.queues.clock.now());
+        let due = slot.due();
+        self.queues.look_by(&mut names, due);
+        drop(names);
+        afterwards.run();
+        unwanted
     }
 
     /// The server does not answer: those that wait behind the claim ask it themselves, and each gets its own
     /// answer in its own time.
     pub(crate) fn scatter(&self) {
-        let waiters = self.queues.names().with_turn(&self.name, self.number).map(Queue::scatter);
-        for waiter in waiters.into_iter().flatten() {
-            // One that has left needs nothing.
-            drop(waiter.1.give(Turn::Beside));
-        }
+        let scattered = self.queues.names().with_turn(&self.name, self.number).map(Slot::scatter);
+        scattered.unwrap_or_default().run();
     }
 
     /// How many times the lock may be handed on, and for how long; `None` if it may not. `token_blocks`:
@@ -187,42 +223,17 @@ impl ClaimTurn {
     pub(crate) fn hand_off(&self, token_blocks: bool) -> Option<(u32, Duration)> {
         self.queues.sharing.hand_off(token_blocks)
     }
-
-    /// Passes the turn on. `misses`: how many waiters in a row did not pick it up.
-    pub(super) fn pass_on_after(&self, misses: u32) {
-        self.queues.pass_on(&self.name, self.number, misses);
-    }
-
-    /// Moves the turn, which so many in a row have not picked up, to the first waiter, if that one fits. The
-    /// answer is the new turn and who is to get it.
-    pub(super) fn to_first(
-        &self,
-        misses: u32,
-        fits: impl Fn(&LocalWaiter<Turn>) -> bool,
-    ) -> Option<(Self, Recipient<Turn>)> {
-        match self.queues.next(&self.name, self.number, misses, fits, Move::Lock) {
-            Next::LocalWaiter(turn, recipient) => Some((turn, recipient)),
-            Next::Gone | Next::Nobody | Next::Other => None,
-        }
-    }
-
-    /// Returns the number without passing the turn on: zero is no valid number.
-    pub(super) fn into_number(mut self) -> u64 {
-        std::mem::replace(&mut self.number, 0)
-    }
 }
 
 impl PassOn for ClaimTurn {
     fn pass_on(&self) {
-        self.queues.pass_on(&self.name, self.number, 0);
+        self.queues.pass_on(&self.name, self.number);
     }
 }
 
 impl Drop for ClaimTurn {
     fn drop(&mut self) {
-        if self.number != 0 {
-            self.queues.pass_on(&self.name, self.number, 0);
-        }
+        self.queues.pass_on(&self.name, self.number);
     }
 }
 

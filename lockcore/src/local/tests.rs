@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::super::delivery::Delivery;
-use super::super::names::PICKED_UP;
+use super::super::slot::PICKED_UP;
 use super::*;
-use crate::{FencingToken, Grant, Mode, Result, Wait};
+use crate::{Clock, FencingToken, Grant, Mode, Result, TestClock, Wait};
 
 fn claim(wait: Wait) -> Claim {
     let name = LockName::new("a").unwrap();
@@ -24,7 +23,7 @@ fn claim_turn(turn: Result<Option<Turn>>) -> ClaimTurn {
 
 #[tokio::test]
 async fn the_turn_goes_from_one_to_the_next() {
-    let queues = LocalQueues::new(Sharing::Slices);
+    let queues = LocalQueues::new(Sharing::Slices, Clock::system());
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     let beside = queues.turn(&claim(Wait::No)).await;
     assert!(matches!(beside, Ok(Some(Turn::Beside))), "there is one turn: {beside:?}");
@@ -45,12 +44,12 @@ async fn the_turn_goes_from_one_to_the_next() {
     assert!(!waiting[1].is_finished(), "an old turn is worth nothing");
     drop(second);
     drop(waiting.remove(1).await.unwrap());
-    assert!(lock(&queues.names).queues.is_empty());
+    assert!(queues.is_idle());
 }
 
 #[tokio::test]
 async fn one_that_does_not_wait_asks_the_server() {
-    let queues = LocalQueues::new(Sharing::Slices);
+    let queues = LocalQueues::new(Sharing::Slices, Clock::system());
     let claims = [claim(Wait::No), claim(Wait::No)];
     let turn = claim_turn(queues.turn(&claims[0]).await);
     assert!(matches!(queues.turn(&claims[1]).await, Ok(Some(Turn::Beside))), "another claims it");
@@ -63,29 +62,27 @@ async fn one_that_does_not_wait_asks_the_server() {
 
 #[tokio::test]
 async fn ten_thousand_who_have_gone_are_passed_over() {
-    let queues = LocalQueues::new(Sharing::Slices);
+    let queues = LocalQueues::new(Sharing::Slices, Clock::system());
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     {
-        // Receivers that are dropped behind the back of their places.
-        let mut names = lock(&queues.names);
+        let mut names = queues.names();
         for number in 100..10_100 {
-            let delivery = Arc::new(Delivery::new());
-            delivery.leave();
-            let waiter = LocalWaiter { claim: claim(Wait::Forever), delivery };
-            names.queues.values_mut().next().unwrap().enter(number, waiter);
+            let gone = claim(Wait::Forever);
+            gone.abandon();
+            names.slots.values_mut().next().unwrap().enter(number, &gone);
         }
     }
     drop(first);
-    assert!(lock(&queues.names).queues.is_empty());
+    assert!(queues.is_idle());
 }
 
 #[tokio::test]
 async fn a_waiter_whose_wait_ends_leaves_the_queue() {
-    let queues = LocalQueues::new(Sharing::Slices);
+    let queues = LocalQueues::new(Sharing::Slices, Clock::system());
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     let soon = crate::Moment::now().after(Duration::from_millis(5));
     assert!(matches!(queues.turn(&claim(Wait::Until(soon))).await, Ok(None)));
-    assert!(lock(&queues.names).queues.values().all(|queue| queue.waiting() == 0));
+    assert!(queues.names().slots.values().all(|slot| !slot.is_waited_for()));
     drop(first);
 }
 
@@ -101,7 +98,7 @@ fn waiting<'a>(
 
 #[tokio::test]
 async fn a_turn_that_is_not_picked_up_goes_to_the_next() {
-    let queues = LocalQueues::new(Sharing::Slices);
+    let queues = LocalQueues::new(Sharing::Slices, Clock::system());
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     let claims = [claim(Wait::Forever), claim(Wait::Forever), claim(Wait::Forever)];
     let asleep = waiting(&queues, &claims[0]);
@@ -120,30 +117,25 @@ async fn a_turn_that_is_not_picked_up_goes_to_the_next() {
 }
 
 #[tokio::test]
-async fn a_turn_on_its_way_is_watched() {
+async fn a_turn_that_is_free_is_watched() {
     // It stands still: the keeper takes nothing away by itself.
-    let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Slices);
+    let clock = TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Slices, clock.clone());
     let claims = [Wait::No, Wait::Forever, Wait::Forever].map(|wait| claim(wait).with_clock(clock.clone()));
     let first = claim_turn(queues.turn(&claims[0]).await);
     let asleep = waiting(&queues, &claims[1]);
     let mut awake = waiting(&queues, &claims[2]);
-    let name = claims[0].name();
-    let Next::LocalWaiter(turn, recipient) = queues.next(name, first.number, 0, |_| true, Move::Turn) else {
-        panic!("two wait");
-    };
-    let mut turns = 0;
-    queues.look_at_all(clock.now(), &mut turns);
-    assert!(recipient.give(Turn::Claim(turn)).is_none(), "it waits");
-    queues.look_at_all(clock.now().after(Duration::from_millis(10)), &mut turns);
-    let turn = awake.as_mut().now_or_never().expect("the turn was taken back");
+    drop(first);
+    assert!(awake.as_mut().now_or_never().is_none(), "the first one was woken");
+    queues.look_at_all(clock.now().after(PICKED_UP), &mut 0);
+    let turn = awake.as_mut().now_or_never().expect("it was woken, too");
     drop((asleep, claim_turn(turn)));
     assert!(queues.is_idle());
 }
 
 #[tokio::test]
 async fn only_queues_in_which_somebody_waits_are_looked_at() {
-    let queues = LocalQueues::new(Sharing::Slices);
+    let queues = LocalQueues::new(Sharing::Slices, Clock::system());
     let mut held = Vec::new();
     for number in 0..3 {
         let name = LockName::new(number.to_string()).unwrap();
@@ -153,18 +145,18 @@ async fn only_queues_in_which_somebody_waits_are_looked_at() {
     let claims = [claim(Wait::No), claim(Wait::Forever)];
     let first = claim_turn(queues.turn(&claims[0]).await);
     let next = waiting(&queues, &claims[1]);
-    assert_eq!(lock(&queues.names).watched.len(), 1, "of four queues");
+    assert_eq!(queues.names().watched.len(), 1, "of four queues");
     drop(first);
     drop(claim_turn(next.await));
     assert!(queues.look_at_all(Moment::now(), &mut 0).is_none(), "nobody waits");
-    assert!(lock(&queues.names).watched.is_empty());
+    assert!(queues.names().watched.is_empty());
     drop(held);
     assert!(queues.is_idle());
 }
 
 #[tokio::test]
 async fn a_claim_that_nobody_drives_loses_its_turn() {
-    let queues = LocalQueues::new(Sharing::Slices);
+    let queues = LocalQueues::new(Sharing::Slices, Clock::system());
     let claims = [claim(Wait::No), claim(Wait::Forever)];
     let turn = claim_turn(queues.turn(&claims[0]).await);
     let pulse = Arc::clone(turn.pulse());
@@ -178,7 +170,7 @@ async fn a_claim_that_nobody_drives_loses_its_turn() {
 
 #[tokio::test]
 async fn a_claim_that_is_driven_keeps_its_turn() {
-    let queues = LocalQueues::new(Sharing::Slices);
+    let queues = LocalQueues::new(Sharing::Slices, Clock::system());
     let claims = [claim(Wait::No), claim(Wait::Forever)];
     let turn = claim_turn(queues.turn(&claims[0]).await);
     let pulse = Arc::clone(turn.pulse());
@@ -197,20 +189,17 @@ async fn a_claim_that_is_driven_keeps_its_turn() {
 
 /// As at the end of a queue whose last task is on a thread that is busy for some milliseconds.
 #[tokio::test]
-async fn who_finds_no_queue_after_its_turn_was_taken_back_begins_then() {
-    let test = crate::TestClock::new();
+async fn who_takes_its_turn_late_begins_then() {
+    let test = TestClock::new();
     let clock = test.clock();
-    let queues = LocalQueues::new(Sharing::Slices);
+    let queues = LocalQueues::new(Sharing::Slices, clock.clone());
     let claims = [Wait::No, Wait::Forever].map(|wait| claim(wait).with_clock(clock.clone()));
     let first = claim_turn(queues.turn(&claims[0]).await);
     let mut asleep = waiting(&queues, &claims[1]);
     drop(first);
     test.advance(Duration::from_secs(60));
     // The keeper looks as well.
-    while !queues.is_idle() {
-        queues.look_at_all(clock.now(), &mut 0);
-        tokio::task::yield_now().await;
-    }
+    queues.look_at_all(clock.now(), &mut 0);
     let turn = claim_turn(asleep.as_mut().now_or_never().expect("nobody else waits"));
     assert!(claims[1].began() == clock.now() && !claims[1].has_answer());
     drop(turn);
@@ -219,8 +208,8 @@ async fn who_finds_no_queue_after_its_turn_was_taken_back_begins_then() {
 #[tokio::test]
 async fn a_task_that_runs_takes_the_turn_on_its_way_to_a_later_one() {
     // It stands still: the keeper takes nothing away by itself.
-    let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Slices);
+    let clock = TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Slices, clock.clone());
     let claims = [Wait::No, Wait::Forever, Wait::Forever, Wait::Forever];
     let claims = claims.map(|wait| claim(wait).with_clock(clock.clone()));
     let first = claim_turn(queues.turn(&claims[0]).await);
@@ -240,8 +229,8 @@ async fn a_task_that_runs_takes_the_turn_on_its_way_to_a_later_one() {
 
 #[tokio::test]
 async fn a_request_without_a_caller_takes_no_turn_on_its_way() {
-    let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Slices);
+    let clock = TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Slices, clock.clone());
     let claims = [Wait::No, Wait::Forever, Wait::Forever].map(|wait| claim(wait).with_clock(clock.clone()));
     let first = claim_turn(queues.turn(&claims[0]).await);
     let mut dropped = waiting(&queues, &claims[1]);
@@ -256,8 +245,8 @@ async fn a_request_without_a_caller_takes_no_turn_on_its_way() {
 
 #[tokio::test]
 async fn a_lock_on_its_way_is_not_for_a_task_that_wants_another_lease() {
-    let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Slices);
+    let clock = TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Slices, clock.clone());
     let held = claim(Wait::No).with_clock(clock.clone());
     let longer = claim(Wait::Forever).with_lock_delay(Duration::from_secs(1)).with_clock(clock.clone());
     let claims = [Wait::Forever; 2].map(|wait| claim(wait).with_clock(clock.clone()));
@@ -270,7 +259,7 @@ async fn a_lock_on_its_way_is_not_for_a_task_that_wants_another_lease() {
     let turn = claim_turn(second.await);
     let grant = Grant::new(&held, FencingToken::new(1), clock.now());
     let offered = HandedLock { armed: None, grant, times: 1, until: Moment::NEVER };
-    assert!(offered.offer(&turn, 0).is_none(), "one waits");
+    assert!(turn.offer(offered).is_none(), "one waits");
     assert!(other.as_mut().now_or_never().is_none(), "it wants a longer lease");
     let handed = third.as_mut().now_or_never();
     assert!(matches!(handed, Some(Ok(Some(Turn::Handed(..))))), "{handed:?}");
@@ -284,9 +273,9 @@ async fn a_lock_on_its_way_is_not_for_a_task_that_wants_another_lease() {
 #[tokio::test]
 async fn tasks_that_are_polled_late_get_the_turn_all_the_same() {
     const TASKS: usize = 40;
-    let test = crate::TestClock::new();
+    let test = TestClock::new();
     let clock = test.clock();
-    let queues = LocalQueues::new(Sharing::Slices);
+    let queues = LocalQueues::new(Sharing::Slices, clock.clone());
     let held = claim(Wait::No).with_clock(clock.clone());
     let claims: Vec<_> = (0..TASKS).map(|_| claim(Wait::Forever).with_clock(clock.clone())).collect();
     let first = claim_turn(queues.turn(&held).await);
@@ -321,8 +310,8 @@ async fn tasks_that_are_polled_late_get_the_turn_all_the_same() {
 
 #[tokio::test]
 async fn tasks_that_are_not_polled_are_passed_over_together() {
-    let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Slices);
+    let clock = TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Slices, clock.clone());
     let held = claim(Wait::No).with_clock(clock.clone());
     let claims: Vec<_> = (0..65).map(|_| claim(Wait::Forever).with_clock(clock.clone())).collect();
     let first = claim_turn(queues.turn(&held).await);
@@ -335,8 +324,8 @@ async fn tasks_that_are_not_polled_are_passed_over_together() {
             break claim_turn(turn);
         }
         assert!(looks < 10, "each of 64 tasks delays the last one");
-        queues.look_at_all(clock.now().after(PICKED_UP), &mut 0);
         looks += 1;
+        queues.look_at_all(clock.now().after(PICKED_UP * looks), &mut 0);
     };
     // They keep their places.
     for task in [40, 3] {
@@ -346,13 +335,14 @@ async fn tasks_that_are_not_polled_are_passed_over_together() {
     for task in [3, 40] {
         drop(claim_turn(tasks[task].as_mut().now_or_never().expect("its turn has come")));
     }
+    drop(tasks);
     assert!(queues.is_idle());
 }
 
 #[tokio::test]
 async fn one_that_is_passed_over_takes_the_turn_if_it_runs_first() {
-    let clock = crate::TestClock::new().clock();
-    let queues = LocalQueues::new(Sharing::Slices);
+    let clock = TestClock::new().clock();
+    let queues = LocalQueues::new(Sharing::Slices, clock.clone());
     let held = claim(Wait::No).with_clock(clock.clone());
     let claims = [Wait::Forever; 4].map(|wait| claim(wait).with_clock(clock.clone()));
     let first = claim_turn(queues.turn(&held).await);
@@ -365,7 +355,7 @@ async fn one_that_is_passed_over_takes_the_turn_if_it_runs_first() {
     drop(first);
     for misses in 1..=2 {
         assert!(!woken.load(Ordering::SeqCst), "woken after {misses} looks");
-        queues.look_at_all(clock.now().after(PICKED_UP), &mut 0);
+        queues.look_at_all(clock.now().after(PICKED_UP * misses), &mut 0);
     }
     assert!(woken.load(Ordering::SeqCst), "it would wait for ever");
     let turn = claim_turn(passed_over.as_mut().now_or_never().expect("the last one does not run yet"));

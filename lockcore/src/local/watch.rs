@@ -5,8 +5,8 @@
 //! looks at all turns from time to time. The queue only saves requests: a task whose turn was taken away
 //! while it claims the lock goes on at the server, and so does the next.
 //!
-//! There may be many tasks that do not run. While one after the other does not pick the turn up, more and
-//! more of them are passed over at once.
+//! There may be many tasks that do not run. While nobody takes a turn that is free, more and more of them are
+//! woken at once.
 //!
 //! A task that holds the lock for longer than a slice loses its turn, too, and keeps the lock. The next task
 //! then takes a place in the queue of the server, as a task of another process would.
@@ -14,100 +14,53 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::names::{Given, Names, PICKED_UP, Queue};
-use super::pulse::Seen;
-use super::queues::{LocalQueues, Turn};
+use super::queues::{ClaimTurn, LocalQueues, Names};
+use super::slot::{Found, PICKED_UP, POLLED};
 use crate::system::KEEPER;
 use crate::{Clock, LockName, Moment};
-
-/// A claim that was not polled for this time is woken up. If it is not polled for this time again, its turn
-/// goes to the next.
-const POLLED: Duration = Duration::from_millis(500);
 
 /// The pause after a look is at least so many times as long as the look.
 const PAUSE: u32 = 4;
 
-/// The longest of these pauses. Turns that nobody picks up are not taken back meanwhile.
+/// The longest of these pauses. No more waiters are woken meanwhile.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-
-/// What a look at a queue has found.
-enum Found {
-    /// Nothing to do before this moment.
-    Nothing(Moment),
-    /// The turn was given too long ago, and is still there.
-    NotPickedUp,
-    /// The lock is held for longer than its slice.
-    SliceOver,
-    /// The claim is to be woken up.
-    Quiet,
-    /// It was woken up, and did nothing.
-    Unused,
-}
-
-impl<V> Queue<V> {
-    fn look(&mut self, now: Moment) -> Found {
-        match &self.given {
-            Some(given) if !given.delivery.is_settled() => {
-                let by = given.since.after(PICKED_UP);
-                return if now < by {
-                    Found::Nothing(by)
-                } else if given.delivery.is_given() {
-                    Found::NotPickedUp
-                } else {
-                    // It is still on its way to the waiter.
-                    Found::Nothing(now.after(PICKED_UP))
-                };
-            }
-            _ => self.given = None,
-        }
-        if self.waiting() == 0 {
-            return Found::Nothing(Moment::NEVER);
-        }
-        if let Some(until) = self.held_until {
-            return if now >= until { Found::SliceOver } else { Found::Nothing(until) };
-        }
-        let polls = self.pulse.polls();
-        if polls != self.seen.polls {
-            self.seen = Seen { polls, since: now, woken: false };
-        }
-        let by = self.seen.since.after(POLLED);
-        if now < by {
-            return Found::Nothing(by);
-        }
-        let woken = std::mem::replace(&mut self.seen, Seen { polls, since: now, woken: true }).woken;
-        if woken { Found::Unused } else { Found::Quiet }
-    }
-}
 
 impl LocalQueues {
     /// Looks at all turns from now on, as long as anybody waits.
-    pub(super) fn begin_to_watch(self: &Arc<Self>, clock: &Clock) {
+    pub(super) fn begin_to_watch(self: &Arc<Self>) {
         // Without a keeper there is no client.
         let Ok(keeper) = KEEPER.get() else { return };
-        let (queues, clock) = (Arc::downgrade(self), clock.clone());
+        let (queues, clock) = (Arc::downgrade(self), self.clock.clone());
         drop(keeper.spawn(async move { watch(&queues, &clock).await }));
     }
 
-    /// Takes away the turns that nobody uses. Returns when to look again; `None`: nobody waits, so there is
-    /// nothing to watch.
+    /// Takes away the turns that nobody uses, and wakes more of those who wait for one that is free. Returns when
+    /// to look again; `None`: nobody waits, so there is nothing to watch.
     pub(super) fn look_at_all(self: &Arc<Self>, now: Moment, turns: &mut u64) -> Option<Moment> {
-        let (mut late, mut quiet, mut over) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut quiet, mut over, mut woken, mut spare) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let next = {
             let mut names = self.names();
             // While turns come and go, this looks often, so that nobody has to wake the keeper for a turn.
             let busy = std::mem::replace(turns, names.last()) != names.last();
             let mut next = now.after(if busy { PICKED_UP } else { POLLED });
-            let Names { queues, watched, .. } = &mut *names;
+            let Names { slots, watched, last, .. } = &mut *names;
             watched.retain(|name| {
-                let Some(queue) = queues.get_mut(name) else { return false };
-                if queue.waiting() == 0 && queue.given.is_none() {
+                let Some(slot) = slots.get_mut(name).filter(|slot| slot.is_waited_for()) else {
                     return false;
-                }
-                match queue.look(now) {
+                };
+                match slot.look(now) {
                     Found::Nothing(by) => next = next.min(by),
-                    Found::NotPickedUp => late.extend(queue.given.take()),
-                    Found::Quiet => quiet.push(Arc::clone(&queue.pulse)),
-                    Found::SliceOver | Found::Unused => over.push((LockName::clone(name), queue.turn)),
+                    Found::Woken(by, afterwards) => {
+                        next = next.min(by);
+                        woken.push(afterwards);
+                    }
+                    Found::Over => {
+                        *last += 1;
+                        let (pulse, lock) = slot.take(*last, now);
+                        spare.extend(lock.map(|lock| (lock, ClaimTurn::new(self, name, *last, pulse))));
+                    }
+                    Found::Quiet(pulse) => quiet.push(pulse),
+                    Found::PassOn => over.push((LockName::clone(name), slot.turn)),
                 }
                 true
             });
@@ -116,20 +69,17 @@ impl LocalQueues {
             names.looks_at
         };
         // Outside of the mutex, which all of them take.
-        for Given { delivery, misses, .. } in late {
-            let misses = misses.saturating_add(1);
-            match delivery.take_back() {
-                Some(Turn::Claim(turn)) => turn.pass_on_after(misses),
-                // The lock itself goes to the next as long as its slice lasts.
-                Some(Turn::Handed(turn, lock)) if now < lock.until => drop(lock.offer(&turn, misses)),
-                turn => drop(turn),
-            }
+        for afterwards in woken {
+            afterwards.run();
+        }
+        for (lock, turn) in spare {
+            lock.release(turn);
         }
         for pulse in quiet {
             pulse.wake();
         }
         for (name, turn) in over {
-            self.pass_on(&name, turn, 0);
+            self.pass_on(&name, turn);
         }
         next
     }
@@ -179,7 +129,7 @@ mod tests {
     async fn a_look_that_takes_long_is_followed_by_a_pause() {
         let test = TestClock::new();
         let clock = test.clock();
-        let queues = LocalQueues::new(Sharing::Slices);
+        let queues = LocalQueues::new(Sharing::Slices, clock.clone());
         // The keeper does not look.
         queues.names().looks_at = Some(clock.now());
         let claims = [Wait::No, Wait::Forever, Wait::Forever, Wait::Forever].map(|wait| {
