@@ -34,7 +34,7 @@ use self::driver::MySql;
 use self::statements::Statements;
 use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::{self, SqlLock};
-use crate::sql::login::{Login, names_no_server, server};
+use crate::sql::login::{Login, Place, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
 
 verify_trait!(MySqlVerify, sqlx::MySql, "mysql", "MySQL or MariaDB", verify::finds);
@@ -96,8 +96,14 @@ impl MySqlLock {
 
     async fn reach(url: &ServerUrl, connect: MySqlConnectOptions, options: SqlOptions) -> Result<Self> {
         let address = format!("{}:{}", connect.get_host(), connect.get_port());
-        let port = connect.get_socket().is_none().then(|| connect.get_port());
-        let connect = Login::new(connect, url.passwords(), MySqlConnectOptions::password, port);
+        let place = connect.get_socket().is_none().then(|| Place {
+            host: connect.get_host().to_owned(),
+            port: connect.get_port(),
+            at: |options: MySqlConnectOptions, place| {
+                options.host(&place.ip().to_string()).port(place.port())
+            },
+        });
+        let connect = Login::new(connect, url.passwords(), MySqlConnectOptions::password, place);
         let table = options.table.clone().quoted("`");
         let sql = Statements::new(&table, &statements::FILES);
         let record = Arc::new(VerifyRecord { backend: "mysql", verify: sql.verify.clone() });

@@ -161,13 +161,17 @@ impl Database for Postgres {
         if self.pooled || self.session.is_shared() {
             return Ok(None);
         }
-        let session = Arc::clone(&self.session);
-        let pool = PgPoolOptions::new().max_connections(1).after_connect(move |conn, _| {
-            let session = Arc::clone(&session);
-            Box::pin(async move { if session.is_shared() { Ok(()) } else { session.inspect(conn).await } })
+        let subscribing = self.session.reach(|options| {
+            let session = Arc::clone(&self.session);
+            let pool = PgPoolOptions::new().max_connections(1).after_connect(move |conn, _| {
+                let session = Arc::clone(&session);
+                Box::pin(
+                    async move { if session.is_shared() { Ok(()) } else { session.inspect(conn).await } },
+                )
+            });
+            async move { PgListener::connect_with(&pool.connect_lazy_with(options)).await }
         });
-        let pool = pool.connect_lazy_with(self.session.options().await?);
-        let mut subscription = PgListener::connect_with(&pool).await?;
+        let mut subscription = subscribing.await?;
         subscription.eager_reconnect(false);
         subscription.listen(&channel(waiters.client().as_uuid())).await?;
         Ok(Some(subscription))

@@ -30,7 +30,7 @@ use self::statements::{DISK, GRACE, Statements};
 use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::{self, SqlLock};
-use crate::sql::login::{Login, names_no_server, server};
+use crate::sql::login::{Login, Place, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
 use crate::sql::table::Table;
 use crate::words::ErrorClass;
@@ -163,11 +163,15 @@ impl Postgres {
         let pooled = url.parsed("pooled", "true or false")?.unwrap_or(false);
         // A host that is a path is the folder of a Unix socket.
         let is_file = connect.get_socket().is_some() || connect.get_host().starts_with('/');
-        let port = (!is_file).then(|| connect.get_port());
+        let place = (!is_file).then(|| Place {
+            host: connect.get_host().to_owned(),
+            port: connect.get_port(),
+            at: |options: PgConnectOptions, place| options.host(&place.ip().to_string()).port(place.port()),
+        });
         Ok(Self {
             address: format!("{}:{}", connect.get_host(), connect.get_port()),
             session: Arc::new(Session::new(
-                Login::new(connect, url.passwords(), PgConnectOptions::password, port),
+                Login::new(connect, url.passwords(), PgConnectOptions::password, place),
                 pooled,
             )),
             pooled,

@@ -108,9 +108,12 @@ impl Session {
         !self.is_shared() && matches!(code, "26000" | "42P05" | "08P01")
     }
 
-    /// The options for a connection that is made now.
-    pub(super) async fn options(&self) -> sqlx::Result<PgConnectOptions> {
-        if self.is_shared() { self.plain.options().await } else { self.ours.options().await }
+    /// Connects by what has these options.
+    pub(super) async fn reach<T, F>(&self, open: impl Fn(PgConnectOptions) -> F) -> sqlx::Result<T>
+    where
+        F: Future<Output = sqlx::Result<T>>,
+    {
+        if self.is_shared() { self.plain.reach(open).await } else { self.ours.reach(open).await }
     }
 
     pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {

@@ -1,9 +1,10 @@
 //! How a connection logs in.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockwell_core::backend::set_nodelay;
+use lockwell_core::backend::{at_each_address, set_nodelay};
 use lockwell_core::{Error, ErrorKind, Passwords, Result, ServerUrl};
 use sqlx::ConnectOptions;
 
@@ -17,8 +18,17 @@ pub(crate) struct Login<O> {
     /// `None`: the options have the password, or there is none.
     passwords: Option<Passwords>,
     set: fn(O, &str) -> O,
-    /// The port of the server. `None`: it is reached by a Unix socket.
-    port: Option<u16>,
+    /// Where the server is. `None`: it is reached by a Unix socket.
+    place: Option<Place<O>>,
+}
+
+/// Where a server is.
+#[derive(Clone)]
+pub(crate) struct Place<O> {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Replaces the host of the options by one of its addresses.
+    pub(crate) at: fn(O, SocketAddr) -> O,
 }
 
 impl<O: ConnectOptions<Connection: Sized> + Clone> Login<O> {
@@ -26,9 +36,9 @@ impl<O: ConnectOptions<Connection: Sized> + Clone> Login<O> {
         options: O,
         passwords: Option<Passwords>,
         set: fn(O, &str) -> O,
-        port: Option<u16>,
+        place: Option<Place<O>>,
     ) -> Self {
-        Self { options, passwords, set, port }
+        Self { options, passwords, set, place }
     }
 
     /// The same with other options.
@@ -37,22 +47,14 @@ impl<O: ConnectOptions<Connection: Sized> + Clone> Login<O> {
         Self { options: change(self.options.clone()), ..self.clone() }
     }
 
-    /// The options with the present password.
-    #[cfg(feature = "postgres")]
-    pub(crate) async fn options(&self) -> sqlx::Result<O> {
-        let Some(passwords) = &self.passwords else { return Ok(self.options.clone()) };
-        let password = passwords.current().await.map_err(unavailable)?;
-        Ok((self.set)(self.options.clone(), password.expose()))
-    }
-
     /// Makes a connection.
     ///
     /// sqlx does not set `TCP_NODELAY`. It writes what does not fit into one record of TLS, which has 16 KiB,
     /// in parts, and the second part would wait until the server acknowledges the first one. That takes some
     /// 40 ms.
     pub(crate) async fn connect(&self) -> sqlx::Result<O::Connection> {
-        let conn = self.log_in().await?;
-        if let Some(port) = self.port {
+        let conn = self.reach(|options| async move { options.connect().await }).await?;
+        if let Some(Place { port, .. }) = self.place {
             let set = move || set_nodelay(|peer| peer.port() == port);
             // The application may have taken all threads for that: then it is set when one is free.
             let set = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(set)).await;
@@ -63,14 +65,37 @@ impl<O: ConnectOptions<Connection: Sized> + Clone> Login<O> {
         Ok(conn)
     }
 
+    /// Connects to the server by its name and, if it is silent there, by each address of the name.
+    pub(crate) async fn reach<T, F>(&self, open: impl Fn(O) -> F) -> sqlx::Result<T>
+    where
+        F: Future<Output = sqlx::Result<T>>,
+    {
+        let Some(Place { host, port, at }) = &self.place else {
+            return self.log_in(self.options.clone(), &open).await;
+        };
+        let open = &open;
+        let reached = at_each_address(host, *port, |place| async move {
+            let (options, by_name) = (self.options.clone(), place.is_none());
+            let options = place.map_or(options.clone(), |place| at(options, place));
+            match self.log_in(options, open).await {
+                Err(error) if !is_answer(&error, by_name) => Err(error),
+                answer => Ok(answer),
+            }
+        });
+        reached.await?
+    }
+
     /// If the server refuses the password, and there is another by now, it tries that.
-    async fn log_in(&self) -> sqlx::Result<O::Connection> {
-        let Some(passwords) = &self.passwords else { return self.options.connect().await };
+    async fn log_in<T, F>(&self, options: O, open: impl Fn(O) -> F) -> sqlx::Result<T>
+    where
+        F: Future<Output = sqlx::Result<T>>,
+    {
+        let Some(passwords) = &self.passwords else { return open(options).await };
         let password = passwords.current().await.map_err(unavailable)?;
-        let with = |password: &str| (self.set)(self.options.clone(), password);
-        match with(password.expose()).connect().await {
+        let with = |password: &str| open((self.set)(options.clone(), password));
+        match with(password.expose()).await {
             Err(error) if is_refused(&error) => match passwords.other_than(&password).await {
-                Some(other) => with(other.expose()).connect().await,
+                Some(other) => with(other.expose()).await,
                 None => Err(error),
             },
             done => done,
@@ -87,6 +112,16 @@ impl<O> fmt::Debug for Login<O> {
 /// As if the server could not be reached: it is tried again.
 fn unavailable(error: Error) -> sqlx::Error {
     sqlx::Error::Io(std::io::Error::other(error))
+}
+
+/// Whether a server has answered with this error. TLS verifies the address if sqlx has that for the host, and some
+/// routers of clouds (XX000) know a server by the name alone: that is no answer to who connects by an address.
+fn is_answer(error: &sqlx::Error, by_name: bool) -> bool {
+    match error {
+        sqlx::Error::Io(_) => false,
+        sqlx::Error::Database(error) => by_name || error.code().as_deref() != Some("XX000"),
+        _ => by_name,
+    }
 }
 
 /// SQLSTATE 28: invalid authorization. MySQL uses it, too.

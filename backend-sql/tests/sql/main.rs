@@ -1,5 +1,6 @@
 //! What is particular to locks in SQL tables. What every backend must do is in the conformance suite.
 
+mod addresses;
 mod columns;
 mod connections;
 mod convert;

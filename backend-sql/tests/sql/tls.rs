@@ -6,6 +6,7 @@ use lockwell_core::ErrorKind;
 use lockwell_core::backend::can_set_nodelay;
 use testbed::{Certificates, Durability, MariaDb, Options, Postgres, if_installed};
 
+use crate::addresses::by_name;
 use crate::servers::{Kind, backend, client};
 
 fn certificates() -> Option<Certificates> {
@@ -94,6 +95,9 @@ async fn postgres() {
     let own = format!("sslcert={}&sslkey={}", files.path("ours.pem"), files.path("ours.key"));
     holds(Kind::Postgres, &url("localhost", &trust)).await;
     holds(Kind::Postgres, &url("localhost", &format!("{trust}&{own}"))).await;
+    let (_listener, hung) = testbed::hung();
+    let several = by_name(&url("localhost", "sslmode=require"), &[hung, server.addr()]);
+    holds(Kind::Postgres, &several).await;
     let used = server.admin_sql("SELECT count(*) > 0 FROM pg_stat_ssl WHERE ssl").await.expect("an answer");
     assert_eq!(used.trim(), "t", "TLS is in use");
     let others = format!("sslmode=verify-full&sslrootcert={}", files.path("ours.pem"));
@@ -126,6 +130,9 @@ async fn mariadb() {
     let own = format!("{trust}&sslcert={}&sslkey={}", files.path("ours.pem"), files.path("ours.key"));
     holds(Kind::MariaDb, &url("root", "localhost", &trust)).await;
     holds(Kind::MariaDb, &url("secure", "localhost", &own)).await;
+    let (_listener, hung) = testbed::hung();
+    let several = by_name(&url("root", "localhost", "sslmode=required"), &[hung, server.addr()]);
+    holds(Kind::MariaDb, &several).await;
     let others = format!("sslmode=verify_ca&sslca={}", files.path("ours.pem"));
     // Another try would end alike.
     let tls = [ErrorKind::Misconfigured];
