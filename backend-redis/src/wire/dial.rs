@@ -1,8 +1,13 @@
 //! Making connections.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
+use lockwell_core::backend::at_each_address;
+use redis::io::AsyncDNSResolver;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, RedisFuture, RedisResult,
+};
 
 use crate::wire::link::{Link, Subscriber};
 use crate::words::address::Address;
@@ -28,6 +33,40 @@ pub(crate) async fn open(
     info: ConnectionInfo,
     subscriber: Option<Subscriber>,
 ) -> RedisResult<Link> {
+    let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) = info.addr() else {
+        return open_at(address, info, subscriber, None).await;
+    };
+    let opened = at_each_address(host, *port, |place| {
+        let opening = open_at(address, info.clone(), subscriber.clone(), place);
+        async move {
+            match opening.await {
+                Err(error) if error.is_io_error() => Err(error),
+                opened => Ok(opened),
+            }
+        }
+    });
+    opened.await?
+}
+
+/// What the client crate takes for the only address of the server's name.
+struct At(SocketAddr);
+
+impl AsyncDNSResolver for At {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        _: &'b str,
+        _: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        Box::pin(async { Ok(Box::new(std::iter::once(self.0)) as Box<_>) })
+    }
+}
+
+async fn open_at(
+    address: &Address,
+    info: ConnectionInfo,
+    subscriber: Option<Subscriber>,
+    place: Option<SocketAddr>,
+) -> RedisResult<Link> {
     let config = AsyncConnectionConfig::new()
         // Every request has a deadline of its own.
         .set_response_timeout(None)
@@ -35,6 +74,10 @@ pub(crate) async fn open(
         .set_pipeline_buffer_size(BUFFER);
     let config = match subscriber {
         Some(subscriber) => config.set_push_sender(subscriber),
+        None => config,
+    };
+    let config = match place {
+        Some(place) => config.set_dns_resolver(At(place)),
         None => config,
     };
     client(address, info)?.get_multiplexed_async_connection_with_config(&config).await.map(Link)

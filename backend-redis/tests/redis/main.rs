@@ -1,5 +1,6 @@
 //! What is particular to locks in Redis. What every backend must do is in the conformance suite.
 
+mod addresses;
 mod asking;
 mod bad_servers;
 mod cluster;

@@ -194,3 +194,14 @@ async fn a_cluster_whose_nodes_are_called_by_their_names() {
     let error = refusal(&url(&cluster)).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
 }
+
+/// The certificate is for the name, and for no address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_name_is_verified_at_each_address() {
+    let Some(files) = certificates() else { return };
+    let Some((_server, port)) = secure(&files, &in_memory(), "no").await else { return };
+    let (_listener, first) = testbed::hung();
+    let name = crate::addresses::name_of(&[first, ([127, 0, 0, 1], port).into()]);
+    let locks = client(&format!("rediss://{name}?ca={}", files.path("ca.pem"))).await;
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
+}
