@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::dialect::answers::meaning;
 use crate::words::{ErrorClass, Notification};
 use lockwell_core::Capabilities;
 use lockwell_core::backend::{Bounds, Waiters};
@@ -58,7 +59,9 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     }
 
     /// The class of an error that the database itself reports.
-    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass;
+    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
+        meaning(error).0
+    }
 
     /// Checks that the tables exist and can be used.
     fn check(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;

@@ -1,5 +1,6 @@
 //! The requests about locks that each database implements in its own way.
 
+pub(crate) mod answers;
 pub(crate) mod database;
 pub(crate) mod error;
 pub(crate) mod examine;

@@ -8,7 +8,6 @@ use lockwell_core::{Capabilities, Requirement};
 use sqlx::{Either, Row};
 
 use super::driver::{Conn, MySql};
-use super::error::class_of;
 use super::push::Parked;
 use super::session;
 use super::statements::refuse_statements;
@@ -62,10 +61,6 @@ impl Database for MySql {
         sqlx::query_scalar(sql).bind(session).fetch_one(&mut conn.inner).await
     }
 
-    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
-        class_of(error)
-    }
-
     async fn check(&self, conn: &mut Conn) -> sqlx::Result<()> {
         // In one message. Only the first statement returns rows.
         let mut answers = sqlx::raw_sql(self.sql.check.get()).fetch_many(&mut conn.inner);
@@ -77,7 +72,7 @@ impl Database for MySql {
                 }
                 Ok(Either::Left(_)) => (),
                 // Rows are not locked here, so it was a table.
-                Err(sqlx::Error::Database(error)) if class_of(&*error) == ErrorClass::Blocked => {
+                Err(sqlx::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Blocked => {
                     return Err(tables_locked(session::TABLE_TIMEOUT));
                 }
                 Err(error) => return refused.and(Err(error)),

@@ -6,8 +6,8 @@ use lockwell_core::Finding;
 use sqlx::Row;
 
 use super::driver::{Conn, MySql};
-use super::error::number;
 use super::statements::{ROWS, STATEMENTS};
+use crate::dialect::answers::mysql::number;
 use crate::dialect::examine::{Examine, persistence, time};
 
 /// Whether commits wait for a replica: the names of MariaDB, of MySQL, and of MySQL before 8.0.26.

@@ -12,9 +12,9 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::error::number;
 use super::hold::takes_name;
 use super::session;
+use crate::dialect::answers::mysql::number;
 use crate::sql::login::Login;
 
 /// How long the connection that kills is kept.

@@ -7,7 +7,6 @@ mod claims;
 mod contended;
 mod database;
 mod driver;
-mod error;
 mod examine;
 mod groups;
 mod hand_over;

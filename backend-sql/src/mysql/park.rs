@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::call::{Call, Statement, numbers};
-use super::error::number;
 use super::hold::{Holder, takes_name};
 use super::kill::{Push, name};
 use super::session::{self, ANSWER_TIMEOUT};
+use crate::dialect::answers::mysql::number;
 use crate::sql::login::Login;
 use crate::words::Notification;
 

@@ -30,11 +30,11 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::driver::{Conn, MySql};
-use super::error::class_of;
 use super::hold::{Holder, ask_number, takes_name};
 use super::kill::{Killer, name};
 use super::park::{ParkMessage, ParkedSession, take_name};
 use super::session;
+use crate::dialect::database::Database;
 use crate::ids::AsUuid;
 use crate::words::ErrorClass;
 
@@ -71,7 +71,7 @@ impl MySql {
                 return Ok(None);
             }
             // A cluster may not have such names at all.
-            Err(sqlx::Error::Database(error)) if class_of(&*error) == ErrorClass::Fatal => {
+            Err(sqlx::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Fatal => {
                 self.push.refuse(error.message());
                 return Ok(None);
             }

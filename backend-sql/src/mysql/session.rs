@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, Either, Row};
 
-use super::error::number;
+use crate::dialect::answers::mysql::number;
 use crate::dialect::error::misconfigured;
 use crate::sql::login::Login;
 

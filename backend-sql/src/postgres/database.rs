@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::driver::Postgres;
 use super::durability::Grace;
 use super::session::{self, FOR_ONE};
+use crate::dialect::answers::meaning;
 use crate::dialect::database::Database;
 use crate::dialect::error::{misconfigured, tables_locked};
 use crate::ids::AsUuid;
@@ -86,18 +87,7 @@ impl Database for Postgres {
                 self.session.note_shared();
                 ErrorClass::Broken
             }
-            // Serialization failure, deadlock; a claim that was asked for twice at the same time; a statement
-            // that took longer than the server allows.
-            "40001" | "40P01" | "23505" | "57014" => ErrorClass::Again,
-            // Lock not available: the lock timeout.
-            "55P03" => ErrorClass::Blocked,
-            // The server is shutting down, starting, or full; the connection failed; a pooler has lost the
-            // server; a transaction was left open.
-            "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08000" | "08003" | "08006" | "08P01"
-            | "25P02" | "25P03" | "25P04" => ErrorClass::Broken,
-            // A write on a replica; a replica's refusal to look at an unlogged table.
-            "25006" | "0A000" => ErrorClass::ReadOnly,
-            _ => ErrorClass::Fatal,
+            _ => meaning(error).0,
         }
     }
 

@@ -30,7 +30,8 @@ use uuid::Uuid;
 
 use super::driver::{Postgres, labels, names, owners, ttls};
 use super::durability::Grace;
-use crate::dialect::error::{NO_GRANT, REMADE, misconfigured, ours};
+use crate::dialect::answers::postgres::{NO_GRANT, REMADE};
+use crate::dialect::error::{misconfigured, ours};
 use crate::ids::AsUuid;
 use crate::words::{Extension, Freed, micros, span};
 

@@ -16,7 +16,7 @@ use super::wake::{pushed, warn_once};
 use crate::dialect::database::Database;
 use crate::ids::AsUuid;
 use crate::sql::table::Sql;
-use crate::words::{EVERYBODY, ErrorClass, Notification};
+use crate::words::{EVERYBODY, Notification};
 
 impl Database for Sqlite {
     const IS_REMOTE: bool = false;
@@ -65,18 +65,6 @@ impl Database for Sqlite {
 
     fn intact(&self, conn: &Connection) -> sqlx::Result<()> {
         conn.check()
-    }
-
-    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
-        // Extended codes have the primary code in their low byte: 5 is BUSY, 6 is LOCKED.
-        let code = error.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
-        match code & 0xff {
-            5 | 6 => ErrorClass::Again,
-            // 1032: SQLite itself has noticed that the file was moved.
-            _ if code == 1032 => ErrorClass::Broken,
-            10 => ErrorClass::Broken,
-            _ => ErrorClass::Fatal,
-        }
     }
 
     async fn check(&self, conn: &mut Connection) -> sqlx::Result<()> {

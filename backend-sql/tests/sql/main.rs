@@ -22,6 +22,7 @@ mod inherited;
 mod killed;
 mod large;
 mod locked_tables;
+mod logins;
 mod many;
 mod marked;
 mod mysql;
