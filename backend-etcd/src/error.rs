@@ -107,6 +107,13 @@ pub(crate) fn explain(status: &Status) -> Failure {
         }
         // The limit of this client, too, for an answer.
         Code::OutOfRange => (ErrorKind::Refused, "a number or an answer is beyond the limits of etcd"),
+        // A member that starts, learns or is no leader any more. Another one, or the same a little later, has
+        // another answer.
+        Code::FailedPrecondition
+            if !["not capable", "not leader", "learner"].iter().any(|what| text.contains(what)) =>
+        {
+            (ErrorKind::Misconfigured, "etcd is not set up for the request")
+        }
         _ => (ErrorKind::Unreachable, "etcd cannot be reached, or has no leader"),
     };
     let error = Error::new(kind, message).with_source(text.to_owned());
@@ -150,6 +157,30 @@ mod tests {
                 "etcdserver: mvcc: required revision is a future revision",
                 ErrorKind::Conflict,
             ),
+            (Code::OutOfRange, "etcdserver: too large lease TTL", ErrorKind::Refused),
+            (Code::InvalidArgument, "etcdserver: key is not provided", ErrorKind::InvalidInput),
+            (
+                Code::InvalidArgument,
+                "etcdserver: too many operations in txn request",
+                ErrorKind::InvalidInput,
+            ),
+            (Code::InvalidArgument, "etcdserver: request is too large", ErrorKind::InvalidInput),
+            (Code::NotFound, "etcdserver: requested lease not found", ErrorKind::Lost),
+            (Code::DataLoss, "etcdserver: corrupt cluster", ErrorKind::Misconfigured),
+            (Code::Unimplemented, "unknown service etcdserverpb.KV", ErrorKind::Misconfigured),
+            (Code::FailedPrecondition, "etcdserver: root user does not exist", ErrorKind::Misconfigured),
+            (Code::FailedPrecondition, "etcdserver: cluster ID mismatch", ErrorKind::Misconfigured),
+            // What passes.
+            (Code::FailedPrecondition, "etcdserver: not capable", ErrorKind::Unreachable),
+            (Code::FailedPrecondition, "etcdserver: not leader", ErrorKind::Unreachable),
+            (Code::FailedPrecondition, "etcdserver: rpc not supported for learner", ErrorKind::Unreachable),
+            (Code::Unavailable, "etcdserver: leader changed", ErrorKind::Unreachable),
+            (Code::Unavailable, "etcdserver: server stopped", ErrorKind::Unreachable),
+            (Code::Unavailable, "etcdserver: unhealthy cluster", ErrorKind::Unreachable),
+            (Code::Cancelled, "etcdserver: watch canceled", ErrorKind::Unreachable),
+            (Code::DeadlineExceeded, "context deadline exceeded", ErrorKind::Unreachable),
+            (Code::Aborted, "anything", ErrorKind::Unreachable),
+            (Code::Internal, "anything", ErrorKind::Unreachable),
             (Code::Unavailable, "etcdserver: no leader", ErrorKind::Unreachable),
             (Code::Unavailable, "etcdserver: request timed out", ErrorKind::Unreachable),
             (Code::Unknown, "anything", ErrorKind::Unreachable),

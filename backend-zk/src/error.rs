@@ -19,8 +19,9 @@ pub(crate) enum ErrorClass {
 
 pub(crate) fn class_of(error: &zk::Error) -> ErrorClass {
     use zk::Error::{
-        AuthFailed, BadArguments, BadVersion, ClientClosed, InvalidAcl, NoAuth, NoChildrenForEphemerals,
-        NoNode, NodeExists, NotEmpty, NotReadOnly, QuotaExceeded, SessionExpired, Throttled, Unimplemented,
+        AuthFailed, BadArguments, BadVersion, ClientClosed, InvalidAcl, MarshallingError, NoAuth,
+        NoChildrenForEphemerals, NoNode, NoWatcher, NodeExists, NotEmpty, NotReadOnly, QuotaExceeded,
+        ReconfigDisabled, SessionExpired, Throttled, Unimplemented,
     };
     match error {
         SessionExpired | ClientClosed => ErrorClass::SessionOver,
@@ -35,6 +36,9 @@ pub(crate) fn class_of(error: &zk::Error) -> ErrorClass {
         | NoChildrenForEphemerals
         | NotReadOnly
         | QuotaExceeded
+        | MarshallingError
+        | NoWatcher
+        | ReconfigDisabled
         | Unimplemented => ErrorClass::Refused,
         Throttled => ErrorClass::Throttled,
         // Among these errors are `ConnectionLoss`, `Custom` for a connection that was closed because it was
@@ -46,8 +50,13 @@ pub(crate) fn class_of(error: &zk::Error) -> ErrorClass {
 
 /// The error for the caller.
 pub(crate) fn explain(error: &zk::Error) -> Error {
+    let (kind, text) = meaning(error);
+    Error::new(kind, text).with_source(error.to_string())
+}
+
+fn meaning(error: &zk::Error) -> (ErrorKind, &'static str) {
     use zk::Error as E;
-    let (kind, text) = match error {
+    match error {
         E::NoAuth => {
             (ErrorKind::Refused, "the ACL of the path does not allow it: CREATE, READ and DELETE are needed")
         }
@@ -57,6 +66,9 @@ pub(crate) fn explain(error: &zk::Error) -> Error {
         E::NoChildrenForEphemerals => {
             (ErrorKind::KindClash, "the name is in use by a lock of another kind: its node is ephemeral")
         }
+        E::NodeExists | E::NotEmpty | E::BadVersion => {
+            (ErrorKind::Conflict, "others changed the same nodes at the same time")
+        }
         E::NotReadOnly => (ErrorKind::Misconfigured, "the server is read only: it has lost its ensemble"),
         E::QuotaExceeded => (ErrorKind::Misconfigured, "the quota of the path is used up"),
         E::Throttled => (ErrorKind::Unreachable, "the server refuses requests because it has too many"),
@@ -65,13 +77,95 @@ pub(crate) fn explain(error: &zk::Error) -> Error {
         E::NoHosts | E::Timeout | E::ConnectionLoss | E::Custom(_) => {
             (ErrorKind::Unreachable, "no server can be reached or answers")
         }
-        E::BadArguments(_) => (ErrorKind::Internal, "the client refuses a request"),
+        // Codes of ZooKeeper that the client crate does not know: connection loss, operation timeout, unknown
+        // session, request timeout.
+        E::UnexpectedErrorCode(-4 | -7 | -12 | -122) => {
+            (ErrorKind::Unreachable, "the server could not answer in time")
+        }
+        // System error, runtime and data inconsistency; without a quorum for, or in the middle of, a change of
+        // the ensemble.
+        E::UnexpectedErrorCode(-3..=-1 | -13 | -14) => {
+            (ErrorKind::Misconfigured, "the server reports an error of its own: its log has more")
+        }
+        E::Unimplemented | E::MarshallingError | E::ReconfigDisabled => {
+            (ErrorKind::Misconfigured, "the server does not know a request: it is older than 3.5")
+        }
+        E::UnmarshalError { .. } | E::UnexpectedError(_) | E::UnexpectedErrorCode(_) => {
+            (ErrorKind::Misconfigured, "what answers is not a ZooKeeper server that this client understands")
+        }
+        E::BadArguments(_) => (ErrorKind::Internal, "the client or the server refuses a request"),
+        // `NoWatcher`, `RuntimeInconsistent`.
         _ => (ErrorKind::Internal, "an unexpected answer"),
-    };
-    Error::new(kind, text).with_source(error.to_string())
+    }
 }
 
 /// There was no answer within the time limit.
 pub(crate) fn no_answer() -> Error {
     Error::new(ErrorKind::Unreachable, "no server can be reached or answers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each error of the client crate.
+    #[test]
+    fn every_answer_that_a_server_may_give_is_known() {
+        use zk::Error as E;
+        let code = E::UnexpectedErrorCode;
+        for (class, kind, errors) in [
+            (ErrorClass::Refused, ErrorKind::Refused, &[E::NoAuth, E::AuthFailed][..]),
+            (ErrorClass::Refused, ErrorKind::InvalidInput, &[E::InvalidAcl]),
+            (ErrorClass::Refused, ErrorKind::KindClash, &[E::NoChildrenForEphemerals]),
+            (ErrorClass::Refused, ErrorKind::Conflict, &[E::NodeExists, E::NotEmpty, E::BadVersion]),
+            (
+                ErrorClass::Refused,
+                ErrorKind::Misconfigured,
+                &[
+                    E::NoNode,
+                    E::NotReadOnly,
+                    E::QuotaExceeded,
+                    E::Unimplemented,
+                    E::MarshallingError,
+                    E::ReconfigDisabled,
+                ],
+            ),
+            (ErrorClass::Throttled, ErrorKind::Unreachable, &[E::Throttled]),
+            (ErrorClass::SessionOver, ErrorKind::Unreachable, &[E::SessionExpired, E::ClientClosed]),
+            (
+                ErrorClass::Unknown,
+                ErrorKind::Unreachable,
+                &[
+                    E::SessionMoved,
+                    E::NoHosts,
+                    E::Timeout,
+                    E::ConnectionLoss,
+                    code(-4),
+                    code(-7),
+                    code(-12),
+                    code(-122),
+                ],
+            ),
+            (
+                ErrorClass::Unknown,
+                ErrorKind::Misconfigured,
+                &[
+                    code(-1),
+                    code(-2),
+                    code(-3),
+                    code(-13),
+                    code(-14),
+                    code(7),
+                    E::UnmarshalError { entity: "reply", reason: &"too short" },
+                    E::UnexpectedError("a version".to_owned()),
+                ],
+            ),
+            (ErrorClass::Refused, ErrorKind::Internal, &[E::BadArguments(&"a path"), E::NoWatcher]),
+            (ErrorClass::Unknown, ErrorKind::Internal, &[E::RuntimeInconsistent]),
+        ] {
+            for error in errors {
+                assert_eq!((class_of(error), meaning(error).0), (class, kind), "{error:?}");
+            }
+        }
+    }
 }

@@ -196,6 +196,8 @@ const NO_LOCK: &str =
     "the lock's key holds something that is not a plain lock: another program's data, or a lock of Redisson";
 const WRONG_PASSWORD: &str = "user or password is wrong";
 const TOO_OLD: &str = "the server is too old: Redis 6.0 is needed";
+const A_CLUSTER: &str = "the server is part of a cluster: use redis+cluster:// to reach it";
+const INTERRUPTED: &str = "somebody has interrupted a script or a command";
 const SPOILT: &str = "one of the keys beside the lock holds something else than lockwell wrote";
 
 fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
@@ -236,8 +238,27 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
         "OOM" => (ErrorKind::Misconfigured, "the server has reached its maxmemory"),
         "MISCONF" => (ErrorKind::Misconfigured, "the server cannot write to its disk, and refuses changes"),
         "NOREPLICAS" => (ErrorKind::Misconfigured, "the server has fewer replicas than it demands"),
-        "MOVED" | "ASK" | "CROSSSLOT" => {
-            (ErrorKind::Misconfigured, "the server is part of a cluster: use redis+cluster:// to reach it")
+        "MOVED" | "ASK" | "CROSSSLOT" | "REDIRECT" => (ErrorKind::Misconfigured, A_CLUSTER),
+        "DENIED" => (
+            ErrorKind::Refused,
+            "the server is in protected mode and takes connections from its own host only: give it a password",
+        ),
+        "NOPROTO" => (ErrorKind::Misconfigured, TOO_OLD),
+        "NOTBUSY" | "UNKILLABLE" | "UNBLOCKED" => (ErrorKind::Conflict, INTERRUPTED),
+        "EXECABORT" => (ErrorKind::Misconfigured, "the server, or a proxy, has refused a transaction"),
+        // What passes: see `classify`.
+        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => {
+            (ErrorKind::Unreachable, "the server cannot answer at present")
+        }
+        "NOMASTERLINK" | "NOGOODSLAVE" | "NOQUORUM" | "INPROG" | "IDONTKNOW" => {
+            (ErrorKind::Unreachable, "the server is in the middle of a failover")
+        }
+        // Of servers before ACLs, or without a password.
+        "ERR" if detail.contains("AUTH") || detail.contains("invalid password") => {
+            (ErrorKind::Refused, WRONG_PASSWORD)
+        }
+        "ERR" if detail.contains("SELECT is not allowed in cluster mode") => {
+            (ErrorKind::Misconfigured, A_CLUSTER)
         }
         _ if detail.contains("unknown command 'HELLO'") => (ErrorKind::Misconfigured, TOO_OLD),
         _ if detail.starts_with("unknown command") || detail.contains("Unknown Redis command") => (
@@ -251,6 +272,7 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
         _ if detail.contains("cluster support disabled") => {
             (ErrorKind::Misconfigured, "the server is not part of a cluster: use redis:// to reach it")
         }
+        _ if detail.contains("Script killed by user") => (ErrorKind::Conflict, INTERRUPTED),
         _ if detail.contains("DB index is out of range") || detail.contains("invalid DB index") => {
             (ErrorKind::Misconfigured, "the server has no database of this number")
         }
@@ -337,6 +359,100 @@ mod tests {
         for other in ["@user_script:", "@user_script:1", "@user_script:1: ", "no line"] {
             assert_eq!(error_of(other).code(), Some("ERR"), "{other}");
         }
+    }
+
+    /// The errors that Redis and Valkey have codes for, and what passes and what does not.
+    #[test]
+    fn every_answer_that_a_server_may_give_is_known() {
+        use ErrorClass::{Broken, Elsewhere, Fatal, NoScript, Retry, Torn};
+        for (class, kind, texts) in [
+            (
+                Retry,
+                ErrorKind::Unreachable,
+                &[
+                    "LOADING Redis is loading the dataset in memory",
+                    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+                    "CLUSTERDOWN The cluster is down",
+                    "CLUSTERDOWN Hash slot not served",
+                    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+                ][..],
+            ),
+            (Torn, ErrorKind::Unreachable, &["TRYAGAIN Multiple keys request during rehashing of slot"]),
+            (Broken, ErrorKind::Unreachable, &["ERR max number of clients reached"]),
+            (Elsewhere, ErrorKind::Misconfigured, &["MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381"]),
+            (
+                Fatal,
+                ErrorKind::Unreachable,
+                &["NOMASTERLINK Can't SYNC while failing over", "NOGOODSLAVE No suitable replica to promote"],
+            ),
+            (
+                Fatal,
+                ErrorKind::Refused,
+                &[
+                    "NOPERM this user has no permissions to run the 'eval' command",
+                    "NOAUTH Authentication required.",
+                    "WRONGPASS invalid username-password pair or user is disabled.",
+                    "DENIED Redis is running in protected mode because protected mode is enabled",
+                    "ERR AUTH <password> called without any password configured for the default user. Are you sure \
+                     your configuration is correct?",
+                    "ERR invalid password",
+                    "ERR Client sent AUTH, but no password is set",
+                ],
+            ),
+            (
+                Fatal,
+                ErrorKind::Misconfigured,
+                &[
+                    "OOM command not allowed when used memory > 'maxmemory'.",
+                    "MISCONF Errors writing to the AOF file: No space left on device",
+                    "NOREPLICAS Not enough good replicas to write.",
+                    "CROSSSLOT Keys in request don't hash to the same slot",
+                    "REDIRECT 127.0.0.1:6381",
+                    "NOPROTO unsupported protocol version",
+                    "EXECABORT Transaction discarded because of previous errors.",
+                    "ERR unknown command 'EVALSHA', with args beginning with: ",
+                    "ERR This instance has cluster support disabled",
+                    "ERR DB index is out of range",
+                    "ERR SELECT is not allowed in cluster mode",
+                ],
+            ),
+            (
+                Fatal,
+                ErrorKind::Conflict,
+                &[
+                    "UNKILLABLE Sorry the script already executed write commands against the dataset.",
+                    "NOTBUSY No scripts in execution right now.",
+                    "UNBLOCKED client unblocked via CLIENT UNBLOCK",
+                    "ERR Error running script (call to f_1): @user_script:1: Script killed by user with SCRIPT KILL.",
+                ],
+            ),
+            (
+                Fatal,
+                ErrorKind::KindClash,
+                &["WRONGTYPE Operation against a key holding the wrong kind of value"],
+            ),
+            (Fatal, ErrorKind::Internal, &["ERR something else"]),
+        ] {
+            for text in texts {
+                let Ok(Value::ServerError(error)) =
+                    redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
+                else {
+                    panic!("{text} is no error");
+                };
+                let error = of_command(error.into());
+                assert_eq!(classify(&error, true), class, "{text}");
+                assert_eq!(no_link(&error).kind(), kind, "{text}");
+            }
+        }
+        let parsed = |text: &str| match redis::parse_redis_value(format!("-{text}\r\n").as_bytes()) {
+            Ok(Value::ServerError(error)) => RedisError::from(error),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(classify(&parsed("NOSCRIPT No matching script."), true), NoScript);
+        // A client that finds the new master connects again; another one cannot.
+        let readonly = parsed("READONLY You can't write against a read only replica.");
+        assert_eq!((classify(&readonly, true), classify(&readonly, false)), (Broken, Fatal));
+        assert_eq!(fatal(&readonly, None).kind(), ErrorKind::Misconfigured);
     }
 
     #[test]
