@@ -18,6 +18,7 @@ mod push;
 mod rows;
 mod session;
 mod statements;
+mod unread;
 mod verify;
 
 use std::sync::Arc;

@@ -15,6 +15,7 @@ mod locks;
 mod named;
 mod session;
 mod statements;
+mod unread;
 
 use std::sync::Arc;
 use std::time::Duration;

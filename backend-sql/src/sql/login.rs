@@ -8,6 +8,8 @@ use lockwell_core::backend::{at_each_address, set_nodelay};
 use lockwell_core::{Error, ErrorKind, Passwords, Result, ServerUrl};
 use sqlx::ConnectOptions;
 
+use crate::sql::unread::{Reread, is_dropped};
+
 /// How long a new connection waits for its options to be set.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -31,7 +33,7 @@ pub(crate) struct Place<O> {
     pub(crate) at: fn(O, SocketAddr) -> O,
 }
 
-impl<O: ConnectOptions<Connection: Sized> + Clone> Login<O> {
+impl<O: ConnectOptions<Connection: Sized> + Clone + Reread> Login<O> {
     pub(crate) fn new(
         options: O,
         passwords: Option<Passwords>,
@@ -53,7 +55,7 @@ impl<O: ConnectOptions<Connection: Sized> + Clone> Login<O> {
     /// in parts, and the second part would wait until the server acknowledges the first one. That takes some
     /// 40 ms.
     pub(crate) async fn connect(&self) -> sqlx::Result<O::Connection> {
-        let conn = self.reach(|options| async move { options.connect().await }).await?;
+        let conn = self.reach(|options| async move { try_once(&options).await }).await?;
         if let Some(Place { port, .. }) = self.place {
             let set = move || set_nodelay(|peer| peer.port() == port);
             // The application may have taken all threads for that: then it is set when one is free.
@@ -101,6 +103,18 @@ impl<O: ConnectOptions<Connection: Sized> + Clone> Login<O> {
             done => done,
         }
     }
+}
+
+/// If sqlx drops the answer of the server, the server is asked for its code.
+async fn try_once<O: ConnectOptions + Reread>(options: &O) -> sqlx::Result<O::Connection>
+where
+    O::Connection: Sized,
+{
+    let error = match options.connect().await {
+        Err(error) if is_dropped(&error) => error,
+        done => return done,
+    };
+    Err(options.reread().await.map_or(error, |unread| sqlx::Error::Database(Box::new(unread))))
 }
 
 impl<O> fmt::Debug for Login<O> {

@@ -6,3 +6,5 @@ pub(crate) mod library;
 pub(crate) mod login;
 pub(crate) mod options;
 pub(crate) mod table;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod unread;

@@ -55,6 +55,7 @@ mod switchover;
 #[cfg(feature = "tls")]
 mod tls;
 mod unpolled;
+mod unread;
 mod variants;
 mod verify;
 mod waited;

@@ -8,11 +8,13 @@ use super::{
     CANCELLED, CONFLICT, ENDED, FAILED, FULL, LACKS_A_RIGHT, Meaning, NO_CONNECTION_LEFT, NO_TABLES,
     NOT_KNOWN, OTHER_TABLES, READ_ONLY, REFUSED_STATEMENT, WRONG_LOGIN,
 };
+use crate::sql::unread::Unread;
 use crate::words::ErrorClass as Class;
 
 /// The number of an error of MySQL or MariaDB, or 0.
 pub(crate) fn number(error: &dyn DatabaseError) -> u16 {
-    error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
+    let unread = || error.try_downcast_ref::<Unread>().map_or(0, |unread| unread.number);
+    error.try_downcast_ref::<MySqlDatabaseError>().map_or_else(unread, MySqlDatabaseError::number)
 }
 
 /// Of a number that is not listed, the class of its SQLSTATE counts.

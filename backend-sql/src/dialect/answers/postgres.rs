@@ -18,6 +18,9 @@ const TOO_LONG: &str = "lockwell: too long";
 pub(crate) const REMADE: &str =
     "the lock tables were made anew with another longest_ttl since this client connected: connect again";
 
+/// In place of the SQLSTATE of a refused login, if it cannot be had.
+pub(crate) const SOME_REFUSAL: &str = "28???";
+
 const FORBIDDEN: &str = "a limit or a setting of the server forbids it";
 
 /// Of a code that is not listed, its class counts, which is its first two characters.
@@ -62,6 +65,12 @@ pub(super) fn meaning(code: &str, text: &str) -> Meaning {
             Kind::Refused,
             "the server does not let this user in: pg_hba.conf has no entry for this host, user and database, the entry \
              asks for TLS, or the role does not exist or has no LOGIN",
+        ),
+        SOME_REFUSAL => (
+            Class::Fatal,
+            Kind::Refused,
+            "the server refuses the login and its words cannot be read: look at user, password, database and pg_hba.conf, \
+             whether connections are left, and at its log",
         ),
         "42501" => (Class::Fatal, Kind::Refused, LACKS_A_RIGHT),
         "55000" => (
@@ -118,7 +127,7 @@ mod tests {
                 "08000 08001 08003 08004 08006 08007 08P01 25P02 25P03 25P04 26000 40003 53300 57000 57P01 57P02 57P03 57P05",
             ),
             (ReadOnly, Kind::Misconfigured, "0A000 25006"),
-            (Fatal, Kind::Refused, "28000 28P01 42501 55000"),
+            (Fatal, Kind::Refused, "28000 28P01 28??? 42501 55000"),
             (Fatal, Kind::Conflict, "55006"),
             (
                 Fatal,
