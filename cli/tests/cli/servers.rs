@@ -81,6 +81,29 @@ fn a_user_without_a_free_connection_is_told_so() {
     });
 }
 
+/// What no retry cures ends at once, whatever the wait, and says what to do.
+#[test]
+fn a_login_that_will_be_refused_again_is_77_at_once() {
+    let refused = |url: &str, words: &str| {
+        let begun = Instant::now();
+        run(url, &["--wait", "5m", "a", "--", "true"]).complains(77, words);
+        assert!(begun.elapsed() < Duration::from_mins(2), "{words}: it was tried again");
+    };
+    block_on(async {
+        let Some(server) = postgres().await else { return };
+        server.admin_sql("CREATE ROLE nobody; CREATE DATABASE closed").await.unwrap();
+        server.admin_sql("ALTER DATABASE closed ALLOW_CONNECTIONS false").await.unwrap();
+        refused(&server.url().replace("postgres@", "nobody@"), "no LOGIN");
+        refused(&format!("postgres://postgres@{}/closed", server.addr()), "ALLOW_CONNECTIONS");
+    });
+    #[cfg(feature = "mysql")]
+    block_on(async {
+        let Some(server) = if_installed(testbed::MariaDb::start_with(&options()).await) else { return };
+        server.admin_sql("CREATE USER ann@'%' ACCOUNT LOCK").await.unwrap();
+        refused(&server.url().replace("root@", "ann@"), "ACCOUNT UNLOCK");
+    });
+}
+
 #[test]
 fn a_server_that_falls_silent_while_waiting_is_69() {
     block_on(async {
