@@ -2,9 +2,8 @@
 
 use lockwell_core::Claim;
 use lockwell_core::backend::PLACE_TTL;
-use sqlx::postgres::PgConnection;
 
-use super::driver::{Postgres, labels, names, owners, tokens};
+use super::driver::{Conn, Postgres, labels, names, owners, tokens};
 use crate::dialect::queued::{Entered, Places, SIGNED_LATELY, TRIES};
 use crate::ids::AsUuid;
 use crate::words::{QueueRow, QueuedClaim, Sign, TryAcquire, block, micros, token};
@@ -15,7 +14,7 @@ impl Postgres {
     /// then.
     pub(super) async fn enter_marked(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         QueuedClaim { claim, row }: &QueuedClaim,
         sign: Sign,
     ) -> sqlx::Result<Option<TryAcquire>> {
@@ -60,7 +59,7 @@ impl Postgres {
     /// request was a sign of life.
     pub(super) async fn claim_one(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         claim: &Claim,
         place: Option<(QueueRow, Sign)>,
     ) -> sqlx::Result<(TryAcquire, Option<u64>)> {
@@ -97,7 +96,7 @@ impl Postgres {
     }
 
     /// Makes rows for locks that were never used.
-    pub(super) async fn make(&self, conn: &mut PgConnection, names: Vec<&str>) -> sqlx::Result<()> {
+    pub(super) async fn make(&self, conn: &mut Conn, names: Vec<&str>) -> sqlx::Result<()> {
         self.statement(&self.sql.make).bind(names).execute(conn).await.map(drop)
     }
 }
@@ -105,7 +104,7 @@ impl Postgres {
 impl Places for Postgres {
     async fn enter(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         entries: &[&QueuedClaim],
         sign: Sign,
     ) -> sqlx::Result<Vec<Entered>> {
@@ -127,7 +126,7 @@ impl Places for Postgres {
 
     async fn take_with_places(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         entries: &[&QueuedClaim],
         sign: Sign,
     ) -> sqlx::Result<Vec<TryAcquire>> {
@@ -147,7 +146,7 @@ impl Places for Postgres {
 impl Postgres {
     async fn enter_rows(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         entries: &[&QueuedClaim],
         sign: Sign,
     ) -> sqlx::Result<Vec<EnteredRow>> {

@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
 
-use super::driver::Postgres;
+use super::driver::{Conn, Postgres};
 use super::durability::Grace;
 use super::session::{self, FOR_ONE};
 use crate::dialect::answers::meaning;
@@ -40,7 +40,7 @@ impl Database for Postgres {
     // A claim that enters a queue sends two messages.
     const PARTS: u8 = 2;
 
-    type Conn = PgConnection;
+    type Conn = Conn;
     type Subscription = PgListener;
 
     fn capabilities(&self) -> Capabilities {
@@ -66,18 +66,18 @@ impl Database for Postgres {
         promised.promising([Requirement::Push, Requirement::HerdFree])
     }
 
-    async fn connect(&self) -> sqlx::Result<PgConnection> {
-        let mut conn = self.session.connect().await?;
+    async fn connect(&self) -> sqlx::Result<Conn> {
+        let mut conn = Conn::new(self.session.connect().await?);
         self.look_again(&mut conn).await?;
         Ok(conn)
     }
 
-    async fn session(&self, conn: &mut PgConnection) -> sqlx::Result<Option<String>> {
+    async fn session(&self, conn: &mut Conn) -> sqlx::Result<Option<String>> {
         // A pooler would give the session to others.
         if self.session.is_shared() { Ok(None) } else { session::name(conn).await }
     }
 
-    async fn is_busy(&self, conn: &mut PgConnection, session: &str) -> sqlx::Result<bool> {
+    async fn is_busy(&self, conn: &mut Conn, session: &str) -> sqlx::Result<bool> {
         session::is_busy(conn, session).await
     }
 
@@ -91,7 +91,7 @@ impl Database for Postgres {
         }
     }
 
-    async fn check(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+    async fn check(&self, conn: &mut Conn) -> sqlx::Result<()> {
         let found: Option<(bool, bool)> = self.statement(&self.sql.forgets).row(&mut *conn).await?;
         let (is_lost, is_grace) = found.ok_or(sqlx::Error::RowNotFound)?;
         if is_grace != self.grace.is_some() {
@@ -122,7 +122,7 @@ impl Database for Postgres {
         Ok(())
     }
 
-    async fn create(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+    async fn create(&self, conn: &mut Conn) -> sqlx::Result<()> {
         let first = self.grace.as_ref().map(Grace::ddl);
         for statement in first.as_deref().into_iter().chain(self.sql.tables().map(Sql::text)) {
             match run_with_lock_timeout(statement, conn).await {
@@ -141,7 +141,7 @@ impl Database for Postgres {
         self.grace.as_ref().map(Grace::script).unwrap_or_default() + &self.sql.ddl()
     }
 
-    async fn version(&self, _: &mut PgConnection) -> sqlx::Result<Option<i64>> {
+    async fn version(&self, _: &mut Conn) -> sqlx::Result<Option<i64>> {
         Ok(None)
     }
 
@@ -167,7 +167,7 @@ impl Database for Postgres {
         Ok(Some(subscription))
     }
 
-    async fn probe(&self, conn: &mut PgConnection, client: Uuid, number: i64) -> sqlx::Result<bool> {
+    async fn probe(&self, conn: &mut Conn, client: Uuid, number: i64) -> sqlx::Result<bool> {
         let (channel, number) = (channel(client), number.to_string());
         self.statement(&self.sql.notify_client).bind(&*channel).bind(&*number).execute(conn).await?;
         Ok(true)

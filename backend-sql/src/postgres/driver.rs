@@ -1,10 +1,12 @@
 //! The driver for PostgreSQL.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use lockwell_core::Claim;
 use lockwell_core::backend::Hot;
+use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::bound::{BoundStatement, Style};
@@ -28,6 +30,34 @@ pub struct Postgres {
     pub(super) marked: Hot,
     /// For tables on which grants wait for no disk.
     pub(super) grace: Option<Grace>,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Conn {
+    inner: PgConnection,
+    /// The names under which its session has prepared statements.
+    pub(super) prepared: Vec<String>,
+}
+
+impl Conn {
+    pub(super) fn new(inner: PgConnection) -> Self {
+        Self { inner, prepared: Vec::new() }
+    }
+}
+
+impl Deref for Conn {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.inner
+    }
+}
+
+impl DerefMut for Conn {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.inner
+    }
 }
 
 impl Postgres {

@@ -3,17 +3,16 @@
 use std::time::{Duration, SystemTime};
 
 use lockwell_core::{Finding, Severity};
-use sqlx::postgres::PgConnection;
 
-use super::driver::Postgres;
+use super::driver::{Conn, Postgres};
 use crate::dialect::examine::{Examine, persistence, time};
 
 impl Examine for Postgres {
-    async fn names(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {
+    async fn names(&self, conn: &mut Conn) -> sqlx::Result<Vec<String>> {
         self.statement(&self.sql.names).values(conn).await
     }
 
-    async fn examine(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<Finding>> {
+    async fn examine(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
         let asked = SystemTime::now();
         let about = self.statement(&self.sql.about).row(conn).await?;
         let answered = SystemTime::now();
@@ -37,11 +36,11 @@ impl Examine for Postgres {
         Ok(findings)
     }
 
-    async fn grace_left(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Duration>> {
+    async fn grace_left(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
         self.closed_for(conn).await
     }
 
-    async fn begin_grace(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Duration>> {
+    async fn begin_grace(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
         self.make_mark_by_hand(conn).await
     }
 }

@@ -25,10 +25,9 @@ use std::time::Duration;
 
 use lockwell_core::backend::{Mark, MarkAdvice, closed_for, unique_bits};
 use lockwell_core::{Claim, ErrorKind, Finding, Grant, LockName, Moment};
-use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::driver::{Postgres, labels, names, owners, ttls};
+use super::driver::{Conn, Postgres, labels, names, owners, ttls};
 use super::durability::Grace;
 use crate::dialect::answers::postgres::{NO_GRANT, REMADE};
 use crate::dialect::error::{misconfigured, ours};
@@ -75,7 +74,7 @@ impl Postgres {
     /// of tokens if that was the reason. `None`: it has not failed for that reason.
     pub(super) async fn closed<'a, T>(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         outcome: &sqlx::Result<T>,
         claims: impl Iterator<Item = &'a Claim>,
     ) -> sqlx::Result<Option<Closed>> {
@@ -96,7 +95,7 @@ impl Postgres {
     }
 
     /// For how long the server grants nothing. `None`: it grants locks.
-    pub(super) async fn closed_for(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Duration>> {
+    pub(super) async fn closed_for(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
         let Some(grace) = &self.grace else { return Ok(None) };
         Ok(match self.look(conn, grace).await? {
             MarkAdvice::Grants => None,
@@ -107,7 +106,7 @@ impl Postgres {
     }
 
     /// Looks at the mark, and does what is to be done about it.
-    pub(super) async fn look(&self, conn: &mut PgConnection, grace: &Grace) -> sqlx::Result<MarkAdvice> {
+    pub(super) async fn look(&self, conn: &mut Conn, grace: &Grace) -> sqlx::Result<MarkAdvice> {
         let mut advice = MarkAdvice::Make;
         for _ in 0..LOOKS {
             let mark = self.mark(conn, grace).await?;
@@ -151,7 +150,7 @@ impl Postgres {
         Ok(advice)
     }
 
-    async fn mark(&self, conn: &mut PgConnection, grace: &Grace) -> sqlx::Result<Option<Mark>> {
+    async fn mark(&self, conn: &mut Conn, grace: &Grace) -> sqlx::Result<Option<Mark>> {
         let found: Option<Looked> = self.statement(&grace.sql.look_at_mark).row(conn).await?;
         let (longest, id, opens_in, counted, is_open) = found.ok_or(sqlx::Error::RowNotFound)?;
         // Whoever has another period in mind would open the mark too early.
@@ -168,12 +167,7 @@ impl Postgres {
     }
 
     /// Makes a mark in the place of `seen`, unless another has been made since. Returns its id.
-    async fn make_mark(
-        &self,
-        conn: &mut PgConnection,
-        grace: &Grace,
-        seen: Option<Mark>,
-    ) -> sqlx::Result<u128> {
+    async fn make_mark(&self, conn: &mut Conn, grace: &Grace, seen: Option<Mark>) -> sqlx::Result<u128> {
         let id = unique_bits();
         self.statement(&grace.sql.make_mark)
             .bind(Uuid::from_u128(id))
@@ -186,7 +180,7 @@ impl Postgres {
 
     /// Begins a grace period, whether the server grants locks or not. Returns its length. `None`: the tables
     /// have no mark.
-    pub(super) async fn make_mark_by_hand(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Duration>> {
+    pub(super) async fn make_mark_by_hand(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
         let Some(grace) = &self.grace else { return Ok(None) };
         // The bound may be that of another server, or of an earlier time. A server where locks were in use
         // meanwhile has granted no token above what this makes of the clock, unless it has crashed lately.
@@ -204,7 +198,7 @@ impl Postgres {
 
     /// Makes records again that the server has lost. The other leases have been renewed, so an error is none
     /// of theirs.
-    pub(super) async fn reclaim(&self, conn: &mut PgConnection, grants: &[Grant], answers: &mut [Extension]) {
+    pub(super) async fn reclaim(&self, conn: &mut Conn, grants: &[Grant], answers: &mut [Extension]) {
         let Some(grace) = &self.grace else { return };
         let choose = |(grant, answer): (&Grant, &Extension)| {
             if *answer != Extension::Lost {
@@ -246,7 +240,7 @@ impl Postgres {
 
     /// Says that releases are in doubt which have found nothing, while the server may have forgotten grants.
     /// Then it does not know whether the claims held their locks, and it has granted them to nobody else.
-    pub(super) async fn doubt_denials(&self, conn: &mut PgConnection, answers: &mut [Freed]) {
+    pub(super) async fn doubt_denials(&self, conn: &mut Conn, answers: &mut [Freed]) {
         let is_denied = |freed: &Freed| !freed.released && !freed.blocked;
         if self.grace.is_none() || !answers.iter().any(is_denied) {
             return;
@@ -263,7 +257,7 @@ impl Postgres {
     }
 
     /// Makes sure that nobody reclaims a lock that was freed by force.
-    pub(super) async fn force_unknown(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<()> {
+    pub(super) async fn force_unknown(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<()> {
         let Some(grace) = &self.grace else { return Ok(()) };
         self.statement(&grace.sql.force_unknown)
             .bind(name.as_str())
@@ -274,7 +268,7 @@ impl Postgres {
     }
 
     /// Checks what the tables were made for. From then on each new connection looks at the mark.
-    pub(super) async fn check_grace(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+    pub(super) async fn check_grace(&self, conn: &mut Conn) -> sqlx::Result<()> {
         let Some(grace) = &self.grace else { return Ok(()) };
         self.look(conn, grace).await?;
         grace.is_known.store(true, Ordering::Relaxed);
@@ -282,7 +276,7 @@ impl Postgres {
     }
 
     /// What a crash of the server costs, for a person.
-    pub(super) async fn durability(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Finding>> {
+    pub(super) async fn durability(&self, conn: &mut Conn) -> sqlx::Result<Option<Finding>> {
         let Some(grace) = &self.grace else { return Ok(None) };
         let closed = self.closed_for(conn).await?;
         let ahead: Option<i64> = self.statement(&grace.sql.floor_ahead).value(conn).await?;
@@ -290,7 +284,7 @@ impl Postgres {
     }
 
     /// Looks at the mark over a new connection: it may lead to a server that has crashed, or to another one.
-    pub(super) async fn look_again(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+    pub(super) async fn look_again(&self, conn: &mut Conn) -> sqlx::Result<()> {
         match &self.grace {
             Some(grace) if grace.is_known.load(Ordering::Relaxed) => self.look(conn, grace).await.map(drop),
             _ => Ok(()),

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, ErrorKind, Grant, LockName, Mode};
-use sqlx::postgres::PgConnection;
 
-use super::driver::{Postgres, names, owners};
+use super::driver::{Conn, Postgres, names, owners};
 use super::grace::{Closed, LOOKS};
 use super::statements::{ELSEWHERE, UNSEEN};
 use crate::dialect::Dialect;
@@ -23,7 +22,7 @@ type Joined = (bool, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 impl Postgres {
     async fn join_each(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         mode: Mode,
         requests: &[TakeRequest],
     ) -> sqlx::Result<Vec<TryAcquire>> {
@@ -53,7 +52,7 @@ impl Postgres {
 
     async fn join_rows(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         mode: Mode,
         requests: &[TakeRequest],
     ) -> sqlx::Result<Vec<Joined>> {
@@ -64,7 +63,7 @@ impl Postgres {
     /// Finds the next waiters of each of these queues, whose heads are known.
     pub(super) async fn behind_each(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         heads: Vec<(String, Option<i64>)>,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
@@ -80,7 +79,7 @@ impl Postgres {
     /// Finds the next waiters of a queue, and first its head if the statement may not have seen it.
     async fn behind_head(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         name: &LockName,
         head: Option<i64>,
         waiters: &Waiters,
@@ -92,7 +91,7 @@ impl Postgres {
     /// Finds the next waiters of each of these locks that can be taken.
     pub(super) async fn notify_heads(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         names: Vec<&str>,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
@@ -103,7 +102,7 @@ impl Postgres {
     /// The heads of the queues of these locks that can be taken. Those of other processes are notified.
     async fn heads(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         names: &[&str],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<(String, Option<i64>)>> {
@@ -121,7 +120,7 @@ impl Postgres {
     /// Removes one member from its group.
     async fn leave_group_one(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         claim: &Claim,
         waiters: &Waiters,
     ) -> sqlx::Result<Freed> {
@@ -137,7 +136,7 @@ impl Postgres {
     }
 
     /// Turns the one holder into a reader, unless that is done already. False: it holds nothing.
-    async fn become_reader(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
+    async fn become_reader(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
         let done: Option<i64> = self
             .statement(&self.sql.downgrade)
             .bind(claim.name().as_str())
@@ -161,7 +160,7 @@ impl Postgres {
 impl Groups for Postgres {
     async fn join(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         mode: Mode,
         requests: &[TakeRequest],
     ) -> sqlx::Result<Vec<TryAcquire>> {
@@ -178,7 +177,7 @@ impl Groups for Postgres {
 
     async fn leave_group(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
@@ -206,12 +205,7 @@ impl Groups for Postgres {
         Ok(answers)
     }
 
-    async fn reap(
-        &self,
-        conn: &mut PgConnection,
-        names: &[LockName],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<i64>> {
+    async fn reap(&self, conn: &mut Conn, names: &[LockName], waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(String, Option<i64>)> = self
             .statement(&self.sql.reap)
@@ -222,13 +216,13 @@ impl Groups for Postgres {
         self.behind_each(conn, heads, waiters).await
     }
 
-    async fn stale_groups(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+    async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
         let names: Vec<String> =
             self.statement(&self.sql.stale_groups).bind(micros(idle)).values(conn).await?;
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
-    async fn downgrade(&self, conn: &mut PgConnection, grant: &Grant) -> sqlx::Result<bool> {
+    async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx::Result<bool> {
         if self.become_reader(conn, grant.claim()).await? {
             return Ok(true);
         }
@@ -245,19 +239,14 @@ impl Groups for Postgres {
         }
     }
 
-    async fn head(
-        &self,
-        conn: &mut PgConnection,
-        name: &LockName,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Option<i64>> {
+    async fn head(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Option<i64>> {
         let head = self.heads(conn, &[name.as_str()], waiters).await?.pop();
         Ok(head.and_then(|(_, head)| head).filter(|head| *head != ELSEWHERE))
     }
 
     async fn due_waiters(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {

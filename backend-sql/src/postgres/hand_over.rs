@@ -18,7 +18,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Either, FromRow};
 
 use super::bound::BoundStatement;
-use super::driver::{Postgres, names, owners};
+use super::driver::{Conn, Postgres, names, owners};
 use super::named::NamedSql;
 use super::session::FOR_ONE;
 use crate::dialect::error::{class_of, ended};
@@ -31,7 +31,7 @@ impl Postgres {
     /// Frees each lock, or grants it to its first waiter.
     pub(super) async fn release_each(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
@@ -75,7 +75,7 @@ impl Postgres {
     /// Grants the lock to its first waiter by this statement. `None`: the claim did not hold the lock.
     async fn hand(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         sql: &NamedSql,
         claim: &Claim,
         waiters: &Waiters,
@@ -86,7 +86,7 @@ impl Postgres {
     /// The same for the usual case: a waiter is there, and can be granted the lock. `None`: nothing was done.
     async fn hand_first(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         claim: &Claim,
         waiters: &Waiters,
     ) -> sqlx::Result<Option<Handed>> {
@@ -109,7 +109,7 @@ impl Postgres {
     /// The result of a release.
     async fn handed(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         claim: &Claim,
         mut handed: Handed,
         waiters: &Waiters,
@@ -138,7 +138,7 @@ impl Postgres {
     /// it is sent again: then it grants, or only notifies. `notifies`: it notifies by itself.
     async fn carry_out<T>(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         named: &NamedSql,
         notifies: bool,
         claims: &[Claim],
@@ -165,28 +165,26 @@ impl Postgres {
     /// are its arguments.
     async fn commit_and_notify<T>(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         named: &NamedSql,
         bound: BoundStatement<'_>,
     ) -> sqlx::Result<Vec<T>>
     where
         T: for<'r> FromRow<'r, PgRow>,
     {
-        let notes = self.notes(named);
+        let notes = self.notes();
         let sent = if self.session.is_shared() {
             let text = format!("BEGIN; {FOR_ONE}{}; COMMIT; {notes}", bound.text());
             send(conn, text, settings() + 3).await
         } else {
-            let text = format!("BEGIN; EXECUTE {}({}); COMMIT; {notes}", named.name, bound.list());
-            let sent = send(&mut *conn, text.clone(), 3).await;
-            if is_unprepared(&sent) {
-                let NamedSql { sql, name } = named;
-                let (sql, notes) = (sql.text(), self.sql.send_notes.text());
-                let prepare = format!("ROLLBACK; PREPARE {name} AS {sql}; PREPARE {name}_notes AS {notes}");
-                send(&mut *conn, format!("{prepare}; {text}"), 6).await
-            } else {
-                sent
-            }
+            // An `EXECUTE` that finds no statement would be an error in the server's log, with the owner id.
+            let mut missing = vec![named, &self.sql.send_notes];
+            missing.retain(|one| !conn.prepared.contains(&one.name));
+            let prepare: String = missing.iter().map(|one| one.prepare()).collect();
+            let execute = format!("BEGIN; EXECUTE {}({}); COMMIT; {notes}", named.name, bound.list());
+            let sent = send(conn, prepare + &execute, missing.len() + 3).await;
+            conn.prepared.extend(missing.into_iter().take(sent.done).map(|one| one.name.clone()));
+            sent
         };
         match sent.error {
             // Nothing of it may stay open: later statements would join it.
@@ -194,42 +192,35 @@ impl Postgres {
                 if !matches!(error, sqlx::Error::Database(_)) {
                     return Err(error);
                 }
-                return ended(Err(error), sqlx::raw_sql("ROLLBACK").execute(conn).await.map(drop));
+                return ended(Err(error), sqlx::raw_sql("ROLLBACK").execute(&mut **conn).await.map(drop));
             }
-            Some(error) => self.notify_again(conn, named, error).await?,
+            Some(error) => self.notify_again(conn, error).await?,
             None => (),
         }
         sent.rows.iter().map(T::from_row).collect()
     }
 
     /// The notifications that hand-overs have left, as a text for the simple protocol.
-    fn notes(&self, named: &NamedSql) -> String {
-        if self.session.is_shared() {
-            return format!("{FOR_ONE}{}", self.sql.send_notes.text());
-        }
-        format!("EXECUTE {}_notes", named.name)
+    fn notes(&self) -> String {
+        let NamedSql { sql, name } = &self.sql.send_notes;
+        if self.session.is_shared() { format!("{FOR_ONE}{}", sql.text()) } else { format!("EXECUTE {name}") }
     }
 
     /// The locks are handed over, but the notifications were not sent.
-    async fn notify_again(
-        &self,
-        conn: &mut PgConnection,
-        named: &NamedSql,
-        error: sqlx::Error,
-    ) -> sqlx::Result<()> {
+    async fn notify_again(&self, conn: &mut Conn, error: sqlx::Error) -> sqlx::Result<()> {
         let (mut follow_up, mut outcome) = (FollowUp::default(), Err(error));
         loop {
             let is_sent = outcome.is_ok();
             if let Some(settled) = follow_up.settle(self, outcome) {
                 if settled.is_ok() && !is_sent {
                     // The waiters find out by themselves, long before these notes could be sent.
-                    let forget = sqlx::raw_sql("SET lockwell.notes = ''").execute(conn).await;
+                    let forget = sqlx::raw_sql("SET lockwell.notes = ''").execute(&mut **conn).await;
                     forget.map_err(in_doubt)?;
                 }
                 return settled;
             }
-            let notes = AssertSqlSafe(self.notes(named));
-            outcome = sqlx::raw_sql(notes).execute(&mut *conn).await.map(drop);
+            let notes = AssertSqlSafe(self.notes());
+            outcome = sqlx::raw_sql(notes).execute(&mut **conn).await.map(drop);
         }
     }
 }
@@ -255,21 +246,23 @@ fn bound<'a>(statement: BoundStatement<'a>, claims: &[Claim], waiters: &Waiters)
 struct Sent {
     /// The rows of the transaction.
     rows: Vec<PgRow>,
+    /// How many of its statements were carried out.
+    done: usize,
     committed: bool,
     error: Option<sqlx::Error>,
 }
 
 /// Sends a message whose first so many statements end with the commit.
 async fn send(conn: &mut PgConnection, text: String, until_commit: usize) -> Sent {
-    let (mut sent, mut done) = (Sent::default(), 0);
+    let mut sent = Sent::default();
     let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(conn);
     while let Some(answer) = answers.next().await {
         match answer {
             Ok(Either::Right(row)) if !sent.committed => sent.rows.push(row),
             Ok(Either::Right(_)) => (),
             Ok(Either::Left(_)) => {
-                done += 1;
-                sent.committed = done >= until_commit;
+                sent.done += 1;
+                sent.committed = sent.done >= until_commit;
             }
             Err(error) => sent.error = Some(error),
         }
@@ -280,10 +273,4 @@ async fn send(conn: &mut PgConnection, text: String, until_commit: usize) -> Sen
 /// How many statements come before one that must set everything itself.
 fn settings() -> usize {
     FOR_ONE.matches(';').count()
-}
-
-/// Whether the session does not have the statement yet: "invalid SQL statement name".
-fn is_unprepared(sent: &Sent) -> bool {
-    let Some(sqlx::Error::Database(error)) = &sent.error else { return false };
-    !sent.committed && error.code().as_deref() == Some("26000")
 }

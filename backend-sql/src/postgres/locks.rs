@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use lockwell_core::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
 use lockwell_core::{Claim, Grant, LockName, LockStatus};
-use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::driver::{Postgres, names, owners, ttls};
+use super::driver::{Conn, Postgres, names, owners, ttls};
 use super::grace::{Closed, LOOKS};
 use super::session::BEGIN;
 use crate::dialect::Dialect;
@@ -23,11 +22,11 @@ use crate::words::{
 impl Dialect for Postgres {
     /// Each message is a transaction, or several. One that fails stays open, without locks, until its answer
     /// is read: behind a pooler it would occupy a connection of the server for so long.
-    fn is_light(&self, _: &PgConnection, _: LockRequest<'_>) -> bool {
+    fn is_light(&self, _: &Conn, _: LockRequest<'_>) -> bool {
         !self.pooled && !self.session.is_shared()
     }
 
-    async fn take(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
+    async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
         let mut tries = 0..LOOKS;
         loop {
             let taken = self.take_each(conn, requests).await;
@@ -41,7 +40,7 @@ impl Dialect for Postgres {
 
     async fn release(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
@@ -54,12 +53,7 @@ impl Dialect for Postgres {
         Ok(answers)
     }
 
-    async fn renew(
-        &self,
-        conn: &mut PgConnection,
-        hold: Hold,
-        grants: &[Grant],
-    ) -> sqlx::Result<Vec<Extension>> {
+    async fn renew(&self, conn: &mut Conn, hold: Hold, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
         let rows: Vec<(bool, bool)> = self
             .statement(self.sql.renew.of(hold))
             .bind(names(grants.iter().map(Grant::claim)))
@@ -81,7 +75,7 @@ impl Dialect for Postgres {
 
     async fn leave_each(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
@@ -102,12 +96,7 @@ impl Dialect for Postgres {
         Ok(claims.iter().map(freed).collect())
     }
 
-    async fn turns(
-        &self,
-        conn: &mut PgConnection,
-        waiters: &Waiters,
-        names: &[LockName],
-    ) -> sqlx::Result<Vec<i64>> {
+    async fn turns(&self, conn: &mut Conn, waiters: &Waiters, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(String, Option<i64>)> = self
             .statement(&self.sql.turns)
@@ -118,7 +107,7 @@ impl Dialect for Postgres {
         self.behind_each(conn, heads, waiters).await
     }
 
-    async fn inspect(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<LockStatus> {
+    async fn inspect(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<LockStatus> {
         // Before the holders: a crash in between ends the connection, and all is done again.
         let unknown_for = self.closed_for(conn).await?;
         let holders: Vec<HolderRow> =
@@ -128,19 +117,14 @@ impl Dialect for Postgres {
         Ok(status(name, holders, waiters.unwrap_or_default()).unknown_for(unknown_for))
     }
 
-    async fn force_release(
-        &self,
-        conn: &mut PgConnection,
-        name: &LockName,
-        forced: &Forced,
-    ) -> sqlx::Result<usize> {
-        sqlx::raw_sql(BEGIN).execute(&mut *conn).await?;
+    async fn force_release(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
+        sqlx::raw_sql(BEGIN).execute(&mut **conn).await?;
         let freed = self.force(conn, name, forced).await;
         let word = if freed.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        ended(freed, sqlx::raw_sql(word).execute(conn).await.map(drop))
+        ended(freed, sqlx::raw_sql(word).execute(&mut **conn).await.map(drop))
     }
 
-    async fn sweep(&self, conn: &mut PgConnection) -> sqlx::Result<Swept> {
+    async fn sweep(&self, conn: &mut Conn) -> sqlx::Result<Swept> {
         let dead_for = micros(PLACE_TTL);
         let (clients, dead): (i64, Option<Uuid>) = self
             .statement(&self.sql.dead_client)
@@ -159,12 +143,7 @@ impl Dialect for Postgres {
         Ok(Swept { clients: clients.unsigned_abs(), more: dead.is_some() })
     }
 
-    async fn forget_stale(
-        &self,
-        conn: &mut PgConnection,
-        client: Uuid,
-        known: &KnownPlaces,
-    ) -> sqlx::Result<()> {
+    async fn forget_stale(&self, conn: &mut Conn, client: Uuid, known: &KnownPlaces) -> sqlx::Result<()> {
         let stale = known.stale(self.statement(&self.sql.places_of).bind(client).rows(&mut *conn).await?);
         if !stale.is_empty() {
             let (owners, numbers): (Vec<_>, Vec<_>) = stale.into_iter().unzip();
@@ -173,7 +152,7 @@ impl Dialect for Postgres {
         Ok(())
     }
 
-    async fn purge(&self, conn: &mut PgConnection, idle: Duration, after: &str) -> sqlx::Result<Portion> {
+    async fn purge(&self, conn: &mut Conn, idle: Duration, after: &str) -> sqlx::Result<Portion> {
         if after.is_empty() {
             self.statement(&self.sql.purge_waiters).execute(&mut *conn).await?;
         }
@@ -194,7 +173,7 @@ impl HandOverQueue for Postgres {
 
     async fn claim(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         entries: &[QueuedClaim],
         sign: Sign,
     ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
@@ -211,7 +190,7 @@ impl HandOverQueue for Postgres {
 
     async fn poll_waiters(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         places: &[(i64, Uuid)],
         sign: Sign,
     ) -> sqlx::Result<WaiterPoll> {
@@ -230,11 +209,7 @@ impl HandOverQueue for Postgres {
 }
 
 impl Postgres {
-    async fn take_each(
-        &self,
-        conn: &mut PgConnection,
-        requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    async fn take_each(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
         if let [TakeRequest { claim, .. }] = requests {
             if let Some(taken) = self.take_one(conn, claim).await? {
                 return Ok(vec![self.answer(conn, claim, taken).await?]);
@@ -251,23 +226,23 @@ impl Postgres {
     }
 
     /// Takes a lock that has a row. `None`: it has none.
-    async fn take_one(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<Taken>> {
+    async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<Taken>> {
         self.taking_one(&self.sql.take, claim).row(conn).await
     }
 
     /// Takes a lock that has no row yet.
-    async fn take_new(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<i64>> {
+    async fn take_new(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<i64>> {
         self.taking_one(&self.sql.take_new, claim).value(conn).await
     }
 
-    async fn take_many(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<Taken>> {
+    async fn take_many(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<Taken>> {
         let claims = requests.iter().map(|request| &request.claim);
         self.taking(&self.sql.take_many, claims).rows(conn).await
     }
 
     /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement
     /// decides.
-    async fn answer(&self, conn: &mut PgConnection, claim: &Claim, taken: Taken) -> sqlx::Result<TryAcquire> {
+    async fn answer(&self, conn: &mut Conn, claim: &Claim, taken: Taken) -> sqlx::Result<TryAcquire> {
         Ok(match taken {
             (Some(number), ..) => TryAcquire::Granted(token(number)),
             (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
@@ -277,7 +252,7 @@ impl Postgres {
 
     async fn claim_all(
         &self,
-        conn: &mut PgConnection,
+        conn: &mut Conn,
         entries: &[QueuedClaim],
         sign: Sign,
     ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
@@ -294,7 +269,7 @@ impl Postgres {
     }
 
     /// Frees a lock. Returns the number of holders.
-    async fn force(&self, conn: &mut PgConnection, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
+    async fn force(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
         let held: Option<(i64, i64)> = self
             .statement(&self.sql.force)
             .bind(name.as_str())

@@ -25,6 +25,11 @@ impl Prepared for NamedSql {
 }
 
 impl NamedSql {
+    /// Prepares it, before other statements of a message.
+    pub(super) fn prepare(&self) -> String {
+        format!("PREPARE {} AS {}; ", self.name, self.sql.text())
+    }
+
     /// The statement with its arguments yet to be bound.
     pub(super) fn call(&self) -> BoundStatement<'_> {
         BoundStatement::written(&self.sql)

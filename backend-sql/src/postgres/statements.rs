@@ -40,11 +40,12 @@ pub(super) fn fill(name: &str, text: &str) -> String {
 
 statements! {
     each Sql:
-    take take_new take_many take_placed claim enter_marked look enter poll_waiters release send_notes leave notify_heads turns notify_client
+    take take_new take_many take_placed claim enter_marked look enter poll_waiters release leave notify_heads turns notify_client
     holders count_waiters names about force force_members portion purge purge_waiters dead_client forget_places places_of forget_stale forget_client
     join_one join make leave_group_one leave_group reap stale_groups downgrade member due_waiters
     locks members waiters clients check_locks check_members check_waiters check_clients forgets;
-    hand_first: NamedSql, hand_over: NamedSql, hand_on: NamedSql, hand_over_many: NamedSql, renew: HeldSql, verify: HeldSql
+    hand_first: NamedSql, hand_over: NamedSql, hand_on: NamedSql, hand_over_many: NamedSql,
+    send_notes: NamedSql, renew: HeldSql, verify: HeldSql
 }
 
 impl Statements {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwell_core::Locks;
-use testbed::Proxy;
+use testbed::{Postgres, Proxy, if_installed};
 
-use crate::servers::{Kind, client, postgres, wait_for};
+use crate::servers::{Kind, client, options, postgres, wait_for};
 
 /// How long a message is under way.
 const WAY: Duration = Duration::from_millis(40);
@@ -151,4 +151,28 @@ pub(crate) async fn crowd(clients: Vec<Locks>, turns: usize) -> Duration {
     }
     println!("the longest wait: {longest:?}, all: {:?}", began.elapsed());
     longest
+}
+
+/// Also the first hand-over of a connection, which prepares its statements. The text of a message that fails
+/// has the owner id in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_servers_log_has_nothing_of_it() {
+    let Some(server) = if_installed(Postgres::start_with(&options()).await) else { return };
+    let log = || std::fs::read_to_string(server.folder().join("log")).expect("a log");
+    for durability in ["disk", "grace&longest_ttl=4s"] {
+        let url = format!("{}?table=quiet_{}&durability={durability}", server.url(), &durability[..4]);
+        let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);
+        // Whoever makes the tables may have errors.
+        one.lock("a").through_grace().await.expect("a free lock").release().await.expect("held");
+        let before = log().len();
+        for (holder, waiter) in [(&one, &two), (&two, &one)].repeat(3) {
+            let guard = holder.lock("a").await.expect("a free lock");
+            let waiting = tokio::spawn(waiter.lock("a").into_future());
+            wait_for(holder, "a", 1).await;
+            guard.release().await.expect("held");
+            waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+        }
+        let told = log().split_off(before);
+        assert!(!told.contains("ERROR") && !told.contains("STATEMENT"), "{told}");
+    }
 }
