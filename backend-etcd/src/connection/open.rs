@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use lockwell_core::backend::{Failure, PerRuntime, at_each_address, note_reconnection};
+use lockwell_core::backend::{Failure, PerRuntime, at_each_address, note_reconnection, run_blocking};
 use lockwell_core::{Error, ErrorKind, Result};
 use tonic::Status;
 use tonic::codegen::http::Uri;
@@ -143,16 +143,12 @@ impl Opener {
         }
         let (uri, options) = (uri.to_owned(), Arc::clone(&self.options));
         // Reading files can block.
-        let reading = tokio::task::spawn_blocking(move || endpoint(&uri, &options));
-        let failed = |error: tokio::task::JoinError| {
-            let text = "reading the files for TLS has failed";
-            Failure::Doubtful(Error::new(ErrorKind::Internal, text).with_source(error))
-        };
+        let reading = run_blocking("lockwell-tls", move || endpoint(&uri, &options));
         let unusable = |error: Error| {
             let text = "etcd cannot be reached without the files for TLS";
             Failure::Doubtful(Error::new(ErrorKind::Unreachable, text).with_source(error))
         };
-        reading.await.map_err(failed)?.map_err(unusable)
+        reading.await.map_err(Failure::Doubtful)?.map_err(unusable)
     }
 }
 

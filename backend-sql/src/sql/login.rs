@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockwell_core::backend::{at_each_address, set_nodelay};
+use lockwell_core::backend::{at_each_address, run_blocking, set_nodelay};
 use lockwell_core::{Error, ErrorKind, Passwords, Result, ServerUrl};
 use sqlx::ConnectOptions;
 
@@ -58,10 +58,11 @@ impl<O: ConnectOptions<Connection: Sized> + Clone + Reread> Login<O> {
         let conn = self.reach(|options| async move { try_once(&options).await }).await?;
         if let Some(Place { port, .. }) = self.place {
             let set = move || set_nodelay(|peer| peer.port() == port);
-            // The application may have taken all threads for that: then it is set when one is free.
-            let set = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(set)).await;
-            if let Ok(Ok(Err(error))) = set {
-                tracing::debug!(%error, "TCP_NODELAY cannot be set");
+            let set = tokio::time::timeout(PATIENCE, run_blocking("lockwell-nodelay", set)).await;
+            match set {
+                Ok(Ok(Err(error))) => tracing::debug!(%error, "TCP_NODELAY cannot be set"),
+                Ok(Err(error)) => tracing::debug!(%error, "TCP_NODELAY is not set"),
+                _ => (),
             }
         }
         Ok(conn)

@@ -8,6 +8,7 @@
 
 use std::time::{Duration, Instant};
 
+use lockwell_core::backend::run_blocking;
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
@@ -93,14 +94,10 @@ impl Busy {
     }
 }
 
-/// Sleeps for less than the timers of a runtime can. The application may have taken all threads for that,
-/// with calls that wait for a lock in this file: then it sleeps a little longer.
+/// Sleeps for less than the timers of a runtime can; a little longer if the system has no thread left.
 async fn sleep_short(pause: Duration) {
-    let mut asleep = tokio::task::spawn_blocking(move || std::thread::sleep(pause));
-    match tokio::time::timeout(TIMER, &mut asleep).await {
-        Ok(Ok(())) => (),
-        Ok(Err(error)) => tracing::debug!(%error, "the runtime is ending"),
-        Err(_) => asleep.abort(),
+    if run_blocking("lockwell-pause", move || std::thread::sleep(pause)).await.is_err() {
+        tokio::time::sleep(TIMER).await;
     }
 }
 

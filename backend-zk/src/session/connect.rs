@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use lockwell_core::backend::Backoff;
+#[cfg(feature = "tls")]
+use lockwell_core::backend::run_blocking;
 use lockwell_core::{Error, ErrorKind, Moment, Result};
 use zookeeper_client as zk;
 
@@ -114,13 +116,10 @@ async fn connect_within(
     if let Some(files) = options.tls.clone() {
         // Reading files can block, and this can be the thread of the sessions, whose heartbeats keep the
         // locks.
-        let reading = tokio::task::spawn_blocking(move || tls_options(&files));
+        let reading = run_blocking("lockwell-tls", move || tls_options(&files));
         let slow = |_| Error::new(ErrorKind::Unreachable, "the files for TLS cannot be read in time");
-        let failed = |error: tokio::task::JoinError| {
-            Error::new(ErrorKind::Internal, "reading the files for TLS has failed").with_source(error)
-        };
         let read = tokio::time::timeout(limit, reading).await.map_err(slow)?;
-        connector = connector.with_tls(read.map_err(failed)??);
+        connector = connector.with_tls(read??);
     }
     let servers = servers.to_owned();
     // The crate spawns the session's task where it is called.

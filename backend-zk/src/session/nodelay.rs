@@ -8,7 +8,7 @@
 
 use std::sync::Weak;
 
-use lockwell_core::backend::set_nodelay;
+use lockwell_core::backend::{run_blocking, set_nodelay};
 use zookeeper_client::{SessionState, StateWatcher};
 
 use crate::session::Session;
@@ -25,10 +25,10 @@ pub(crate) async fn set_on_connections(session: Weak<Session>, mut states: State
             let Some(options) = session.upgrade().map(|session| session.options.clone()) else { return };
             let servers = addresses(&options.hosts).await;
             let set = move || set_nodelay(|peer| servers.contains(peer));
-            match tokio::task::spawn_blocking(set).await {
+            match run_blocking("lockwell-nodelay", set).await {
                 Ok(Ok(sockets)) => tracing::trace!(?sockets, "sockets that have TCP_NODELAY"),
                 Ok(Err(error)) => tracing::debug!(%error, "TCP_NODELAY cannot be set"),
-                Err(_) => return,
+                Err(error) => tracing::debug!(%error, "TCP_NODELAY is not set"),
             }
         }
         state = states.changed().await;

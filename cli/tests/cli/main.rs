@@ -43,6 +43,15 @@ mod signals;
 mod status;
 mod support;
 mod terminal;
+#[cfg(all(
+    target_os = "linux",
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "zk",
+    feature = "etcd"
+))]
+mod threads;
 #[cfg(all(feature = "redis", feature = "tls"))]
 mod tls;
 mod top;

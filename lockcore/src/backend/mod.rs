@@ -71,7 +71,7 @@ pub use crate::lease::valid_until;
 pub use crate::memory::MemoryLock;
 pub use crate::system::{
     Clock, Constant, Moment, OwnRuntime, PerProcess, Process, SharedRuntime, Task, lock, make_ready,
-    note_fork, unique_bits, unless_panics, wake_tasks,
+    note_fork, run_blocking, unique_bits, unless_panics, wake_tasks,
 };
 pub use crate::telemetry::note_reconnection;
 pub use async_trait::async_trait;

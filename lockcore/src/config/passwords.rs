@@ -172,7 +172,7 @@ impl Passwords {
         }
         let call = Returns(Arc::clone(&self.0));
         let (sender, answer) = watch::channel(None);
-        CALLS.get()?.spawn_blocking(move |runtime| {
+        CALLS.get()?.start_blocking("lockwell-password", move |runtime| {
             let call = call;
             let answer = match &call.0.source {
                 Source::Text(secret) => Ok(secret.clone()),
@@ -180,7 +180,7 @@ impl Passwords {
                 Source::Function(ask) => runtime.block_on(async { ask().await }),
             };
             sender.send_replace(Some(Arc::new(answer)));
-        });
+        })?;
         *latest = Some(Call { began: Moment::now(), answer: answer.clone(), is_late: false });
         Ok(answer)
     }

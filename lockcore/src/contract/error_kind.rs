@@ -55,7 +55,7 @@ kinds! {
     UnknownOutcome: "unknown outcome",
     /// The claim was cancelled before its request was sent. Nothing was sent.
     Cancelled: "cancelled",
-    /// Too many requests are waiting. Nothing was sent.
+    /// Too many requests are waiting, or the system has no thread left. Nothing was sent.
     Overloaded: "overloaded",
     /// The server refused because of concurrent requests: a serialization failure, a deadlock. Nothing was
     /// done, and the same may succeed when it is tried again.

@@ -9,6 +9,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
 
 use super::per_process::PerProcess;
+use super::run_blocking::no_thread;
 use super::{aside, forward, hooks::hooks};
 use crate::{Error, ErrorKind, Result};
 
@@ -26,12 +27,9 @@ pub struct OwnRuntime {
 impl OwnRuntime {
     /// Starts the thread.
     ///
-    /// Fails if the operating system refuses a thread, or what a runtime needs.
+    /// [`Overloaded`](ErrorKind::Overloaded) if the operating system refuses a thread, or what a runtime needs.
     pub fn start(name: &str) -> Result<Self> {
-        let refused = |error: std::io::Error| {
-            let text = format!("the thread {name} cannot be started");
-            Error::new(ErrorKind::Internal, text).with_source(error)
-        };
+        let refused = |why| no_thread(name, why);
         let (started, waits) = mpsc::sync_channel(1);
         let main = move || {
             let events = forward::from_this_thread();
@@ -61,9 +59,10 @@ impl OwnRuntime {
     }
 
     /// Runs this on a thread of its own, which may block. It gets the runtime.
-    pub(crate) fn spawn_blocking(&self, work: impl FnOnce(Self) + Send + 'static) {
+    pub(crate) fn start_blocking(&self, name: &str, work: impl FnOnce(Self) + Send + 'static) -> Result<()> {
         let runtime = self.clone();
-        drop(self.handle.spawn_blocking(move || work(runtime)));
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        thread.spawn(move || work(runtime)).map(drop).map_err(|why| no_thread(name, why))
     }
 
     /// Waits for a future on the calling thread, which must not be one of a runtime; what it spawns, and its
