@@ -124,6 +124,7 @@ impl<D: Dialect> Client<D> {
 
     /// Closes the connections that are idle.
     pub(crate) async fn close(&self) {
+        self.notifier.close().await;
         for route in [Route::Main, Route::BlockedRows, Route::Purge] {
             self.batcher.service().shut(route).await;
         }

@@ -102,6 +102,7 @@ impl<D: Dialect> Notifier<D> {
             limit,
             receives: AtomicBool::default(),
             has_subscribed: AtomicBool::default(),
+            has_warned: AtomicBool::default(),
             resubscribed: Notify::default(),
         };
         Self { state: Arc::new(state), task: Mutex::new(None) }
@@ -134,6 +135,16 @@ impl<D: Dialect> Notifier<D> {
         let left = began.after(SUBSCRIBE_TIMEOUT).remaining();
         drop(timeout(left, subscribed.wait_for(|ready| *ready)).await);
     }
+
+    /// Ends the subscription.
+    pub(crate) async fn close(&self) {
+        let task = lock(&self.task).take();
+        if let Some(task) = task {
+            task.handle.abort();
+            // Its runtime may not be driven.
+            drop(timeout(Duration::from_millis(200), task.handle).await);
+        }
+    }
 }
 
 impl<D: Dialect> Drop for Notifier<D> {
@@ -154,6 +165,8 @@ struct NotifierTask<D: Dialect> {
     limit: Duration,
     receives: AtomicBool,
     has_subscribed: AtomicBool,
+    /// Whether the log has it that notifications do not arrive. They may go on arriving and failing.
+    has_warned: AtomicBool,
     /// Notified after each subscription of this client but the first.
     resubscribed: Notify,
 }
@@ -190,7 +203,6 @@ impl<D: Dialect> NotifierTask<D> {
     async fn keep_subscribed(&self, delivery: &watch::Sender<Delivery>, ready: &watch::Sender<bool>) {
         let new_backoff = || Backoff::new(Duration::from_millis(20), LONGEST_RESUBSCRIBE_PAUSE);
         let mut backoff = new_backoff();
-        let mut warned = false;
         loop {
             let end = match within(self.limit, self.dialect.subscribe(&self.waiters)).await {
                 Ok(Some(mut subscription)) => self.listen(&mut subscription, delivery, ready).await,
@@ -203,14 +215,15 @@ impl<D: Dialect> NotifierTask<D> {
             self.receives.store(false, Ordering::Relaxed);
             let worked = delivery.send_replace(Delivery::Broken) == Delivery::Verified;
             if worked {
-                (backoff, warned) = (new_backoff(), false);
+                backoff = new_backoff();
             }
-            if !warned {
+            if self.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::debug!(error = %end, "notifications of the database do not arrive again");
+            } else {
                 tracing::warn!(
                     error = %end,
                     "notifications of the database do not arrive; waiters ask for their turn until they do"
                 );
-                warned = true;
             }
             backoff.pause().await;
         }

@@ -145,8 +145,8 @@ pub(crate) enum Route {
 /// The row of a lock was locked: it was skipped, or the database did not get it in time. Who had locked it is
 /// not known.
 pub(crate) fn blocked(cause: Option<&sqlx::Error>) -> Error {
-    let text = "the row of this lock, or its table, stayed locked: a transaction that has verified the lock is still open, an \
-                administrator has locked the table, or the database is slow";
+    let text = "the row of this lock, or its table, stayed locked: a transaction that has verified the lock is still open, somebody \
+                has locked the table (LOCK TABLES, a dump that does, a change of the table), or the database is slow";
     let error = Error::new(ErrorKind::Held, text);
     match cause {
         Some(cause) => error.with_source(cause.to_string()),

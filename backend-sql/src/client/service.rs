@@ -14,6 +14,7 @@ use crate::client::requests::{AnyAnswer, AnyRequest, Done, Job, JobContext, Kind
 use crate::client::silent::Silent;
 use crate::dialect::Dialect;
 use crate::dialect::error::{class_of, fatal, no_answer};
+use crate::ids::AsUuid;
 use crate::words::{ErrorClass, Hold, LockRequest};
 
 /// How long a claim for a group repeats its request while the row is locked. Other claims lock it only for a
@@ -60,7 +61,7 @@ impl<D: Dialect> Statements<D> {
     pub(crate) async fn shut(&self, route: Route) {
         let idle = self.idle.on(route).take();
         if let Some(idle) = idle {
-            self.dialect.shut(idle.conn).await;
+            self.dialect.shut(idle.conn, self.waiters.client().as_uuid()).await;
         }
     }
 }
@@ -73,7 +74,7 @@ pub(crate) type Answered<T> = (T, Moment);
 pub(crate) async fn answer<D: Dialect, K: Kind<D>>(
     call: Call<Statements<D>>,
 ) -> Result<(Answered<K::Answer>, bool)> {
-    let ((answer, sent), in_doubt) = call.await?.into_parts();
+    let ((answer, sent), in_doubt) = call.await.map_err(about_file::<D>)?.into_parts();
     let other = |_| Error::new(ErrorKind::Internal, "an answer to another request");
     Ok(((*answer.downcast().map_err(other)?, sent), in_doubt))
 }
@@ -179,7 +180,7 @@ impl<D: Dialect> Service for Statements<D> {
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
             tracing::debug!("a connection does not answer and is replaced");
             note_reconnection(self.dialect.capabilities().backend());
-            return of_all(batch, || CallOutcome::Unknown(no_answer(None)));
+            return of_all(batch, || CallOutcome::Unknown(about_file::<D>(no_answer(None))));
         };
         let session = unanswered.end();
         let idle = conn.map(|conn| IdleConnection { conn, since, session });
@@ -202,7 +203,7 @@ impl<D: Dialect> Service for Statements<D> {
                     if let Some(idle) = idle.filter(|_| !D::IS_REMOTE) {
                         // At its end it moves what a removed log has into the file: before the next one reads
                         // the file.
-                        self.dialect.shut(idle.conn).await;
+                        self.dialect.shut(idle.conn, self.waiters.client().as_uuid()).await;
                     }
                 }
                 outcomes
@@ -237,6 +238,9 @@ impl<D: Dialect> Statements<D> {
         since: Moment,
     ) -> (Outcomes, bool) {
         match class_of(&*self.dialect, error) {
+            ErrorClass::Again if !D::IS_REMOTE => {
+                (of_all(batch, || CallOutcome::Again(file_locked(Some(error)))), true)
+            }
             ErrorClass::Again => (of_all(batch, || CallOutcome::Again(fatal(error))), true),
             ErrorClass::Blocked if batch[1..].iter().any(|one| !self.is_about_one(batch[0], one)) => {
                 (of_all(batch, || CallOutcome::Blocked), true)
@@ -293,6 +297,24 @@ async fn carry_out<D: Dialect>(
 type Answers = sqlx::Result<Vec<AnyAnswer>>;
 
 type Outcomes = Vec<CallOutcome<Answered<AnyAnswer>>>;
+
+/// The error of a request to a file that had no turn in time.
+fn file_locked(cause: Option<&sqlx::Error>) -> Error {
+    let text = "the database file stays locked: another program keeps a transaction open in it, or writes for long, or \
+                its disk is slow";
+    let error = Error::new(ErrorKind::Unreachable, text);
+    match cause {
+        Some(cause) => error.with_source(cause.to_string()),
+        None => error,
+    }
+}
+
+/// What is known of a request without an answer is about a server, which a file has not.
+pub(crate) fn about_file<D: Dialect>(error: Error) -> Error {
+    let is_silence =
+        error.kind() == ErrorKind::Unreachable && error.to_string().contains("cannot be reached");
+    if is_silence && !D::IS_REMOTE { file_locked(None) } else { error }
+}
 
 /// The same outcome for all of a batch.
 fn of_all<T>(batch: &[T], outcome: impl Fn() -> CallOutcome<Answered<AnyAnswer>>) -> Outcomes {

@@ -47,8 +47,8 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
         std::future::ready(Ok(false))
     }
 
-    /// Ends a connection, where that takes more than dropping it.
-    fn shut(&self, conn: Self::Conn) -> impl Future<Output = ()> + Send {
+    /// Ends a connection of this client, where that takes more than dropping it.
+    fn shut(&self, conn: Self::Conn, _client: Uuid) -> impl Future<Output = ()> + Send {
         async move { drop(conn) }
     }
 

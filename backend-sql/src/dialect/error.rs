@@ -116,11 +116,10 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
             let (_, kind, text) = meaning(&**error);
             (kind, text)
         }
-        error if is_untrusted(error) => (
-            ErrorKind::Misconfigured,
-            "the certificate of the server is not trusted for this host: the option sslrootcert=FILE (PostgreSQL) or sslca=FILE \
-             (MySQL) names the authority that signed it",
-        ),
+        error if is_untrusted(error) => {
+            let ca = "sslrootcert=FILE (PostgreSQL) or sslca=FILE (MySQL)";
+            return lockwell_core::tls::untrusted(&error.to_string(), ca);
+        }
         error if is_other_login(error) => (
             ErrorKind::Refused,
             "the server asks this user for a login of a kind that lockwell does not have: give the user a password",

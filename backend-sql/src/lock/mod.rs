@@ -22,6 +22,7 @@ use lockwell_core::{
 use crate::client::Client;
 use crate::client::kinds::{LeaveGroup, Release};
 use crate::client::requests::{JobContext, Kind, Route, blocked};
+use crate::client::service::about_file;
 use crate::dialect::Dialect;
 use crate::lock::purge::purge;
 use crate::lock::turn::Acquire;
@@ -102,7 +103,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        (self.0.acquire)(self.0.client()?, claim).await
+        (self.0.acquire)(self.0.client()?, claim).await.map_err(about_file::<D>)
     }
 
     /// All claims go into one statement.

@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use lockwell_core::backend::{Bounds, Constant, Waiters, can_set_nodelay};
 use lockwell_core::{Capabilities, Requirement};
 use sqlx::{Either, Row};
+use uuid::Uuid;
 
 use super::driver::{Conn, MySql};
 use super::push::Parked;
@@ -49,6 +50,11 @@ impl Database for MySql {
 
     async fn connect(&self) -> sqlx::Result<Conn> {
         session::open(&self.connect).await.map(Conn::new)
+    }
+
+    async fn shut(&self, mut conn: Conn, client: Uuid) {
+        self.push.hasten(&mut conn.inner, client).await;
+        session::close(conn.inner).await;
     }
 
     async fn session(&self, conn: &mut Conn) -> sqlx::Result<Option<String>> {

@@ -45,6 +45,10 @@ impl Holder {
         &self.name
     }
 
+    pub(super) async fn close(self) {
+        session::close(self.conn).await;
+    }
+
     /// Called between two statements of the parked connection.
     pub(super) async fn keep(&mut self) -> sqlx::Result<()> {
         if !self.speak_at.has_passed() {

@@ -1,15 +1,16 @@
 //! The kills by which a release wakes waiters of other clients; see `push.rs`.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwell_core::backend::unique_bits;
+use lockwell_core::backend::{lock, unique_bits};
 use sqlx::AssertSqlSafe;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::hold::takes_name;
@@ -20,6 +21,9 @@ use crate::sql::login::Login;
 /// How long the connection that kills is kept.
 const IDLE: Duration = Duration::from_secs(20);
 
+/// How often the end of a client tries to end its parked connection.
+const KILLS: usize = 4;
+
 /// What is known about kills on this database.
 #[derive(Debug, Default)]
 pub(super) struct Push {
@@ -27,12 +31,43 @@ pub(super) struct Push {
     pub(super) refused: AtomicBool,
     /// A waiter has another account than ours.
     denied: AtomicBool,
+    /// The parked connections that are to end, with their clients.
+    ending: Mutex<Vec<(Uuid, JoinHandle<sqlx::Error>)>>,
 }
 
 impl Push {
     pub(super) fn refuse(&self, why: &str) {
         if !self.refused.swap(true, Ordering::Relaxed) {
             tracing::info!(why, "releases of other processes do not wake waiters here: they ask every 20 ms");
+        }
+    }
+
+    /// A parked connection ends after its present statement.
+    pub(super) fn note_ending(&self, client: Uuid, parked: JoinHandle<sqlx::Error>) {
+        let mut ending = lock(&self.ending);
+        ending.retain(|(_, parked)| !parked.is_finished());
+        ending.push((client, parked));
+    }
+
+    /// Lets those of a client end now, and waits for them for a moment.
+    pub(super) async fn hasten(&self, conn: &mut MySqlConnection, client: Uuid) {
+        let ending: Vec<_> = {
+            let mut ending = lock(&self.ending);
+            ending.extract_if(.., |(of, _)| *of == client).map(|(_, parked)| parked).collect()
+        };
+        if self.refused.load(Ordering::Relaxed) {
+            return;
+        }
+        for mut parked in ending {
+            for _ in 0..KILLS {
+                // One that comes between two statements ends nothing.
+                let kill = format!("KILL QUERY IS_USED_LOCK('{}')", name(client));
+                let killed = sqlx::raw_sql(AssertSqlSafe(kill)).execute(&mut *conn);
+                drop(tokio::time::timeout(session::FAREWELL, killed).await);
+                if tokio::time::timeout(session::FAREWELL / 4, &mut parked).await.is_ok() {
+                    break;
+                }
+            }
         }
     }
 
@@ -73,10 +108,14 @@ impl Killer {
             let next = tokio::time::timeout(IDLE, self.told.recv()).await;
             let first = match next {
                 Ok(Some(client)) => client,
-                Ok(None) => return,
-                Err(_) => {
-                    conn = None;
-                    continue;
+                ended => {
+                    if let Some(conn) = conn.take() {
+                        session::close(conn).await;
+                    }
+                    match ended {
+                        Ok(_) => return,
+                        Err(_) => continue,
+                    }
                 }
             };
             // One kill is enough for all that was released meanwhile.

@@ -1,7 +1,7 @@
 //! The parked connection of a client that waits, and what it hears; see `push.rs`.
 
-use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -149,13 +149,37 @@ pub(super) struct ParkedSession {
 }
 
 impl ParkedSession {
-    /// Stays parked until a connection fails, and tells the waiters what it hears.
-    pub(super) async fn stay(mut self, push: &Push) -> sqlx::Result<Infallible> {
+    /// Stays parked until a connection fails or it is over, and tells the waiters what it hears. Returns why it
+    /// has ended.
+    pub(super) async fn stay(mut self, push: &Push, is_over: &AtomicBool) -> sqlx::Error {
+        let mut holder = None;
+        match self.listen(push, is_over, &mut holder).await {
+            Err(error) => error,
+            Ok(()) => {
+                let opened = match (holder, self.opening) {
+                    (None, Some(opening)) => opening.await.ok().and_then(Result::ok).flatten(),
+                    (holder, _) => holder,
+                };
+                if let Some(holder) = opened {
+                    holder.close().await;
+                }
+                session::close(self.conn).await;
+                protocol("nobody waits any more")
+            }
+        }
+    }
+
+    async fn listen(
+        &mut self,
+        push: &Push,
+        is_over: &AtomicBool,
+        holder: &mut Option<Holder>,
+    ) -> sqlx::Result<()> {
         let (mut trust, mut notified, mut slept_long) = (HeardKills::default(), Notified::default(), false);
-        let (mut holder, mut has_blocked): (Option<Holder>, bool) = (None, false);
+        let mut has_blocked = false;
         let mut is_whole = true;
-        loop {
-            if let Some(holder) = &mut holder {
+        while !is_over.load(Ordering::Relaxed) {
+            if let Some(holder) = holder {
                 holder.keep().await?;
             }
             // Until the second connection is open, the message only looks: the server takes no mutex for a
@@ -200,7 +224,7 @@ impl ParkedSession {
                 }
                 // The two connections may lead to different servers. It sleeps for good then. The name goes
                 // with the connection.
-                holder = None;
+                *holder = None;
                 self.replace().await?;
             } else {
                 has_blocked |= holder.is_some() && answer.parked.is_some();
@@ -224,12 +248,13 @@ impl ParkedSession {
                 && let Ok(opened) = tokio::time::timeout(SHORT, opening).await
             {
                 self.opening = None;
-                holder = opened.ok().and_then(Result::ok).flatten();
+                *holder = opened.ok().and_then(Result::ok).flatten();
             }
             if !granted.is_empty() && notified.turns.is_empty() {
                 rest(&self.waiters, &granted).await;
             }
         }
+        Ok(())
     }
 
     fn message<'a>(

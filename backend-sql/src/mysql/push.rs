@@ -22,7 +22,7 @@
 //! * When the client is gone, its connection ends, and with it the name.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwell_core::backend::{Waiters, unique_bits};
 use tokio::sync::mpsc;
@@ -31,7 +31,7 @@ use uuid::Uuid;
 
 use super::driver::{Conn, MySql};
 use super::hold::{Holder, ask_number, takes_name};
-use super::kill::{Killer, name};
+use super::kill::{Killer, Push, name};
 use super::park::{ParkMessage, ParkedSession, take_name};
 use super::session;
 use crate::dialect::database::Database;
@@ -41,18 +41,30 @@ use crate::words::ErrorClass;
 /// A parked connection: the task that has it, and tells the waiters what it hears. It is a task, since a
 /// statement of sqlx must not be dropped half-way.
 #[derive(Debug)]
-pub struct Parked(JoinHandle<sqlx::Error>);
+pub struct Parked {
+    client: Uuid,
+    push: Arc<Push>,
+    is_over: Arc<AtomicBool>,
+    task: Option<JoinHandle<sqlx::Error>>,
+}
 
+/// The server logs a connection that breaks off.
 impl Drop for Parked {
     fn drop(&mut self) {
-        self.0.abort();
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(task) = self.task.take() {
+            self.push.note_ending(self.client, task);
+        }
     }
 }
 
 impl Parked {
     /// Why it has ended.
     pub(super) async fn end(&mut self) -> sqlx::Error {
-        (&mut self.0).await.unwrap_or(sqlx::Error::WorkerCrashed)
+        match &mut self.task {
+            Some(task) => task.await.unwrap_or(sqlx::Error::WorkerCrashed),
+            None => sqlx::Error::WorkerCrashed,
+        }
     }
 }
 
@@ -102,12 +114,10 @@ impl MySql {
             },
             opening,
         };
-        let push = Arc::clone(&self.push);
-        let task = tokio::spawn(async move {
-            let Err(error) = spot.stay(&push).await;
-            error
-        });
-        Ok(Some(Parked(task)))
+        let (push, is_over) = (Arc::clone(&self.push), Arc::<AtomicBool>::default());
+        let over = Arc::clone(&is_over);
+        let task = tokio::spawn(async move { spot.stay(&push, &over).await });
+        Ok(Some(Parked { client, push: Arc::clone(&self.push), is_over, task: Some(task) }))
     }
 
     /// Whether a release on this connection may send its kill itself.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{AssertSqlSafe, Either, Row};
+use sqlx::{AssertSqlSafe, Connection, Either, Row};
 
 use crate::dialect::answers::mysql::number;
 use crate::dialect::error::misconfigured;
@@ -12,15 +12,15 @@ use crate::sql::login::Login;
 
 /// The modes are set as a whole: those that a server has by default may change what a statement means
 /// (`SIMULTANEOUS_ASSIGNMENT`, `HIGH_NOT_PRECEDENCE`, `PAD_CHAR_TO_FULL_LENGTH`). A metadata lock, which an
-/// `ALTER TABLE` holds, is waited for longer than a row, since it is rarer and takes longer. What stands
-/// behind `!50708` is for MySQL alone, behind `M!` for MariaDB alone.
+/// `ALTER TABLE` or a dump holds, is waited for no longer than a row: the server says that a statement waits
+/// before the client gives its connection up. What stands behind `!50708` is for MySQL alone, behind `M!` for MariaDB alone.
 const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00',
-    autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, lock_wait_timeout = 3, sql_safe_updates = 0,
+    autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, sql_safe_updates = 0,
     sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_auto_is_null = 0, unique_checks = 1,
     group_concat_max_len = 1000000 /*!50708 , max_execution_time = 0 */ /*M! , max_statement_time = 0 */";
 
 /// How long a statement waits for a table: `lock_wait_timeout` of the settings.
-pub(super) const TABLE_TIMEOUT: &str = "3s";
+pub(super) const TABLE_TIMEOUT: &str = "1s";
 
 /// In one message, since each way to the server and back delays whoever connects. It ends with a question:
 /// `SYSDATE` goes on while a statement runs, unless the server makes it the time at which the statement
@@ -41,6 +41,18 @@ const SNAPSHOT: &str = "SET SESSION innodb_snapshot_isolation = 0";
 
 /// How long a kill may take, or a new parked connection.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long the end of a connection may take. Nobody waits for the server.
+pub(super) const FAREWELL: Duration = Duration::from_millis(200);
+
+/// Ends a connection. The server logs one that just breaks off.
+pub(super) async fn close(conn: MySqlConnection) {
+    match tokio::time::timeout(FAREWELL, conn.close()).await {
+        Ok(Ok(())) => (),
+        Ok(Err(error)) => tracing::debug!(%error, "a connection has broken off"),
+        Err(_) => tracing::debug!("a connection breaks off"),
+    }
+}
 
 /// A connection that is ready for our statements.
 pub(super) async fn open(login: &Login<MySqlConnectOptions>) -> sqlx::Result<MySqlConnection> {

@@ -45,7 +45,7 @@ impl Database for Sqlite {
     }
 
     /// The files are closed when this returns.
-    async fn shut(&self, conn: Connection) {
+    async fn shut(&self, conn: Connection, _: Uuid) {
         conn.close().await;
     }
 

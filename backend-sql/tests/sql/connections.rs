@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::servers::{Kind, client, postgres};
+use testbed::{MariaDb, if_installed};
+
+use crate::servers::{Kind, client, options, postgres, wait_for};
 
 /// The connections go with the last client of their runtime, those of the keeper and of waiters included.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,4 +33,34 @@ async fn none_outlives_its_client() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+/// The server logs a connection that breaks off. A client that waits has two more than one that holds a lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_logs_no_end_of_a_client_that_is_closed() {
+    // From 4 on it logs each `KILL QUERY` like that.
+    let options = options().setting("log_warnings", "3");
+    let Some(server) = if_installed(MariaDb::start_with(&options).await) else { return };
+    let log = || std::fs::read_to_string(server.folder().join("log")).expect("a log");
+    for _ in 0..3 {
+        let (one, two) =
+            (client(Kind::MariaDb, &server.url()).await, client(Kind::MariaDb, &server.url()).await);
+        let guard = one.lock("a").ttl(Duration::from_secs(4)).await.expect("a free lock");
+        let waiting = tokio::spawn(two.lock("a").into_future());
+        wait_for(&one, "a", 1).await;
+        // The keeper renews it meanwhile, over a connection of its own.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        guard.release().await.expect("held");
+        waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+        one.close().await.expect("closed");
+        two.close().await.expect("closed");
+    }
+    // The server notices the end of a connection by itself.
+    let count = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'";
+    let end = Instant::now() + Duration::from_secs(60);
+    while server.admin_sql(count).await.expect("an administrator").trim() != "1" {
+        assert!(Instant::now() < end, "connections stay open");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(!log().contains("Aborted connection"), "{}", log());
 }
