@@ -55,11 +55,11 @@ fn escaped(text: &str) -> String {
 pub(crate) async fn examine(wire: &Arc<Wire>, demands: Demands, timeout: Duration) -> Result<Vec<Finding>> {
     let info = info(wire, timeout).await?;
     let mut findings = if info.get("role").is_empty() {
-        let text = "the user may not ask for INFO: persistence, eviction and replication are unknown";
+        let text = "INFO is not to be had: persistence, eviction and replication are unknown";
         vec![Finding::doubtful(
             "examination",
             text,
-            "allow the user +info and +config|get, at least for this",
+            "allow the user +info and +config|get, at least for this, and rename neither",
         )]
     } else {
         demands.findings(&info, keeps_every_change(wire, timeout).await?)

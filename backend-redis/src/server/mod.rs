@@ -240,14 +240,25 @@ impl DistributedLock for RedisLock {
     async fn examine(&self) -> Result<Vec<Finding>> {
         let (client, settings) = (self.client()?, &self.common.settings);
         let masters = client.calls.route().masters();
-        let mut found = Vec::new();
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
         for wire in &masters {
-            let mut findings = examine::examine(wire, settings.demands(), settings.options.timeout).await?;
-            let left = client.closed(wire, settings.options.timeout, Part::Server).await?;
-            findings.extend(left.map(examine::closed));
-            found.push((wire, findings));
+            let examined = async {
+                let mut findings =
+                    examine::examine(wire, settings.demands(), settings.options.timeout).await?;
+                let left = client.closed(wire, settings.options.timeout, Part::Server).await?;
+                findings.extend(left.map(examine::closed));
+                Ok(findings)
+            };
+            match examined.await {
+                Ok(findings) => found.push((wire, findings)),
+                Err(error) if masters.len() == 1 => return Err(error),
+                Err(error) => missing.push(format!("{}: {error:#}", wire.address.topology)),
+            }
         }
-        Ok(examine::of_each(found))
+        let mut findings = examine::of_each(found);
+        let remedy = "bring it back, or let a replica take over: the locks of its slots cannot be used";
+        findings.extend(missing.into_iter().map(|text| Finding::bad("node", text, remedy)));
+        Ok(findings)
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

@@ -43,11 +43,16 @@ impl Demands {
         // A failover takes any replica: each must have confirmed a grant.
         if can_move && (self.wait_replicas == 0 || self.wait_replicas < replicas) {
             let waits = self.wait_replicas;
-            let text = format!(
+            let mut text = format!(
                 "it has replicas, {replicas} just now, and grants wait for {waits} of them: a failover to one that lags \
                  behind can grant a lock twice"
             );
-            return Finding::doubtful("replication", text, "use durability=grace, or see wait_replicas");
+            // A server to which this does not apply has no such field.
+            if self.by_sentinels && info.is_master() && info.get("min_slaves_good_slaves").is_empty() {
+                text += "; min-replicas-to-write is 0, so it goes on granting when it is cut off from its replicas";
+            }
+            let remedy = "use durability=grace, or see wait_replicas and min-replicas-to-write";
+            return Finding::doubtful("replication", text, remedy);
         }
         Finding::good("replication", format!("{replicas} replicas; grants wait for {}", self.wait_replicas))
     }
@@ -151,6 +156,17 @@ mod tests {
         assert_eq!((of(0, demands(0, false)), of(0, demands(0, true)), of(0, demands(1, true))), (0, 1, 0));
         assert_eq!((of(1, demands(0, false)), of(1, demands(1, false)), of(1, demands(1, true))), (1, 0, 0));
         assert_eq!((of(2, demands(1, false)), of(2, demands(2, true)), of(1, demands(2, true))), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_master_that_may_go_on_alone_is_named_behind_sentinels() {
+        let told = |more: &str, by_sentinels: bool| {
+            let info = format!("role:master\r\nconnected_slaves:1\r\naof_enabled:1\r\n{more}");
+            demands(0, by_sentinels).doubts(&Info::parse(&info), Some(true)).concat()
+        };
+        assert!(told("", true).contains("min-replicas-to-write is 0"));
+        assert!(!told("min_slaves_good_slaves:1\r\n", true).contains("min-replicas-to-write is 0"));
+        assert!(!told("", false).contains("min-replicas-to-write is 0"));
     }
 
     #[test]

@@ -82,9 +82,10 @@ pub(crate) fn is_wrong_password(error: &RedisError) -> bool {
     error.kind() == Kind::AuthenticationFailed || error.code() == Some("WRONGPASS")
 }
 
-/// Whether the user has no right to the command.
+/// Whether the user has no right to the command, or the server does not have it, as after `rename-command`.
 pub(crate) fn is_denied(error: &RedisError) -> bool {
     error.kind() == Kind::Server(ServerErrorKind::NoPerm)
+        || error.detail().is_some_and(|detail| detail.starts_with("unknown command"))
 }
 
 /// What a server answers to most requests while it reads its files.
@@ -157,10 +158,9 @@ pub(crate) fn no_link(error: &RedisError) -> Error {
 /// A final error of the command, or of the script that was to run.
 pub(crate) fn fatal(error: &RedisError, script: Option<&Script>) -> Error {
     let (kind, hint) = match error.kind() {
-        Kind::Io if is_untrusted(error) => (
-            ErrorKind::Misconfigured,
-            "the certificate of the server is not trusted for this host: the option ca=FILE names the authority that signed it",
-        ),
+        Kind::Io if is_untrusted(error) => {
+            return lockwell_core::tls::untrusted(&error.to_string(), "ca=FILE");
+        }
         Kind::AuthenticationFailed => (ErrorKind::Refused, WRONG_PASSWORD),
         Kind::InvalidClientConfig => (ErrorKind::InvalidInput, "the address is not usable"),
         Kind::MasterNameNotFoundBySentinel => {

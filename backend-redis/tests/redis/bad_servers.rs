@@ -285,3 +285,17 @@ async fn a_server_with_too_many_clients() {
     late.lock("a").await.expect("a free lock").release().await.expect("held");
     drop((two, three));
 }
+
+/// As some providers have it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_info_is_not_checked() {
+    let Some(server) = redis_with(&in_memory().setting("rename-command INFO", "hidden")).await else {
+        return;
+    };
+    let locks = client(&server.url()).await;
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
+    let findings = locks.backend().examine().await.expect("an answer");
+    assert!(findings.iter().any(|one| one.message.contains("INFO is not to be had")), "{findings:?}");
+    let error = refusal(&format!("{}?strict=true", server.url())).await;
+    assert_is(&error, ErrorKind::Refused, "INFO and CONFIG GET");
+}

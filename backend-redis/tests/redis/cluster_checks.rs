@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockwell_core::ErrorKind;
+use lockwell_core::{ErrorKind, Severity};
 use testbed::{RedisCluster, if_installed};
 
 use crate::cluster::{cluster, names};
@@ -114,4 +114,20 @@ async fn there_are_two_connections_to_each_master() {
     for waiting in waiting {
         waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
     }
+}
+
+/// Of a cluster in which a node is down, an operator learns which one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_down_is_named() {
+    let options = on_disk().setting("cluster-require-full-coverage", "no");
+    let Some(cluster) = if_installed(RedisCluster::start(3, &options).await) else { return };
+    let locks = client(&format!("{}?timeout=2s", cluster.url())).await;
+    let dead = &cluster.nodes()[1];
+    dead.kill().expect("it runs");
+    let findings = locks.backend().examine().await.expect("the others answer");
+    let bad: Vec<_> = findings.iter().filter(|one| one.severity == Severity::Bad).collect();
+    assert!(
+        matches!(bad[..], [one] if one.message.contains(&dead.addr().port().to_string())),
+        "{findings:?}"
+    );
 }

@@ -15,12 +15,22 @@ fn certificates() -> Option<Certificates> {
 
 /// A server that takes TLS connections on the second port: from those who show a certificate, or from all.
 async fn secure(files: &Certificates, options: &Options, auth_clients: &str) -> Option<(Redis, u16)> {
+    secure_with(files, "server", options, auth_clients).await
+}
+
+/// The same for a server that shows this certificate.
+async fn secure_with(
+    files: &Certificates,
+    shown: &str,
+    options: &Options,
+    auth_clients: &str,
+) -> Option<(Redis, u16)> {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("a port").port();
     let options = options
         .clone()
         .setting("tls-port", free.to_string())
-        .setting("tls-cert-file", files.path("server.pem"))
-        .setting("tls-key-file", files.path("server.key"))
+        .setting("tls-cert-file", files.path(&format!("{shown}.pem")))
+        .setting("tls-key-file", files.path(&format!("{shown}.key")))
         .setting("tls-ca-cert-file", files.path("ca.pem"))
         .setting("tls-auth-clients", auth_clients);
     Some((redis_with(&options).await?, free))
@@ -75,6 +85,22 @@ async fn both_sides_show_certificates() {
         let error = refusal(&format!("rediss://localhost:{port}?ca={bad}")).await;
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
         assert!(error.to_string().contains(&bad), "{error:#}");
+    }
+}
+
+/// Trust in the certificate that the server shows is no cure if that is an authority's, as one that signs itself
+/// often is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_with_a_certificate_is_said() {
+    let Some(files) = certificates() else { return };
+    for (shown, host, part) in [
+        ("ca", "localhost", "basicConstraints=CA:FALSE"),
+        ("expired", "127.0.0.1", "not valid at this time"),
+        ("server", "127.0.0.1", "for other names"),
+    ] {
+        let Some((_server, port)) = secure_with(&files, shown, &in_memory(), "no").await else { return };
+        let error = refusal(&format!("rediss://{host}:{port}?{}", options(&files, "ca.pem", false))).await;
+        assert!(error.kind() == ErrorKind::Misconfigured && error.to_string().contains(part), "{error:#}");
     }
 }
 

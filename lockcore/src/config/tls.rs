@@ -4,6 +4,24 @@ use std::fs;
 
 use crate::{Error, ErrorKind, Result, ServerUrl};
 
+/// The error about a server whose certificate rustls has refused with this text. `ca`: the option that names the
+/// authorities to trust.
+pub fn untrusted(refusal: &str, ca: &str) -> Error {
+    let has = |word: &str| refusal.contains(word);
+    let why = if has("CaUsedAsEndEntity") {
+        "the server shows the certificate of an authority, as one that signs itself often is: let it show one with \
+         basicConstraints=CA:FALSE"
+    } else if has("not valid for name") {
+        "the certificate of the server is for other names than that of this host: connect by one of them"
+    } else if has("expired") || has("not valid yet") {
+        "the certificate of the server is not valid at this time: renew it, or set the clocks"
+    } else {
+        "the certificate of the server is not trusted"
+    };
+    let text = format!("{why}; the option {ca} names the authority that signed it");
+    Error::new(ErrorKind::Misconfigured, text).with_source(refusal.to_owned())
+}
+
 /// PEM files that an address names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
