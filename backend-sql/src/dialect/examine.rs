@@ -35,6 +35,13 @@ pub(crate) fn time(micros: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
+/// A finding about a server on which nothing can be locked.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn takes_no_writes(remedy: &str) -> Finding {
+    let text = "the server takes no writes: it is a replica, or was set to be read only; no lock can be taken or renewed";
+    Finding::bad("read_only", text, remedy)
+}
+
 /// A finding about whether grants survive a crash of the server or of its host.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn persistence(settings: &[(&str, &str, &[&str])]) -> Finding {

@@ -8,7 +8,7 @@ use sqlx::Row;
 use super::driver::{Conn, MySql};
 use super::statements::{ROWS, STATEMENTS};
 use crate::dialect::answers::mysql::number;
-use crate::dialect::examine::{Examine, persistence, time};
+use crate::dialect::examine::{Examine, persistence, takes_no_writes, time};
 
 /// Whether commits wait for a replica: the names of MariaDB, of MySQL, and of MySQL before 8.0.26.
 const SEMI_SYNC: [&str; 3] = [
@@ -43,6 +43,9 @@ impl Examine for MySql {
             replication(replicas, waits),
             rights(row.try_get_unchecked::<i64, _>(6)? > 0),
         ];
+        if !matches!(&*text(7)?, "0" | "OFF") {
+            findings.push(takes_no_writes("connect to the primary, or set read_only to 0"));
+        }
         let format = sqlx::raw_sql(self.sql.log_format.get()).fetch_optional(&mut conn.inner).await?;
         let format: String = format.map_or_else(|| Ok(String::new()), |row| row.try_get_unchecked(1))?;
         findings.extend(binary_log(logs, sync, &format));

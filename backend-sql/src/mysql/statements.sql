@@ -335,7 +335,7 @@ SELECT name FROM {locks} WHERE expires_at > {now} ORDER BY name
 -- name: about
 -- Its clock, whether a crash can lose what was committed, how many replicas read from it, as far as this user may see, and
 -- whether the binary log is on and after how many commits it is synced. Last how many rights this user has to write on a server
--- that is set to be read only.
+-- that is set to be read only, and whether it is.
 SELECT CAST({now} AS SIGNED), CAST(@@innodb_flush_log_at_trx_commit AS CHAR),
     CAST(@@innodb_doublewrite AS CHAR),
     (SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'),
@@ -343,7 +343,8 @@ SELECT CAST({now} AS SIGNED), CAST(@@innodb_flush_log_at_trx_commit AS CHAR),
     (SELECT COUNT(*) FROM information_schema.user_privileges WHERE privilege_type IN
         ('SUPER', 'CONNECTION_ADMIN', 'READ_ONLY ADMIN', 'READ ONLY ADMIN') AND grantee = CONCAT('''',
         LEFT(CURRENT_USER(), CHAR_LENGTH(CURRENT_USER()) - LOCATE('@', REVERSE(CURRENT_USER()))), '''@''',
-        SUBSTRING_INDEX(CURRENT_USER(), '@', -1), ''''))
+        SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '''')),
+    CAST(@@read_only AS CHAR)
 
 -- name: held
 -- The row of a lock that is held, for a forced release. $2 the highest token of those who may be freed: if an answer was lost,

@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 use lockwell_core::{Finding, Severity};
 
 use super::driver::{Conn, Postgres};
-use crate::dialect::examine::{Examine, persistence, time};
+use crate::dialect::examine::{Examine, persistence, takes_no_writes, time};
+
+type About = (i64, String, String, i64, String, String, String);
 
 impl Examine for Postgres {
     async fn names(&self, conn: &mut Conn) -> sqlx::Result<Vec<String>> {
@@ -16,7 +18,7 @@ impl Examine for Postgres {
         let asked = SystemTime::now();
         let about = self.statement(&self.sql.about).row(conn).await?;
         let answered = SystemTime::now();
-        let (now, fsync, pages, replicas, standbys, commits): (i64, String, String, i64, String, String) =
+        let (now, fsync, pages, replicas, standbys, commits, read_only): About =
             about.ok_or(sqlx::Error::RowNotFound)?;
         let mut findings = vec![Finding::clock(time(now), asked, answered)];
         let persistence = persistence(&[("fsync", &fsync, &["on"]), ("full_page_writes", &pages, &["on"])]);
@@ -25,6 +27,10 @@ impl Examine for Postgres {
             Some(durability) if persistence.severity == Severity::Good => findings.push(durability),
             Some(durability) => findings.extend([persistence, durability]),
             None => findings.extend([persistence, replication(replicas, &standbys, &commits)]),
+        }
+        if read_only == "on" {
+            let remedy = "connect to the primary, or set default_transaction_read_only to off";
+            findings.push(takes_no_writes(remedy));
         }
         if self.pooled || self.session.is_shared() {
             let remedy = "connect past the pooler, or let it pool sessions, if waits should be short";

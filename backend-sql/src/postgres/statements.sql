@@ -467,10 +467,10 @@ SELECT name FROM {locks} WHERE {ends} > clock_timestamp() ORDER BY name
 
 -- name: about
 -- Its clock, whether a crash can lose what was committed, how many replicas stream from it, which of them it waits for, and
--- for what.
+-- for what; whether it takes no writes.
 SELECT {clock}, current_setting('fsync'), current_setting('full_page_writes'),
     (SELECT count(*) FROM pg_stat_replication), current_setting('synchronous_standby_names'),
-    current_setting('synchronous_commit')
+    current_setting('synchronous_commit'), current_setting('transaction_read_only')
 
 -- name: portion
 -- The last name of a portion of the purge.

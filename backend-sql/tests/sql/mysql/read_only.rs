@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell_core::{ErrorKind, Mode, Renewal, Severity};
+use lockwell_core::{ErrorKind, Finding, Mode, Renewal, Severity};
 
 use super::{RELEASES, connect, options, start};
 use crate::servers::{Kind, claim, client, permit, soon, wait_for};
@@ -61,6 +61,8 @@ async fn an_administrator_is_refused_as_others_are() {
         };
         let found = rights(backend.examine().await.expect("an answer"));
         assert_eq!(found.severity, Severity::Doubtful, "{release}: {found:?}");
+        let is_set = |found: Vec<Finding>| found.iter().any(|one| one.message.contains("takes no writes"));
+        assert!(is_set(backend.examine().await.expect("an answer")), "{release}");
 
         server.admin_sql("SET GLOBAL read_only = 0").await.expect("an administrator");
         for (claim, grant) in &held {
@@ -78,5 +80,6 @@ async fn an_administrator_is_refused_as_others_are() {
         let app = client(Kind::MariaDb, &server.url().replace("root@", "app@")).await;
         let found = rights(app.backend().examine().await.expect("an answer"));
         assert_eq!(found.severity, Severity::Good, "{release}: {found:?}");
+        assert!(!is_set(app.backend().examine().await.expect("an answer")), "{release}");
     }
 }
