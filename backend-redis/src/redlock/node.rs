@@ -54,8 +54,8 @@ pub(crate) struct NodeState {
     pub(crate) votes_from: Moment,
     /// Whether it has all its token counters.
     whole: bool,
-    /// Whether its repair was tried and failed, for nodes that do not answer.
-    repair_failed: bool,
+    /// How many times its repair was tried and has failed, for nodes that do not answer.
+    failed_repairs: u32,
     /// Whether it answers only after its change is on the disk, as far as it may be asked.
     pub(crate) keeps: bool,
     /// Whether the note of this run may say so.
@@ -110,7 +110,7 @@ impl Node {
             run_id: "".into(),
             votes_from: Moment::NEVER,
             whole: false,
-            repair_failed: false,
+            failed_repairs: 0,
             keeps: false,
             kept: false,
             overstated: None,
@@ -177,7 +177,7 @@ impl Node {
         let generation = match tokio::time::timeout(4 * limit, state).await {
             Ok(Ok((generation, state))) if state.has_vote() => generation,
             // The grace period is over, and nobody knows when the other nodes are back.
-            Ok(Ok((_, state))) if state.repair_failed => {
+            Ok(Ok((_, state))) if state.failed_repairs > 0 => {
                 let text = "it may have forgotten grants, and too few of the other nodes answer to repair it";
                 return Vote::NotAsked(Error::new(ErrorKind::Unreachable, text));
             }
@@ -273,7 +273,7 @@ impl Node {
     }
 
     pub(super) fn note_failed_repair(&self) {
-        self.state().repair_failed = true;
+        self.state().failed_repairs += 1;
     }
 
     pub(crate) fn note_whole(&self, generation: u64) {
@@ -330,7 +330,7 @@ impl Node {
             run_id,
             votes_from,
             whole,
-            repair_failed: false,
+            failed_repairs: 0,
             keeps,
             kept,
             overstated,
