@@ -1,9 +1,13 @@
 //! What a hand-over on PostgreSQL keeps locked, and for how long.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwell_core::{Mode, Released};
-use testbed::{Postgres, if_installed};
+use testbed::{Postgres, Proxy, if_installed};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::servers::{Kind, backend, claim, client, options, postgres, session, wait_for};
 
@@ -78,4 +82,53 @@ async fn a_release_that_is_held_up_says_why() {
     assert!(text.contains("stayed locked") && text.contains("or the database is slow"), "{text}");
     sqlx::raw_sql("COMMIT").execute(&mut one).await.expect("unlocked");
     assert_eq!(lock.release(&held).await.expect("an answer"), Released::Released);
+}
+
+/// Counts lockwell's warnings in a thread.
+#[derive(Clone, Default)]
+struct Warnings(Arc<AtomicUsize>);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN && metadata.target().starts_with("lockwell")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        println!("{event:?}");
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// As by a load balancer that closes idle connections: notifications arrive again each time.
+#[tokio::test]
+async fn connections_that_are_cut_now_and_then_are_one_warning() {
+    let Some(server) = postgres().await else { return };
+    let warnings = Warnings::default();
+    let _of_this_thread = tracing::subscriber::set_default(warnings.clone());
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let holder = client(Kind::Postgres, &(server.url() + "?table=balanced")).await;
+    let waiter = client(Kind::Postgres, &(server.url_via(proxy.addr()) + "?table=balanced")).await;
+    let guard = holder.lock("a").ttl(LONG * 4).await.expect("a free lock");
+    let waiting = tokio::spawn(waiter.lock("a").wait(LONG * 2).into_future());
+    wait_for(&holder, "a", 1).await;
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        proxy.cut_existing();
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(warnings.0.load(Ordering::Relaxed), 1);
+    guard.release().await.expect("held");
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
 }

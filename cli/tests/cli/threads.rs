@@ -40,7 +40,7 @@ fn a_thread_that_is_refused_is_an_error() {
     };
     let each = |url: &str| {
         for verb in [
-            &["acquire", "--for", "1s", "--wait", "1s", "a"][..],
+            &["acquire", "--for", "5s", "--wait", "1s", "a"][..],
             &["run", "--wait", "5s", "a", "--", "true"],
         ] {
             let ends: Vec<Finished> = (1..=8).map(|threads| with(verb, threads, url)).collect();
