@@ -41,7 +41,7 @@ impl Error for Unread {}
 
 impl DatabaseError for Unread {
     fn message(&self) -> &str {
-        ""
+        &self.code
     }
 
     fn code(&self) -> Option<Cow<'_, str>> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use lockwell_core::{Error, ErrorKind, Result};
 use lockwell_sql::{MySqlLock, PostgresLock};
 use testbed::{MariaDb, if_installed};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 use crate::servers::options;
 
@@ -39,20 +39,26 @@ fn error(code: &str) -> Vec<u8> {
     [b"E", &length.to_be_bytes()[..], &fields].concat()
 }
 
-async fn message(stream: &mut TcpStream) -> std::io::Result<()> {
+async fn message(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<u32> {
     let length = stream.read_u32().await?;
-    stream.read_exact(&mut vec![0; length as usize - 4]).await.map(drop)
+    stream.read_exact(&mut vec![0; length as usize - 4]).await?;
+    Ok(length)
+}
+
+/// The first message of a client, without TLS.
+async fn startup(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> std::io::Result<()> {
+    // The question for TLS.
+    if message(stream).await? == 8 {
+        stream.write_all(b"N").await?;
+        message(stream).await?;
+    }
+    Ok(())
 }
 
 /// PostgreSQL without TLS. It may ask for a password first.
 async fn postgres(code: &'static str, asks: bool) -> (u16, Arc<AtomicUsize>) {
     server(move |mut stream| async move {
-        // The question for TLS comes from a client that is built with it.
-        if cfg!(feature = "tls") {
-            message(&mut stream).await?;
-            stream.write_all(b"N").await?;
-        }
-        message(&mut stream).await?;
+        startup(&mut stream).await?;
         if asks {
             stream.write_all(b"R\0\0\0\x08\0\0\0\x03").await?;
             assert_eq!(stream.read_u8().await?, b'p');
@@ -91,6 +97,38 @@ async fn the_code_counts_where_the_text_cannot_be_read() {
         let text = format!("{error:#}");
         assert!(text.contains(words) && text.contains(code) && text.contains("lc_messages"), "{text}");
         assert!(clients.load(Ordering::Relaxed) <= 2, "{code}: {clients:?} logins");
+    }
+}
+
+/// sqlx has no GSSAPI, as Windows domains use it.
+#[tokio::test]
+async fn a_login_that_lockwell_does_not_have_is_a_refusal() {
+    let (port, _) = server(|mut stream| async move {
+        startup(&mut stream).await?;
+        stream.write_all(b"R\0\0\0\x08\0\0\0\x07").await
+    })
+    .await;
+    let error = refusal_of_postgres(port, "60s").await;
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+    assert!(error.to_string().contains("give the user a password"), "{error:#}");
+}
+
+/// On a Unix socket only whether the server refuses everybody can be found out.
+#[tokio::test]
+async fn a_refusal_on_a_unix_socket_ends_the_tries() {
+    for (code, kind) in [("28000", ErrorKind::Refused), ("57P03", ErrorKind::Unreachable)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("a socket");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                startup(&mut stream).await?;
+                stream.write_all(&error(code)).await?;
+            }
+            Ok::<_, std::io::Error>(())
+        });
+        let url = format!("postgres://ann@/app?timeout=1s&socket={}", folder.path().display());
+        let error = refusal(PostgresLock::connect(&url.parse().expect("an address"))).await;
+        assert_eq!(error.kind(), kind, "{error:#}");
     }
 }
 

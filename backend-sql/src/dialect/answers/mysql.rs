@@ -56,7 +56,7 @@ pub(super) fn meaning(number: u16, state: &str, text: &str) -> Meaning {
         1130 => (
             Class::Fatal,
             Kind::Refused,
-            "the server takes no connections from this host: no account is for it (CREATE USER ...@HOST)",
+            "the server takes no connections from this host: no account is for it",
         ),
         1820 | 1862 => (
             Class::Fatal,
@@ -73,9 +73,7 @@ pub(super) fn meaning(number: u16, state: &str, text: &str) -> Meaning {
             Kind::Refused,
             "this account logs in by a plugin that the server or this client does not have: ALTER USER names another",
         ),
-        3159 => {
-            (Class::Fatal, Kind::Refused, "the server takes connections with TLS only: ssl-mode=REQUIRED")
-        }
+        3159 => (Class::Fatal, Kind::Refused, "the server takes connections with TLS only: sslmode=required"),
         1044 | 1095 | 1142 | 1143 | 1227 | 1370 | 1410 | 1419 => (Class::Fatal, Kind::Refused, LACKS_A_RIGHT),
         1046 | 1049 => (Class::Fatal, Kind::Misconfigured, "there is no such database, or none is named"),
         1109 | 1146 | 1932 => (Class::Fatal, Kind::Misconfigured, NO_TABLES),
@@ -87,11 +85,9 @@ pub(super) fn meaning(number: u16, state: &str, text: &str) -> Meaning {
             Kind::Misconfigured,
             "the server writes statements into its binary log: set binlog_format to ROW or MIXED",
         ),
-        3098 | 4056 => (
-            Class::Fatal,
-            Kind::Misconfigured,
-            "the cluster does not take this table, or needs binlog_format=ROW",
-        ),
+        3098 | 4056 => {
+            (Class::Fatal, Kind::Misconfigured, "the cluster does not take this table or binlog_format")
+        }
         1021 | 1037 | 1038 | 1114 | 1197 | 1206 | 1637 | 1705 | 3015 | 3019 | 3044 => {
             (Class::Fatal, Kind::Misconfigured, FULL)
         }
@@ -130,14 +126,18 @@ pub(super) fn meaning(number: u16, state: &str, text: &str) -> Meaning {
         | 1878
         | 3000
         | 3100 => (Class::Fatal, Kind::Misconfigured, FAILED),
-        _ => match state.get(..2).unwrap_or_default() {
-            "08" => (Class::Broken, Kind::Unreachable, ENDED),
-            "28" => (Class::Fatal, Kind::Refused, WRONG_LOGIN),
-            "40" => (Class::Again, Kind::Conflict, CONFLICT),
-            "42" => (Class::Fatal, Kind::Misconfigured, NOT_KNOWN),
-            "53" => (Class::Fatal, Kind::Misconfigured, FULL),
-            _ => (Class::Fatal, Kind::Internal, REFUSED_STATEMENT),
-        },
+        _ => by_state(state),
+    }
+}
+
+fn by_state(state: &str) -> Meaning {
+    match state.get(..2).unwrap_or_default() {
+        "08" => (Class::Broken, Kind::Unreachable, ENDED),
+        "28" => (Class::Fatal, Kind::Refused, WRONG_LOGIN),
+        "40" => (Class::Again, Kind::Conflict, CONFLICT),
+        "42" => (Class::Fatal, Kind::Misconfigured, NOT_KNOWN),
+        "53" => (Class::Fatal, Kind::Misconfigured, FULL),
+        _ => (Class::Fatal, Kind::Internal, REFUSED_STATEMENT),
     }
 }
 

@@ -42,14 +42,12 @@ pub(super) fn meaning(code: &str, text: &str) -> Meaning {
         "23505" | "72000" => (Class::Again, Kind::Conflict, CONFLICT),
         // A change of the catalogue by two at once, which has no code of its own.
         "XX000" if text.contains("concurrently") => (Class::Again, Kind::Conflict, CONFLICT),
-        // Whether it was executed is unknown. The others of this class are serialization failures and deadlocks.
-        "40003" => (Class::Broken, Kind::Unreachable, ENDED),
         // A statement that took longer than the server allows.
         "57014" => (Class::Again, Kind::Unreachable, CANCELLED),
         // Lock not available: the lock timeout.
         "55P03" => (Class::Blocked, Kind::Conflict, "a lock of the database was not to be had in time"),
-        // A transaction that was left open, or took too long.
-        "25P02" | "25P03" | "25P04" => (Class::Broken, Kind::Unreachable, ENDED),
+        // A transaction that was left open, or took too long, or of which the outcome is unknown.
+        "25P02" | "25P03" | "25P04" | "40003" => (Class::Broken, Kind::Unreachable, ENDED),
         "22023" => (Class::Fatal, Kind::Misconfigured, FORBIDDEN),
         "57P04" => (Class::Fatal, Kind::Misconfigured, "the database was dropped"),
         "53300" | "08004" => (Class::Broken, Kind::Unreachable, NO_CONNECTION_LEFT),
@@ -94,6 +92,7 @@ pub(super) fn meaning(code: &str, text: &str) -> Meaning {
             "08" | "57" | "26" => (Class::Broken, Kind::Unreachable, ENDED),
             "23" => (Class::Fatal, Kind::Misconfigured, OTHER_TABLES),
             "28" => (Class::Fatal, Kind::Refused, WRONG_LOGIN),
+            // Serialization failures and deadlocks.
             "40" => (Class::Again, Kind::Conflict, CONFLICT),
             "53" => (Class::Fatal, Kind::Misconfigured, FULL),
             "54" | "55" => (Class::Fatal, Kind::Misconfigured, FORBIDDEN),
