@@ -115,7 +115,7 @@ where
         Err(error) if is_dropped(&error) => error,
         done => return done,
     };
-    Err(options.reread().await.map_or(error, |unread| sqlx::Error::Database(Box::new(unread))))
+    Err(Box::pin(options.reread()).await.map_or(error, |unread| sqlx::Error::Database(Box::new(unread))))
 }
 
 impl<O> fmt::Debug for Login<O> {

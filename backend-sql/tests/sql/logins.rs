@@ -13,7 +13,7 @@ const AT_ONCE: Duration = Duration::from_secs(30);
 
 /// The login ends at once, and the error says what to do.
 async fn is_refused<L>(login: impl Future<Output = Result<L>>, words: &str) {
-    let login = tokio::time::timeout(AT_ONCE, login).await;
+    let login = tokio::time::timeout(AT_ONCE, Box::pin(login)).await;
     let error: Error =
         login.unwrap_or_else(|_| panic!("{words}: it is tried again")).err().expect("a refusal");
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Refused, false), "{error:#}");

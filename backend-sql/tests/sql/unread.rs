@@ -70,7 +70,7 @@ async fn postgres(code: &'static str, asks: bool) -> (u16, Arc<AtomicUsize>) {
 }
 
 async fn refusal<L>(login: impl Future<Output = Result<L>>) -> Error {
-    let login = tokio::time::timeout(PATIENCE, login).await;
+    let login = tokio::time::timeout(PATIENCE, Box::pin(login)).await;
     login.expect("it ends").err().expect("a refusal")
 }
 
