@@ -153,20 +153,18 @@ impl ParkedSession {
     /// has ended.
     pub(super) async fn stay(mut self, push: &Push, is_over: &AtomicBool) -> sqlx::Error {
         let mut holder = None;
-        match self.listen(push, is_over, &mut holder).await {
-            Err(error) => error,
-            Ok(()) => {
-                let opened = match (holder, self.opening) {
-                    (None, Some(opening)) => opening.await.ok().and_then(Result::ok).flatten(),
-                    (holder, _) => holder,
-                };
-                if let Some(holder) = opened {
-                    holder.close().await;
-                }
-                session::close(self.conn).await;
-                protocol("nobody waits any more")
-            }
+        if let Err(error) = self.listen(push, is_over, &mut holder).await {
+            return error;
         }
+        let opened = match (holder, self.opening) {
+            (None, Some(opening)) => opening.await.ok().and_then(Result::ok).flatten(),
+            (holder, _) => holder,
+        };
+        if let Some(holder) = opened {
+            holder.close().await;
+        }
+        session::close(self.conn).await;
+        protocol("nobody waits any more")
     }
 
     async fn listen(

@@ -32,7 +32,9 @@ fn a_thread_that_is_refused_is_an_error() {
         let mut command = Command::new("prlimit");
         command.arg(limit).arg(&program).args(verb).uid(USER).gid(USER);
         let like = lockwell(&[]);
-        like.get_envs().for_each(|(name, _)| drop(command.env_remove(name)));
+        for (name, _) in like.get_envs() {
+            command.env_remove(name);
+        }
         command.env("LOCKWELL_URL", url).env_remove("RUST_BACKTRACE").current_dir("/");
         command.stdin(std::process::Stdio::null());
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
