@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::timeout;
 
-use crate::system::looked_up;
+use crate::system::{looked_up, run_blocking};
 
 /// How long to wait for the addresses of a name.
 const LOOKUP: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub async fn addresses_of(host: &str, port: u16) -> Vec<SocketAddr> {
         return vec![SocketAddr::new(ip, port)];
     }
     // The resolver of the system blocks.
-    let looking = tokio::task::spawn_blocking(move || looked_up(&name, port));
+    let looking = run_blocking("lockwell-lookup", move || looked_up(&name, port));
     let found = timeout(LOOKUP, looking).await.ok().and_then(Result::ok).and_then(Result::ok);
     let mut each = Vec::new();
     for address in found.unwrap_or_default() {

@@ -90,7 +90,7 @@ impl LocalQueues {
                     None => Turn::Claim(turn),
                     Some(lock) => {
                         let turn = Arc::new(turn);
-                        lock.belongs_to(Arc::clone(&turn));
+                        lock.belongs_to(Arc::clone(&turn) as Arc<dyn PassOn>);
                         Turn::Handed(turn, lock)
                     }
                 })

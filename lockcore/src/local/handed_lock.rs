@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::queues::ClaimTurn;
 use crate::background::{AcquireStatus, Armed};
 use crate::contract::PassOn;
 use crate::{Claim, Grant, Moment};
@@ -26,15 +25,15 @@ impl HandedLock {
     }
 
     /// The task with this turn takes it. Whatever releases the lock passes on this turn, which is the valid one.
-    pub(super) fn belongs_to(&self, turn: Arc<ClaimTurn>) {
-        self.grant.claim().turn().put(turn as Arc<dyn PassOn>);
+    pub(super) fn belongs_to(&self, turn: Arc<dyn PassOn>) {
+        self.grant.claim().turn().put(turn);
         // The task that claimed the lock may have left, and this one has not.
         self.grant.claim().adopt();
     }
 
     /// Releases the lock, and passes on the turn after that.
-    pub(super) fn release(self, turn: ClaimTurn) {
-        self.grant.claim().turn().put(Arc::new(turn) as Arc<dyn PassOn>);
+    pub(super) fn release(self, turn: Arc<dyn PassOn>) {
+        self.grant.claim().turn().put(turn);
     }
 }
 

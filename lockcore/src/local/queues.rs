@@ -125,7 +125,7 @@ impl LocalQueues {
             drop(names);
             afterwards.run();
             if let Some(lock) = lock {
-                lock.release(ClaimTurn::new(self, name, number, pulse));
+                lock.release(Arc::new(ClaimTurn::new(self, name, number, pulse)));
             }
         } else {
             self.end(names, name, afterwards);

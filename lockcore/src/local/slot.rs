@@ -391,3 +391,7 @@ impl State {
         Self::Taken(Taken { pulse, seen, claiming: None, held_until: None })
     }
 }
+
+#[cfg(test)]
+#[path = "slot_tests.rs"]
+mod tests;

@@ -73,7 +73,7 @@ impl LocalQueues {
             afterwards.run();
         }
         for (lock, turn) in spare {
-            lock.release(turn);
+            lock.release(Arc::new(turn));
         }
         for pulse in quiet {
             pulse.wake();
