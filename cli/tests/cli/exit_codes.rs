@@ -133,7 +133,8 @@ fn refused_and_unknown_hosts_fail_fast() {
                 let args = [&["run", "--url", url], wait, &["a", "--", "true"]].concat();
                 let begun = Instant::now();
                 let run = finish(&mut lockwell(&args));
-                assert!(begun.elapsed() < Duration::from_secs(4), "{url}: {:?}", begun.elapsed());
+                // A look-up whose answer is lost takes 5 s.
+                assert!(begun.elapsed() < Duration::from_secs(20), "{url}: {:?}", begun.elapsed());
                 run.complains(69, why);
             }
         }

@@ -110,7 +110,7 @@ impl Kind for Program {
 
     fn ready(&self, _site: &Site<'_>, addr: SocketAddr, pid: u32, log: &str) -> bool {
         let Ok(answer) = resp::command(addr, None, &["INFO"], SHORT) else { return false };
-        if answer.starts_with("-NOAUTH") || answer.starts_with("-NOPERM") {
+        if ["-NOAUTH", "-NOPERM", "-ERR unknown command"].iter().any(|silent| answer.starts_with(silent)) {
             // It does not tell us who it is. But our process writes this only when the port is its own and it
             // has loaded its data.
             return log.contains("Ready to accept connections") || log.contains("Sentinel ID is");
