@@ -9,6 +9,7 @@ use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Error, ErrorKind};
 
 use crate::dialect::Dialect;
+use crate::dialect::error::caused_by;
 use crate::words::LockRequest;
 
 /// A kind of requests. Those of one kind can share a statement.
@@ -147,9 +148,5 @@ pub(crate) enum Route {
 pub(crate) fn blocked(cause: Option<&sqlx::Error>) -> Error {
     let text = "the row of this lock, or its table, stayed locked: a transaction that has verified the lock is still open, somebody \
                 has locked the table (LOCK TABLES, a dump that does, a change of the table), or the database is slow";
-    let error = Error::new(ErrorKind::Held, text);
-    match cause {
-        Some(cause) => error.with_source(cause.to_string()),
-        None => error,
-    }
+    caused_by(Error::new(ErrorKind::Held, text), cause)
 }

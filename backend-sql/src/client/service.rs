@@ -13,7 +13,7 @@ use crate::client::idle::{Idle, IdleConnection};
 use crate::client::requests::{AnyAnswer, AnyRequest, Done, Job, JobContext, Kind, Route, blocked};
 use crate::client::silent::Silent;
 use crate::dialect::Dialect;
-use crate::dialect::error::{class_of, fatal, no_answer};
+use crate::dialect::error::{caused_by, class_of, fatal, no_answer};
 use crate::ids::AsUuid;
 use crate::words::{ErrorClass, Hold, LockRequest};
 
@@ -302,11 +302,7 @@ type Outcomes = Vec<CallOutcome<Answered<AnyAnswer>>>;
 fn file_locked(cause: Option<&sqlx::Error>) -> Error {
     let text = "the database file stays locked: another program keeps a transaction open in it, or writes for long, or \
                 its disk is slow";
-    let error = Error::new(ErrorKind::Unreachable, text);
-    match cause {
-        Some(cause) => error.with_source(cause.to_string()),
-        None => error,
-    }
+    caused_by(Error::new(ErrorKind::Unreachable, text), cause)
 }
 
 /// What is known of a request without an answer is about a server, which a file has not.

@@ -34,6 +34,14 @@ fn is_other_login(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Protocol(text) if asks.iter().any(|what| text.contains(what)))
 }
 
+/// An error with its cause, if that is known.
+pub(crate) fn caused_by(error: Error, cause: Option<&sqlx::Error>) -> Error {
+    match cause {
+        Some(cause) => error.with_source(cause.to_string()),
+        None => error,
+    }
+}
+
 /// The error of a request that had no answer in time.
 pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
     // The password could not be had, so nothing was sent.
@@ -46,11 +54,7 @@ pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
         Some((_, ErrorKind::Unreachable, text)) => text,
         _ => "the database cannot be reached or does not answer",
     };
-    let error = Error::new(ErrorKind::Unreachable, text);
-    match cause {
-        Some(cause) => error.with_source(cause.to_string()),
-        None => error,
-    }
+    caused_by(Error::new(ErrorKind::Unreachable, text), cause)
 }
 
 /// The result of a transaction after it was ended. If ending it failed, the connection must not be used

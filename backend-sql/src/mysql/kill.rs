@@ -61,9 +61,7 @@ impl Push {
         for mut parked in ending {
             for _ in 0..KILLS {
                 // One that comes between two statements ends nothing.
-                let kill = format!("KILL QUERY IS_USED_LOCK('{}')", name(client));
-                let killed = sqlx::raw_sql(AssertSqlSafe(kill)).execute(&mut *conn);
-                drop(tokio::time::timeout(session::FAREWELL, killed).await);
+                drop(tokio::time::timeout(session::FAREWELL, kill(conn, client)).await);
                 if tokio::time::timeout(session::FAREWELL / 4, &mut parked).await.is_ok() {
                     break;
                 }
@@ -153,9 +151,8 @@ impl Killer {
             conn
         };
         for client in clients {
-            let kill = format!("KILL QUERY IS_USED_LOCK('{}')", name(client));
-            match sqlx::raw_sql(AssertSqlSafe(kill)).execute(&mut conn).await {
-                Ok(_) => (),
+            match kill(&mut conn, client).await {
+                Ok(()) => (),
                 Err(sqlx::Error::Database(error)) if [1094, 1095, 1317].contains(&number(&*error)) => {
                     self.push.note_kill(&mut None, &*error);
                 }
@@ -164,4 +161,10 @@ impl Killer {
         }
         Ok(Some(conn))
     }
+}
+
+/// Ends the statement of the parked connection of a client.
+async fn kill(conn: &mut MySqlConnection, client: Uuid) -> sqlx::Result<()> {
+    let kill = format!("KILL QUERY IS_USED_LOCK('{}')", name(client));
+    sqlx::raw_sql(AssertSqlSafe(kill)).execute(conn).await.map(drop)
 }

@@ -86,12 +86,13 @@ impl LocalQueues {
         let number = names.number();
         let Some(slot) = names.with_turn(name, turn) else { return };
         if !slot.is_waited_for() {
+            let ended = slot.end_claiming();
             let unused = names.slots.remove(name);
             drop(names);
-            if let Some(claim) = unused.as_ref().and_then(Slot::claiming) {
-                claim.want_place(false);
+            if let Some(claim) = ended {
                 claim.ring();
             }
+            drop(unused);
             return;
         }
         let afterwards = slot.free(number, self.clock.now());

@@ -306,7 +306,7 @@ impl Slot {
     }
 
     /// Nobody waits behind the claim at the server any more. It is to be rung outside of the mutex.
-    fn end_claiming(&mut self) -> Option<Claim> {
+    pub(super) fn end_claiming(&mut self) -> Option<Claim> {
         self.taken()?.claiming.take().inspect(|claim| claim.want_place(false))
     }
 
