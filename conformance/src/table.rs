@@ -80,7 +80,7 @@ const ALL: &[Case] = cases! {
         a_lock_is_kept_for_five_leases: [];
         a_blocked_runtime_keeps_its_locks: [];
         many_leases_are_renewed_in_one_call: [];
-        two_thousand_locks_are_kept: [];
+        a_thousand_locks_are_kept: [];
         a_lock_is_kept_over_a_slow_network: [Link];
     }
     loss {

@@ -63,7 +63,7 @@ pub(crate) const FLAWED: &[(Defect, &str, &str)] = &[
     (Defect::NeverRenews, "a_panic_in_a_renewal_costs_nothing", "lost: Lost(Expired)"),
     (Defect::NeverRenews, "one_lease_in_doubt_costs_the_others_nothing", "was lost, too"),
     (Defect::NeverRenews, "a_guard_outlives_its_runtime", "lost without its runtime"),
-    (Defect::RenewsOneByOne, "two_thousand_locks_are_kept", "of 2000 locks lost"),
+    (Defect::RenewsOneByOne, "a_thousand_locks_are_kept", "of 1000 locks lost"),
     (Defect::CountsNoWaiters, "inspect_tells_the_truth", "in the queue"),
     (Defect::CutsLabels, "the_bounds_of_what_is_allowed_work", "the label was changed"),
     (Defect::HeldSinceNow, "renewals_show_in_the_time_left_only", "held_for: 0ns"),
