@@ -80,7 +80,7 @@ async fn a_port_where_nobody_is() {
     refused(url, ErrorKind::Unreachable, &["cannot be reached"]).await;
     let url = "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3?timeout=300ms";
     refused(url, ErrorKind::Unreachable, &["0 of 3 nodes answer"]).await;
-    let url = "redis://nowhere.invalid?timeout=300ms";
+    let url = "redis://-no-such-host.invalid?timeout=300ms";
     refused(url, ErrorKind::Unreachable, &["cannot be reached"]).await;
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }

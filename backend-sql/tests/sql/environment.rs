@@ -16,7 +16,7 @@ async fn it_changes_nothing() {
         (
             Kind::Postgres,
             &[
-                ("PGHOST", "nowhere.invalid"),
+                ("PGHOST", "-no-such-host.invalid"),
                 ("PGHOSTADDR", "192.0.2.1"),
                 ("PGPORT", "1"),
                 ("PGUSER", "nobody"),
@@ -29,7 +29,7 @@ async fn it_changes_nothing() {
         (
             Kind::MariaDb,
             &[
-                ("MYSQL_HOST", "nowhere.invalid"),
+                ("MYSQL_HOST", "-no-such-host.invalid"),
                 ("MYSQL_TCP_PORT", "1"),
                 ("MYSQL_PWD", "wrong"),
                 ("USER", "nobody"),

@@ -19,8 +19,8 @@ async fn a_bad_table_name_is_refused_before_any_request() {
     for kind in [Kind::Sqlite, Kind::Postgres, Kind::MariaDb] {
         let scheme = match kind {
             Kind::Sqlite => "sqlite://x.db",
-            Kind::Postgres => "postgres://nowhere.invalid/x",
-            Kind::MariaDb => "mysql://nowhere.invalid/x",
+            Kind::Postgres => "postgres://-no-such-host.invalid/x",
+            Kind::MariaDb => "mysql://-no-such-host.invalid/x",
         };
         for table in ["a'b", "a%22b", "a b", "a;b"] {
             let (why, text) = refused(kind, &format!("{scheme}?table={table}")).await;

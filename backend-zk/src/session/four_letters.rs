@@ -203,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_silence_has_a_reason() {
-        let nobody = Host { name: "no-such-host.invalid".to_owned(), port: 2181 };
+        let nobody = Host { name: "-no-such-host.invalid".to_owned(), port: 2181 };
         assert_eq!(ask(&nobody, b"srvr").await, Err(Silence::UnknownHost));
         let closed = Host { name: "127.0.0.1".to_owned(), port: 1 };
         assert_eq!(ask(&closed, b"srvr").await, Err(Silence::Refused));

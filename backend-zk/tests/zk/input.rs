@@ -92,7 +92,7 @@ async fn a_server_that_only_reads_is_refused() {
 async fn what_servers_say_that_cannot_be_reached() {
     let Some(servers) = ensemble(&options()).await else { return };
     let addresses = servers.addresses();
-    let hosts = format!("{},{},{},no-such-host.invalid", addresses[0], addresses[1], addresses[2]);
+    let hosts = format!("{},{},{},-no-such-host.invalid", addresses[0], addresses[1], addresses[2]);
     servers.servers()[1].kill().expect("killed");
     servers.servers()[2].pause().expect("paused");
     becomes(&servers.servers()[0], "not currently serving").await;
@@ -102,7 +102,7 @@ async fn what_servers_say_that_cannot_be_reached() {
         format!("{} is not serving: it has no quorum", addresses[0]),
         format!("{}: connection refused", addresses[1]),
         format!("{} takes connections but does not answer", addresses[2]),
-        "no-such-host.invalid:2181: host name unknown".to_owned(),
+        "-no-such-host.invalid:2181: host name unknown".to_owned(),
     ] {
         assert!(error.to_string().contains(&said), "{said}: {error}");
     }

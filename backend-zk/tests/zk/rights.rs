@@ -138,7 +138,7 @@ async fn what_is_not_right_is_said() {
         (format!("zk://{host}/zookeeper/x"), ErrorKind::InvalidInput),
         (format!("zk://{host}/a/../b"), ErrorKind::InvalidInput),
         (format!("zk://{host}/a?tabel=x"), ErrorKind::InvalidInput),
-        ("zk://no-such-host.invalid".to_owned(), ErrorKind::Unreachable),
+        ("zk://-no-such-host.invalid".to_owned(), ErrorKind::Unreachable),
         ("zk://127.0.0.1:1".to_owned(), ErrorKind::Unreachable),
         ("zk://".to_owned(), ErrorKind::InvalidInput),
     ] {

@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(asked(NAME, &[], true).await, (Err(u8::MAX), vec![0, 2, 3, 1]));
         // One address has been asked by then.
         assert_eq!(asked("[::1]", &[1], false).await, (Err(0), vec![0]));
-        assert_eq!(asked("no-such-host.invalid", &[1], false).await, (Err(0), vec![0]));
+        assert_eq!(asked("-no-such-host.invalid", &[1], false).await, (Err(0), vec![0]));
     }
 
     #[tokio::test]
