@@ -160,8 +160,8 @@ impl<D: Dialect> Service for Statements<D> {
                 "the database has not ended an earlier statement of this client; does its commit wait for a replica?",
             )),
             Ok(Err(error)) if class_of(&*self.dialect, &error) == ErrorClass::Fatal => Err(fatal(&error)),
-            Ok(Err(error)) => Err(no_answer(Some(&error))),
-            Err(_) => Err(no_answer(None)),
+            Ok(Err(error)) => Err(silence::<D>(Some(&error))),
+            Err(_) => Err(silence::<D>(None)),
         }
     }
 
@@ -169,7 +169,7 @@ impl<D: Dialect> Service for Statements<D> {
         // The guard is dropped first, so that it is not held while the statement runs.
         let idle = self.idle.on(*route).take();
         let Some(IdleConnection { conn, since, session }) = idle else {
-            return of_all(batch, || CallOutcome::Unavailable(no_answer(None)));
+            return of_all(batch, || CallOutcome::Unavailable(silence::<D>(None)));
         };
         let sent = Moment::now();
         let unanswered = self.silent.call(*route, session);
@@ -180,7 +180,7 @@ impl<D: Dialect> Service for Statements<D> {
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
             tracing::debug!("a connection does not answer and is replaced");
             note_reconnection(self.dialect.capabilities().backend());
-            return of_all(batch, || CallOutcome::Unknown(about_file::<D>(no_answer(None))));
+            return of_all(batch, || CallOutcome::Unknown(silence::<D>(None)));
         };
         let session = unanswered.end();
         let idle = conn.map(|conn| IdleConnection { conn, since, session });
@@ -239,7 +239,7 @@ impl<D: Dialect> Statements<D> {
     ) -> (Outcomes, bool) {
         match class_of(&*self.dialect, error) {
             ErrorClass::Again if !D::IS_REMOTE => {
-                (of_all(batch, || CallOutcome::Again(file_locked(Some(error)))), true)
+                (of_all(batch, || CallOutcome::Again(silence::<D>(Some(error)))), true)
             }
             ErrorClass::Again => (of_all(batch, || CallOutcome::Again(fatal(error))), true),
             ErrorClass::Blocked if batch[1..].iter().any(|one| !self.is_about_one(batch[0], one)) => {
@@ -260,7 +260,7 @@ impl<D: Dialect> Statements<D> {
             }
             ErrorClass::Broken => {
                 tracing::debug!(%error, "a connection failed and is replaced");
-                (of_all(batch, || CallOutcome::Unknown(no_answer(Some(error)))), false)
+                (of_all(batch, || CallOutcome::Unknown(silence::<D>(Some(error)))), false)
             }
             ErrorClass::ReadOnly if since < attempt.began() => {
                 tracing::info!(%error, "the server takes no writes any more: the connection is replaced");
@@ -298,18 +298,19 @@ type Answers = sqlx::Result<Vec<AnyAnswer>>;
 
 type Outcomes = Vec<CallOutcome<Answered<AnyAnswer>>>;
 
-/// The error of a request to a file that had no turn in time.
-fn file_locked(cause: Option<&sqlx::Error>) -> Error {
+/// The error of a request without an answer. One to a file had no turn in time.
+fn silence<D: Dialect>(cause: Option<&sqlx::Error>) -> Error {
+    if D::IS_REMOTE {
+        return no_answer(cause);
+    }
     let text = "the database file stays locked: another program keeps a transaction open in it, or writes for long, or \
                 its disk is slow";
     caused_by(Error::new(ErrorKind::Unreachable, text), cause)
 }
 
-/// What is known of a request without an answer is about a server, which a file has not.
+/// What others say of a request without an answer is about a server, which a file has not.
 pub(crate) fn about_file<D: Dialect>(error: Error) -> Error {
-    let is_silence =
-        error.kind() == ErrorKind::Unreachable && error.to_string().contains("cannot be reached");
-    if is_silence && !D::IS_REMOTE { file_locked(None) } else { error }
+    if error.is_silence() && !D::IS_REMOTE { silence::<D>(None) } else { error }
 }
 
 /// The same outcome for all of a batch.

@@ -206,9 +206,8 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                             || slot.silent_for(number, now, self.silence) >= self.silence
                     });
                     // If it was still connecting, the failure before says more.
-                    let text = "the server cannot be reached or does not answer";
                     let error = last.take().filter(|_| sent.is_none());
-                    (error.unwrap_or_else(|| Error::new(ErrorKind::Unreachable, text)), hangs, true)
+                    (error.unwrap_or_else(Error::silence), hangs, true)
                 }
             };
             if let Some((number, _)) = sent {

@@ -46,6 +46,7 @@ struct Report {
     backend: Option<&'static str>,
     servers: Option<Arc<str>>,
     retryable: bool,
+    is_silence: bool,
     source: Option<Source>,
 }
 
@@ -70,8 +71,16 @@ impl Error {
             backend: None,
             servers: None,
             retryable,
+            is_silence: false,
             source: None,
         }))
+    }
+
+    /// For backends: the error of a request without an answer, of which nothing more is known.
+    pub fn silence() -> Self {
+        let mut error = Self::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer");
+        error.0.is_silence = true;
+        error
     }
 
     /// Adds the cause.
@@ -138,6 +147,11 @@ impl Error {
         self.0.retryable
     }
 
+    /// For backends: whether it is [silence](Self::silence).
+    pub fn is_silence(&self) -> bool {
+        self.0.is_silence
+    }
+
     /// The operation that failed.
     pub fn operation(&self) -> Option<Operation> {
         self.0.operation
@@ -175,6 +189,7 @@ impl Error {
             backend: self.0.backend,
             servers: self.0.servers.clone(),
             retryable: self.0.retryable,
+            is_silence: self.0.is_silence,
             source: (!causes.is_empty()).then(|| causes.join(": ").into()),
         }))
     }

@@ -191,9 +191,8 @@ pub(in crate::backend) fn no_answer(last: Option<&Error>) -> Error {
     if let Some(last) = last.filter(|last| last.kind() == ErrorKind::Unreachable) {
         return last.duplicate();
     }
-    let error = Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer");
     match last {
-        Some(last) => error.with_source(format!("{last:#}")),
-        None => error,
+        Some(last) => Error::silence().with_source(format!("{last:#}")),
+        None => Error::silence(),
     }
 }

@@ -103,7 +103,7 @@ impl Claim {
     pub fn wait_over_error(&self, asked: Moment) -> Error {
         // Without a first answer nobody knows whether the lock is held.
         if self.0.clock.now().since(asked) > SILENCE || !self.has_answer() {
-            Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer")
+            Error::silence()
         } else {
             Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
         }
