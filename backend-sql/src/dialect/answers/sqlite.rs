@@ -49,20 +49,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extended_codes_are_those_of_their_primary_code() {
-        for (codes, kind) in [
+    fn every_answer_that_a_file_may_give_is_known() {
+        use Class::{Again, Broken, Fatal};
+        for (class, kind, codes) in [
             // BUSY_RECOVERY, BUSY_SNAPSHOT, LOCKED_SHAREDCACHE
-            (&[5, 6, 15, 17, 261, 517, 262][..], Kind::Conflict),
+            (Again, Kind::Conflict, &[5, 6, 15, 17, 261, 517, 262][..]),
             // READONLY_CANTINIT, READONLY_DIRECTORY
-            (&[3, 8, 23, 1288, 1544], Kind::Refused),
-            // IOERR_NOMEM, CANTOPEN_ISDIR, IOERR_WRITE, CORRUPT_INDEX
-            (&[7, 10, 11, 13, 14, 22, 26, 3082, 526, 778, 779], Kind::Misconfigured),
-            (&[1032], Kind::Unreachable),
-            (&[20, 21], Kind::Internal),
+            (Fatal, Kind::Refused, &[3, 8, 23, 1288, 1544]),
+            // CANTOPEN_ISDIR, CORRUPT_INDEX
+            (Fatal, Kind::Misconfigured, &[7, 11, 13, 14, 22, 26, 526, 779]),
+            // IOERR_NOMEM, IOERR_WRITE
+            (Broken, Kind::Misconfigured, &[10, 3082, 778]),
+            // READONLY_DBMOVED
+            (Broken, Kind::Unreachable, &[1032]),
+            (Fatal, Kind::Internal, &[1, 20, 21]),
         ] {
             for &code in codes {
-                assert_eq!(meaning(code, "").1, kind, "{code}");
+                let (found, named, text) = meaning(code, "some text");
+                assert_eq!((found, named), (class, kind), "{code}");
+                assert_eq!(text == REFUSED_STATEMENT, kind == Kind::Internal, "{code}");
             }
+        }
+        for (said, text) in [
+            ("no such table: a", NO_TABLES),
+            ("no such column: a", OTHER_TABLES),
+            ("table a has no column named b", OTHER_TABLES),
+            ("no such function: a", NOT_KNOWN),
+            ("near \"a\": syntax error", NOT_KNOWN),
+        ] {
+            assert_eq!(meaning(1, said), (Fatal, Kind::Misconfigured, text), "{said}");
         }
     }
 }
