@@ -8,10 +8,11 @@ use std::error::Error as _;
 use std::io::ErrorKind as Io;
 use std::time::Duration;
 
+use lockwell_core::backend::addresses_of;
 use lockwell_core::{Error, ErrorKind, Host, ServerUrl};
+use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
-use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 
 /// How long a connection may take before the hosts are checked.
@@ -100,28 +101,30 @@ async fn states(url: &ServerUrl) -> Option<Vec<(String, State)>> {
     let mut looks = Vec::new();
     for host in hosts {
         let port = host.port().unwrap_or(usual);
-        looks.push(tokio::spawn(async move { (host.authority(port), state(&host, port).await) }));
+        looks.push(tokio::spawn(async move { Some((host.authority(port), state(&host, port).await?)) }));
     }
     let mut states = Vec::new();
     for look in looks {
-        states.push(look.await.ok()?);
+        states.push(look.await.ok()??);
     }
     Some(states)
 }
 
-async fn state(host: &Host, port: u16) -> State {
-    let found = match timeout(TIMEOUT, lookup_host((host.name(), port))).await {
-        Ok(Ok(found)) => found.collect::<Vec<_>>(),
+/// `None`: no thread can be started for the look-up.
+async fn state(host: &Host, port: u16) -> Option<State> {
+    let found = match timeout(TIMEOUT, addresses_of(host.name(), port)).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(error)) if error.get_ref().is_some_and(|error| error.is::<Error>()) => return None,
         // The standard library has the texts of the C library, and no kinds.
-        Ok(Err(error)) if error.to_string().contains("emporary failure") => return State::NotLookedUp,
-        Ok(Err(_)) => return State::Unknown,
-        Err(_) => return State::Silent,
+        Ok(Err(error)) if error.to_string().contains("emporary failure") => return Some(State::NotLookedUp),
+        Ok(Err(_)) => return Some(State::Unknown),
+        Err(_) => return Some(State::Silent),
     };
-    match timeout(TIMEOUT, TcpStream::connect(&found[..])).await {
+    Some(match timeout(TIMEOUT, TcpStream::connect(&found[..])).await {
         Ok(Ok(_)) => State::Takes,
         Ok(Err(error)) if error.kind() == Io::ConnectionRefused => State::Refuses,
         _ => State::Silent,
-    }
+    })
 }
 
 /// The state of a socket in the file system.

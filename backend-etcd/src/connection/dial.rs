@@ -29,11 +29,11 @@ type BoxError = Box<dyn Error + Send + Sync>;
 type Stream = <HttpConnector as Service<Uri>>::Response;
 type Dialing = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
 
-/// Connects the first time: to this address of the server's name, if there is one.
-pub(super) struct DialOnce(Option<HttpConnector>, Option<SocketAddr>);
+/// Connects the first time: to this address of the server's name.
+pub(super) struct DialOnce(Option<HttpConnector>, SocketAddr);
 
 impl DialOnce {
-    pub(super) fn new(patience: Duration, place: Option<SocketAddr>) -> Self {
+    pub(super) fn new(patience: Duration, place: SocketAddr) -> Self {
         let mut connector = HttpConnector::new();
         // TLS, where it is used, is above this.
         connector.enforce_http(false);
@@ -59,12 +59,11 @@ impl Service<Uri> for DialOnce {
         }
     }
 
-    fn call(&mut self, uri: Uri) -> Self::Future {
+    fn call(&mut self, _: Uri) -> Self::Future {
         match self.0.take() {
             Some(mut connector) => {
                 // TLS verifies the name all the same.
-                let place = self.1.map(|place| Uri::try_from(format!("http://{place}"))).transpose();
-                let dialing = place.map(|place| connector.call(place.unwrap_or(uri)));
+                let dialing = Uri::try_from(format!("http://{}", self.1)).map(|uri| connector.call(uri));
                 Either::Left(Box::pin(async move { dialing?.await.map_err(BoxError::from) }))
             }
             None => Either::Right(ready(Err(Ended.into()))),

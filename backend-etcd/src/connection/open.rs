@@ -97,7 +97,7 @@ impl Opener {
         opened.await?
     }
 
-    async fn open_at(&self, uri: &str, place: Option<SocketAddr>) -> Result<Connection, Failure> {
+    async fn open_at(&self, uri: &str, place: SocketAddr) -> Result<Connection, Failure> {
         let connecting = async {
             let unreachable = |error: tonic::transport::Error| {
                 let text = "etcd cannot be reached";

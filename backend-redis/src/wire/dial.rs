@@ -37,7 +37,7 @@ pub(crate) async fn open(
         return open_at(address, info, subscriber, None).await;
     };
     let opened = at_each_address(host, *port, |place| {
-        let opening = open_at(address, info.clone(), subscriber.clone(), place);
+        let opening = open_at(address, info.clone(), subscriber.clone(), Some(place));
         async move {
             match opening.await {
                 Err(error) if error.is_io_error() => Err(error),

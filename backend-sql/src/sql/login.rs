@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockwell_core::backend::{at_each_address, run_blocking, set_nodelay};
+use lockwell_core::backend::{by_name_or_address, run_blocking, set_nodelay};
 use lockwell_core::{Error, ErrorKind, Passwords, Result, ServerUrl};
 use sqlx::ConnectOptions;
 
@@ -77,7 +77,7 @@ impl<O: ConnectOptions<Connection: Sized> + Clone + Reread> Login<O> {
             return self.log_in(self.options.clone(), &open).await;
         };
         let open = &open;
-        let reached = at_each_address(host, *port, |place| async move {
+        let reached = by_name_or_address(host, *port, |place| async move {
             let (options, by_name) = (self.options.clone(), place.is_none());
             let options = place.map_or(options.clone(), |place| at(options, place));
             match self.log_in(options, open).await {

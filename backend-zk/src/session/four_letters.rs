@@ -85,11 +85,9 @@ pub(crate) async fn say_why(options: &ZkOptions, error: Error) -> Error {
 
 /// The first answer of the addresses of a host.
 async fn ask(host: &Host, word: &[u8; 4]) -> Result<String, Silence> {
-    let places = tokio::time::timeout(LIMIT, addresses_of(&host.name, host.port)).await.unwrap_or_default();
-    if places.is_empty() {
-        return Err(Silence::UnknownHost);
-    }
-    let asking = places.into_iter().map(|place| ask_at(place, word).boxed());
+    let looking = tokio::time::timeout(LIMIT, addresses_of(&host.name, host.port)).await;
+    let Ok(Ok(places)) = looking else { return Err(Silence::UnknownHost) };
+    let asking = places.into_iter().map(|place| ask_at(place, word, LIMIT).boxed());
     Ok(select_ok(asking).await?.0)
 }
 

@@ -41,7 +41,7 @@ impl Places {
         });
         let mut found = finding.await.unwrap_or_default().into_iter();
         for name in options.servers.split(',') {
-            let addresses = found.next().unwrap_or_default();
+            let addresses = found.next().and_then(Result::ok).unwrap_or_default();
             if addresses.len() > 1 {
                 places.each.extend(addresses.iter().map(ToString::to_string));
                 places.names.push(name.to_owned());
@@ -70,5 +70,6 @@ impl Places {
 
 /// The addresses of all servers whose names can be resolved at present.
 pub(crate) async fn addresses(hosts: &[Host]) -> Vec<SocketAddr> {
-    join_all(hosts.iter().map(|host| addresses_of(&host.name, host.port))).await.concat()
+    let found = join_all(hosts.iter().map(|host| addresses_of(&host.name, host.port))).await;
+    found.into_iter().flatten().flatten().collect()
 }

@@ -8,7 +8,7 @@
 //!   a waiter, and the end of its validity. [`Hot`]: which locks were contended lately.
 //! * [`Reconnect`]: a connection for each runtime. It replaces a failed connection, and repeats the requests
 //!   on the new one.
-//! * [`at_each_address`]: a server whose name has several addresses, of which the first may be silent.
+//! * [`at_each_address`] and [`by_name_or_address`]: a server whose name has several addresses, of which the first may be silent.
 //! * [`Lazy`]: a backend that connects with its first request.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
 //! * [`SharedTask`]: one task for all who want its answer, which none of them has to drive.
@@ -44,7 +44,7 @@ mod shared_task;
 mod waiters;
 mod waiting;
 
-pub use addresses::{addresses_of, at_each_address};
+pub use addresses::{addresses_of, at_each_address, by_name_or_address};
 pub use backoff::Backoff;
 pub use batcher::{Attempt, Batcher, Bounds, Call, CallOutcome, Reply, Service};
 pub use escape::{escape, unescape};

@@ -28,6 +28,15 @@ pub enum Failure {
     Busy(Error),
 }
 
+/// The server's name is not resolved, so nothing was sent.
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        let text = "the server cannot be reached";
+        let unreachable = |error| Error::new(ErrorKind::Unreachable, text).with_source(error);
+        Self::Doubtful(error.downcast::<Error>().unwrap_or_else(unreachable))
+    }
+}
+
 /// One connection for each runtime. It is made when it is needed, and replaced when a request on it fails or
 /// gets no answer.
 ///
