@@ -1,11 +1,10 @@
 //! What the errors of the servers mean.
 
-use std::error::Error as _;
 use std::fmt;
 
 use lockwell_core::backend::Failure;
-use lockwell_core::{Error, ErrorKind};
-use tonic::{Code, Status};
+use lockwell_core::{Error, ErrorKind, tls};
+use tonic::{Code, Status, transport};
 
 /// Whether the server says that there is no such lease.
 pub(crate) fn is_missing(status: &Status) -> bool {
@@ -42,22 +41,24 @@ impl fmt::Display for Ended {
 
 impl std::error::Error for Ended {}
 
-fn was_not_sent(status: &Status) -> bool {
-    let mut cause = status.source();
-    while let Some(error) = cause {
-        if error.is::<Ended>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+fn causes(error: &dyn std::error::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |cause| cause.source())
+}
+
+/// Why there is no channel. If a server's certificate is not trusted, another's may be.
+pub(crate) fn no_channel(error: transport::Error) -> Failure {
+    let refusal = causes(&error).map(ToString::to_string).find(|text| tls::is_untrusted(text));
+    Failure::Doubtful(match refusal {
+        Some(refusal) => tls::untrusted(&refusal, "ca=FILE"),
+        None => Error::new(ErrorKind::Unreachable, "etcd cannot be reached").with_source(error),
+    })
 }
 
 /// What an error means for a request. Of one that is not listed nobody knows whether the request was
 /// executed: it is repeated on a new connection.
 pub(crate) fn explain(status: &Status) -> Failure {
     let text = status.message();
-    if was_not_sent(status) {
+    if causes(status).any(|cause| cause.is::<Ended>()) {
         return Failure::NotSent(Error::new(ErrorKind::Unreachable, "the connection to etcd has ended"));
     }
     let (kind, message) = match status.code() {

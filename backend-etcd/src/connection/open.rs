@@ -18,7 +18,7 @@ use super::dial::DialOnce;
 use super::line::{Line, Token};
 use super::login::Logins;
 use crate::BACKEND;
-use crate::error::{explain, is_expired};
+use crate::error::{explain, is_expired, no_channel};
 use crate::messages::{Txn, one};
 use crate::options::EtcdOptions;
 
@@ -57,14 +57,17 @@ impl Opener {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let (mut opening, count) = (FuturesUnordered::new(), self.options.endpoints.len());
         let mut left = (0..count).map(|at| &self.options.endpoints[(first + at) % count]);
-        let mut failure = None;
+        let (mut failure, mut may_pass) = (None, false);
         loop {
             if let Some(uri) = left.next() {
                 opening.push(self.open_by(uri));
             } else if opening.is_empty() {
-                let nobody =
-                    || Failure::Doubtful(Error::new(ErrorKind::Internal, "an address without servers"));
-                return Err(failure.unwrap_or_else(nobody));
+                return Err(match failure {
+                    // No server has a certificate that is trusted.
+                    Some(Failure::Doubtful(error)) if !may_pass => Failure::Refused(error),
+                    Some(failure) => failure,
+                    None => Failure::Refused(Error::new(ErrorKind::Internal, "an address without servers")),
+                });
             }
             let pause = if left.len() == 0 { PATIENCE } else { STAGGER };
             match tokio::time::timeout(pause, opening.next()).await {
@@ -78,7 +81,10 @@ impl Opener {
                 }
                 // What one server refuses, all do.
                 Ok(Some(Err(Failure::Refused(error)))) => return Err(Failure::Refused(error)),
-                Ok(Some(Err(other))) => failure = Some(other),
+                Ok(Some(Err(other))) => {
+                    may_pass |= !matches!(&other, Failure::Doubtful(error) if !error.is_retryable());
+                    failure = Some(other);
+                }
                 Ok(None) | Err(_) => (),
             }
         }
@@ -99,12 +105,8 @@ impl Opener {
 
     async fn open_at(&self, uri: &str, place: SocketAddr) -> Result<Connection, Failure> {
         let connecting = async {
-            let unreachable = |error: tonic::transport::Error| {
-                let text = "etcd cannot be reached";
-                Failure::Doubtful(Error::new(ErrorKind::Unreachable, text).with_source(error))
-            };
             let endpoint = self.endpoint(uri).await?;
-            endpoint.connect_with_connector(DialOnce::new(PATIENCE, place)).await.map_err(unreachable)
+            endpoint.connect_with_connector(DialOnce::new(PATIENCE, place)).await.map_err(no_channel)
         };
         let late = |_| Err(Failure::Doubtful(Error::new(ErrorKind::Unreachable, "etcd does not answer")));
         let channel = tokio::time::timeout(PATIENCE, connecting).await.unwrap_or_else(late)?;

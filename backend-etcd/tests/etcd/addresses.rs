@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+#[cfg(feature = "tls")]
+use lockwell_core::ErrorKind;
 use lockwell_core::suite::set_lookup;
 use testbed::{addresses_of, hung};
 
@@ -36,6 +38,31 @@ async fn the_name_is_verified_at_each_address() {
         format!("ca={}&cert={}&key={}", files.path("ca.pem"), files.path("ours.pem"), files.path("ours.key"));
     let url = format!("etcds://{}?{own}", name(&[first, etcd.addr()]));
     take(&backend(&url).await.expect("a client"), "a", secs(60)).await;
+}
+
+/// Trust, and a name, that are not those of the server. Nobody waits, unless another server may come back.
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_a_certificate_is_said() {
+    let Some(files) = testbed::if_installed(testbed::Certificates::make()) else { return };
+    let Some(etcd) = server(&options().tls(&files)).await else { return };
+    let port = etcd.addr().port();
+    let own = format!("cert={}&key={}", files.path("ours.pem"), files.path("ours.key"));
+    for (host, ca, said) in [
+        ("127.0.0.1", "ours.pem", "is not trusted; the option ca=FILE"),
+        ("localhost", "ca.pem", "for other names"),
+    ] {
+        let (begun, trust) = (Instant::now(), format!("ca={}&{own}", files.path(ca)));
+        let error =
+            backend(&format!("etcds://{host}:{port}?{trust}&timeout=1m")).await.expect_err("untrusted");
+        assert!(error.kind() == ErrorKind::Misconfigured && error.to_string().contains(said), "{error:#}");
+        assert!(begun.elapsed() < secs(30), "{error:#}");
+        let begun = Instant::now();
+        backend(&format!("etcds://{host}:{port},127.0.0.1:1?{trust}&timeout=2s"))
+            .await
+            .expect_err("untrusted");
+        assert!(begun.elapsed() > secs(1), "it was not tried again");
+    }
 }
 
 /// All members of a cluster have one name, as those of a headless service have.

@@ -70,7 +70,7 @@ pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
 pub(crate) const SLOT_MOVES: &str = "the slot of this lock is being moved to another node of the cluster";
 
 fn is_untrusted(error: &RedisError) -> bool {
-    error.to_string().contains("invalid peer certificate")
+    lockwell_core::tls::is_untrusted(&error.to_string())
 }
 
 fn is_full(error: &RedisError) -> bool {

@@ -24,7 +24,7 @@ pub(crate) fn class_of(database: &impl Database, error: &sqlx::Error) -> ErrorCl
 /// Whether the certificate of the server was refused.
 fn is_untrusted(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_))
-        && error.to_string().contains("invalid peer certificate")
+        && lockwell_core::tls::is_untrusted(&error.to_string())
 }
 
 /// Whether the server asks for a login of a kind that sqlx does not know.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "tls")]
+use futures_util::future::join_all;
 use lockwell_core::backend::Backoff;
 #[cfg(feature = "tls")]
 use lockwell_core::backend::run_blocking;
@@ -131,11 +133,11 @@ async fn connect_within(
         Ok(Err(zk::Error::BadArguments(what))) => {
             Err(Error::new(ErrorKind::InvalidInput, format!("the address is not usable: {what}")))
         }
-        // The crate does not return the reason.
-        Ok(Err(zk::Error::NoHosts)) if options.tls.is_some() => Err(Error::new(
-            ErrorKind::Unreachable,
-            "no server can be reached, or TLS fails: a server's certificate, its name, or the client certificate",
-        )),
+        #[cfg(feature = "tls")]
+        Ok(Err(zk::Error::NoHosts)) if options.tls.is_some() => {
+            let text = "no server can be reached, or TLS fails: the client certificate, or a server's";
+            Err(untrusted(options).await.unwrap_or_else(|| Error::new(ErrorKind::Unreachable, text)))
+        }
         // The session ended before it began: the server refused the credentials or the version.
         Ok(Err(error)) => Err(explain(&error)),
         Err(_) => Err(no_answer()),
@@ -156,6 +158,20 @@ fn tls_options(files: &lockwell_core::tls::TlsFiles) -> Result<zk::TlsOptions> {
     options
         .with_pem_identity(&read_certificates(cert)?, &read_key(key)?)
         .map_err(|error| unusable(&format!("{cert} and {key}"), &error))
+}
+
+/// The error if no server has a certificate that is trusted. The crate does not return the reason.
+#[cfg(feature = "tls")]
+async fn untrusted(options: &ZkOptions) -> Option<Error> {
+    use lockwell_core::{backend::addresses_of, tls};
+    let ca = options.tls.as_ref()?.ca()?;
+    let asking = options.hosts.iter().map(async |host| {
+        let (name, ca) = (host.name.clone(), ca.to_owned());
+        let place = *addresses_of(&name, host.port).await.ok()?.first()?;
+        run_blocking("lockwell-tls", move || tls::refusal(&name, place, &ca, SHORTEST)).await.ok()?
+    });
+    let refusals: Option<Vec<_>> = join_all(asking).await.into_iter().collect();
+    Some(tls::untrusted(refusals?.first()?, "ca=FILE"))
 }
 
 /// How long a connection may be silent, or the connecting may take, before the client tries the next server.

@@ -61,18 +61,20 @@ async fn both_sides_show_certificates() {
     guard.release().await.expect("held");
     hold(&two, "a").await.release().await.expect("held");
 
-    for (why, url) in [
-        ("we show no certificate", format!("zk://localhost:{port}?{}", trust(&files, "ca.pem", false))),
-        ("we do not trust the authority", {
-            let ca = trust(&files, "ours.pem", true);
-            format!("zk://localhost:{port}?{ca}")
-        }),
-        ("the certificate is for another name", format!("zk://127.0.0.1:{port}?{ours}")),
-        ("the port does not speak TLS", format!("zk://localhost:{}?{ours}", server.addr().port())),
+    let (unreachable, untrusted) = (ErrorKind::Unreachable, ErrorKind::Misconfigured);
+    let other = trust(&files, "ours.pem", true);
+    let plain = server.addr().port();
+    for (kind, said, url) in [
+        // We show none.
+        (unreachable, "TLS", format!("zk://localhost:{port}?{}", trust(&files, "ca.pem", false))),
+        (untrusted, "is not trusted; the option ca=FILE", format!("zk://localhost:{port}?{other}")),
+        (untrusted, "for other names", format!("zk://127.0.0.1:{port}?{ours}")),
+        // Another server may become reachable.
+        (unreachable, "TLS", format!("zk://127.0.0.1:{port},localhost:{plain}?{ours}")),
+        (unreachable, "TLS", format!("zk://localhost:{plain}?{ours}")),
     ] {
         let error = refusal(&url).await;
-        assert_eq!(error.kind(), ErrorKind::Unreachable, "{why}: {error:#}");
-        assert!(error.to_string().contains("TLS"), "{why}: {error:#}");
+        assert!(error.kind() == kind && error.to_string().contains(said), "{url}: {error:#}");
     }
     let error = refusal(&format!("zk://localhost:{port}")).await;
     assert_eq!(error.kind(), ErrorKind::Unreachable, "we do not speak TLS: {error:#}");

@@ -1,11 +1,17 @@
 //! TLS, for authors of backends: the files that an address names, and the crypto provider.
 
 use std::fs;
+#[cfg(feature = "tls")]
+use std::{net::SocketAddr, net::TcpStream, sync::Arc, time::Duration};
 
 use crate::{Error, ErrorKind, Result, ServerUrl};
 
-/// The error about a server whose certificate rustls has refused with this text. `ca`: the option that names the
-/// authorities to trust.
+/// Whether rustls has refused the certificate of a server with this text.
+pub fn is_untrusted(refusal: &str) -> bool {
+    refusal.contains("invalid peer certificate")
+}
+
+/// The error about such a server. `ca`: the option that names the authorities to trust.
 pub fn untrusted(refusal: &str, ca: &str) -> Error {
     let has = |word: &str| refusal.contains(word);
     let why = if has("CaUsedAsEndEntity") {
@@ -107,6 +113,22 @@ pub fn choose_provider() {
         // This fails if another thread sets a provider at this moment, which is fine.
         drop(aws_lc_rs::default_provider().install_default());
     }
+}
+
+/// Why the certificate of the server at this address is [not trusted](is_untrusted), for a client crate that
+/// does not say it. `ca`: a file with certificates. Blocks; each step takes up to `limit`.
+#[cfg(feature = "tls")]
+pub fn refusal(host: &str, place: SocketAddr, ca: &str, limit: Duration) -> Option<String> {
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
+    choose_provider();
+    let (ca, mut roots) = (read_certificates(ca).ok()?, rustls::RootCertStore::empty());
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(ca.as_bytes()).filter_map(Result::ok));
+    let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let name = host.to_owned().try_into().ok()?;
+    let mut session = rustls::ClientConnection::new(Arc::new(config), name).ok()?;
+    let mut stream = TcpStream::connect_timeout(&place, limit).ok()?;
+    stream.set_read_timeout(Some(limit)).and_then(|()| stream.set_write_timeout(Some(limit))).ok()?;
+    session.complete_io(&mut stream).err().map(|error| error.to_string()).filter(|text| is_untrusted(text))
 }
 
 #[cfg(test)]
