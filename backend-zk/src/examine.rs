@@ -7,6 +7,7 @@ use zookeeper_client as zk;
 use crate::client::ClientInner;
 use crate::error::explain;
 use crate::queue::inspect::learn_time;
+use crate::session::four_letters::{Fullest, ask_dump};
 use crate::session::limits::Limits;
 
 /// The names of all locks that have a node. The node stays for a while after the lock was released.
@@ -30,6 +31,7 @@ pub(crate) async fn names(inner: &ClientInner) -> Result<Vec<LockName>> {
 pub(crate) async fn findings(inner: &ClientInner) -> Result<Vec<Finding>> {
     let mut findings = vec![session(inner.pool.limits()), replication(inner.pool.limits())];
     findings.extend(folders(inner).await?);
+    findings.extend(ask_dump(&inner.options).await.map(|fullest| room(&fullest)));
     if learn_time(inner, &*inner.pool.any().await?).await? {
         findings.extend(inner.clock.finding());
     } else {
@@ -62,6 +64,24 @@ async fn folders(inner: &ClientInner) -> Result<Option<Finding>> {
             "if the number rises, use fewer names, or raise znode.container.maxPerMinute on the servers",
         )
     }))
+}
+
+/// From so many bytes of paths on, a session is reported: half of what the servers can read by default.
+const FULL: usize = 1024 * 1024;
+
+fn room(Fullest { session, nodes, bytes }: &Fullest) -> Finding {
+    let size = format!("{nodes} ephemeral nodes with {} KiB of paths", bytes.div_ceil(1024));
+    if *bytes < FULL {
+        return Finding::good("sessions", format!("none has more than {size}; 2 MiB are too many"));
+    }
+    Finding::doubtful(
+        "sessions",
+        format!(
+            "the session {session} has {size}: if it ends with more than jute.maxbuffer and its extra, 2 MiB by default, an \
+             ensemble stops, and does not start again"
+        ),
+        "let its client, which the command cons names, delete nodes or open several sessions",
+    )
 }
 
 fn session(limits: Limits) -> Finding {

@@ -1,6 +1,6 @@
 //! Reads settings of servers with ZooKeeper's four-letter commands: over plain TCP, without a session.
 //!
-//! `srvr` is allowed by default, `conf` only where it is configured (`4lw.commands.whitelist`).
+//! `srvr` is allowed by default, `conf` and `dump` only where they are configured (`4lw.commands.whitelist`).
 
 use std::io::ErrorKind as Io;
 use std::net::SocketAddr;
@@ -20,8 +20,11 @@ use crate::session::runtime::SESSIONS;
 /// How long a server may take to answer.
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// More than any answer.
-const LONGEST: u64 = 16_384;
+/// How long a server may take to list all ephemeral nodes.
+const LONG: Duration = Duration::from_secs(5);
+
+/// More than any answer except a list of many ephemeral nodes, of which the rest is not read.
+const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +43,27 @@ pub(crate) async fn ask_conf(options: &ZkOptions) -> Option<(Duration, u32)> {
     let hosts = options.hosts.clone();
     let asking = SESSIONS.spawn(async move {
         let places = addresses(&hosts).await;
-        let asking = places.into_iter().map(async |place| read_conf(&ask_at(place, b"conf").await.ok()?));
+        let asking =
+            places.into_iter().map(async |place| read_conf(&ask_at(place, b"conf", LIMIT).await.ok()?));
         let found = join_all(asking).await.into_iter().flatten();
         found.reduce(|(tick, limit), (other, others)| (tick.max(other), limit.max(others)))
+    });
+    asking.await.ok().flatten()
+}
+
+/// The session whose ephemeral nodes have the longest paths together; `None` if no server lists them.
+pub(crate) async fn ask_dump(options: &ZkOptions) -> Option<Fullest> {
+    if options.tls.is_some() {
+        return None;
+    }
+    let hosts = options.hosts.clone();
+    let asking = SESSIONS.spawn(async move {
+        for place in addresses(&hosts).await {
+            if let Some(found) = ask_at(place, b"dump", LONG).await.ok().and_then(|text| read_dump(&text)) {
+                return Some(found);
+            }
+        }
+        None
     });
     asking.await.ok().flatten()
 }
@@ -91,7 +112,7 @@ async fn ask(host: &Host, word: &[u8; 4]) -> Result<String, Silence> {
     Ok(select_ok(asking).await?.0)
 }
 
-async fn ask_at(place: SocketAddr, word: &[u8; 4]) -> Result<String, Silence> {
+async fn ask_at(place: SocketAddr, word: &[u8; 4], limit: Duration) -> Result<String, Silence> {
     // The error if the time is over.
     let mut blame = Silence::Unreachable;
     let asking = async {
@@ -107,7 +128,7 @@ async fn ask_at(place: SocketAddr, word: &[u8; 4]) -> Result<String, Silence> {
             Ok(_) => Ok(String::from_utf8_lossy(&text).into_owned()),
         }
     };
-    let answer = tokio::time::timeout(LIMIT, asking).await;
+    let answer = tokio::time::timeout(limit, asking).await;
     answer.unwrap_or(Err(blame))
 }
 
@@ -151,6 +172,36 @@ pub(crate) fn read_conf(text: &str) -> Option<(Duration, u32)> {
     Some((Duration::from_millis(value("tickTime")?.into()), value("syncLimit")?))
 }
 
+/// The session with the most bytes of paths of ephemeral nodes, as the server counts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fullest {
+    pub(crate) session: String,
+    pub(crate) nodes: usize,
+    pub(crate) bytes: usize,
+}
+
+fn read_dump(text: &str) -> Option<Fullest> {
+    let (_, listed) = text.split_once("Sessions with Ephemerals")?;
+    let (mut fullest, mut of) = (Fullest::default(), Fullest::default());
+    for line in listed.lines().skip(1) {
+        match (line.strip_prefix('\t'), line.strip_suffix(':')) {
+            (Some(path), _) => {
+                of.nodes += 1;
+                of.bytes += 4 + path.len();
+            }
+            (None, Some(session)) if session.starts_with("0x") => {
+                of = Fullest { session: session.to_owned(), ..Fullest::default() };
+            }
+            // The connections follow.
+            _ => break,
+        }
+        if of.bytes > fullest.bytes {
+            fullest.clone_from(&of);
+        }
+    }
+    Some(fullest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +211,18 @@ mod tests {
         let text = "clientPort=2181\ntickTime=2000\nmaxClientCnxns=60\ninitLimit=10\nsyncLimit=5\n";
         assert_eq!(read_conf(text), Some((Duration::from_secs(2), 5)));
         assert_eq!(read_conf("conf is not executed because it is not in the whitelist."), None);
+    }
+
+    #[test]
+    fn the_fullest_session_is_found() {
+        let text = "SessionTracker dump:\nSession Sets (0)/(0):\nephemeral nodes dump:\nSessions with Ephemerals (3):\n\
+                    0x1:\n\t/a\n\t/b\n0x2:\n0x3a:\n\t/long/path\n\t/c:\nConnections dump:\n\t/127.0.0.1:1\n";
+        let of = |session: &str, nodes, bytes| Some(Fullest { session: session.to_owned(), nodes, bytes });
+        assert_eq!(read_dump(text), of("0x3a", 2, 21));
+        // It is cut.
+        assert_eq!(read_dump(text.split_once("0x2").unwrap().0), of("0x1", 2, 12));
+        assert_eq!(read_dump("Sessions with Ephemerals (0):\n"), of("", 0, 0));
+        assert_eq!(read_dump("dump is not executed because it is not in the whitelist."), None);
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
-use lockwell_core::{LockGuard, Locks, Loss, Moment};
-use testbed::{Proxy, ZooKeeper};
-use zookeeper_client::Client;
+use lockwell_core::{DistributedLock, LockGuard, Locks, Loss, Moment, Severity};
+use testbed::{Proxy, ZooKeeper, ZooKeeperEnsemble, if_installed};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use zookeeper_client::{Acls, Client, CreateMode};
 
-use crate::servers::{client, hold, options, secs, single, url};
+use crate::servers::{client, connect, hold, options, secs, single, url};
 use crate::wire::end_session;
 
 /// What a session may have, and what the server's limit is, in bytes of paths.
@@ -78,6 +79,66 @@ async fn the_death_of_a_client_with_many_claims_is_no_harm() {
     server.restart().await.expect("it reads its log");
     let again = two.lock(name(7)).wait(secs(60)).await.expect("a free lock");
     again.release().await.expect("held");
+}
+
+/// The same in an ensemble, whose servers read a fifth of the usual: its followers would leave a leader that has
+/// written more, and each next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ensemble_outlives_a_client_with_many_claims() {
+    let options = options().setting("-Djute.maxbuffer", (LIMIT / 10).to_string());
+    let Some(servers) = if_installed(ZooKeeperEnsemble::start(3, &options).await) else { return };
+    assert!(MANY * name(0).len() > LIMIT / 5 && BOUND < LIMIT / 5);
+    let mut child = tokio::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "full::holder_of_many", "--ignored", "--nocapture"])
+        .env("LOCKWELL_TEST_URL", servers.url())
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("it starts");
+    let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    while !said.next_line().await.expect("a line").expect("it holds the locks").ends_with("held") {}
+    let other = client(&servers.url()).await;
+    assert!(other.lock(name(7)).try_now().await.expect("an answer").is_none());
+    child.kill().await.expect("it runs");
+    other.lock(name(7)).wait(secs(60)).await.expect("its session ends").release().await.expect("held");
+    for server in servers.servers() {
+        let alone = client(&server.url()).await;
+        hold(&alone, &name(MANY - 1)).await.release().await.expect("held");
+    }
+}
+
+const MANY: usize = 850;
+
+/// What the other process does, until it is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "is run by another test"]
+async fn holder_of_many() {
+    let locks = client(&std::env::var("LOCKWELL_TEST_URL").expect("an address")).await;
+    let _guards = hold_many(&locks, secs(10), 0..MANY).await;
+    println!("\nheld");
+    std::future::pending().await
+}
+
+/// Nodes that another client has in one session. The server's list of them is longer than its other answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_names_a_full_session() {
+    let Some(server) = single(&options()).await else { return };
+    let (_locks, lock) = connect(&server.url()).await;
+    let finding = async || {
+        let findings = lock.examine().await.expect("an answer");
+        findings.into_iter().find(|finding| finding.subject == "sessions").expect("a finding")
+    };
+    assert_eq!(finding().await.severity, Severity::Good);
+    let other = Client::connect(&server.addr().to_string()).await.expect("a client");
+    let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    for number in 0..11 {
+        let long = format!("/{number}{}", "x".repeat(100_000));
+        other.create(&long, b"", &ephemeral).await.expect("a node");
+    }
+    let finding = finding().await;
+    assert_eq!(finding.severity, Severity::Doubtful);
+    let said = format!("0x{:x} has 11 ephemeral nodes with 1075 KiB", other.session_id().0);
+    assert!(finding.message.contains(&said), "{said}: {finding:?}");
 }
 
 /// The second session of one ttl: its end is that of its own claims, and it is closed when it has none.
