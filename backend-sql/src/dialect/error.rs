@@ -34,6 +34,11 @@ fn is_other_login(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Protocol(text) if asks.iter().any(|what| text.contains(what)))
 }
 
+/// Whether MySQL asks for the password itself, which sqlx does not send without TLS. There is no type for it.
+fn is_for_tls(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Configuration(text) if text.to_string().contains("RSA auth backend disabled"))
+}
+
 /// An error with its cause, if that is known.
 pub(crate) fn caused_by(error: Error, cause: Option<&sqlx::Error>) -> Error {
     match cause {
@@ -127,6 +132,11 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
         error if is_other_login(error) => (
             ErrorKind::Refused,
             "the server asks this user for a login of a kind that lockwell does not have: give the user a password",
+        ),
+        error if is_for_tls(error) => (
+            ErrorKind::Refused,
+            "the server asks for the password itself, as MySQL does at the first login after its start, and it is sent over TLS \
+             alone: compile with the feature \"tls\" of lockwell, without sslmode=disabled, and let the server have TLS",
         ),
         sqlx::Error::Tls(_) => (ErrorKind::Misconfigured, "TLS does not work with this server"),
         sqlx::Error::Configuration(_) => (ErrorKind::InvalidInput, "the address is not usable"),

@@ -68,6 +68,9 @@ impl Database for MySql {
     }
 
     async fn check(&self, conn: &mut Conn) -> sqlx::Result<()> {
+        if self.is_plain {
+            session::warn_of_logins(&mut conn.inner).await;
+        }
         // In one message. Only the first statement returns rows.
         let mut answers = sqlx::raw_sql(self.sql.check.get()).fetch_many(&mut conn.inner);
         let mut refused = Ok(());

@@ -19,6 +19,8 @@ pub struct MySql {
     /// The address for messages.
     pub(super) address: String,
     pub(super) connect: Login<MySqlConnectOptions>,
+    /// There is no TLS, whatever the server has.
+    pub(super) is_plain: bool,
     pub(super) contended: Contended,
     pub(super) push: Arc<Push>,
     pub(super) hot: Hot,

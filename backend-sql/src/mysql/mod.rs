@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use lockwell_core::backend::Hot;
 use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
-use sqlx::mysql::MySqlConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 pub(crate) use self::statements::ddl;
 
@@ -96,6 +96,7 @@ impl MySqlLock {
 
     async fn reach(url: &ServerUrl, connect: MySqlConnectOptions, options: SqlOptions) -> Result<Self> {
         let address = format!("{}:{}", connect.get_host(), connect.get_port());
+        let is_plain = !cfg!(feature = "tls") || matches!(connect.get_ssl_mode(), MySqlSslMode::Disabled);
         let place = connect.get_socket().is_none().then(|| Place {
             host: connect.get_host().to_owned(),
             port: connect.get_port(),
@@ -109,7 +110,7 @@ impl MySqlLock {
         let record = Arc::new(VerifyRecord { backend: "mysql", verify: sql.verify.clone() });
         let (contended, push) = (Contended::new(), Arc::default());
         let (hot, marked, passed_on) = (Hot::new(), Hot::new(), Hot::new());
-        let dialect = MySql { address, connect, contended, push, hot, marked, passed_on, sql };
+        let dialect = MySql { address, connect, is_plain, contended, push, hot, marked, passed_on, sql };
         Self::open(dialect, options, record, lock::hand_over::acquire).await
     }
 }

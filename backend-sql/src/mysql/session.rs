@@ -54,6 +54,20 @@ pub(super) async fn close(conn: MySqlConnection) {
     }
 }
 
+/// Warns of an account that could log in without TLS only since the server remembers it.
+pub(super) async fn warn_of_logins(conn: &mut MySqlConnection) {
+    let account = sqlx::raw_sql("SHOW CREATE USER CURRENT_USER()").fetch_one(conn).await;
+    match account.and_then(|row| row.try_get_unchecked::<String, _>(0)) {
+        // An account without a password has no `AS`.
+        Ok(account) if account.contains("'caching_sha2_password' AS") => tracing::warn!(
+            "without TLS (feature \"tls\", and no sslmode=disabled) or `mysql-rsa` of sqlx, this account cannot log in after the \
+             next start of the server, and its locks are lost then"
+        ),
+        Ok(_) => (),
+        Err(error) => tracing::debug!(%error, "the server does not say how this account logs in"),
+    }
+}
+
 /// A connection that is ready for our statements.
 pub(super) async fn open(login: &Login<MySqlConnectOptions>) -> sqlx::Result<MySqlConnection> {
     let mut conn = login.connect().await?;

@@ -86,7 +86,7 @@ async fn a_release_that_is_held_up_says_why() {
 
 /// Counts lockwell's warnings in a thread.
 #[derive(Clone, Default)]
-struct Warnings(Arc<AtomicUsize>);
+pub(crate) struct Warnings(pub(crate) Arc<AtomicUsize>);
 
 impl Subscriber for Warnings {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {

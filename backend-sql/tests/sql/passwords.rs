@@ -213,6 +213,42 @@ async fn locks_go_on_with_another_password_on_mysql_and_mariadb() {
     .await;
 }
 
+/// MySQL asks for the password itself until somebody has logged in with it over TLS, and again after each start.
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn mysql_lets_an_account_with_a_password_in_by_tls() {
+    for server in crate::mysql::servers().await {
+        let version = server.admin_sql("SELECT VERSION()").await.expect("an administrator");
+        if version.contains("MariaDB") {
+            continue;
+        }
+        let site = Site::MySql(server);
+        site.make("cached").await;
+        let url = site.url("cached").replace('@', &format!(":{CANARY}@")) + "?table=cached&timeout=2s";
+        let plain = || LockConfig::new(format!("{url}&sslmode=disabled"));
+        let is_told = |error: lockwell_core::Error| {
+            let text = format!("{error:#}");
+            assert!(text.contains("feature \"tls\"") && !text.contains(CANARY), "{text}");
+            error.kind()
+        };
+        let error = site.connect(plain()).await.map(drop).expect_err("the server does not know the password");
+        assert!(!error.is_retryable());
+        assert_eq!(is_told(error), ErrorKind::Refused);
+        let warnings = crate::notify::Warnings::default();
+        let _of_this_thread = tracing::subscriber::set_default(warnings.clone());
+        drop(site.connect(LockConfig::new(&url)).await.expect("TLS"));
+        assert_eq!(warnings.0.load(Ordering::SeqCst), 0);
+        let locks = site.connect(plain()).await.expect("the server knows the password");
+        assert_eq!(warnings.0.load(Ordering::SeqCst), 1, "it will not be let in again");
+        let guard = locks.lock("a").ttl(Duration::from_secs(6)).await.expect("a free lock");
+        site.admin("FLUSH PRIVILEGES").await;
+        site.kill("cached").await;
+        guard.lost().await;
+        assert_eq!(is_told(guard.release().await.expect_err("lost")), ErrorKind::Lost);
+        assert_eq!(is_told(locks.lock("b").await.expect_err("not let in")), ErrorKind::Refused);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_that_does_not_return_is_an_error_in_time() {
     let mut sites = Vec::new();
