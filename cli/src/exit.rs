@@ -141,13 +141,12 @@ pub(crate) fn status_of_child(status: ExitStatus) -> u8 {
 }
 
 /// Prints clap's message about the command line `words`. Help and version are no errors.
-pub(crate) fn after_usage(error: &clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) fn after_usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
     // If the output is closed, the message is lost.
     if error.use_stderr() {
-        let words: Vec<_> = words.collect();
         let runs = words.get(1).is_some_and(|verb| verb == "run" || verb == "lead");
-        let text = if runs { for_runs(&error.to_string(), &words) } else { error.to_string() };
-        let text = without_passwords(text, words.into_iter());
+        let text = if runs { for_runs(&error.to_string()) } else { error.to_string() };
+        let text = without_passwords(text, words);
         drop(io::stderr().write_all(text.as_bytes()));
         return ExitCode::from(USAGE);
     }
@@ -155,8 +154,8 @@ pub(crate) fn after_usage(error: &clap::Error, words: impl Iterator<Item = OsStr
     ExitCode::SUCCESS
 }
 
-/// The text of clap about `run` or `lead`, with what clap does not know: the command comes after `--`.
-fn for_runs(text: &str, words: &[OsString]) -> String {
+/// The text of clap about `run` or `lead`, with what clap does not know: `--` is for the command.
+fn for_runs(text: &str) -> String {
     let lines = text.lines().map(|line| {
         if line.starts_with("  tip: to pass '") {
             "  tip: the name of a lock cannot begin with - here; lockwell acquire takes such a name after --"
@@ -164,15 +163,11 @@ fn for_runs(text: &str, words: &[OsString]) -> String {
             line
         }
     });
-    let mut text = lines.collect::<Vec<_>>().join("\n") + "\n";
-    if words.len() > 3 && !words.iter().any(|word| word == "--") {
-        text += "\nThe command comes after --, as in: lockwell run NAME -- COMMAND ARGUMENTS\n";
-    }
-    text
+    lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
 /// The text, in which clap may have quoted words, with all addresses among the words as they may be shown.
-fn without_passwords(mut text: String, words: impl Iterator<Item = OsString>) -> String {
+fn without_passwords(mut text: String, words: &[OsString]) -> String {
     for word in words {
         let Some(word) = word.to_str().filter(|word| word.contains("://")) else { continue };
         // As in `--url=postgres://...`.
@@ -282,7 +277,7 @@ mod tests {
     fn complaints_do_not_show_passwords() {
         let words =
             ["run", "mysql://ann:hunter2@db/app", "--ulr=mysql://ann:hunter2@db", "my sql://:hunter2@"];
-        let text = without_passwords(words.join("' '"), words.into_iter().map(OsString::from));
+        let text = without_passwords(words.join("' '"), &words.map(OsString::from));
         assert_eq!(text, "run' 'mysql://ann:***@db/app' '--ulr=mysql://ann:***@db' '***");
     }
 

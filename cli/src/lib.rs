@@ -50,7 +50,6 @@ mod wait;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use lockwell::Registry;
 
 use crate::args::{Cli, Command};
@@ -69,9 +68,10 @@ pub fn run(registry: Registry) -> ExitCode {
     if let Some(status) = helper::perform(std::env::args_os()) {
         return status;
     }
-    let command = match Cli::try_parse() {
+    let words: Vec<_> = std::env::args_os().collect();
+    let command = match Cli::read(&words) {
         Ok(cli) => cli.command,
-        Err(error) => return exit::after_usage(&error, std::env::args_os()),
+        Err(error) => return exit::after_usage(&error, &words),
     };
     if command.json() {
         say::for_programs();

@@ -41,8 +41,8 @@ pub(crate) struct RunArgs {
     /// The name of the lock.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
-    /// The command and its arguments.
-    #[arg(last = true, required = true)]
+    /// The command and its arguments. Options after its name are its own.
+    #[arg(trailing_var_arg = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -68,8 +68,8 @@ pub(crate) struct LeadArgs {
     /// The name of the lock that the leader holds.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
-    /// The command and its arguments.
-    #[arg(last = true, required = true)]
+    /// The command and its arguments. Options after its name are its own.
+    #[arg(trailing_var_arg = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
 

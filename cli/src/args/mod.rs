@@ -16,7 +16,10 @@ mod texts;
 mod time;
 mod version;
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub(crate) use convert::ConvertArgs;
 pub(crate) use grace::GraceArgs;
@@ -51,6 +54,26 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+}
+
+impl Cli {
+    /// Reads a command line. The name of a lock never stands behind `--`: a script whose variable for the name is
+    /// empty would run a part of its command, under another lock.
+    pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        let cli = Self::try_parse_from(words)?;
+        let command = match &cli.command {
+            Command::Run(args) => &args.command,
+            Command::Lead(args) => &args.command,
+            _ => return Ok(cli),
+        };
+        match &words[..words.len() - command.len()] {
+            [.., dashes, _] if dashes == "--" => {
+                let text = "the name of the lock stands before --";
+                Err(Self::command().error(ErrorKind::MissingRequiredArgument, text))
+            }
+            _ => Ok(cli),
+        }
+    }
 }
 
 impl Command {

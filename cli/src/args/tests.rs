@@ -1,13 +1,12 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use clap::CommandFactory as _;
 use lockwell::{LockName, Mode};
 
 use super::*;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(line.split_whitespace())
+    Cli::read(&line.split_whitespace().map(Into::into).collect::<Vec<_>>())
 }
 
 fn run(line: &str) -> RunArgs {
@@ -43,11 +42,34 @@ fn several_names() {
     assert_eq!(names.iter().map(LockName::as_str).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
+/// As `flock` takes it. What comes after the command's name is for the command.
+#[test]
+fn two_hyphens_before_the_command_may_be_left_out() {
+    for (line, mode, command) in [
+        ("lockwell run a make -j 2 --read -q", Mode::Exclusive, "make -j 2 --read -q"),
+        ("lockwell run --read a make -- -q", Mode::Shared, "make -- -q"),
+        ("lockwell run a --read make -q", Mode::Shared, "make -q"),
+        ("lockwell run a --read -- make -q -- -j", Mode::Shared, "make -q -- -j"),
+        ("lockwell run a -- --read", Mode::Exclusive, "--read"),
+    ] {
+        let args = run(line);
+        let found: Vec<_> = args.command.iter().map(|one| one.to_str().unwrap()).collect();
+        assert_eq!((found.join(" ").as_str(), args.claim.mode()), (command, mode), "{line}");
+        assert!(!args.holding.quiet, "{line}");
+    }
+    let Ok(Command::Lead(args)) = parse("lockwell lead a make --quiet").map(|cli| cli.command) else {
+        panic!()
+    };
+    assert!(args.command.len() == 2 && !args.holding.quiet);
+}
+
 #[test]
 fn what_is_refused() {
     for line in [
-        "lockwell run a true",
+        "lockwell run a",
         "lockwell run a --",
+        "lockwell run -- a true",
+        "lockwell lead --quiet -- a true",
         "lockwell run --read --permits 3 a -- true",
         "lockwell run --read --also b a -- true",
         "lockwell run --permits 0 a -- true",

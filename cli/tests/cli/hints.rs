@@ -5,10 +5,9 @@ use crate::support::{Site, finish, lockwell};
 #[test]
 fn mistakes_get_the_hint_that_helps() {
     let site = Site::new();
-    let run = finish(&mut lockwell(&["run", "a", "sleep", "1"]));
-    assert!(run.status == 64 && run.err.contains("lockwell run NAME -- COMMAND"), "{run:?}");
-    let run = finish(&mut lockwell(&["run", "--wiat", "5s", "a", "--", "true"]));
-    assert!(!run.err.contains("lockwell run NAME"), "{run:?}");
+    assert_eq!(site.finish(&["run", "a", "sh", "-c", "exit 3"]).status, 3);
+    let run = site.finish(&["run", "--", "nice", "true"]);
+    assert!(run.status == 64 && run.err.contains("stands before --"), "{run:?}");
     let run = finish(&mut lockwell(&["run", "-a", "--", "true"]));
     assert!(run.status == 64 && run.err.contains("cannot begin with -"), "{run:?}");
     let taken = site.finish(&["acquire", "--for", "9s", "--", "-a"]);
