@@ -110,7 +110,7 @@ pub(super) async fn run_holds_several_locks(stage: Stage) {
     }
     assert_eq!(two.force_release(&b).await.expect("an answer"), 1);
     let error = done("the end of the work", ttl, working).await.expect("no panic").expect_err("one was lost");
-    assert_eq!((error.kind(), error.lock()), (ErrorKind::Lost, Some(&b)), "{error:#}");
+    assert_eq!((error.kind(), error.error().lock()), (ErrorKind::Lost, Some(&b)), "{error:#}");
     release(free_by(&two, &a, secs(2), "after the loss of the other").await.0).await;
 }
 

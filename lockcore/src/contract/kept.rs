@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// An error of an operation, with a value that would otherwise be lost.
 ///
@@ -23,6 +23,11 @@ impl<T> ErrorWith<T> {
         &self.error
     }
 
+    /// The kind of the error.
+    pub fn kind(&self) -> ErrorKind {
+        self.error.kind()
+    }
+
     /// The value, if there is one.
     pub fn into_left(self) -> Option<T> {
         self.left
@@ -34,10 +39,8 @@ impl<T> ErrorWith<T> {
     }
 }
 
-impl<T> std::ops::Deref for ErrorWith<T> {
-    type Target = Error;
-
-    fn deref(&self) -> &Error {
+impl<T> AsRef<Error> for ErrorWith<T> {
+    fn as_ref(&self) -> &Error {
         &self.error
     }
 }
