@@ -20,31 +20,32 @@ const PAGES: u32 = 20;
 
 /// The answer to a client: a status and one line.
 type Answer = (StatusCode, String);
+/// An error of the lock or of the work under it.
+type Failure = Box<dyn Error + Send + Sync>;
 
 /// Writes the report under its lock. `page` writes one page of it.
 async fn write<F: Future<Output = io::Result<()>>>(locks: &Locks, mut page: impl FnMut(u32) -> F) -> Answer {
     let request = locks.lock("report").wait(Duration::from_millis(200));
-    let written = request.run(async |_held| {
+    let written = request.try_run(async |_held| {
         for number in 1..=PAGES {
             page(number).await?;
         }
-        Ok::<_, io::Error>(())
+        Ok::<_, Failure>(())
     });
     match written.await {
-        Ok(Ok(())) => (StatusCode::OK, "the report is written\n".to_owned()),
-        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-        Err(error) => (status(error.kind()), format!("{error}\n")),
+        Ok(()) => (StatusCode::OK, "the report is written\n".to_owned()),
+        Err(error) => (status(&*error), format!("{error}\n")),
     }
 }
 
-/// The kind of an error says what a client can do about it.
-fn status(kind: ErrorKind) -> StatusCode {
-    match kind {
+/// The kind of an error of lockwell says what a client can do about it.
+fn status(error: &(dyn Error + 'static)) -> StatusCode {
+    match error.downcast_ref().map(lockwell::Error::kind) {
         // Another copy is writing.
-        ErrorKind::TimedOut => StatusCode::CONFLICT,
+        Some(ErrorKind::TimedOut) => StatusCode::CONFLICT,
         // The lock server is away: to be tried again.
-        ErrorKind::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
-        // `Lost` is one of these: the report is not complete, and another copy may be writing.
+        Some(ErrorKind::Unreachable) => StatusCode::SERVICE_UNAVAILABLE,
+        // Of the file; or `Lost`: the report is not complete, and another copy may be writing.
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
