@@ -23,7 +23,7 @@ async fn main() -> Result<()> {
     println!("held too long: {:?}", guard.lost().await);
 
     // The lock is kept while the work goes on, and only then.
-    let guard = locks.lock("import").progress(millis(150)).await?;
+    let guard = locks.lock("import").progress_within(millis(150)).await?;
     for chunk in 1..=4 {
         tokio::time::sleep(millis(100)).await;
         guard.progress();

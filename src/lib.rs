@@ -81,7 +81,7 @@
 //!     let _leadership = locks.campaign("scheduler").await?;
 //!     // Limits: the lock is lost after a minute, or when `guard.progress()` was not called for 5 seconds.
 //!     let limited = locks.lock("import").max_hold(Duration::from_secs(60));
-//!     let _limited = limited.progress(Duration::from_secs(5)).await?;
+//!     let _limited = limited.progress_within(Duration::from_secs(5)).await?;
 //!     // The tasks of this process pass a lock from one to the next in memory, at most 1000 times and for
 //!     // 20 ms. Then other processes have their turn.
 //!     let _tasks = locks.clone().hand_off(1000, Duration::from_millis(20));

@@ -32,7 +32,7 @@ pub(crate) fn words(loss: Loss, cause: Option<String>) -> String {
                 .to_owned(),
         },
         Loss::HeldTooLong => "it was held for as long as --max-hold allows".to_owned(),
-        Loss::NoProgress => "no progress was reported for as long as --progress allows".to_owned(),
+        Loss::NoProgress => "no progress was reported for as long as --progress-within allows".to_owned(),
         Loss::Taken => "the lock server says that another has it, or that it was freed by force".to_owned(),
         _ => "reason unknown".to_owned(),
     }

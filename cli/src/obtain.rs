@@ -128,7 +128,7 @@ impl ObtainRequest<'_> {
             request = request.max_hold(longest);
         }
         if let Some(at_least_every) = self.limits.progress {
-            request = request.progress(at_least_every);
+            request = request.progress_within(at_least_every);
         }
         if let Some(delay) = self.lock_delay {
             request = request.lock_delay(delay);

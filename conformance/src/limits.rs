@@ -31,7 +31,7 @@ pub(super) async fn a_lock_without_progress_is_released(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("stuck");
     let progress = millis(1000);
-    let guard = one.lock(&name).progress(progress).await.expect("a free lock");
+    let guard = one.lock(&name).progress_within(progress).await.expect("a free lock");
     let mut reported = now();
     for _ in 0..12 {
         pause(150).await;

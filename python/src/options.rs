@@ -22,7 +22,7 @@ pub(crate) struct Options {
     #[pyo3(item, default)]
     max_hold: Option<f64>,
     #[pyo3(item, default)]
-    progress: Option<f64>,
+    progress_within: Option<f64>,
     #[pyo3(item, default)]
     lock_delay: Option<f64>,
 }
@@ -63,8 +63,8 @@ impl Options {
         if let Some(longest) = self.max_hold {
             request = request.max_hold(seconds("max_hold", longest)?);
         }
-        if let Some(every) = self.progress {
-            request = request.progress(seconds("progress", every)?);
+        if let Some(every) = self.progress_within {
+            request = request.progress_within(seconds("progress_within", every)?);
         }
         if let Some(delay) = self.lock_delay {
             request = request.lock_delay(seconds("lock_delay", delay)?);

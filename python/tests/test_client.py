@@ -148,7 +148,7 @@ def test_the_server_for_tests() -> None:
             with locks.lock("a", max_hold=5) as lock:
                 server.advance(6)
                 assert lock.loss == "held_too_long"
-        with locks.lock("a", progress=5) as lock:
+        with locks.lock("a", progress_within=5) as lock:
             server.advance(3)
             lock.progress()
             server.advance(3)

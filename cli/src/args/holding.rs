@@ -140,7 +140,7 @@ pub(crate) struct HoldArgs {
     /// Free the lock if no line `progress` comes for this time: the other program may hang [default: no
     /// limit].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    pub(crate) progress: Option<Duration>,
+    pub(crate) progress_within: Option<Duration>,
     /// A text of at most 255 bytes that `lockwell status` shows for the holder [default: host name and
     /// process id of lockwell].
     #[arg(long, value_name = "TEXT")]
@@ -165,7 +165,7 @@ impl HoldArgs {
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        Limits { max_hold: self.max_hold, progress: self.progress }
+        Limits { max_hold: self.max_hold, progress: self.progress_within }
     }
 }
 

@@ -71,7 +71,7 @@ Lines on standard output, with --json objects with schema_version and event:
 Lines on standard input:
   release    free the lock, and end; so does the end of the input
   check      asks for a line held. The lock is held for valid_ms from the moment at which check was sent, at least
-  progress   the other program works on (see --progress)
+  progress   the other program works on (see --progress-within)
 
   Standard input must be a pipe, a socket or a terminal, which the other program keeps open.
 

@@ -218,7 +218,7 @@ fn a_loss_that_the_release_notices_is_told() {
 #[test]
 fn a_parent_that_hangs_loses_it_if_that_is_asked_for() {
     let site = Site::new();
-    let mut held = Held::granted(&site, &["--progress", "2s"]);
+    let mut held = Held::granted(&site, &["--progress-within", "2s"]);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(4) {
         held.says("progress");

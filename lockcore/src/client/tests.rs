@@ -222,7 +222,7 @@ async fn limits_of_several_locks_begin_when_all_are_held() {
     let progress = millis(300);
     let held = locks.lock("b").await.unwrap();
     let both = tokio::spawn(
-        locks.lock_all(["a", "b"]).progress(progress).wait(Duration::from_secs(20)).into_future(),
+        locks.lock_all(["a", "b"]).progress_within(progress).wait(Duration::from_secs(20)).into_future(),
     );
     tokio::time::sleep(progress * 2).await;
     held.release().await.unwrap();

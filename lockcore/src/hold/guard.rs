@@ -172,7 +172,7 @@ impl LockGuard {
         self.handle.lost().await
     }
 
-    /// Reports progress: see [`LockRequest::progress`](crate::LockRequest::progress). It costs no I/O.
+    /// Reports progress: see [`LockRequest::progress_within`](crate::LockRequest::progress_within). It costs no I/O.
     pub fn progress(&self) {
         self.handle.progress();
     }

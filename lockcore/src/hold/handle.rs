@@ -69,7 +69,7 @@ impl LockHandle {
         self.lock.time_left()
     }
 
-    /// Reports progress: see [`LockRequest::progress`](crate::LockRequest::progress). It costs no I/O.
+    /// Reports progress: see [`LockRequest::progress_within`](crate::LockRequest::progress_within). It costs no I/O.
     pub fn progress(&self) {
         self.lock.on(self.lock.clock().now(), Event::Progress);
     }

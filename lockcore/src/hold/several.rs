@@ -42,7 +42,7 @@ impl LockAllGuard {
         self.guards.iter().all(LockGuard::is_held)
     }
 
-    /// Reports progress for all of them: see [`LockRequest::progress`](crate::LockRequest::progress).
+    /// Reports progress for all of them: see [`LockRequest::progress_within`](crate::LockRequest::progress_within).
     pub fn progress(&self) {
         self.guards.iter().for_each(LockGuard::progress);
     }

@@ -135,7 +135,7 @@ impl<W> LockRequest<W> {
     /// Keeps the lock only while the application reports [progress](crate::LockGuard::progress) at least this
     /// often. Otherwise the lock is [lost](crate::Loss::NoProgress) and released: a worker that is stuck does
     /// not keep its lock as long as the process lives.
-    pub fn progress(mut self, at_least_every: Duration) -> Self {
+    pub fn progress_within(mut self, at_least_every: Duration) -> Self {
         self.choices.limits.progress = Some(at_least_every);
         self
     }

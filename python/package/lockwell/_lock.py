@@ -89,7 +89,7 @@ class Lock(Block):
         self._guard.check()
 
     def progress(self) -> None:
-        """Reports progress, for a lock that was requested with ``progress=``."""
+        """Reports progress, for a lock that was requested with ``progress_within=``."""
         self._guard.progress()
 
     @shielded

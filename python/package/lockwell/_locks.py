@@ -44,7 +44,7 @@ class Locks(Requests):
     * ``wait``: how long to wait at most; then ``TimedOutError``. None: without a limit. 0: one try.
     * ``label``: a text that names the holder; host and process, if there is none.
     * ``max_hold``: the longest hold; after it the lock is lost and released.
-    * ``progress``: the lock is lost and released if ``lock.progress()`` was not called for so long.
+    * ``progress_within``: the lock is lost and released if ``lock.progress()`` was not called for so long.
     * ``lock_delay``: for so long the lock of a holder that died stays taken after its lease.
     """
 

@@ -15,11 +15,11 @@ class Options(TypedDict, total=False):
     wait: Seconds | None
     label: str | None
     max_hold: Seconds | None
-    progress: Seconds | None
+    progress_within: Seconds | None
     lock_delay: Seconds | None
 
 
-_TIMES = ("ttl", "max_hold", "progress", "lock_delay")
+_TIMES = ("ttl", "max_hold", "progress_within", "lock_delay")
 _KNOWN = frozenset({*_TIMES, "wait", "label"})
 
 
