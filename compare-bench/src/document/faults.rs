@@ -125,7 +125,7 @@ pub(super) fn section(results: &Results) -> Markup {
             b { "safe" } ": no two held a lock that must not, and it was granted again in time. "
             b { "told" } ": the same, and while the server could not be reached nobody considered itself the holder for more than a lease. "
             b { "lost" } ": as safe, but a holder may lose the lock before its lease ends, and is told. "
-            b { "guard" } ": two may hold it for a moment, and a resource that checks tokens loses nothing. \
+            b { "double" } ": two may hold it for a moment, and a resource that checks tokens loses nothing. \
              In brackets: in how many of the runs it was so, where it was not so in all." }
         @if !twice.is_empty() { p { b { "Two holders at once were seen" } " on " (twice.join("; on ")) "." } }
         (grid(&head, &matrix))

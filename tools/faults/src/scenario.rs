@@ -27,7 +27,7 @@ impl Expected {
         match self {
             Self::Safe => "safe",
             Self::MayLose => "lost",
-            Self::MayOverlap => "guard",
+            Self::MayOverlap => "double",
             Self::Unavailable => "told",
         }
     }
