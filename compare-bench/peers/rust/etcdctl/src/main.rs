@@ -47,7 +47,7 @@ impl Library for EtcdCtl {
     }
 
     fn lacks(&self) -> &'static str {
-        "fencing tokens; word of a loss; a connection that is used again"
+        "the end of its command when the lock is lost; a connection that is used again"
     }
 
     async fn acquire(&self, name: &str) -> Result<Held> {
