@@ -1,4 +1,4 @@
-//! The first program of the README, as it is written there.
+//! The first program of the README, as it is written there, on SQLite.
 
 use std::time::Duration;
 
