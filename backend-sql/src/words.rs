@@ -47,51 +47,6 @@ pub struct QueuedClaim {
     pub row: QueueRow,
 }
 
-/// A request of one claim about its lock.
-#[derive(Clone, Copy, Debug)]
-pub enum LockRequest<'a> {
-    /// Takes the lock if it is free.
-    Take(&'a Claim),
-    /// The same for a claim with a place in the queue, on databases where a release grants the lock to a
-    /// waiter.
-    Claim(&'a QueuedClaim),
-    /// Takes a place in the queue.
-    Enter(&'a Claim),
-    Release(&'a Claim),
-}
-
-impl<'a> LockRequest<'a> {
-    pub(crate) fn claim(self) -> &'a Claim {
-        match self {
-            Self::Take(claim)
-            | Self::Claim(QueuedClaim { claim, .. })
-            | Self::Enter(claim)
-            | Self::Release(claim) => claim,
-        }
-    }
-
-    /// The claim, if the request takes the lock.
-    pub(crate) fn taker(self) -> Option<&'a Claim> {
-        matches!(self, Self::Take(_) | Self::Claim(_)).then(|| self.claim())
-    }
-
-    /// Whether it should still be sent.
-    pub(crate) fn is_wanted(self) -> bool {
-        matches!(self, Self::Release(_)) || !self.claim().is_cancelled()
-    }
-
-    /// Whether the request alone is a single statement, which the database carries out even if this process
-    /// stops.
-    pub(crate) fn is_one_statement(self) -> bool {
-        match self {
-            Self::Take(claim) => Hold::of(claim) == Hold::Alone,
-            Self::Claim(_) => false,
-            // The second one only reads.
-            Self::Enter(_) | Self::Release(_) => true,
-        }
-    }
-}
-
 /// A heartbeat of a client. It counts for all its waiters.
 #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,18 +2,51 @@
 //! different statements.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant};
 
 use crate::dialect::Dialect;
+use crate::dialect::requests::{Answer, JobContext, Request};
 use crate::words::{Extension, Hold, JOINS, TakeRequest, TryAcquire};
+
+/// Carries out a batch of one kind of requests. Returns an answer to each of them.
+pub(crate) async fn carry_out<D: Dialect>(
+    dialect: &D,
+    waiters: &Waiters,
+    conn: &mut D::Conn,
+    batch: &[Arc<Request<D>>],
+) -> sqlx::Result<Vec<Answer>> {
+    let claims = || batch.iter().filter_map(|one| one.claim().cloned()).collect::<Vec<_>>();
+    let freed = match &*batch[0] {
+        Request::Take(_) => {
+            let request = |one: &Arc<Request<D>>| match &**one {
+                Request::Take(request) => Some(request.clone()),
+                _ => None,
+            };
+            let requests: Vec<_> = batch.iter().filter_map(request).collect();
+            let took = take(dialect, waiters, conn, &requests).await?;
+            return Ok(took.into_iter().map(Answer::Took).collect());
+        }
+        Request::Leave(_) => dialect.leave_each(conn, &claims(), waiters).await?,
+        Request::Release(_) => dialect.release(conn, &claims(), waiters).await?,
+        Request::LeaveGroup(_) => dialect.leave_group(conn, &claims(), waiters).await?,
+        Request::Renew(grants) => return Ok(vec![Answer::Renewed(renew(dialect, conn, grants).await?)]),
+        Request::Job(job) => {
+            (job.0)(JobContext { dialect, waiters, conn }).await?;
+            return Ok(vec![Answer::Done]);
+        }
+        _ => return dialect.queue(conn, waiters, batch).await,
+    };
+    Ok(freed.into_iter().map(Answer::Freed).collect())
+}
 
 /// Takes each lock that is free for its claim.
 ///
 /// Members whose leases have ended are removed from their groups first. A claim that is already a member
 /// repeats a request whose answer was lost: its lease is renewed, and its validity starts again.
-pub(crate) async fn take<D: Dialect>(
+async fn take<D: Dialect>(
     dialect: &D,
     waiters: &Waiters,
     conn: &mut D::Conn,
@@ -134,7 +167,7 @@ pub(crate) fn pick<T: Clone>(all: &[T], places: &[usize]) -> Vec<T> {
 }
 
 /// Extends leases, those of holders and those of members.
-pub(crate) async fn renew<D: Dialect>(
+async fn renew<D: Dialect>(
     dialect: &D,
     conn: &mut D::Conn,
     grants: &[Grant],

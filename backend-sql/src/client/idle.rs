@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use lockwell_core::Moment;
 use lockwell_core::backend::{PerProcess, lock};
 
-use crate::client::requests::Route;
 use crate::dialect::Dialect;
+use crate::dialect::requests::Route;
 
 /// All clients of this process that may have idle connections.
 static ALL: PerProcess<Arc<Clients>> = PerProcess::new();

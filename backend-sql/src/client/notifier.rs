@@ -20,17 +20,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockwell_core::Moment;
-use lockwell_core::backend::{Backoff, Batcher, Waiters, lock};
+use lockwell_core::backend::{Backoff, lock};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::client::kinds::Leave;
-use crate::client::places::HandOverPlaces;
-use crate::client::requests::{JobContext, Route};
-use crate::client::service::{Statements, ask, job};
-use crate::client::sweeper::Sweeper;
+use crate::client::asker::Asker;
+use crate::client::sweeper::sweep_while_waiting;
 use crate::dialect::Dialect;
+use crate::dialect::requests::{JobContext, Request, Route};
 use crate::ids::AsUuid;
 use crate::words::Notification;
 
@@ -86,20 +84,9 @@ struct Subscribing {
 }
 
 impl<D: Dialect> Notifier<D> {
-    /// `requests` is the batcher of this runtime. No request may take longer than `limit`.
-    pub(crate) fn new(
-        dialect: Arc<D>,
-        waiters: Arc<Waiters>,
-        places: Arc<HandOverPlaces>,
-        requests: Batcher<Statements<D>>,
-        limit: Duration,
-    ) -> Self {
+    pub(crate) fn new(asker: Arc<Asker<D>>) -> Self {
         let state = NotifierTask {
-            dialect,
-            waiters,
-            places,
-            requests,
-            limit,
+            asker,
             receives: AtomicBool::default(),
             has_subscribed: AtomicBool::default(),
             has_warned: AtomicBool::default(),
@@ -158,11 +145,7 @@ impl<D: Dialect> Drop for Notifier<D> {
 
 /// The state of the task.
 struct NotifierTask<D: Dialect> {
-    dialect: Arc<D>,
-    waiters: Arc<Waiters>,
-    places: Arc<HandOverPlaces>,
-    requests: Batcher<Statements<D>>,
-    limit: Duration,
+    asker: Arc<Asker<D>>,
     receives: AtomicBool,
     has_subscribed: AtomicBool,
     /// Whether the log has it that notifications do not arrive. They may go on arriving and failing.
@@ -180,13 +163,13 @@ impl<D: Dialect> NotifierTask<D> {
         tokio::select! {
             () = self.keep_subscribed(&delivery, ready) => (),
             () = self.poll_while_unverified(received, ready) => (),
-            () = self.sweeper().sweep_while_waiting() => (),
+            () = sweep_while_waiting(&self.asker, &self.resubscribed) => (),
             () = self.ask_while_receiving() => (),
             () = self.leave_unheard() => (),
             () = async {
                 loop {
                     sleep(LINGER).await;
-                    if self.waiters.is_empty() {
+                    if self.asker.waiters.is_empty() {
                         return;
                     }
                 }
@@ -194,17 +177,13 @@ impl<D: Dialect> NotifierTask<D> {
         }
     }
 
-    fn sweeper(&self) -> Sweeper<'_, D> {
-        let Self { waiters, places, requests, limit, resubscribed, .. } = self;
-        Sweeper { waiters, places, requests, limit: *limit, resubscribed }
-    }
-
     /// Subscribes, and subscribes again when a subscription fails.
     async fn keep_subscribed(&self, delivery: &watch::Sender<Delivery>, ready: &watch::Sender<bool>) {
         let new_backoff = || Backoff::new(Duration::from_millis(20), LONGEST_RESUBSCRIBE_PAUSE);
         let mut backoff = new_backoff();
         loop {
-            let end = match within(self.limit, self.dialect.subscribe(&self.waiters)).await {
+            let end = match within(self.asker.limit, self.asker.dialect.subscribe(&self.asker.waiters)).await
+            {
                 Ok(Some(mut subscription)) => self.listen(&mut subscription, delivery, ready).await,
                 Ok(None) => {
                     delivery.send_replace(Delivery::Broken);
@@ -253,7 +232,7 @@ impl<D: Dialect> NotifierTask<D> {
                     },
                     note = D::notification(subscription) => match note {
                         Ok(Some(Notification { ticket, .. })) if ticket == probe => received = true,
-                        Ok(Some(notification)) => notification.deliver(&self.waiters),
+                        Ok(Some(notification)) => notification.deliver(&self.asker.waiters),
                         Ok(None) => return lost(),
                         Err(error) => return error,
                     },
@@ -267,7 +246,7 @@ impl<D: Dialect> NotifierTask<D> {
                 // Notifications between the last connection and this one are lost. And the places that were
                 // entered meanwhile say that a release cannot grant the lock to them: each waiter that asks
                 // now corrects its own.
-                self.waiters.notify_all();
+                self.asker.waiters.notify_all();
                 if self.has_subscribed.swap(true, Ordering::Relaxed) {
                     self.resubscribed.notify_one();
                 }
@@ -280,7 +259,7 @@ impl<D: Dialect> NotifierTask<D> {
                 tokio::select! {
                     () = &mut pause => break,
                     note = D::notification(subscription) => match note {
-                        Ok(Some(notification)) => notification.deliver(&self.waiters),
+                        Ok(Some(notification)) => notification.deliver(&self.asker.waiters),
                         Ok(None) => return lost(),
                         Err(error) => return error,
                     },
@@ -296,17 +275,16 @@ impl<D: Dialect> NotifierTask<D> {
         loop {
             // Jitter, so that the clients of a file do not ask together.
             sleep(every.mul_f64(0.75 + 0.5 * rand::random::<f64>())).await;
-            if self.waiters.is_empty() || !self.receives.load(Ordering::Relaxed) {
+            if self.asker.waiters.is_empty() || !self.receives.load(Ordering::Relaxed) {
                 continue;
             }
-            let names = self.waiters.names();
-            let asking = job(&self.requests, Route::Main, self.limit, move |context| {
-                let JobContext { dialect, waiters, conn } = context;
+            let names = self.asker.waiters.names();
+            let asking = self.asker.run(Route::Main, move |JobContext { dialect, waiters, conn }| {
                 let names = names.clone();
                 Box::pin(async move { dialect.turns(conn, waiters, &names).await })
             });
             match asking.await {
-                Ok(turns) => turns.into_iter().for_each(|ticket| self.waiters.notify(ticket)),
+                Ok(turns) => turns.into_iter().for_each(|ticket| self.asker.waiters.notify(ticket)),
                 Err(error) => {
                     tracing::debug!(error = format!("{error:#}"), "it was not found out whose turn it is");
                 }
@@ -318,10 +296,10 @@ impl<D: Dialect> NotifierTask<D> {
     async fn leave_unheard(&self) {
         loop {
             sleep(LOOK_FOR_UNHEARD_EVERY).await;
-            let unheard = self.waiters.unheard(UNHEARD_LOOKS);
-            for claim in unheard.into_iter().filter_map(|number| self.places.claim(number)) {
-                match ask(&self.requests, Route::Main, self.limit, Leave(claim)).await {
-                    Ok(((freed, _), _)) => freed.notify_next(&self.waiters),
+            let unheard = self.asker.waiters.unheard(UNHEARD_LOOKS);
+            for claim in unheard.into_iter().filter_map(|number| self.asker.places.claim(number)) {
+                match self.asker.free(Route::Main, Request::Leave(claim)).await {
+                    Ok(freed) => freed.notify_next(&self.asker.waiters),
                     Err(error) => {
                         tracing::debug!(error = format!("{error:#}"), "a place that nobody uses is kept");
                     }
@@ -332,8 +310,7 @@ impl<D: Dialect> NotifierTask<D> {
 
     /// Sends a probe to our own subscription. False: this database needs none.
     async fn send_probe(&self, probe: i64) -> lockwell_core::Result<bool> {
-        let sending = job(&self.requests, Route::Main, self.limit, move |context| {
-            let JobContext { dialect, waiters, conn } = context;
+        let sending = self.asker.run(Route::Main, move |JobContext { dialect, waiters, conn }| {
             let client = waiters.client().as_uuid();
             Box::pin(async move { dialect.probe(conn, client, probe).await })
         });
@@ -379,40 +356,42 @@ impl<D: Dialect> NotifierTask<D> {
 
     /// Polls over one connection: asks whose turn it is, and notifies those waiters.
     async fn poll(&self, ready: &watch::Sender<bool>) -> sqlx::Result<()> {
-        let mut conn = within(self.limit, self.dialect.connect()).await?;
+        let mut conn = within(self.asker.limit, self.asker.dialect.connect()).await?;
         ready.send_replace(true);
         let end = Moment::now().after(POLL_CONNECTION_FOR);
         let (mut pause, mut seen, mut polled) = (SHORTEST_POLL_PAUSE, None, Moment::now());
         let mut last_turns = Vec::<i64>::new();
         while !(D::IS_REMOTE && end.has_passed()) {
-            if self.waiters.is_empty() {
+            if self.asker.waiters.is_empty() {
                 if let Err(lost) = self.arrival(&mut conn).await {
                     // The file is not opened again, or even created, before somebody needs it.
                     drop(conn);
-                    self.waiters.arrival().await;
+                    self.asker.waiters.arrival().await;
                     return Err(lost);
                 }
                 pause = SHORTEST_POLL_PAUSE;
                 continue;
             }
-            self.dialect.pause(&mut conn, pause).await?;
+            self.asker.dialect.pause(&mut conn, pause).await?;
             pause = (pause * 3 / 2).min(LONGEST_POLL_PAUSE);
-            let version = within(self.limit, self.dialect.version(&mut conn)).await?;
-            self.dialect.intact(&conn)?;
+            let version = within(self.asker.limit, self.asker.dialect.version(&mut conn)).await?;
+            self.asker.dialect.intact(&conn)?;
             if version.is_some() && version == seen && polled.after(POLL_ANYWAY) > Moment::now() {
                 continue;
             }
             seen = version;
             polled = Moment::now();
-            let names = self.waiters.names();
-            let mut turns = within(self.limit, self.dialect.turns(&mut conn, &self.waiters, &names)).await?;
+            let names = self.asker.waiters.names();
+            let mut turns =
+                within(self.asker.limit, self.asker.dialect.turns(&mut conn, &self.asker.waiters, &names))
+                    .await?;
             turns.sort_unstable();
             // A turn that is not taken stays the same, such as while nothing is granted after a crash.
             if !turns.is_empty() && turns != last_turns {
                 pause = SHORTEST_POLL_PAUSE;
             }
             for ticket in &turns {
-                self.waiters.notify(*ticket);
+                self.asker.waiters.notify(*ticket);
             }
             last_turns = turns;
         }
@@ -424,13 +403,13 @@ impl<D: Dialect> NotifierTask<D> {
     async fn arrival(&self, conn: &mut D::Conn) -> sqlx::Result<()> {
         loop {
             if D::IS_REMOTE {
-                self.waiters.arrival().await;
+                self.asker.waiters.arrival().await;
                 return Ok(());
             }
-            if timeout(CHECK_IDLE, self.waiters.arrival()).await.is_ok() {
+            if timeout(CHECK_IDLE, self.asker.waiters.arrival()).await.is_ok() {
                 return Ok(());
             }
-            self.dialect.intact(conn)?;
+            self.asker.dialect.intact(conn)?;
         }
     }
 }

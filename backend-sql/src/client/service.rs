@@ -1,21 +1,19 @@
 //! Carries out batches of requests, on one connection for each route.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::backend::{
-    Attempt, Batcher, Call, CallOutcome, Service, SharedRuntime, Waiters, note_reconnection,
-};
+use lockwell_core::backend::{Attempt, CallOutcome, Service, SharedRuntime, Waiters, note_reconnection};
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Result};
 
+use crate::client::batch::carry_out;
 use crate::client::idle::{Idle, IdleConnection};
-use crate::client::requests::{AnyAnswer, AnyRequest, Done, Job, JobContext, Kind, Route, blocked};
 use crate::client::silent::Silent;
 use crate::dialect::Dialect;
 use crate::dialect::error::{caused_by, class_of, fatal, no_answer};
+use crate::dialect::requests::{Answer, Request, Route, blocked};
 use crate::ids::AsUuid;
-use crate::words::{ErrorClass, Hold, LockRequest};
+use crate::words::{ErrorClass, Hold};
 
 /// How long a claim for a group repeats its request while the row is locked. Other claims lock it only for a
 /// moment.
@@ -69,69 +67,37 @@ impl<D: Dialect> Statements<D> {
 /// An answer, and when its statement was sent.
 pub(crate) type Answered<T> = (T, Moment);
 
-/// Waits for the answer to a request of this kind. Says whether an earlier try, whose answer was lost, may
-/// have been carried out as well.
-pub(crate) async fn answer<D: Dialect, K: Kind<D>>(
-    call: Call<Statements<D>>,
-) -> Result<(Answered<K::Answer>, bool)> {
-    let ((answer, sent), in_doubt) = call.await.map_err(about_file::<D>)?.into_parts();
-    let other = |_| Error::new(ErrorKind::Internal, "an answer to another request");
-    Ok(((*answer.downcast().map_err(other)?, sent), in_doubt))
-}
-
-/// Sends a request, and waits for its answer.
-pub(crate) async fn ask<D: Dialect, K: Kind<D>>(
-    requests: &Batcher<Statements<D>>,
-    route: Route,
-    limit: Duration,
-    request: K,
-) -> Result<(Answered<K::Answer>, bool)> {
-    answer::<D, K>(requests.call(route, Arc::new(request), limit)).await
-}
-
-/// Runs some work on the connection for requests. The work is repeated until it has an answer.
-pub(crate) async fn job<D: Dialect, T: Send + 'static>(
-    requests: &Batcher<Statements<D>>,
-    route: Route,
-    limit: Duration,
-    work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
-) -> Result<T> {
-    Ok(ask(requests, route, limit, Job(Box::new(work))).await?.0.0)
-}
-
 impl<D: Dialect> Service for Statements<D> {
     type Key = Route;
-    type Request = AnyRequest<D>;
-    type Answer = Answered<AnyAnswer>;
+    type Request = Arc<Request<D>>;
+    type Answer = Answered<Answer>;
 
     const PARTS: u8 = D::PARTS;
 
-    fn shares(&self, first: &AnyRequest<D>, other: &AnyRequest<D>) -> bool {
-        let kind = |one: &AnyRequest<D>| (&**one as &dyn Any).type_id();
-        first.is_shared() && kind(first) == kind(other)
+    fn shares(&self, first: &Arc<Request<D>>, other: &Arc<Request<D>>) -> bool {
+        first.shares(other)
     }
 
-    fn is_about_one(&self, first: &AnyRequest<D>, other: &AnyRequest<D>) -> bool {
+    fn is_about_one(&self, first: &Arc<Request<D>>, other: &Arc<Request<D>>) -> bool {
         let names = (first.taker().map(Claim::name), other.taker().map(Claim::name));
         matches!(names, (Some(one), Some(other)) if one == other)
     }
 
-    fn urgency(&self, request: &AnyRequest<D>) -> u8 {
+    fn urgency(&self, request: &Arc<Request<D>>) -> u8 {
         request.urgency()
     }
 
-    fn is_wanted(&self, request: &AnyRequest<D>) -> bool {
-        request.about().is_none_or(LockRequest::is_wanted)
+    fn is_wanted(&self, request: &Arc<Request<D>>) -> bool {
+        request.is_wanted()
     }
 
     /// A connection is opened by a task.
-    fn is_light(&self, route: &Route, request: &AnyRequest<D>) -> bool {
-        let Some(request) = request.about() else { return false };
+    fn is_light(&self, route: &Route, request: &Arc<Request<D>>) -> bool {
         let is_light = |conn: &D::Conn| self.dialect.is_light(conn, request);
-        Hold::of(request.claim()) == Hold::Alone && self.look(*route, is_light).unwrap_or(false)
+        request.is_about_one_lock() && self.look(*route, is_light).unwrap_or(false)
     }
 
-    fn note_in_doubt(&self, request: &AnyRequest<D>) {
+    fn note_in_doubt(&self, request: &Arc<Request<D>>) {
         if let Some(claim) = request.taker() {
             claim.note_in_doubt();
         }
@@ -165,7 +131,7 @@ impl<D: Dialect> Service for Statements<D> {
         }
     }
 
-    async fn call(&self, route: &Route, batch: &[&AnyRequest<D>], attempt: Attempt) -> Outcomes {
+    async fn call(&self, route: &Route, batch: &[&Arc<Request<D>>], attempt: Attempt) -> Outcomes {
         // The guard is dropped first, so that it is not held while the statement runs.
         let idle = self.idle.on(*route).take();
         let Some(IdleConnection { conn, since, session }) = idle else {
@@ -175,8 +141,11 @@ impl<D: Dialect> Service for Statements<D> {
         let unanswered = self.silent.call(*route, session);
         // This future owns the connection until it has answered. If the future is dropped, or has no answer
         // in time, the connection is closed, since its state is unknown.
-        let limit =
-            if batch[0].is_job() { attempt.until().remaining() } else { time_for_one_try::<D>(attempt) };
+        let limit = if let Request::Job(_) = &**batch[0] {
+            attempt.until().remaining()
+        } else {
+            time_for_one_try::<D>(attempt)
+        };
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
             tracing::debug!("a connection does not answer and is replaced");
             note_reconnection(self.dialect.capabilities().backend());
@@ -214,11 +183,14 @@ impl<D: Dialect> Service for Statements<D> {
 
 impl<D: Dialect> Statements<D> {
     /// Carries out a batch. Returns the connection with the answers.
-    async fn run(&self, conn: D::Conn, batch: &[&AnyRequest<D>]) -> (Answers, Option<D::Conn>) {
-        let all = batch.iter().map(|one| Arc::clone(one)).collect();
-        let done = carry_out(Arc::clone(&self.dialect), Arc::clone(&self.waiters), conn, all);
-        let is_one = |one: &AnyRequest<D>| one.about().is_some_and(LockRequest::is_one_statement);
-        if D::IS_REMOTE || matches!(batch, [one] if is_one(one)) {
+    async fn run(&self, mut conn: D::Conn, batch: &[&Arc<Request<D>>]) -> (Answers, Option<D::Conn>) {
+        let all: Vec<_> = batch.iter().map(|one| Arc::clone(one)).collect();
+        let (dialect, waiters) = (Arc::clone(&self.dialect), Arc::clone(&self.waiters));
+        let done = async move {
+            let answers = carry_out(&*dialect, &waiters, &mut conn, &all).await;
+            (answers.and_then(|answers| dialect.intact(&conn).map(|()| answers)), Some(conn))
+        };
+        if D::IS_REMOTE || matches!(batch, [one] if one.is_one_statement()) {
             return done.await;
         }
         let Ok(files) = FILES.get() else { return (Err(sqlx::Error::WorkerCrashed), None) };
@@ -233,7 +205,7 @@ impl<D: Dialect> Statements<D> {
     fn failed(
         &self,
         error: &sqlx::Error,
-        batch: &[&AnyRequest<D>],
+        batch: &[&Arc<Request<D>>],
         attempt: Attempt,
         since: Moment,
     ) -> (Outcomes, bool) {
@@ -252,7 +224,7 @@ impl<D: Dialect> Statements<D> {
                 (of_all(batch, || CallOutcome::Again(blocked(Some(error)))), true)
             }
             ErrorClass::Blocked => {
-                let outcome = |one: &&AnyRequest<D>| match one.any_blocked(error) {
+                let outcome = |one: &&Arc<Request<D>>| match one.blocked(error) {
                     Some(answer) => CallOutcome::Answered((answer, Moment::now())),
                     None => CallOutcome::Failed(blocked(Some(error))),
                 };
@@ -281,22 +253,9 @@ impl<D: Dialect> Statements<D> {
 /// processes.
 static FILES: SharedRuntime = SharedRuntime::new("lockwell-files");
 
-/// Carries out a batch of one kind of requests. Returns the connection with the answers.
-async fn carry_out<D: Dialect>(
-    dialect: Arc<D>,
-    waiters: Arc<Waiters>,
-    mut conn: D::Conn,
-    batch: Vec<AnyRequest<D>>,
-) -> (Answers, Option<D::Conn>) {
-    let on = JobContext { dialect: &*dialect, waiters: &waiters, conn: &mut conn };
-    let answers = batch[0].carry_out_all(on, &batch).await;
-    let answers = answers.and_then(|answers| dialect.intact(&conn).map(|()| answers));
-    (answers, Some(conn))
-}
+type Answers = sqlx::Result<Vec<Answer>>;
 
-type Answers = sqlx::Result<Vec<AnyAnswer>>;
-
-type Outcomes = Vec<CallOutcome<Answered<AnyAnswer>>>;
+type Outcomes = Vec<CallOutcome<Answered<Answer>>>;
 
 /// The error of a request without an answer. One to a file had no turn in time.
 fn silence<D: Dialect>(cause: Option<&sqlx::Error>) -> Error {
@@ -314,7 +273,7 @@ pub(crate) fn about_file<D: Dialect>(error: Error) -> Error {
 }
 
 /// The same outcome for all of a batch.
-fn of_all<T>(batch: &[T], outcome: impl Fn() -> CallOutcome<Answered<AnyAnswer>>) -> Outcomes {
+fn of_all<T>(batch: &[T], outcome: impl Fn() -> CallOutcome<Answered<Answer>>) -> Outcomes {
     batch.iter().map(|_| outcome()).collect()
 }
 

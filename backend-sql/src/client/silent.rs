@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwell_core::backend::lock;
 
-use crate::client::requests::Route;
 use crate::dialect::Dialect;
+use crate::dialect::requests::Route;
 
 #[derive(Default)]
 pub(crate) struct Silent {

@@ -6,14 +6,17 @@ pub(crate) mod error;
 pub(crate) mod examine;
 pub(crate) mod follow_up;
 pub(crate) mod groups;
+pub(crate) mod places;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod queued;
+pub(crate) mod requests;
 pub(crate) mod sweep;
 #[cfg(feature = "sqlite-unbundled")]
 pub(crate) mod tickets;
 pub(crate) mod verify;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
@@ -22,10 +25,9 @@ use uuid::Uuid;
 
 use crate::dialect::examine::Examine;
 use crate::dialect::groups::Groups;
+use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
-use crate::words::{
-    Extension, Forced, Freed, Hold, KnownPlaces, LockRequest, Portion, TakeRequest, TryAcquire,
-};
+use crate::words::{Extension, Forced, Freed, Hold, KnownPlaces, Portion, TakeRequest, TryAcquire};
 
 /// The requests about exclusive locks, and about all kinds of locks. All of them are idempotent for a given
 /// owner, so each may be repeated after a lost reply. How a claim enters the queue and keeps its place there
@@ -45,9 +47,17 @@ pub trait Dialect: Groups + Examine {
     /// Whether a caller without others may send this request itself
     /// ([`Service::is_light`](lockwell_core::backend::Service::is_light)): once one of its messages was sent,
     /// the server carries it out and keeps nothing locked, also if nobody reads the answer.
-    fn is_light(&self, _: &Self::Conn, _: LockRequest<'_>) -> bool {
+    fn is_light(&self, _: &Self::Conn, _: &Request<Self>) -> bool {
         false
     }
+
+    /// Carries out requests of one kind about places in the queue, which not all databases have.
+    fn queue(
+        &self,
+        conn: &mut Self::Conn,
+        waiters: &Waiters,
+        batch: &[Arc<Request<Self>>],
+    ) -> impl Future<Output = sqlx::Result<Vec<Answer>>> + Send;
 
     /// Frees each lock that its claim holds exclusively, and finds the next waiter, or grants the lock to it.
     fn release(

@@ -10,15 +10,6 @@ use uuid::Uuid;
 use crate::dialect::Dialect;
 use crate::words::TryAcquire;
 
-/// A place in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entered {
-    /// `NO_TICKET` if a release has granted the lock to the claim already.
-    pub(crate) ticket: i64,
-    /// The answer to a request for the lock with this place, if that is refused.
-    pub(crate) refused: Option<TryAcquire>,
-}
-
 /// The requests about places. All of them are idempotent for a given owner.
 pub(crate) trait TicketQueue: Dialect {
     /// The locks that releases of this process have just granted to waiters: a claim takes a place with its
@@ -27,14 +18,14 @@ pub(crate) trait TicketQueue: Dialect {
 
     /// Takes a place at the end of the queue, and then requests the lock, as far as reading can refuse it. A
     /// repeated request returns the same place. `receives`: whether notifications arrive at this process, so
-    /// that a release may grant the lock to the claim.
+    /// that a release may grant the lock to the claim. Returns what [`Entered`](super::requests::Answer) has.
     fn enqueue(
         &self,
         conn: &mut Self::Conn,
         claim: &Claim,
         client: Uuid,
         receives: bool,
-    ) -> impl Future<Output = sqlx::Result<Entered>> + Send;
+    ) -> impl Future<Output = sqlx::Result<(i64, Option<TryAcquire>)>> + Send;
 
     /// From when until when a grant is valid that a release is said to have made for this claim. `None`: the
     /// claim sends a request, which may read the grant.

@@ -10,12 +10,12 @@ use lockwell_core::{Claim, ErrorKind, Grant, Moment, Result, Wait};
 use crate::client::Client;
 use crate::client::batch::{pick, reap_stale, renew_members, replace};
 use crate::client::notifier::{ASKING_LOOKS, TURN_LOOKS};
-use crate::client::places::{HandOverPlace, HandOverPlaces, PolledQueue, WaiterStatus};
-use crate::client::requests::{JobContext, Kind, Route};
+use crate::dialect::places::{HandOverPlace, PolledQueue, WaiterStatus};
 use crate::dialect::queued::HandOverQueue;
+use crate::dialect::requests::{Answer, Request, Route, other_answer};
 use crate::ids::AsUuid;
 use crate::lock::turn::BLOCKED;
-use crate::words::{LockRequest, NO_TICKET, QueuedClaim, Sign, TakeRequest, TryAcquire};
+use crate::words::{NO_TICKET, QueuedClaim, Sign, TakeRequest, TryAcquire};
 
 struct HandOvers<D: HandOverQueue>(Arc<Client<D>>);
 
@@ -50,9 +50,12 @@ impl<D: HandOverQueue> HandOvers<D> {
     /// serves as well.
     async fn poll_waiters(&self, since: Moment) -> Result<Arc<PolledQueue>> {
         let places = &self.0.places;
-        match places.last(since) {
-            Some(polled) => Ok(polled),
-            None => Ok(self.0.ask(Route::Main, PollWaiters(Arc::clone(places))).await?.0),
+        if let Some(polled) = places.last(since) {
+            return Ok(polled);
+        }
+        match self.0.ask(Route::Main, Request::Poll(Arc::clone(places))).await?.0 {
+            Answer::Polled(polled) => Ok(polled),
+            _ => Err(other_answer()),
         }
     }
 }
@@ -69,7 +72,7 @@ impl<D: HandOverQueue> Queue for HandOvers<D> {
     async fn ask(&self, claim: &Claim, place: Option<&HandOverPlace>) -> Result<ClaimReply> {
         let Self(client) = self;
         let Some(place) = place else {
-            let took = client.ask(Route::Main, TakeRequest::new(claim, NO_TICKET)).await?;
+            let took = client.take(Route::Main, Request::Take(TakeRequest::new(claim, NO_TICKET))).await?;
             return self.0.answer(claim, took, None);
         };
         let _asking = place.waiter.asking(ASKING_LOOKS);
@@ -96,7 +99,7 @@ impl<D: HandOverQueue> Queue for HandOvers<D> {
         let route = if place.is_blocked() { Route::BlockedRows } else { Route::Main };
         let queued = QueuedClaim { claim: claim.clone(), row: place.row(claim, client.notifier.receives()) };
         let mut unanswered = Unanswered((route == Route::BlockedRows).then_some(claim));
-        let took = client.ask(route, queued).await?;
+        let took = client.take(route, Request::Claim(queued)).await?;
         unanswered.0 = None;
         place.note_answer(
             matches!(took.0, TryAcquire::Busy(_) | TryAcquire::Stale),
@@ -137,53 +140,39 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Takes a lock if it is free, or a place in its queue.
-impl<D: HandOverQueue> Kind<D> for QueuedClaim {
-    type Answer = TryAcquire;
-
-    /// As [`take`](crate::client::batch::take).
-    async fn carry_out(on: JobContext<'_, D>, batch: &[&Self]) -> sqlx::Result<Vec<TryAcquire>> {
-        let JobContext { dialect, waiters, conn } = on;
-        let entries: Vec<_> = batch.iter().copied().cloned().collect();
-        let claims: Vec<_> = batch.iter().map(|entry| entry.claim.clone()).collect();
-        let (sign, sent) = sign(waiters);
-        let (mut answers, clock) = dialect.claim(conn, &entries, sign).await?;
-        let stale = reap_stale(dialect, waiters, conn, &claims, &answers).await?;
-        if !stale.is_empty() {
-            let (again, _) = dialect.claim(conn, &pick(&entries, &stale), sign).await?;
-            replace(&mut answers, stale, again);
-        }
-        renew_members(dialect, conn, &claims, &mut answers).await?;
-        if let Some(clock) = clock {
-            waiters.note_heartbeat(Heartbeat::new(sign.number, sent, clock));
-        }
-        Ok(answers)
-    }
-
-    fn about(&self) -> Option<LockRequest<'_>> {
-        Some(LockRequest::Claim(self))
-    }
-
-    fn blocked(&self, _: &sqlx::Error) -> Option<TryAcquire> {
-        Some(TryAcquire::Blocked)
-    }
-}
-
-/// Gives a heartbeat for all waiters of the client, and asks whose turn it is.
-struct PollWaiters(Arc<HandOverPlaces>);
-
-impl<D: HandOverQueue> Kind<D> for PollWaiters {
-    type Answer = Arc<PolledQueue>;
-
-    async fn carry_out(on: JobContext<'_, D>, batch: &[&Self]) -> sqlx::Result<Vec<Arc<PolledQueue>>> {
-        let (Self(places), (sign, sent)) = (batch[0], sign(on.waiters));
-        let polled = on.dialect.poll_waiters(on.conn, &places.all(), sign).await?;
-        on.waiters.note_heartbeat(Heartbeat::new(sign.number, sent, polled.clock));
+/// Carries out claims, or polls, as [`carry_out`](crate::client::batch::carry_out).
+pub(crate) async fn carry_out<D: HandOverQueue>(
+    dialect: &D,
+    conn: &mut D::Conn,
+    waiters: &Waiters,
+    batch: &[Arc<Request<D>>],
+) -> sqlx::Result<Vec<Answer>> {
+    let (sign, sent) = sign(waiters);
+    if let Request::Poll(places) = &*batch[0] {
+        let polled = dialect.poll_waiters(conn, &places.all(), sign).await?;
+        waiters.note_heartbeat(Heartbeat::new(sign.number, sent, polled.clock));
         // One that nobody polls is to give up its place.
-        polled.turns.iter().for_each(|number| on.waiters.note_turn(*number, TURN_LOOKS));
+        polled.turns.iter().for_each(|number| waiters.note_turn(*number, TURN_LOOKS));
         let polled = places.note(polled, sent);
-        Ok(vec![polled; batch.len()])
+        return Ok(batch.iter().map(|_| Answer::Polled(Arc::clone(&polled))).collect());
     }
+    let entry = |one: &Arc<Request<D>>| match &**one {
+        Request::Claim(entry) => Some(entry.clone()),
+        _ => None,
+    };
+    let entries: Vec<_> = batch.iter().filter_map(entry).collect();
+    let claims: Vec<_> = entries.iter().map(|entry| entry.claim.clone()).collect();
+    let (mut answers, clock) = dialect.claim(conn, &entries, sign).await?;
+    let stale = reap_stale(dialect, waiters, conn, &claims, &answers).await?;
+    if !stale.is_empty() {
+        let (again, _) = dialect.claim(conn, &pick(&entries, &stale), sign).await?;
+        replace(&mut answers, stale, again);
+    }
+    renew_members(dialect, conn, &claims, &mut answers).await?;
+    if let Some(clock) = clock {
+        waiters.note_heartbeat(Heartbeat::new(sign.number, sent, clock));
+    }
+    Ok(answers.into_iter().map(Answer::Took).collect())
 }
 
 /// A heartbeat that is sent now. Each try of a request has another number, so an answer belongs to the try

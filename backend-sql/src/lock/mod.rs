@@ -20,10 +20,9 @@ use lockwell_core::{
 };
 
 use crate::client::Client;
-use crate::client::kinds::{LeaveGroup, Release};
-use crate::client::requests::{JobContext, Kind, Route, blocked};
 use crate::client::service::about_file;
 use crate::dialect::Dialect;
+use crate::dialect::requests::{JobContext, Request, Route, blocked};
 use crate::lock::purge::purge;
 use crate::lock::turn::Acquire;
 use crate::sql::options::SqlOptions;
@@ -173,12 +172,12 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         // A transaction that verified the lock holds its row. The lock must not be free before it ends.
         let mut freed = Freed::default();
         if Hold::of(claim) == Hold::Alone {
-            freed = until_freed(&client, claim, Release).await?;
+            freed = until_freed(&client, claim, Request::Release).await?;
         }
         let mut in_doubt = freed.in_doubt;
         if !freed.released {
             // A writer is a member by now if it was downgraded and the answer was lost.
-            freed = until_freed(&client, claim, LeaveGroup).await?;
+            freed = until_freed(&client, claim, Request::LeaveGroup).await?;
             in_doubt |= freed.in_doubt;
         }
         let released = freed.released || left;
@@ -341,10 +340,10 @@ async fn until_unblocked<T, F: Future<Output = Result<T>>>(request: impl Fn(Rout
 }
 
 /// The same for the release of a claim.
-async fn until_freed<D: Dialect, K: Kind<D, Answer = Freed>>(
+async fn until_freed<D: Dialect>(
     client: &Client<D>,
     claim: &Claim,
-    request: fn(Claim) -> K,
+    request: fn(Claim) -> Request<D>,
 ) -> Result<Freed> {
     // An earlier request, of which an answer was lost, may have been carried out before the row was locked.
     let in_doubt = &AtomicBool::new(false);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use lockwell_core::Result;
 
 use crate::client::Client;
-use crate::client::requests::{JobContext, Route};
 use crate::dialect::Dialect;
+use crate::dialect::requests::{JobContext, Route};
 
 /// From how many groups members whose leases have ended are removed at once.
 const GROUPS: usize = 64;

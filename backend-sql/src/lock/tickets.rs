@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use lockwell_core::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter, lock, wait_for_turn};
+use lockwell_core::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter, Waiters, lock, wait_for_turn};
 use lockwell_core::{Claim, FencingToken, Grant, Result, Wait};
 
 use crate::client::Client;
-use crate::client::requests::{JobContext, Kind, Route};
 use crate::client::service::Answered;
-use crate::dialect::tickets::{Entered, TicketQueue};
+use crate::dialect::requests::{Answer, Request, Route, other_answer};
+use crate::dialect::tickets::TicketQueue;
 use crate::ids::AsUuid;
-use crate::words::{Hold, LockRequest, NO_TICKET, TakeRequest, TryAcquire};
+use crate::words::{Hold, NO_TICKET, TakeRequest, TryAcquire};
 
 struct Tickets<D: TicketQueue>(Arc<Client<D>>);
 
@@ -62,7 +62,7 @@ impl<D: TicketQueue> Queue for Tickets<D> {
 
     async fn ask(&self, claim: &Claim, place: Option<&TicketPlace>) -> Result<ClaimReply> {
         let Some(TicketPlace { waiter, refused, announced, forget_place }) = place else {
-            let took = self.0.ask(Route::Main, TakeRequest::new(claim, NO_TICKET)).await?;
+            let took = self.0.take(Route::Main, Request::Take(TakeRequest::new(claim, NO_TICKET))).await?;
             return self.0.answer(claim, took, None);
         };
         let refused = lock(refused).take();
@@ -72,7 +72,7 @@ impl<D: TicketQueue> Queue for Tickets<D> {
         let before = lock(announced).take();
         let announced = waiter.announced().map(|granted| granted.token()).or(before);
         let request = TakeRequest { announced, ..TakeRequest::new(claim, waiter.ticket()) };
-        let took = self.0.ask(Route::Main, request).await?;
+        let took = self.0.take(Route::Main, Request::Take(request)).await?;
         if let TryAcquire::HandedOver(..) = took.0 {
             // The release has deleted it.
             forget_place.store(false, Ordering::Relaxed);
@@ -82,8 +82,10 @@ impl<D: TicketQueue> Queue for Tickets<D> {
 
     async fn enter(&self, claim: &Claim) -> Result<TicketPlace> {
         let Self(client) = self;
-        let enter = Enter(claim.clone(), client.notifier.receives());
-        let (Entered { ticket, refused }, sent) = client.ask(Route::Main, enter).await?;
+        let enter = Request::Enter(claim.clone(), client.notifier.receives());
+        let (Answer::Entered(ticket, refused), sent) = client.ask(Route::Main, enter).await? else {
+            return Err(other_answer());
+        };
         Ok(TicketPlace {
             waiter: client.waiters.register(claim.name(), ticket),
             refused: Mutex::new(refused.map(|refused| (refused, sent))),
@@ -111,7 +113,10 @@ impl<D: TicketQueue> Queue for Tickets<D> {
     }
 
     async fn keep(&self, _: &Claim, place: &TicketPlace) -> Result<bool> {
-        Ok(self.0.ask(Route::Main, KeepPlace(place.waiter.ticket())).await?.0)
+        match self.0.ask(Route::Main, Request::Keep(place.waiter.ticket())).await?.0 {
+            Answer::Kept(kept) => Ok(kept),
+            _ => Err(other_answer()),
+        }
     }
 
     async fn leave(&self, claim: &Claim) -> Result<()> {
@@ -121,56 +126,37 @@ impl<D: TicketQueue> Queue for Tickets<D> {
     /// Deletes the place. Until it is deleted, others ignore it, since its owner holds the lock.
     fn granted(&self, place: TicketPlace) {
         if place.forget_place.into_inner() {
-            self.0.send(Route::Main, ForgetPlace(place.waiter.ticket()));
+            self.0.send(Route::Main, Request::Forget(place.waiter.ticket()));
         }
     }
 }
 
-/// Takes a place at the end of the queue. It says whether a release may grant the lock to the claim.
-struct Enter(Claim, bool);
-
-impl<D: TicketQueue> Kind<D> for Enter {
-    type Answer = Entered;
-
-    async fn carry_out(on: JobContext<'_, D>, batch: &[&Self]) -> sqlx::Result<Vec<Entered>> {
-        let client = on.waiters.client().as_uuid();
-        let mut entered = Vec::with_capacity(batch.len());
-        for Self(claim, receives) in batch {
-            entered.push(on.dialect.enqueue(on.conn, claim, client, *receives).await?);
+/// Carries out requests about places, as [`carry_out`](crate::client::batch::carry_out).
+pub(crate) async fn carry_out<D: TicketQueue>(
+    dialect: &D,
+    conn: &mut D::Conn,
+    waiters: &Waiters,
+    batch: &[Arc<Request<D>>],
+) -> sqlx::Result<Vec<Answer>> {
+    let (mut answers, mut tickets) = (Vec::with_capacity(batch.len()), Vec::new());
+    for request in batch {
+        match &**request {
+            Request::Enter(claim, receives) => {
+                let client = waiters.client().as_uuid();
+                let (ticket, refused) = dialect.enqueue(conn, claim, client, *receives).await?;
+                answers.push(Answer::Entered(ticket, refused));
+            }
+            Request::Keep(ticket) | Request::Forget(ticket) => tickets.push(*ticket),
+            _ => (),
         }
-        Ok(entered)
     }
-
-    fn about(&self) -> Option<LockRequest<'_>> {
-        Some(LockRequest::Enter(&self.0))
+    match &*batch[0] {
+        Request::Keep(_) => answers.extend(dialect.keep(conn, &tickets).await?.into_iter().map(Answer::Kept)),
+        Request::Forget(_) => {
+            dialect.forget_places(conn, &tickets).await?;
+            answers.extend(tickets.iter().map(|_| Answer::Done));
+        }
+        _ => (),
     }
-}
-
-/// Keeps the place with this ticket. The answer says whether it still exists.
-struct KeepPlace(i64);
-
-impl<D: TicketQueue> Kind<D> for KeepPlace {
-    type Answer = bool;
-
-    async fn carry_out(on: JobContext<'_, D>, batch: &[&Self]) -> sqlx::Result<Vec<bool>> {
-        let tickets: Vec<_> = batch.iter().map(|one| one.0).collect();
-        on.dialect.keep(on.conn, &tickets).await
-    }
-}
-
-/// Deletes the place of a waiter that has its lock.
-struct ForgetPlace(i64);
-
-impl<D: TicketQueue> Kind<D> for ForgetPlace {
-    type Answer = ();
-
-    async fn carry_out(on: JobContext<'_, D>, batch: &[&Self]) -> sqlx::Result<Vec<()>> {
-        let tickets: Vec<_> = batch.iter().map(|one| one.0).collect();
-        on.dialect.forget_places(on.conn, &tickets).await?;
-        Ok(vec![(); batch.len()])
-    }
-
-    fn urgency(&self) -> u8 {
-        1
-    }
+    Ok(answers)
 }

@@ -1,6 +1,7 @@
 //! The requests about exclusive locks and about the queue on MySQL.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
@@ -15,11 +16,13 @@ use super::rows::Rows;
 use crate::dialect::Dialect;
 use crate::dialect::groups::Groups;
 use crate::dialect::queued::{HandOverQueue, claim_each};
+use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
+use crate::lock::hand_over;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, LockRequest, PORTION, Portion, QueuedClaim, Sign,
-    TakeRequest, TryAcquire, WaiterPoll, WaitersRow, micros, status,
+    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
+    TryAcquire, WaiterPoll, WaitersRow, micros, status,
 };
 
 impl MySql {
@@ -77,13 +80,22 @@ impl Dialect for MySql {
     const OWN_PLACES_EVERY: Duration = Duration::ZERO;
 
     /// The transactions of several statements, and a release that is to wake a waiter, are for tasks.
-    fn is_light(&self, conn: &Conn, request: LockRequest<'_>) -> bool {
+    fn is_light(&self, conn: &Conn, request: &Request<Self>) -> bool {
         match request {
-            LockRequest::Take(_) => true,
-            LockRequest::Claim(entry) => !self.signs(conn, &[entry]),
-            LockRequest::Release(claim) => !self.hot.is_hot(claim.name()),
-            LockRequest::Enter(_) => false,
+            Request::Take(_) => true,
+            Request::Claim(entry) => !self.signs(conn, &[entry]),
+            Request::Release(claim) => !self.hot.is_hot(claim.name()),
+            _ => false,
         }
+    }
+
+    async fn queue(
+        &self,
+        conn: &mut Conn,
+        waiters: &Waiters,
+        batch: &[Arc<Request<Self>>],
+    ) -> sqlx::Result<Vec<Answer>> {
+        hand_over::carry_out(self, conn, waiters, batch).await
     }
 
     async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {

@@ -1,5 +1,6 @@
 //! The requests about exclusive locks on PostgreSQL.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
@@ -12,18 +13,29 @@ use super::session::BEGIN;
 use crate::dialect::Dialect;
 use crate::dialect::error::ended;
 use crate::dialect::queued::{HandOverQueue, claim_each};
+use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
+use crate::lock::hand_over;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, LockRequest, PORTION, Portion, QueuedClaim, Sign,
-    TakeRequest, TryAcquire, WaiterPoll, WaitersRow, micros, span, status, token,
+    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
+    TryAcquire, WaiterPoll, WaitersRow, micros, span, status, token,
 };
 
 impl Dialect for Postgres {
     /// Each message is a transaction, or several. One that fails stays open, without locks, until its answer
     /// is read: behind a pooler it would occupy a connection of the server for so long.
-    fn is_light(&self, _: &Conn, _: LockRequest<'_>) -> bool {
+    fn is_light(&self, _: &Conn, _: &Request<Self>) -> bool {
         !self.pooled && !self.session.is_shared()
+    }
+
+    async fn queue(
+        &self,
+        conn: &mut Conn,
+        waiters: &Waiters,
+        batch: &[Arc<Request<Self>>],
+    ) -> sqlx::Result<Vec<Answer>> {
+        hand_over::carry_out(self, conn, waiters, batch).await
     }
 
     async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {

@@ -1,6 +1,7 @@
 //! The requests about exclusive locks and about the queue on SQLite.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::{Hot, PLACE_TTL, PushedGrant, Waiters, unique_bits};
@@ -15,12 +16,14 @@ use super::take::LockState;
 use super::wake::provisional;
 use crate::dialect::Dialect;
 use crate::dialect::groups::Groups;
+use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
-use crate::dialect::tickets::{Entered, TicketQueue};
+use crate::dialect::tickets::TicketQueue;
 use crate::ids::AsUuid;
+use crate::lock::tickets;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, LockRequest, NO_TICKET, PORTION, Portion, SEVERAL,
-    TakeRequest, TryAcquire, WaitersRow, micros, status,
+    Extension, Forced, Freed, Hold, HolderRow, NO_TICKET, PORTION, Portion, SEVERAL, TakeRequest, TryAcquire,
+    WaitersRow, micros, status,
 };
 
 /// How many statements force a release, with those that begin and end its transaction.
@@ -33,9 +36,18 @@ fn as_count(number: i64) -> usize {
 impl Dialect for Sqlite {
     /// Each message is a transaction, which the thread of the connection carries out to its end. What a
     /// release sends to the next waiter after that must not be late.
-    fn is_light(&self, _: &Connection, request: LockRequest<'_>) -> bool {
+    fn is_light(&self, _: &Connection, request: &Request<Self>) -> bool {
         let is_waited_for = |name| self.hot.is_hot(name) || self.handed_on.is_hot(name);
-        !matches!(request, LockRequest::Release(claim) if is_waited_for(claim.name()))
+        !matches!(request, Request::Release(claim) if is_waited_for(claim.name()))
+    }
+
+    async fn queue(
+        &self,
+        conn: &mut Connection,
+        waiters: &Waiters,
+        batch: &[Arc<Request<Self>>],
+    ) -> sqlx::Result<Vec<Answer>> {
+        tickets::carry_out(self, conn, waiters, batch).await
     }
 
     async fn take(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
@@ -200,7 +212,7 @@ impl TicketQueue for Sqlite {
         claim: &Claim,
         client: Uuid,
         receives: bool,
-    ) -> sqlx::Result<Entered> {
+    ) -> sqlx::Result<(i64, Option<TryAcquire>)> {
         // A release does not sync what it grants.
         let may_be_granted = receives && !self.opening.durability.syncs_grants;
         let lease = may_be_granted.then(|| provisional(claim)).flatten();
@@ -227,7 +239,7 @@ impl TicketQueue for Sqlite {
         if refused.is_none() {
             self.handed_on.forget(claim.name());
         }
-        Ok(Entered { ticket: request.ticket, refused })
+        Ok((request.ticket, refused))
     }
 
     fn accept(&self, conn: &Connection, claim: &Claim, pushed: &PushedGrant) -> Option<(Moment, Moment)> {

@@ -84,7 +84,7 @@ async fn a_grant_that_is_read_has_a_lease_that_the_tables_know() {
     take(&dialect, &mut conn, &holder).await;
     let waiters = Waiters::new();
     let entered = dialect.enqueue(&mut conn, &next, waiters.client().as_uuid(), true).await;
-    let ticket = entered.expect("an answer").ticket;
+    let ticket = entered.expect("an answer").0;
     // Also where grants are synced, and a release grants nothing.
     let lease = sqlx::query("UPDATE lockwell_locks_queue SET lease = 2999999");
     lease.execute(conn.get()).await.expect("a place");
@@ -186,7 +186,7 @@ async fn no_batch_keeps_the_file_locked_between_two_messages() {
 
     let waiter = claim("7", Mode::Exclusive);
     let entered = dialect.enqueue(&mut conn, &waiter, waiters.client().as_uuid(), true).await;
-    assert!(entered.expect("an answer").refused.is_some());
+    assert!(entered.expect("an answer").1.is_some());
     sqlx::query("UPDATE lockwell_locks_queue SET lease = 2999999")
         .execute(conn.get())
         .await

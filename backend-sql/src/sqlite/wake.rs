@@ -38,8 +38,8 @@ use uuid::Uuid;
 use super::connection::Connection;
 use super::driver::{Sqlite, json, owners};
 use super::sockets::{Message, Sent};
-use crate::client::places::PROVISIONAL;
 use crate::dialect::groups::Groups;
+use crate::dialect::places::PROVISIONAL;
 use crate::ids::AsUuid;
 use crate::words::{Freed, Notification, micros, span, token};
 

@@ -41,7 +41,7 @@ pub(crate) enum WaiterStatus {
 
 /// The answer to a poll, with its times.
 #[derive(Debug)]
-pub(crate) struct PolledQueue {
+pub struct PolledQueue {
     sent: Moment,
     answered: Moment,
     due: HashMap<i64, WaiterStatus>,
@@ -50,7 +50,7 @@ pub(crate) struct PolledQueue {
 
 /// The queue entries of one client.
 #[derive(Debug, Default)]
-pub(crate) struct HandOverPlaces {
+pub struct HandOverPlaces {
     known: Mutex<EntryTable>,
 }
 
