@@ -9,7 +9,7 @@ use lockwell_core::backend::{Batcher, Waiters, lock};
 use crate::client::service::{Answered, Statements, about_file};
 use crate::dialect::Dialect;
 use crate::dialect::places::HandOverPlaces;
-use crate::dialect::requests::{Answer, Done, Job, JobContext, Request, Route, other_answer};
+use crate::dialect::requests::{Answer, Done, Job, Request, Route, other_answer};
 use crate::words::Freed;
 
 /// Sends the requests of one runtime. Those that arrive together share a statement.
@@ -61,12 +61,12 @@ impl<D: Dialect> Asker<D> {
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         route: Route,
-        work: impl for<'c> Fn(JobContext<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+        work: impl for<'c> Fn(&'c D, &'c mut D::Conn) -> Done<'c, T> + Send + Sync + 'static,
     ) -> Result<T> {
         let found = Arc::new(Mutex::new(None));
         let finds = Arc::clone(&found);
-        let job = Job(Box::new(move |on| {
-            let (work, finds) = (work(on), Arc::clone(&finds));
+        let job = Job(Box::new(move |dialect, conn| {
+            let (work, finds) = (work(dialect, conn), Arc::clone(&finds));
             Box::pin(async move {
                 let outcome = work.await?;
                 *lock(&finds) = Some(outcome);

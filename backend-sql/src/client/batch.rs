@@ -8,7 +8,7 @@ use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant};
 
 use crate::dialect::Dialect;
-use crate::dialect::requests::{Answer, JobContext, Request};
+use crate::dialect::requests::{Answer, Request};
 use crate::words::{Extension, Hold, JOINS, TakeRequest, TryAcquire};
 
 /// Carries out a batch of one kind of requests. Returns an answer to each of them.
@@ -29,12 +29,12 @@ pub(crate) async fn carry_out<D: Dialect>(
             let took = take(dialect, waiters, conn, &requests).await?;
             return Ok(took.into_iter().map(Answer::Took).collect());
         }
-        Request::Leave(_) => dialect.leave_each(conn, &claims(), waiters).await?,
-        Request::Release(_) => dialect.release(conn, &claims(), waiters).await?,
-        Request::LeaveGroup(_) => dialect.leave_group(conn, &claims(), waiters).await?,
+        Request::Leave(_) => dialect.leave_each(conn, &claims()).await?,
+        Request::Release(_) => dialect.release(conn, &claims()).await?,
+        Request::LeaveGroup(_) => dialect.leave_group(conn, &claims()).await?,
         Request::Renew(grants) => return Ok(vec![Answer::Renewed(renew(dialect, conn, grants).await?)]),
         Request::Job(job) => {
-            (job.0)(JobContext { dialect, waiters, conn }).await?;
+            (job.0)(dialect, conn).await?;
             return Ok(vec![Answer::Done]);
         }
         _ => return dialect.queue(conn, waiters, batch).await,
@@ -78,7 +78,7 @@ pub(crate) async fn reap_stale<D: Dialect>(
     let mut names: Vec<_> = stale.iter().map(|&at| claims[at].name().clone()).collect();
     names.sort_unstable();
     names.dedup();
-    for ticket in dialect.reap(conn, &names, waiters).await? {
+    for ticket in dialect.reap(conn, &names).await? {
         waiters.notify(ticket);
     }
     Ok(stale)

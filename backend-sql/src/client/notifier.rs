@@ -28,8 +28,7 @@ use tokio::time::{sleep, timeout};
 use crate::client::asker::Asker;
 use crate::client::sweeper::sweep_while_waiting;
 use crate::dialect::Dialect;
-use crate::dialect::requests::{JobContext, Request, Route};
-use crate::ids::AsUuid;
+use crate::dialect::requests::{Request, Route};
 use crate::words::Notification;
 
 /// How long the task runs on when nobody waits any more.
@@ -279,9 +278,9 @@ impl<D: Dialect> NotifierTask<D> {
                 continue;
             }
             let names = self.asker.waiters.names();
-            let asking = self.asker.run(Route::Main, move |JobContext { dialect, waiters, conn }| {
+            let asking = self.asker.run(Route::Main, move |dialect, conn| {
                 let names = names.clone();
-                Box::pin(async move { dialect.turns(conn, waiters, &names).await })
+                Box::pin(async move { dialect.turns(conn, &names).await })
             });
             match asking.await {
                 Ok(turns) => turns.into_iter().for_each(|ticket| self.asker.waiters.notify(ticket)),
@@ -310,10 +309,7 @@ impl<D: Dialect> NotifierTask<D> {
 
     /// Sends a probe to our own subscription. False: this database needs none.
     async fn send_probe(&self, probe: i64) -> lockwell_core::Result<bool> {
-        let sending = self.asker.run(Route::Main, move |JobContext { dialect, waiters, conn }| {
-            let client = waiters.client().as_uuid();
-            Box::pin(async move { dialect.probe(conn, client, probe).await })
-        });
+        let sending = self.asker.run(Route::Main, move |dialect, conn| Box::pin(dialect.probe(conn, probe)));
         sending.await
     }
 
@@ -356,7 +352,7 @@ impl<D: Dialect> NotifierTask<D> {
 
     /// Polls over one connection: asks whose turn it is, and notifies those waiters.
     async fn poll(&self, ready: &watch::Sender<bool>) -> sqlx::Result<()> {
-        let mut conn = within(self.asker.limit, self.asker.dialect.connect()).await?;
+        let mut conn = within(self.asker.limit, self.asker.dialect.connect(&self.asker.waiters)).await?;
         ready.send_replace(true);
         let end = Moment::now().after(POLL_CONNECTION_FOR);
         let (mut pause, mut seen, mut polled) = (SHORTEST_POLL_PAUSE, None, Moment::now());
@@ -382,9 +378,7 @@ impl<D: Dialect> NotifierTask<D> {
             seen = version;
             polled = Moment::now();
             let names = self.asker.waiters.names();
-            let mut turns =
-                within(self.asker.limit, self.asker.dialect.turns(&mut conn, &self.asker.waiters, &names))
-                    .await?;
+            let mut turns = within(self.asker.limit, self.asker.dialect.turns(&mut conn, &names)).await?;
             turns.sort_unstable();
             // A turn that is not taken stays the same, such as while nothing is granted after a crash.
             if !turns.is_empty() && turns != last_turns {

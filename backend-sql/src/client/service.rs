@@ -12,7 +12,6 @@ use crate::client::silent::Silent;
 use crate::dialect::Dialect;
 use crate::dialect::error::{caused_by, class_of, fatal, no_answer};
 use crate::dialect::requests::{Answer, Request, Route, blocked};
-use crate::ids::AsUuid;
 use crate::words::{ErrorClass, Hold};
 
 /// How long a claim for a group repeats its request while the row is locked. Other claims lock it only for a
@@ -39,7 +38,7 @@ impl<D: Dialect> Statements<D> {
     /// A connection of which it is known whether it may be used.
     async fn connect(&self) -> sqlx::Result<IdleConnection<D>> {
         let since = Moment::now();
-        let mut conn = self.dialect.connect().await?;
+        let mut conn = self.dialect.connect(&self.waiters).await?;
         let is_named = self.silent.names_connections();
         let session = if is_named { self.dialect.session(&mut conn).await? } else { None };
         Ok(IdleConnection { conn, since, session })
@@ -59,7 +58,7 @@ impl<D: Dialect> Statements<D> {
     pub(crate) async fn shut(&self, route: Route) {
         let idle = self.idle.on(route).take();
         if let Some(idle) = idle {
-            self.dialect.shut(idle.conn, self.waiters.client().as_uuid()).await;
+            self.dialect.shut(idle.conn).await;
         }
     }
 }
@@ -172,7 +171,7 @@ impl<D: Dialect> Service for Statements<D> {
                     if let Some(idle) = idle.filter(|_| !D::IS_REMOTE) {
                         // At its end it moves what a removed log has into the file: before the next one reads
                         // the file.
-                        self.dialect.shut(idle.conn, self.waiters.client().as_uuid()).await;
+                        self.dialect.shut(idle.conn).await;
                     }
                 }
                 outcomes

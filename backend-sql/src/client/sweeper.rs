@@ -9,9 +9,8 @@ use tokio::time::sleep;
 
 use crate::client::asker::Asker;
 use crate::dialect::Dialect;
-use crate::dialect::requests::{JobContext, Route};
+use crate::dialect::requests::Route;
 use crate::dialect::sweep::Swept;
-use crate::ids::AsUuid;
 
 /// The longest pause from a new subscription to a look.
 const SOON: Duration = Duration::from_secs(1);
@@ -34,13 +33,13 @@ pub(super) async fn sweep_while_waiting<D: Dialect>(asker: &Asker<D>, resubscrib
         }
         let looks_for_own = own_from.has_passed();
         let places = Arc::clone(&asker.places);
-        let looking = asker.run(Route::Main, move |JobContext { dialect, waiters, conn }| {
+        let looking = asker.run(Route::Main, move |dialect, conn| {
             let places = Arc::clone(&places);
             Box::pin(async move {
                 if looks_for_own {
                     // Before the look: a waiter that comes meanwhile has a higher number.
                     let known = places.now();
-                    dialect.forget_stale(conn, waiters.client().as_uuid(), &known).await?;
+                    dialect.forget_stale(conn, &known).await?;
                 }
                 dialect.sweep(conn).await
             })

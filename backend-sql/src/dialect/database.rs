@@ -9,7 +9,6 @@ use crate::dialect::answers::meaning;
 use crate::words::{ErrorClass, Notification};
 use lockwell_core::Capabilities;
 use lockwell_core::backend::{Bounds, Waiters};
-use uuid::Uuid;
 
 /// One database: how to get a connection, how to make the tables, what its errors mean.
 pub trait Database: Debug + Send + Sync + Sized + 'static {
@@ -35,7 +34,8 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     fn capabilities(&self) -> Capabilities;
 
-    fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Conn>> + Send;
+    /// A connection for the client of these waiters.
+    fn connect(&self, waiters: &Arc<Waiters>) -> impl Future<Output = sqlx::Result<Self::Conn>> + Send;
 
     /// What another connection finds this one by at the server, in case it does not answer. `None`: nothing.
     fn session(&self, _: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Option<String>>> + Send {
@@ -48,7 +48,7 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     }
 
     /// Ends a connection of this client, where that takes more than dropping it.
-    fn shut(&self, conn: Self::Conn, _client: Uuid) -> impl Future<Output = ()> + Send {
+    fn shut(&self, conn: Self::Conn) -> impl Future<Output = ()> + Send {
         async move { drop(conn) }
     }
 
@@ -95,15 +95,10 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// An open subscription.
     type Subscription: Send + 'static;
 
-    /// Sends a probe to the subscription of this client, over another connection. It arrives as a
+    /// Sends a probe to the subscription of the client, over another connection. It arrives as a
     /// notification with this number as its ticket. False: a subscription of this database needs no probe,
     /// and nothing was sent.
-    fn probe(
-        &self,
-        _: &mut Self::Conn,
-        _client: Uuid,
-        _number: i64,
-    ) -> impl Future<Output = sqlx::Result<bool>> + Send {
+    fn probe(&self, _: &mut Self::Conn, _number: i64) -> impl Future<Output = sqlx::Result<bool>> + Send {
         std::future::ready(Ok(false))
     }
 

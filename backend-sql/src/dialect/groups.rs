@@ -14,7 +14,6 @@
 use std::future::Future;
 use std::time::Duration;
 
-use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant, LockName, Mode};
 
 use crate::dialect::database::Database;
@@ -37,7 +36,6 @@ pub trait Groups: Database {
         &self,
         conn: &mut Self::Conn,
         claims: &[Claim],
-        waiters: &Waiters,
     ) -> impl Future<Output = sqlx::Result<Vec<Freed>>> + Send;
 
     /// Removes members whose leases have ended from these groups, and finds the next waiters.
@@ -45,7 +43,6 @@ pub trait Groups: Database {
         &self,
         conn: &mut Self::Conn,
         names: &[LockName],
-        waiters: &Waiters,
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send;
 
     /// The locks that have members whose leases ended longer ago than `idle`.
@@ -69,7 +66,6 @@ pub trait Groups: Database {
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
-        waiters: &Waiters,
     ) -> impl Future<Output = sqlx::Result<Option<i64>>> + Send;
 
     /// All waiters whose turn it is: returns the tickets of those of this process. The others are notified,
@@ -78,7 +74,6 @@ pub trait Groups: Database {
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
-        waiters: &Waiters,
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send;
 
     /// Finds the next waiters when the head of the queue is known.
@@ -87,11 +82,10 @@ pub trait Groups: Database {
         conn: &mut Self::Conn,
         name: &LockName,
         head: Option<i64>,
-        waiters: &Waiters,
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send {
         async move {
             match head {
-                Some(SEVERAL) => self.due_waiters(conn, name, waiters).await,
+                Some(SEVERAL) => self.due_waiters(conn, name).await,
                 head => Ok(head.into_iter().collect()),
             }
         }
@@ -102,11 +96,10 @@ pub trait Groups: Database {
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
-        waiters: &Waiters,
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send {
         async move {
-            let head = self.head(conn, name, waiters).await?;
-            self.behind(conn, name, head, waiters).await
+            let head = self.head(conn, name).await?;
+            self.behind(conn, name, head).await
         }
     }
 
@@ -116,7 +109,6 @@ pub trait Groups: Database {
         conn: &mut Self::Conn,
         claims: &[Claim],
         released: &[bool],
-        waiters: &Waiters,
     ) -> impl Future<Output = sqlx::Result<Vec<Freed>>> + Send {
         async move {
             let mut answers = Vec::with_capacity(claims.len());
@@ -125,7 +117,7 @@ pub trait Groups: Database {
                 if released {
                     let mut follow_up = FollowUp::default();
                     freed.next = loop {
-                        let next = self.next(conn, claim.name(), waiters).await;
+                        let next = self.next(conn, claim.name()).await;
                         if let Some(next) = follow_up.settle(self, next) {
                             break next?;
                         }

@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant, LockName, LockStatus};
-use uuid::Uuid;
 
 use crate::dialect::examine::Examine;
 use crate::dialect::groups::Groups;
@@ -64,7 +63,6 @@ pub trait Dialect: Groups + Examine {
         &self,
         conn: &mut Self::Conn,
         claims: &[Claim],
-        waiters: &Waiters,
     ) -> impl Future<Output = sqlx::Result<Vec<Freed>>> + Send;
 
     /// Extends the lease of each grant. All of them have this kind of hold.
@@ -80,14 +78,12 @@ pub trait Dialect: Groups + Examine {
         &self,
         conn: &mut Self::Conn,
         claims: &[Claim],
-        waiters: &Waiters,
     ) -> impl Future<Output = sqlx::Result<Vec<Freed>>> + Send;
 
     /// The tickets of waiters of this process whose turn it is, among these names.
     fn turns(
         &self,
         conn: &mut Self::Conn,
-        waiters: &Waiters,
         names: &[LockName],
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send;
 
@@ -109,12 +105,11 @@ pub trait Dialect: Groups + Examine {
     /// Deletes places of waiters that are gone: at most a portion of them.
     fn sweep(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Swept>> + Send;
 
-    /// Deletes places of this client whose waiters it does not have any more, on a database that keeps them
+    /// Deletes places of the client whose waiters it does not have any more, on a database that keeps them
     /// as long as the client gives heartbeats.
     fn forget_stale(
         &self,
         _: &mut Self::Conn,
-        _client: Uuid,
         _known: &KnownPlaces,
     ) -> impl Future<Output = sqlx::Result<()>> + Send {
         std::future::ready(Ok(()))

@@ -5,7 +5,6 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Error, ErrorKind, Grant};
 
 use crate::dialect::database::Database;
@@ -48,14 +47,7 @@ pub enum Request<D: Database> {
 /// that there is in one try.
 pub struct Job<D: Database>(pub(crate) Box<Work<D>>);
 
-type Work<D> = dyn for<'c> Fn(JobContext<'c, D>) -> Done<'c, ()> + Send + Sync;
-
-/// What work on a connection gets.
-pub(crate) struct JobContext<'c, D: Database> {
-    pub(crate) dialect: &'c D,
-    pub(crate) waiters: &'c Waiters,
-    pub(crate) conn: &'c mut D::Conn,
-}
+type Work<D> = dyn for<'c> Fn(&'c D, &'c mut <D as Database>::Conn) -> Done<'c, ()> + Send + Sync;
 
 /// The result of work.
 pub(crate) type Done<'c, T> = BoxFuture<'c, sqlx::Result<T>>;

@@ -5,7 +5,6 @@ use std::future::Future;
 
 use lockwell_core::backend::{Hot, PushedGrant};
 use lockwell_core::{Claim, Moment};
-use uuid::Uuid;
 
 use crate::dialect::Dialect;
 use crate::words::TryAcquire;
@@ -23,7 +22,6 @@ pub(crate) trait TicketQueue: Dialect {
         &self,
         conn: &mut Self::Conn,
         claim: &Claim,
-        client: Uuid,
         receives: bool,
     ) -> impl Future<Output = sqlx::Result<(i64, Option<TryAcquire>)>> + Send;
 

@@ -22,7 +22,7 @@ use lockwell_core::{
 use crate::client::Client;
 use crate::client::service::about_file;
 use crate::dialect::Dialect;
-use crate::dialect::requests::{JobContext, Request, Route, blocked};
+use crate::dialect::requests::{Request, Route, blocked};
 use crate::lock::purge::purge;
 use crate::lock::turn::Acquire;
 use crate::sql::options::SqlOptions;
@@ -146,13 +146,13 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         let client = self.0.client()?;
         let next = until_unblocked(|route| {
             let grant = grant.clone();
-            client.run(route, move |JobContext { dialect, waiters, conn }| {
+            client.run(route, move |dialect, conn| {
                 let grant = grant.clone();
                 Box::pin(async move {
                     if !dialect.downgrade(conn, &grant).await? {
                         return Ok(None);
                     }
-                    dialect.next(conn, grant.claim().name(), waiters).await.map(Some)
+                    dialect.next(conn, grant.claim().name()).await.map(Some)
                 })
             })
         });
@@ -193,7 +193,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let (client, name) = (self.0.client()?, name.clone());
-        let status = client.run(Route::Main, move |JobContext { dialect, conn, .. }| {
+        let status = client.run(Route::Main, move |dialect, conn| {
             let name = name.clone();
             Box::pin(async move { dialect.inspect(conn, &name).await })
         });
@@ -202,23 +202,23 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
 
     async fn names(&self) -> Result<Vec<LockName>> {
         let client = self.0.client()?;
-        let names = client.run(Route::Main, |JobContext { dialect, conn, .. }| Box::pin(dialect.names(conn)));
+        let names = client.run(Route::Main, |dialect, conn| Box::pin(dialect.names(conn)));
         Ok(names.await?.into_iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
         let client = self.0.client()?;
-        client.run(Route::Main, |JobContext { dialect, conn, .. }| Box::pin(dialect.examine(conn))).await
+        client.run(Route::Main, |dialect, conn| Box::pin(dialect.examine(conn))).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let (client, name) = (self.0.client()?, name.clone());
         let seen = Arc::<Forced>::default();
-        let forced = client.run(Route::Main, move |JobContext { dialect, waiters, conn }| {
+        let forced = client.run(Route::Main, move |dialect, conn| {
             let (name, seen) = (name.clone(), Arc::clone(&seen));
             Box::pin(async move {
                 let holders = dialect.force_release(conn, &name, &seen).await?;
-                Ok((holders, dialect.next(conn, &name, waiters).await?))
+                Ok((holders, dialect.next(conn, &name).await?))
             })
         });
         let (freed, next) = forced.await?;
@@ -228,13 +228,12 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
 
     async fn grace_left(&self) -> Result<Option<Duration>> {
         let client = self.0.client()?;
-        client.run(Route::Main, |JobContext { dialect, conn, .. }| Box::pin(dialect.grace_left(conn))).await
+        client.run(Route::Main, |dialect, conn| Box::pin(dialect.grace_left(conn))).await
     }
 
     async fn begin_grace(&self) -> Result<Duration> {
         let client = self.0.client()?;
-        let begun =
-            client.run(Route::Main, |JobContext { dialect, conn, .. }| Box::pin(dialect.begin_grace(conn)));
+        let begun = client.run(Route::Main, |dialect, conn| Box::pin(dialect.begin_grace(conn)));
         begun.await?.ok_or_else(|| {
             let text = "these lock tables have no grace periods: PostgreSQL has them on tables that were made with \
                         durability=grace";
@@ -277,7 +276,7 @@ impl<D: Dialect> SqlLock<D> {
     /// Checks the tables; with `create`, creates them before.
     async fn check(&self, create: bool) -> Result<()> {
         let client = self.0.client()?;
-        let checked = client.run(Route::Main, move |JobContext { dialect, conn, .. }| {
+        let checked = client.run(Route::Main, move |dialect, conn| {
             Box::pin(async move {
                 if create {
                     dialect.create(conn).await?;

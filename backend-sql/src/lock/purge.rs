@@ -11,7 +11,7 @@ use lockwell_core::Result;
 
 use crate::client::Client;
 use crate::dialect::Dialect;
-use crate::dialect::requests::{JobContext, Route};
+use crate::dialect::requests::Route;
 
 /// From how many groups members whose leases have ended are removed at once.
 const GROUPS: usize = 64;
@@ -31,21 +31,20 @@ pub(crate) async fn purge<D: Dialect>(client: &Client<D>, idle: Duration, stops:
 
 async fn portions<D: Dialect>(client: &Client<D>, idle: Duration, stops: bool) -> Result<u64> {
     for _ in 0..SWEEPS {
-        let sweep = client.run(Route::Purge, |JobContext { dialect, conn, .. }| {
-            Box::pin(async move { dialect.sweep(conn).await })
-        });
+        let sweep =
+            client.run(Route::Purge, |dialect, conn| Box::pin(async move { dialect.sweep(conn).await }));
         if !sweep.await?.more {
             break;
         }
     }
-    let stale_groups = client.run(Route::Purge, move |JobContext { dialect, conn, .. }| {
+    let stale_groups = client.run(Route::Purge, move |dialect, conn| {
         Box::pin(async move { dialect.stale_groups(conn, idle).await })
     });
     for names in stale_groups.await?.chunks(GROUPS) {
         let names = names.to_vec();
-        let reaped = client.run(Route::Purge, move |JobContext { dialect, waiters, conn }| {
+        let reaped = client.run(Route::Purge, move |dialect, conn| {
             let names = names.clone();
-            Box::pin(async move { dialect.reap(conn, &names, waiters).await })
+            Box::pin(async move { dialect.reap(conn, &names).await })
         });
         client.notify(reaped.await?);
     }
@@ -53,7 +52,7 @@ async fn portions<D: Dialect>(client: &Client<D>, idle: Duration, stops: bool) -
     let (mut after, mut gone) = (String::new(), 0);
     loop {
         let (began, from) = (Instant::now(), after.clone());
-        let portion = client.run(Route::Purge, move |JobContext { dialect, conn, .. }| {
+        let portion = client.run(Route::Purge, move |dialect, conn| {
             let from = from.clone();
             Box::pin(async move { dialect.purge(conn, idle, &from).await })
         });

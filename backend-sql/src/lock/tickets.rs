@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use lockwell_core::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter, Waiters, lock, wait_for_turn};
+use lockwell_core::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter, lock, wait_for_turn};
 use lockwell_core::{Claim, FencingToken, Grant, Result, Wait};
 
 use crate::client::Client;
 use crate::client::service::Answered;
 use crate::dialect::requests::{Answer, Request, Route, other_answer};
 use crate::dialect::tickets::TicketQueue;
-use crate::ids::AsUuid;
 use crate::words::{Hold, NO_TICKET, TakeRequest, TryAcquire};
 
 struct Tickets<D: TicketQueue>(Arc<Client<D>>);
@@ -135,15 +134,13 @@ impl<D: TicketQueue> Queue for Tickets<D> {
 pub(crate) async fn carry_out<D: TicketQueue>(
     dialect: &D,
     conn: &mut D::Conn,
-    waiters: &Waiters,
     batch: &[Arc<Request<D>>],
 ) -> sqlx::Result<Vec<Answer>> {
     let (mut answers, mut tickets) = (Vec::with_capacity(batch.len()), Vec::new());
     for request in batch {
         match &**request {
             Request::Enter(claim, receives) => {
-                let client = waiters.client().as_uuid();
-                let (ticket, refused) = dialect.enqueue(conn, claim, client, *receives).await?;
+                let (ticket, refused) = dialect.enqueue(conn, claim, *receives).await?;
                 answers.push(Answer::Entered(ticket, refused));
             }
             Request::Keep(ticket) | Request::Forget(ticket) => tickets.push(*ticket),

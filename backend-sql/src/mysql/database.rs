@@ -6,7 +6,6 @@ use futures_util::StreamExt;
 use lockwell_core::backend::{Bounds, Constant, Waiters, can_set_nodelay};
 use lockwell_core::{Capabilities, Requirement};
 use sqlx::{Either, Row};
-use uuid::Uuid;
 
 use super::driver::{Conn, MySql};
 use super::push::Parked;
@@ -48,11 +47,12 @@ impl Database for MySql {
         ])
     }
 
-    async fn connect(&self) -> sqlx::Result<Conn> {
-        session::open(&self.connect).await.map(Conn::new)
+    async fn connect(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Conn> {
+        session::open(&self.connect).await.map(|inner| Conn::new(inner, waiters))
     }
 
-    async fn shut(&self, mut conn: Conn, client: Uuid) {
+    async fn shut(&self, mut conn: Conn) {
+        let client = conn.client();
         self.push.hasten(&mut conn.inner, client).await;
         session::close(conn.inner).await;
     }

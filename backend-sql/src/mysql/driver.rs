@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use lockwell_core::Moment;
-use lockwell_core::backend::Hot;
+use lockwell_core::backend::{Hot, Waiters};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::contended::Contended;
 use super::kill::Push;
 use super::statements::Statements;
+use crate::ids::AsUuid;
 use crate::sql::login::Login;
 
 /// The MySQL dialect.
@@ -35,6 +36,8 @@ pub struct MySql {
 #[derive(Debug)]
 pub struct Conn {
     pub(super) inner: MySqlConnection,
+    /// The waiters of the client whose connection it is.
+    pub(super) waiters: Arc<Waiters>,
     /// The channel to the task that notifies waiters of other clients, once it was needed.
     pub(super) killer: Option<UnboundedSender<Uuid>>,
     /// Whether a release may send its `KILL` itself; see `push.rs`. `None`: it is not known yet.
@@ -44,8 +47,12 @@ pub struct Conn {
 }
 
 impl Conn {
-    pub(super) fn new(inner: MySqlConnection) -> Self {
-        Self { inner, killer: None, may_kill: None, signed: None }
+    pub(super) fn new(inner: MySqlConnection, waiters: &Arc<Waiters>) -> Self {
+        Self { inner, waiters: Arc::clone(waiters), killer: None, may_kill: None, signed: None }
+    }
+
+    pub(super) fn client(&self) -> Uuid {
+        self.waiters.client().as_uuid()
     }
 }
 

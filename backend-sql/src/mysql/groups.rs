@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant, LockName, Mode};
 use sqlx::Row;
 use sqlx::mysql::MySqlQueryResult;
@@ -137,12 +136,7 @@ impl Groups for MySql {
         Ok(answers.into_iter().map(|answer| answer.unwrap_or(TryAcquire::Busy(None))).collect())
     }
 
-    async fn leave_group(
-        &self,
-        conn: &mut Conn,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         let leaving =
             |claim: &Claim| self.sql.leave_group.call().bind(claim.name()).bind(claim.owner().as_uuid());
         let mut sorted: Vec<usize> = (0..claims.len()).collect();
@@ -164,16 +158,16 @@ impl Groups for MySql {
                 return Err(if released.contains(&true) { in_doubt(error) } else { error });
             }
         }
-        self.freed(conn, claims, &released, waiters).await
+        self.freed(conn, claims, &released).await
     }
 
-    async fn reap(&self, conn: &mut Conn, names: &[LockName], waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
+    async fn reap(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
         let mut sorted: Vec<_> = names.iter().collect();
         sorted.sort_unstable();
         self.together(conn, sorted.into_iter().map(|name| self.sql.reap.call().bind(name)), DELETES).await?;
         let mut next = Vec::new();
         for name in names {
-            next.extend(self.next(conn, name, waiters).await?);
+            next.extend(self.next(conn, name).await?);
         }
         Ok(next)
     }
@@ -192,21 +186,16 @@ impl Groups for MySql {
         Ok(is_member != 0)
     }
 
-    async fn head(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Option<i64>> {
+    async fn head(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Option<i64>> {
         let head: Option<Head> =
-            self.sql.next.call().bind(name).bind(waiters.client().as_uuid()).row(&mut conn.inner).await?;
+            self.sql.next.call().bind(name).bind(conn.client()).row(&mut conn.inner).await?;
         let Some((ticket, other)) = head else { return Ok(None) };
         self.wake(conn, other);
         Ok(ticket)
     }
 
-    async fn due_waiters(
-        &self,
-        conn: &mut Conn,
-        name: &LockName,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<i64>> {
-        let client = waiters.client().as_uuid();
+    async fn due_waiters(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Vec<i64>> {
+        let client = conn.client();
         let mut follow_up = FollowUp::default();
         let called: Vec<(i64, Uuid)> = loop {
             let called = self.sql.due_waiters.call().bind(name).bind(client).rows(&mut conn.inner).await;

@@ -1,7 +1,6 @@
 //! A release grants the lock to its first waiter.
 
 use lockwell_core::Claim;
-use lockwell_core::backend::Waiters;
 use sqlx::Row;
 use sqlx::mysql::{MySqlQueryResult, MySqlRow};
 use uuid::Uuid;
@@ -55,8 +54,8 @@ impl Handed {
     }
 }
 
-fn handing<'a>(statement: &'a Statement, claim: &Claim, waiters: &Waiters) -> Call<'a> {
-    statement.call().bind(claim.name()).bind(claim.owner().as_uuid()).bind(waiters.client().as_uuid())
+fn handing<'a>(statement: &'a Statement, claim: &Claim, conn: &Conn) -> Call<'a> {
+    statement.call().bind(claim.name()).bind(claim.owner().as_uuid()).bind(conn.client())
 }
 
 impl MySql {
@@ -68,12 +67,7 @@ impl MySql {
     }
 
     /// Frees one lock, or grants it to its first waiter, and wakes that.
-    pub(super) async fn release_one(
-        &self,
-        conn: &mut Conn,
-        claim: &Claim,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Freed> {
+    pub(super) async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
         if !self.hot.is_hot(claim.name()) && self.release_short(conn, claim).await? {
             return Ok(Freed::new(true, Vec::new()));
         }
@@ -81,30 +75,26 @@ impl MySql {
         // waiter, which need not wait until another connection is open (with TLS, 50 ms on one machine).
         self.learn_to_kill(conn).await;
         if self.passed_on.is_hot(claim.name())
-            && let Some(freed) = self.pass_on(conn, claim, waiters).await?
+            && let Some(freed) = self.pass_on(conn, claim).await?
         {
             return Ok(freed);
         }
         let mut freed = Freed::default();
-        self.hand_over(conn, claim, waiters, &mut freed).await?;
+        self.hand_over(conn, claim, &mut freed).await?;
         Ok(freed)
     }
 
     /// Grants the lock to its first waiter, with less work for the server than
     /// [`hand_over`](Self::hand_over). `None`: it was not granted, and is still held.
-    async fn pass_on(
-        &self,
-        conn: &mut Conn,
-        claim: &Claim,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Option<Freed>> {
+    async fn pass_on(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<Freed>> {
         let wakes = self.may_kill(conn);
         let statement = match wakes {
             false => &self.sql.pass_on,
-            true if waiters.waits_for(claim.name()) => &self.sql.pass_on_and_wake,
+            true if conn.waiters.waits_for(claim.name()) => &self.sql.pass_on_and_wake,
             true => &self.sql.pass_on_to_others,
         };
-        let (answers, outcome) = send(&mut conn.inner, handing(statement, claim, waiters).written()).await;
+        let message = handing(statement, claim, conn).written();
+        let (answers, outcome) = send(&mut conn.inner, message).await;
         let Some(change) = answers.done.get(PASSES) else {
             let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
             return Err(undo(&mut conn.inner, error).await);
@@ -126,23 +116,17 @@ impl MySql {
             let text = row.try_get_unchecked(1)?;
             let handed =
                 Handed { released: true, again: false, first: client.map(|client| (0, client)), text };
-            self.settle(conn, claim, handed, waiters, wakes, &mut freed).await?;
+            self.settle(conn, claim, handed, wakes, &mut freed).await?;
         }
         Ok(Some(freed))
     }
 
     /// Frees one lock, or grants it to its first waiter. Again, if that one has left meanwhile: the lock is
     /// free then, and another may take it, so what the first try has released stays released.
-    async fn hand_over(
-        &self,
-        conn: &mut Conn,
-        claim: &Claim,
-        waiters: &Waiters,
-        freed: &mut Freed,
-    ) -> sqlx::Result<()> {
+    async fn hand_over(&self, conn: &mut Conn, claim: &Claim, freed: &mut Freed) -> sqlx::Result<()> {
         let mut follow_up = FollowUp::default();
         for _ in 0..TRIES {
-            let outcome = self.hand_over_once(conn, claim, waiters, freed).await;
+            let outcome = self.hand_over_once(conn, claim, freed).await;
             let outcome = if freed.released { follow_up.settle(self, outcome) } else { Some(outcome) };
             match outcome {
                 Some(Ok(true)) | None => (),
@@ -154,16 +138,11 @@ impl MySql {
     }
 
     /// Returns whether the first waiter has left meanwhile. There may be another.
-    async fn hand_over_once(
-        &self,
-        conn: &mut Conn,
-        claim: &Claim,
-        waiters: &Waiters,
-        freed: &mut Freed,
-    ) -> sqlx::Result<bool> {
+    async fn hand_over_once(&self, conn: &mut Conn, claim: &Claim, freed: &mut Freed) -> sqlx::Result<bool> {
         let wakes = self.may_kill(conn);
         let statement = if wakes { &self.sql.hand_over_and_wake } else { &self.sql.hand_over };
-        let (answers, outcome) = send(&mut conn.inner, handing(statement, claim, waiters).written()).await;
+        let message = handing(statement, claim, conn).written();
+        let (answers, outcome) = send(&mut conn.inner, message).await;
         let Some(handed) = Handed::read_all(&answers).next() else {
             let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
             return Err(undo(&mut conn.inner, error).await);
@@ -176,7 +155,7 @@ impl MySql {
         let handed = handed?;
         let again = handed.again;
         freed.released |= handed.released;
-        self.settle(conn, claim, handed, waiters, wakes, freed).await?;
+        self.settle(conn, claim, handed, wakes, freed).await?;
         Ok(again)
     }
 
@@ -186,7 +165,6 @@ impl MySql {
         conn: &mut Conn,
         claim: &Claim,
         handed: Handed,
-        waiters: &Waiters,
         is_woken: bool,
         freed: &mut Freed,
     ) -> sqlx::Result<()> {
@@ -195,12 +173,12 @@ impl MySql {
             self.passed_on.note(claim.name());
         }
         match handed.first {
-            Some((0, client)) if client == waiters.client().as_uuid() => {
+            Some((0, client)) if client == conn.client() => {
                 freed.notification = handed.text.as_deref().and_then(Notification::parse);
             }
             Some((0, _)) if is_woken => (),
             Some((0, client)) => self.wake(conn, [client]),
-            Some(_) => freed.next = self.due_waiters(conn, claim.name(), waiters).await?,
+            Some(_) => freed.next = self.due_waiters(conn, claim.name()).await?,
             None => (),
         }
         Ok(())
@@ -209,12 +187,7 @@ impl MySql {
     /// Frees many locks, or grants them to their first waiters. The rows of others are not locked: a claim
     /// that was refused is released as well, and must not wait for a transaction that has verified another's
     /// hold.
-    pub(super) async fn release_many(
-        &self,
-        conn: &mut Conn,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
+    pub(super) async fn release_many(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         let mut answers = vec![Freed::default(); claims.len()];
         let rows = Rows::of_claims(claims.iter())?;
         let owned: Vec<(Uuid, i64)> = self.sql.owned.call().bind(rows.json()).rows(&mut conn.inner).await?;
@@ -238,7 +211,7 @@ impl MySql {
         // Of the others it is unknown which are free: one was lost, or somebody has begun to wait for one. To
         // free one again does no harm, but it may be another's by now.
         rest.extend(&quiet);
-        let handed = self.hand_over_each(conn, claims, &rest, waiters, &mut answers).await;
+        let handed = self.hand_over_each(conn, claims, &rest, &mut answers).await;
         handed.map_err(|error| if quiet.is_empty() { error } else { in_doubt(error) })?;
         for at in quiet {
             let freed = &mut answers[at];
@@ -263,11 +236,10 @@ impl MySql {
         conn: &mut Conn,
         claims: &[Claim],
         places: &[usize],
-        waiters: &Waiters,
         answers: &mut [Freed],
     ) -> sqlx::Result<()> {
         for some in places.chunks(JOINS) {
-            self.hand_over_some(conn, claims, some, waiters, answers).await?;
+            self.hand_over_some(conn, claims, some, answers).await?;
         }
         Ok(())
     }
@@ -278,11 +250,11 @@ impl MySql {
         conn: &mut Conn,
         claims: &[Claim],
         places: &[usize],
-        waiters: &Waiters,
         answers: &mut [Freed],
     ) -> sqlx::Result<()> {
-        let each = places.iter().map(|&at| handing(&self.sql.hand_over, &claims[at], waiters).written());
-        let (sent, mut outcome) = send(&mut conn.inner, each.collect::<Vec<_>>().join(";\n")).await;
+        let each = places.iter().map(|&at| handing(&self.sql.hand_over, &claims[at], conn).written());
+        let message = each.collect::<Vec<_>>().join(";\n");
+        let (sent, mut outcome) = send(&mut conn.inner, message).await;
         if let Err(error) = outcome {
             let error = undo(&mut conn.inner, error).await;
             if sent.rows.is_empty() && answers.iter().all(|freed| !freed.released) {
@@ -301,9 +273,9 @@ impl MySql {
             let handed = handed?;
             let again = handed.again;
             answers[at].released = handed.released;
-            self.settle(conn, &claims[at], handed, waiters, false, &mut answers[at]).await?;
+            self.settle(conn, &claims[at], handed, false, &mut answers[at]).await?;
             if again {
-                self.hand_over(conn, &claims[at], waiters, &mut answers[at]).await?;
+                self.hand_over(conn, &claims[at], &mut answers[at]).await?;
             }
         }
         outcome

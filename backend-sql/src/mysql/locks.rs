@@ -51,7 +51,6 @@ impl MySql {
     async fn turns_at(
         &self,
         conn: &mut Conn,
-        waiters: &Waiters,
         mut names: Vec<&LockName>,
         freed: bool,
     ) -> sqlx::Result<BTreeMap<LockName, Vec<i64>>> {
@@ -61,14 +60,14 @@ impl MySql {
         }
         names.sort_unstable();
         let rows = Rows::of_names(names.iter().copied())?;
-        let asked = self.sql.turns.call().bind(rows.json()).bind(waiters.client().as_uuid());
+        let asked = self.sql.turns.call().bind(rows.json()).bind(conn.client());
         let heads: Vec<(i64, Option<i64>, Option<Uuid>)> = asked.rows(&mut conn.inner).await?;
         let others: BTreeSet<Uuid> =
             heads.iter().filter_map(|(_, _, other)| other.filter(|_| freed)).collect();
         self.wake(conn, others);
         for (n, head, _) in heads {
             if let Some(name) = usize::try_from(n - 1).ok().and_then(|at| names.get(at)) {
-                turns.insert((*name).clone(), self.behind(conn, name, head, waiters).await?);
+                turns.insert((*name).clone(), self.behind(conn, name, head).await?);
             }
         }
         Ok(turns)
@@ -105,15 +104,10 @@ impl Dialect for MySql {
         }
     }
 
-    async fn release(
-        &self,
-        conn: &mut Conn,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
+    async fn release(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         match claims {
-            [claim] => Ok(vec![self.release_one(conn, claim, waiters).await?]),
-            many => self.release_many(conn, many, waiters).await,
+            [claim] => Ok(vec![self.release_one(conn, claim).await?]),
+            many => self.release_many(conn, many).await,
         }
     }
 
@@ -121,12 +115,7 @@ impl Dialect for MySql {
         self.renew_unlocked(conn, hold, grants).await
     }
 
-    async fn leave_each(
-        &self,
-        conn: &mut Conn,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_each(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         let rows = Rows::of_claims(claims.iter())?;
         let leave = self.sql.leave.call().bind(rows.json());
         let answers = send_whole(&mut conn.inner, leave.written()).await?;
@@ -137,14 +126,14 @@ impl Dialect for MySql {
         let mut names: Vec<_> = claims.iter().filter(|claim| has_left(claim)).map(Claim::name).collect();
         names.sort_unstable();
         names.dedup();
-        let turns = self.turns_at(conn, waiters, names, true).await?;
+        let turns = self.turns_at(conn, names, true).await?;
         let mut next: Vec<i64> = turns.into_values().flatten().collect();
         let freed = |claim: &Claim| Freed::new(has_left(claim), std::mem::take(&mut next));
         Ok(claims.iter().map(freed).collect())
     }
 
-    async fn turns(&self, conn: &mut Conn, waiters: &Waiters, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
-        let turns = self.turns_at(conn, waiters, names.iter().collect(), false).await?;
+    async fn turns(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+        let turns = self.turns_at(conn, names.iter().collect(), false).await?;
         Ok(turns.into_values().flatten().collect())
     }
 
@@ -180,8 +169,8 @@ impl Dialect for MySql {
         Ok(Swept { clients: clients.unsigned_abs(), more: dead.is_some() })
     }
 
-    async fn forget_stale(&self, conn: &mut Conn, client: Uuid, known: &KnownPlaces) -> sqlx::Result<()> {
-        let places = self.sql.places_of.call().bind(client).rows(&mut conn.inner).await?;
+    async fn forget_stale(&self, conn: &mut Conn, known: &KnownPlaces) -> sqlx::Result<()> {
+        let places = self.sql.places_of.call().bind(conn.client()).rows(&mut conn.inner).await?;
         for (owner, number) in known.stale(places) {
             self.sql.forget_stale.call().bind(owner).bind(number).execute(&mut conn.inner).await?;
         }

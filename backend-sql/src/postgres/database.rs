@@ -66,8 +66,8 @@ impl Database for Postgres {
         promised.promising([Requirement::Push, Requirement::HerdFree])
     }
 
-    async fn connect(&self) -> sqlx::Result<Conn> {
-        let mut conn = Conn::new(self.session.connect().await?);
+    async fn connect(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Conn> {
+        let mut conn = Conn::new(self.session.connect().await?, waiters);
         self.look_again(&mut conn).await?;
         Ok(conn)
     }
@@ -117,7 +117,7 @@ impl Database for Postgres {
         }
         // A pooler may show only now that this connection has prepared something and is idle.
         if !self.session.is_shared() {
-            drop(self.connect().await);
+            drop(self.connect(&conn.waiters).await);
         }
         Ok(())
     }
@@ -167,8 +167,8 @@ impl Database for Postgres {
         Ok(Some(subscription))
     }
 
-    async fn probe(&self, conn: &mut Conn, client: Uuid, number: i64) -> sqlx::Result<bool> {
-        let (channel, number) = (channel(client), number.to_string());
+    async fn probe(&self, conn: &mut Conn, number: i64) -> sqlx::Result<bool> {
+        let (channel, number) = (channel(conn.client()), number.to_string());
         self.statement(&self.sql.notify_client).bind(&*channel).bind(&*number).execute(conn).await?;
         Ok(true)
     }

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use lockwell_core::Claim;
-use lockwell_core::backend::Hot;
+use lockwell_core::backend::{Hot, Waiters};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
@@ -36,13 +36,19 @@ pub struct Postgres {
 #[derive(Debug)]
 pub struct Conn {
     inner: PgConnection,
+    /// The waiters of the client whose connection it is.
+    pub(super) waiters: Arc<Waiters>,
     /// The names under which its session has prepared statements.
     pub(super) prepared: Vec<String>,
 }
 
 impl Conn {
-    pub(super) fn new(inner: PgConnection) -> Self {
-        Self { inner, prepared: Vec::new() }
+    pub(super) fn new(inner: PgConnection, waiters: &Arc<Waiters>) -> Self {
+        Self { inner, waiters: Arc::clone(waiters), prepared: Vec::new() }
+    }
+
+    pub(super) fn client(&self) -> Uuid {
+        self.waiters.client().as_uuid()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, ErrorKind, Grant, LockName, Mode};
 
 use super::driver::{Conn, Postgres, names, owners};
@@ -65,12 +64,11 @@ impl Postgres {
         &self,
         conn: &mut Conn,
         heads: Vec<(String, Option<i64>)>,
-        waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
         let mut next = Vec::new();
         for (name, head) in heads {
             if let Ok(name) = LockName::new(name) {
-                next.extend(self.behind_head(conn, &name, head, waiters).await?);
+                next.extend(self.behind_head(conn, &name, head).await?);
             }
         }
         Ok(next)
@@ -82,34 +80,22 @@ impl Postgres {
         conn: &mut Conn,
         name: &LockName,
         head: Option<i64>,
-        waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        let head = if head == Some(UNSEEN) { self.head(conn, name, waiters).await? } else { head };
-        self.behind(conn, name, head.filter(|head| *head != ELSEWHERE), waiters).await
+        let head = if head == Some(UNSEEN) { self.head(conn, name).await? } else { head };
+        self.behind(conn, name, head.filter(|head| *head != ELSEWHERE)).await
     }
 
     /// Finds the next waiters of each of these locks that can be taken.
-    pub(super) async fn notify_heads(
-        &self,
-        conn: &mut Conn,
-        names: Vec<&str>,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<i64>> {
-        let heads = self.heads(conn, &names, waiters).await?;
-        self.behind_each(conn, heads, waiters).await
+    pub(super) async fn notify_heads(&self, conn: &mut Conn, names: Vec<&str>) -> sqlx::Result<Vec<i64>> {
+        let heads = self.heads(conn, &names).await?;
+        self.behind_each(conn, heads).await
     }
 
     /// The heads of the queues of these locks that can be taken. Those of other processes are notified.
-    async fn heads(
-        &self,
-        conn: &mut Conn,
-        names: &[&str],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<(String, Option<i64>)>> {
+    async fn heads(&self, conn: &mut Conn, names: &[&str]) -> sqlx::Result<Vec<(String, Option<i64>)>> {
         let mut follow_up = FollowUp::default();
         loop {
-            let notify =
-                self.statement(&self.sql.notify_heads).bind(names.to_vec()).bind(waiters.client().as_uuid());
+            let notify = self.statement(&self.sql.notify_heads).bind(names.to_vec()).bind(conn.client());
             let heads = notify.rows(&mut *conn).await;
             if let Some(heads) = follow_up.settle(self, heads) {
                 return heads;
@@ -118,21 +104,16 @@ impl Postgres {
     }
 
     /// Removes one member from its group.
-    async fn leave_group_one(
-        &self,
-        conn: &mut Conn,
-        claim: &Claim,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Freed> {
+    async fn leave_group_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
         let head: Option<Option<i64>> = self
             .statement(&self.sql.leave_group_one)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
-            .bind(waiters.client().as_uuid())
+            .bind(conn.client())
             .value(&mut *conn)
             .await?;
         let Some(head) = head else { return Ok(Freed::default()) };
-        Ok(Freed::new(true, self.behind_head(conn, claim.name(), head, waiters).await?))
+        Ok(Freed::new(true, self.behind_head(conn, claim.name(), head).await?))
     }
 
     /// Turns the one holder into a reader, unless that is done already. False: it holds nothing.
@@ -175,14 +156,9 @@ impl Groups for Postgres {
         }
     }
 
-    async fn leave_group(
-        &self,
-        conn: &mut Conn,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            let mut answers = vec![self.leave_group_one(conn, claim, waiters).await?];
+            let mut answers = vec![self.leave_group_one(conn, claim).await?];
             self.doubt_denials(conn, &mut answers).await;
             return Ok(answers);
         }
@@ -190,14 +166,14 @@ impl Groups for Postgres {
             .statement(&self.sql.leave_group)
             .bind(names(claims.iter()))
             .bind(owners(claims.iter()))
-            .bind(waiters.client().as_uuid())
+            .bind(conn.client())
             .rows(&mut *conn)
             .await?;
         let mut answers = vec![Freed::default(); claims.len()];
         for (n, head) in gone {
             let at = usize::try_from(n - 1).unwrap_or(usize::MAX);
             if let (Some(claim), Some(answer)) = (claims.get(at), answers.get_mut(at)) {
-                let next = self.behind_head(conn, claim.name(), head, waiters).await?;
+                let next = self.behind_head(conn, claim.name(), head).await?;
                 *answer = Freed::new(true, next);
             }
         }
@@ -205,15 +181,11 @@ impl Groups for Postgres {
         Ok(answers)
     }
 
-    async fn reap(&self, conn: &mut Conn, names: &[LockName], waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
+    async fn reap(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
-        let heads: Vec<(String, Option<i64>)> = self
-            .statement(&self.sql.reap)
-            .bind(asked)
-            .bind(waiters.client().as_uuid())
-            .rows(&mut *conn)
-            .await?;
-        self.behind_each(conn, heads, waiters).await
+        let heads: Vec<(String, Option<i64>)> =
+            self.statement(&self.sql.reap).bind(asked).bind(conn.client()).rows(&mut *conn).await?;
+        self.behind_each(conn, heads).await
     }
 
     async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
@@ -239,21 +211,15 @@ impl Groups for Postgres {
         }
     }
 
-    async fn head(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Option<i64>> {
-        let head = self.heads(conn, &[name.as_str()], waiters).await?.pop();
+    async fn head(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Option<i64>> {
+        let head = self.heads(conn, &[name.as_str()]).await?.pop();
         Ok(head.and_then(|(_, head)| head).filter(|head| *head != ELSEWHERE))
     }
 
-    async fn due_waiters(
-        &self,
-        conn: &mut Conn,
-        name: &LockName,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<i64>> {
+    async fn due_waiters(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Vec<i64>> {
         let mut follow_up = FollowUp::default();
         let due: Vec<Option<i64>> = loop {
-            let notify =
-                self.statement(&self.sql.due_waiters).bind(name.as_str()).bind(waiters.client().as_uuid());
+            let notify = self.statement(&self.sql.due_waiters).bind(name.as_str()).bind(conn.client());
             let due = notify.values(&mut *conn).await;
             if let Some(due) = follow_up.settle(self, due) {
                 break due?;

@@ -13,9 +13,9 @@ use std::slice::from_ref;
 
 use futures_util::StreamExt;
 use lockwell_core::Claim;
-use lockwell_core::backend::Waiters;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Either, FromRow};
+use uuid::Uuid;
 
 use super::bound::BoundStatement;
 use super::driver::{Conn, Postgres, names, owners};
@@ -29,12 +29,7 @@ use crate::words::{ErrorClass, Freed, Notification};
 
 impl Postgres {
     /// Frees each lock, or grants it to its first waiter.
-    pub(super) async fn release_each(
-        &self,
-        conn: &mut Conn,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
+    pub(super) async fn release_each(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
             if !self.hot.is_hot(claim.name()) {
                 let short = self.statement(&self.sql.release);
@@ -45,26 +40,26 @@ impl Postgres {
             }
             let mut handed = None;
             if self.marked.is_hot(claim.name()) {
-                handed = self.hand_first(&mut *conn, claim, waiters).await?;
+                handed = self.hand_first(&mut *conn, claim).await?;
             }
             if handed.is_none() {
-                handed = self.hand(&mut *conn, &self.sql.hand_over, claim, waiters).await?;
+                handed = self.hand(&mut *conn, &self.sql.hand_over, claim).await?;
                 // A claim that held nothing, such as one that has left the queue, tells nothing of the mark.
                 if handed.is_some() {
                     self.marked.forget(claim.name());
                 }
             }
             return Ok(vec![match handed {
-                Some(handed) => self.handed(conn, claim, handed, waiters).await?,
+                Some(handed) => self.handed(conn, claim, handed).await?,
                 None => Freed::default(),
             }]);
         }
         let many = &self.sql.hand_over_many;
-        let rows: Vec<HandedOne> = self.carry_out(&mut *conn, many, false, claims, waiters).await?;
+        let rows: Vec<HandedOne> = self.carry_out(&mut *conn, many, false, claims).await?;
         let mut answers = Vec::with_capacity(claims.len());
         for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows) {
             answers.push(if released {
-                self.handed(conn, claim, (several, notification, again, durable), waiters).await?
+                self.handed(conn, claim, (several, notification, again, durable)).await?
             } else {
                 Freed { blocked: held, ..Freed::default() }
             });
@@ -73,27 +68,15 @@ impl Postgres {
     }
 
     /// Grants the lock to its first waiter by this statement. `None`: the claim did not hold the lock.
-    async fn hand(
-        &self,
-        conn: &mut Conn,
-        sql: &NamedSql,
-        claim: &Claim,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Option<Handed>> {
-        Ok(self.carry_out(conn, sql, false, from_ref(claim), waiters).await?.pop())
+    async fn hand(&self, conn: &mut Conn, sql: &NamedSql, claim: &Claim) -> sqlx::Result<Option<Handed>> {
+        Ok(self.carry_out(conn, sql, false, from_ref(claim)).await?.pop())
     }
 
     /// The same for the usual case: a waiter is there, and can be granted the lock. `None`: nothing was done.
-    async fn hand_first(
-        &self,
-        conn: &mut Conn,
-        claim: &Claim,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Option<Handed>> {
+    async fn hand_first(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<Handed>> {
         // With a grace period it waits for no disk, so it notifies by itself.
         let (sql, notifies) = (&self.sql.hand_first, self.grace.is_some());
-        let handed: sqlx::Result<Vec<Handed>> =
-            self.carry_out(conn, sql, notifies, from_ref(claim), waiters).await;
+        let handed: sqlx::Result<Vec<Handed>> = self.carry_out(conn, sql, notifies, from_ref(claim)).await;
         match handed {
             // Another transaction that notifies may take long to commit, and the queue of notifications may
             // be full. The release does not depend on that.
@@ -107,19 +90,13 @@ impl Postgres {
     }
 
     /// The result of a release.
-    async fn handed(
-        &self,
-        conn: &mut Conn,
-        claim: &Claim,
-        mut handed: Handed,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Freed> {
+    async fn handed(&self, conn: &mut Conn, claim: &Claim, mut handed: Handed) -> sqlx::Result<Freed> {
         if let (.., true, _) = handed {
             let mut follow_up = FollowUp::default();
             // This statement sees each waiter that entered before the lock was free. One that entered later
             // has seen that.
             handed = loop {
-                let looked = self.hand(conn, &self.sql.hand_on, claim, waiters).await;
+                let looked = self.hand(conn, &self.sql.hand_on, claim).await;
                 if let Some(looked) = follow_up.settle(self, looked) {
                     break looked?.unwrap_or_default();
                 }
@@ -127,7 +104,7 @@ impl Postgres {
         }
         let mut freed = Freed::new(true, Vec::new());
         match handed {
-            (Some(true), ..) => freed.next = self.due_waiters(conn, claim.name(), waiters).await?,
+            (Some(true), ..) => freed.next = self.due_waiters(conn, claim.name()).await?,
             (_, Some(text), ..) => freed.notification = Notification::parse(&text),
             _ => (),
         }
@@ -142,17 +119,16 @@ impl Postgres {
         named: &NamedSql,
         notifies: bool,
         claims: &[Claim],
-        waiters: &Waiters,
     ) -> sqlx::Result<Vec<T>>
     where
         T: for<'r> FromRow<'r, PgRow>,
     {
-        let mut is_last = false;
+        let (client, mut is_last) = (conn.client(), false);
         loop {
             let sent: sqlx::Result<Vec<T>> = if notifies {
-                bound(self.statement(&named.sql), claims, waiters).rows(&mut *conn).await
+                bound(self.statement(&named.sql), claims, client).rows(&mut *conn).await
             } else {
-                self.commit_and_notify(&mut *conn, named, bound(named.call(), claims, waiters)).await
+                self.commit_and_notify(&mut *conn, named, bound(named.call(), claims, client)).await
             };
             if is_last || self.closed(&mut *conn, &sent, claims.iter()).await?.is_none() {
                 return sent;
@@ -233,12 +209,12 @@ type HandedOne = (bool, bool, Option<bool>, Option<String>, bool, bool);
 type Handed = (Option<bool>, Option<String>, bool, bool);
 
 /// The arguments: those of one claim, or arrays.
-fn bound<'a>(statement: BoundStatement<'a>, claims: &[Claim], waiters: &Waiters) -> BoundStatement<'a> {
+fn bound<'a>(statement: BoundStatement<'a>, claims: &[Claim], client: Uuid) -> BoundStatement<'a> {
     let bound = match claims {
         [claim] => statement.bind(claim.name().as_str()).bind(claim.owner().as_uuid()),
         many => statement.bind(names(many.iter())).bind(owners(many.iter())),
     };
-    bound.bind(waiters.client().as_uuid())
+    bound.bind(client)
 }
 
 /// What the server has answered to a message.

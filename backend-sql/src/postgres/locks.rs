@@ -50,17 +50,12 @@ impl Dialect for Postgres {
         }
     }
 
-    async fn release(
-        &self,
-        conn: &mut Conn,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
+    async fn release(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         if self.grace.is_some() {
             // From now on they are not reclaimed: see `reclaim`.
             claims.iter().for_each(Claim::cancel);
         }
-        let mut answers = self.release_each(conn, claims, waiters).await?;
+        let mut answers = self.release_each(conn, claims).await?;
         self.doubt_denials(conn, &mut answers).await;
         Ok(answers)
     }
@@ -85,12 +80,7 @@ impl Dialect for Postgres {
         Ok(answers)
     }
 
-    async fn leave_each(
-        &self,
-        conn: &mut Conn,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_each(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         let left: Vec<(Uuid, String)> =
             self.statement(&self.sql.leave).bind(owners(claims.iter())).rows(&mut *conn).await?;
         if left.is_empty() {
@@ -100,7 +90,7 @@ impl Dialect for Postgres {
         let mut names: Vec<_> = left.iter().map(|(_, name)| name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
-        let mut next = self.notify_heads(conn, names, waiters).await?;
+        let mut next = self.notify_heads(conn, names).await?;
         let freed = |claim: &Claim| {
             let owner = claim.owner().as_uuid();
             Freed::new(left.iter().any(|(one, _)| *one == owner), std::mem::take(&mut next))
@@ -108,15 +98,11 @@ impl Dialect for Postgres {
         Ok(claims.iter().map(freed).collect())
     }
 
-    async fn turns(&self, conn: &mut Conn, waiters: &Waiters, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+    async fn turns(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
-        let heads: Vec<(String, Option<i64>)> = self
-            .statement(&self.sql.turns)
-            .bind(asked)
-            .bind(waiters.client().as_uuid())
-            .rows(&mut *conn)
-            .await?;
-        self.behind_each(conn, heads, waiters).await
+        let heads: Vec<(String, Option<i64>)> =
+            self.statement(&self.sql.turns).bind(asked).bind(conn.client()).rows(&mut *conn).await?;
+        self.behind_each(conn, heads).await
     }
 
     async fn inspect(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<LockStatus> {
@@ -155,8 +141,9 @@ impl Dialect for Postgres {
         Ok(Swept { clients: clients.unsigned_abs(), more: dead.is_some() })
     }
 
-    async fn forget_stale(&self, conn: &mut Conn, client: Uuid, known: &KnownPlaces) -> sqlx::Result<()> {
-        let stale = known.stale(self.statement(&self.sql.places_of).bind(client).rows(&mut *conn).await?);
+    async fn forget_stale(&self, conn: &mut Conn, known: &KnownPlaces) -> sqlx::Result<()> {
+        let places = self.statement(&self.sql.places_of).bind(conn.client()).rows(&mut *conn).await?;
+        let stale = known.stale(places);
         if !stale.is_empty() {
             let (owners, numbers): (Vec<_>, Vec<_>) = stale.into_iter().unzip();
             self.statement(&self.sql.forget_stale).bind(owners).bind(numbers).execute(conn).await?;

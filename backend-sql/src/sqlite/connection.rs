@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwell_core::Moment;
+use lockwell_core::backend::Waiters;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection as _, Row};
+use uuid::Uuid;
 
 use super::busy::{Busy, Pauses};
 use super::descriptors::{Descriptors, Finding};
@@ -23,6 +25,7 @@ use super::write::{self, Commits, Done, SyncMode, Write};
 use super::write_back::WriteBack;
 use crate::client::idle;
 use crate::dialect::error::{ended, misconfigured, refused};
+use crate::ids::AsUuid;
 
 const REFUSED: &str = "this user may not open the database file, or may not use its folder";
 
@@ -51,6 +54,8 @@ pub(super) struct Opening {
 #[derive(Debug)]
 pub struct Connection {
     sqlite: SqliteConnection,
+    /// The waiters of the client whose connection it is.
+    pub(super) waiters: Arc<Waiters>,
     files: Files,
     descriptors: Descriptors,
     watch: Watching,
@@ -85,7 +90,7 @@ enum Watching {
 }
 
 impl Connection {
-    pub(super) async fn open(opening: &Opening) -> sqlx::Result<Self> {
+    pub(super) async fn open(opening: &Opening, waiters: &Arc<Waiters>) -> sqlx::Result<Self> {
         let path: PathBuf = opening.connect.get_filename().to_owned();
         if let Some(why) = (!opening.any_filesystem).then(|| filesystem::refusal(&path)).flatten() {
             return Err(misconfigured(why));
@@ -117,6 +122,7 @@ impl Connection {
                 let is_flushed = !filesystem::is_in_memory(&path);
                 return Ok(Self {
                     sqlite,
+                    waiters: Arc::clone(waiters),
                     files,
                     descriptors,
                     watch: Watching::NotYet,
@@ -144,6 +150,10 @@ impl Connection {
             "the database file or one of those beside it (-wal, -shm) is being replaced; if they were removed while this \
              process had them open, all its connections to them must be closed first",
         )))
+    }
+
+    pub(super) fn client(&self) -> Uuid {
+        self.waiters.client().as_uuid()
     }
 
     pub(super) async fn close(self) {
@@ -419,7 +429,8 @@ mod tests {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .vfs("unix-dotfile");
-        let error = fatal(&Connection::open(&opening(connect)).await.expect_err("it cannot work"));
+        let error =
+            fatal(&Connection::open(&opening(connect), &Waiters::new()).await.expect_err("it cannot work"));
         assert_eq!(error.kind(), ErrorKind::Misconfigured);
         assert!(error.to_string().contains("journal_mode"), "{error:#}");
     }
@@ -433,7 +444,7 @@ mod tests {
             .filename(&file)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal);
-        let mut conn = Connection::open(&opening(connect)).await.expect("a file");
+        let mut conn = Connection::open(&opening(connect), &Waiters::new()).await.expect("a file");
         std::fs::remove_file(conn.files.log()).expect("a log");
         for _ in 0..3 {
             conn.pause(Duration::from_millis(1)).await.expect("a pause");

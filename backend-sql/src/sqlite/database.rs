@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
 use lockwell_core::{Capabilities, Requirement};
-use uuid::Uuid;
 
 use super::connection::Connection;
 use super::driver::Sqlite;
@@ -45,13 +44,13 @@ impl Database for Sqlite {
     }
 
     /// The files are closed when this returns.
-    async fn shut(&self, conn: Connection, _: Uuid) {
+    async fn shut(&self, conn: Connection) {
         conn.close().await;
     }
 
-    async fn connect(&self) -> sqlx::Result<Connection> {
+    async fn connect(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Connection> {
         let is_first = !self.opening.known.load(Ordering::Relaxed);
-        let mut conn = Connection::open(&self.opening).await?;
+        let mut conn = Connection::open(&self.opening, waiters).await?;
         // The first connection reports what is wrong with the tables. A later one that finds none has a new
         // file: one that replaced the old file, or that was created just now.
         if self.create && !is_first && self.check(&mut conn).await.is_err_and(|error| is_empty(&error)) {
@@ -111,8 +110,8 @@ impl Database for Sqlite {
     }
 
     /// A socket that somebody has removed is made anew.
-    async fn probe(&self, conn: &mut Connection, client: Uuid, number: i64) -> sqlx::Result<bool> {
-        match conn.sockets().send(client, Message { ticket: number, ..Message::default() }) {
+    async fn probe(&self, conn: &mut Connection, number: i64) -> sqlx::Result<bool> {
+        match conn.sockets().send(conn.client(), Message { ticket: number, ..Message::default() }) {
             Sent::Delivered => Ok(true),
             Sent::Gone | Sent::Refused => {
                 Err(sqlx::Error::Protocol("the socket of this client was removed or replaced".into()))

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant, LockName, Mode};
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
@@ -77,15 +76,10 @@ impl Sqlite {
     }
 
     /// Notifies the waiters of other clients. Returns the tickets of those of this client.
-    fn wake(
-        &self,
-        conn: &Connection,
-        due: impl IntoIterator<Item = (Uuid, i64)>,
-        waiters: &Waiters,
-    ) -> Vec<i64> {
+    fn wake(&self, conn: &Connection, due: impl IntoIterator<Item = (Uuid, i64)>) -> Vec<i64> {
         let mut own = Vec::new();
         for (client, ticket) in due {
-            if client == waiters.client().as_uuid() {
+            if client == conn.client() {
                 own.push(ticket);
             } else {
                 self.send(conn, client, Message { ticket, ..Message::default() });
@@ -112,12 +106,7 @@ impl Groups for Sqlite {
         Err(not_raised())
     }
 
-    async fn leave_group(
-        &self,
-        conn: &mut Connection,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_group(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         let mut left = Vec::with_capacity(claims.len());
         for claim in claims {
             let (name, owner) = (claim.name().as_str(), claim.owner().as_uuid());
@@ -125,19 +114,14 @@ impl Groups for Sqlite {
                 conn.write_several(&self.sql.leave_group, LEAVING, |query| query.bind(name).bind(owner));
             left.push(leave.await?.changed > 0);
         }
-        self.freed(conn, claims, &left, waiters).await
+        self.freed(conn, claims, &left).await
     }
 
-    async fn reap(
-        &self,
-        conn: &mut Connection,
-        names: &[LockName],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<i64>> {
+    async fn reap(&self, conn: &mut Connection, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
         let mut next = Vec::new();
         for name in names {
             conn.write_several(&self.sql.reap, REAPING, |query| query.bind(name.as_str())).await?;
-            next.extend(self.next(conn, name, waiters).await?);
+            next.extend(self.next(conn, name).await?);
         }
         Ok(next)
     }
@@ -161,28 +145,18 @@ impl Groups for Sqlite {
         Ok(self.member(conn.get(), claim).await?.is_some())
     }
 
-    async fn head(
-        &self,
-        conn: &mut Connection,
-        name: &LockName,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Option<i64>> {
+    async fn head(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<Option<i64>> {
         let head = sqlx::query_as(self.sql.next.get()).bind(name.as_str());
         let head: Option<(i64, Uuid, i64)> = head.fetch_optional(conn.get()).await?;
         Ok(match head {
-            Some((0, client, ticket)) => self.wake(conn, [(client, ticket)], waiters).first().copied(),
+            Some((0, client, ticket)) => self.wake(conn, [(client, ticket)]).first().copied(),
             Some(_) => Some(SEVERAL),
             None => None,
         })
     }
 
-    async fn due_waiters(
-        &self,
-        conn: &mut Connection,
-        name: &LockName,
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<i64>> {
+    async fn due_waiters(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<Vec<i64>> {
         let due = self.due(conn, name).await?;
-        Ok(self.wake(conn, due, waiters))
+        Ok(self.wake(conn, due))
     }
 }

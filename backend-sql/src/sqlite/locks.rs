@@ -44,10 +44,10 @@ impl Dialect for Sqlite {
     async fn queue(
         &self,
         conn: &mut Connection,
-        waiters: &Waiters,
+        _: &Waiters,
         batch: &[Arc<Request<Self>>],
     ) -> sqlx::Result<Vec<Answer>> {
-        tickets::carry_out(self, conn, waiters, batch).await
+        tickets::carry_out(self, conn, batch).await
     }
 
     async fn take(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
@@ -62,13 +62,8 @@ impl Dialect for Sqlite {
     }
 
     // What a release grants to a waiter need not be synced, and each of these commits is `Written`.
-    async fn release(
-        &self,
-        conn: &mut Connection,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
-        self.release_each(conn, claims, waiters).await
+    async fn release(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+        self.release_each(conn, claims).await
     }
 
     async fn renew(
@@ -101,31 +96,21 @@ impl Dialect for Sqlite {
         Ok(grants.iter().map(answer).collect())
     }
 
-    async fn leave_each(
-        &self,
-        conn: &mut Connection,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_each(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
             let left = conn.write(&self.sql.leave, |query| query.bind(claim.owner().as_uuid())).await?;
             // A separate statement: it sees all places that were taken before this claim left.
-            answers.push(Freed::new(left.changed > 0, self.next(conn, claim.name(), waiters).await?));
+            answers.push(Freed::new(left.changed > 0, self.next(conn, claim.name()).await?));
         }
         Ok(answers)
     }
 
-    async fn turns(
-        &self,
-        conn: &mut Connection,
-        waiters: &Waiters,
-        names: &[LockName],
-    ) -> sqlx::Result<Vec<i64>> {
+    async fn turns(&self, conn: &mut Connection, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(i64, Option<i64>)> = sqlx::query_as(self.sql.turns.get())
             .bind(json(&asked)?)
-            .bind(waiters.client().as_uuid())
+            .bind(conn.client())
             .fetch_all(conn.get())
             .await?;
         let mut turns = Vec::new();
@@ -135,7 +120,7 @@ impl Dialect for Sqlite {
                 match head {
                     Some(SEVERAL) => {
                         let due = self.due(conn, name).await?;
-                        let ours = |(client, _): &(Uuid, i64)| *client == waiters.client().as_uuid();
+                        let ours = |(client, _): &(Uuid, i64)| *client == conn.client();
                         turns.extend(due.into_iter().filter(ours).map(|(_, ticket)| ticket));
                     }
                     head => turns.extend(head),
@@ -210,12 +195,12 @@ impl TicketQueue for Sqlite {
         &self,
         conn: &mut Connection,
         claim: &Claim,
-        client: Uuid,
         receives: bool,
     ) -> sqlx::Result<(i64, Option<TryAcquire>)> {
         // A release does not sync what it grants.
         let may_be_granted = receives && !self.opening.durability.syncs_grants;
         let lease = may_be_granted.then(|| provisional(claim)).flatten();
+        let client = conn.client();
         let enqueued = conn
             .write_several(&self.sql.enqueue, 2, |query| {
                 self.asked(query, claim)

@@ -17,7 +17,6 @@ use crate::dialect::Dialect;
 use crate::dialect::database::Database;
 use crate::dialect::groups::Groups;
 use crate::dialect::tickets::TicketQueue;
-use crate::ids::AsUuid;
 use crate::sql::options::SqlOptions;
 use crate::words::{Forced, Hold, NO_TICKET, TakeRequest, TryAcquire, micros};
 
@@ -30,7 +29,7 @@ async fn opened(folder: &TempDir) -> (Sqlite, Connection) {
     let url: ServerUrl = format!("sqlite://{}", file.display()).parse().expect("an address");
     let options = SqlOptions::read(&url, &[]).expect("no options");
     let dialect = Sqlite::on(&url, &options, &options.table, file).expect("a driver");
-    let mut conn = dialect.connect().await.expect("a file");
+    let mut conn = dialect.connect(&Waiters::new()).await.expect("a file");
     dialect.create(&mut conn).await.expect("tables");
     (dialect, conn)
 }
@@ -82,13 +81,12 @@ async fn a_grant_that_is_read_has_a_lease_that_the_tables_know() {
     let claim = |ttl| Claim::new(name.clone(), Mode::Exclusive, ttl, Wait::No, "test".into());
     let (holder, next) = (claim(SHORT), claim(LONG));
     take(&dialect, &mut conn, &holder).await;
-    let waiters = Waiters::new();
-    let entered = dialect.enqueue(&mut conn, &next, waiters.client().as_uuid(), true).await;
+    let entered = dialect.enqueue(&mut conn, &next, true).await;
     let ticket = entered.expect("an answer").0;
     // Also where grants are synced, and a release grants nothing.
     let lease = sqlx::query("UPDATE lockwell_locks_queue SET lease = 2999999");
     lease.execute(conn.get()).await.expect("a place");
-    let freed = dialect.release(&mut conn, &[holder], &waiters).await.expect("an answer");
+    let freed = dialect.release(&mut conn, &[holder]).await.expect("an answer");
     let granted = freed[0].notification.and_then(|notification| notification.granted);
     let announced = granted.map(|granted| granted.token());
     assert!(announced.is_some(), "{freed:?}");
@@ -124,7 +122,7 @@ async fn in_steps<T>(folder: &TempDir, what: &str, work: impl Future<Output = sq
 async fn no_request_about_a_group_keeps_the_file_locked_between_two_messages() {
     let folder = tempfile::tempdir().expect("a folder");
     let (dialect, mut conn) = opened(&folder).await;
-    let (name, waiters) = (LockName::new("a").expect("a name"), Waiters::new());
+    let name = LockName::new("a").expect("a name");
     let claim = |mode| Claim::new(name.clone(), mode, SHORT, Wait::No, "test".into());
     let asked = |claims: &[Claim]| -> Vec<TakeRequest> {
         claims.iter().map(|claim| TakeRequest::new(claim, NO_TICKET)).collect()
@@ -136,7 +134,7 @@ async fn no_request_about_a_group_keeps_the_file_locked_between_two_messages() {
     let joined = in_steps(&folder, "join", dialect.join(&mut conn, Mode::Shared, &again)).await;
     assert!(matches!(joined[..], [TryAcquire::Member(_), TryAcquire::Granted(_)]), "{joined:?}");
     let strangers = [readers[1].clone(), claim(Mode::Shared), readers[0].clone()];
-    let left = in_steps(&folder, "leave", dialect.leave_group(&mut conn, &strangers, &waiters)).await;
+    let left = in_steps(&folder, "leave", dialect.leave_group(&mut conn, &strangers)).await;
     assert_eq!(left.iter().map(|freed| freed.released).collect::<Vec<_>>(), [true, false, true]);
 
     let writer = claim(Mode::Exclusive);
@@ -149,10 +147,10 @@ async fn no_request_about_a_group_keeps_the_file_locked_between_two_messages() {
     }
     let grants = [grant.downgraded()];
     in_steps(&folder, "renew", dialect.renew(&mut conn, Hold::Together, &grants)).await;
-    in_steps(&folder, "reap", dialect.reap(&mut conn, std::slice::from_ref(&name), &waiters)).await;
+    in_steps(&folder, "reap", dialect.reap(&mut conn, std::slice::from_ref(&name))).await;
     let status = dialect.inspect(&mut conn, &name).await.expect("an answer");
     assert_eq!(status.holders.len(), 1, "{status:?}");
-    let left = dialect.leave_group(&mut conn, std::slice::from_ref(&writer), &waiters);
+    let left = dialect.leave_group(&mut conn, std::slice::from_ref(&writer));
     assert!(in_steps(&folder, "leave", left).await[0].released);
     assert!(!dialect.inspect(&mut conn, &name).await.expect("an answer").is_held());
 }
@@ -161,7 +159,6 @@ async fn no_request_about_a_group_keeps_the_file_locked_between_two_messages() {
 async fn no_batch_keeps_the_file_locked_between_two_messages() {
     let folder = tempfile::tempdir().expect("a folder");
     let (dialect, mut conn) = opened(&folder).await;
-    let waiters = Waiters::new();
     let claim = |name: &str, mode| {
         let name = LockName::new(name).expect("a name");
         Claim::new(name, mode, SHORT, Wait::No, "test".into())
@@ -185,7 +182,7 @@ async fn no_batch_keeps_the_file_locked_between_two_messages() {
     }
 
     let waiter = claim("7", Mode::Exclusive);
-    let entered = dialect.enqueue(&mut conn, &waiter, waiters.client().as_uuid(), true).await;
+    let entered = dialect.enqueue(&mut conn, &waiter, true).await;
     assert!(entered.expect("an answer").1.is_some());
     sqlx::query("UPDATE lockwell_locks_queue SET lease = 2999999")
         .execute(conn.get())
@@ -195,7 +192,7 @@ async fn no_batch_keeps_the_file_locked_between_two_messages() {
     let with_stranger = [&claims[50..60], std::slice::from_ref(&stranger)].concat();
     // One is waited for; one holds nothing; nobody waits for any of them; one is held by another.
     for released in [&claims[..50], &with_stranger, &claims[60..100], &claims[100..]] {
-        let freed = in_steps(&folder, "release", dialect.release(&mut conn, released, &waiters)).await;
+        let freed = in_steps(&folder, "release", dialect.release(&mut conn, released)).await;
         for (claim, freed) in released.iter().zip(freed) {
             let is_held = ![stranger.owner(), claims[100].owner()].contains(&claim.owner());
             assert_eq!((freed.released, freed.in_doubt), (is_held, false), "{}", claim.name());

@@ -29,7 +29,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwell_core::backend::{PushedGrant, Waiters, valid_until};
+use lockwell_core::backend::{PushedGrant, valid_until};
 use lockwell_core::{Claim, LockName, Moment};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -139,9 +139,8 @@ impl Sqlite {
         &self,
         conn: &mut Connection,
         claims: &[Claim],
-        waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        let released = if self.release_unwaited(conn, claims, waiters).await? {
+        let released = if self.release_unwaited(conn, claims).await? {
             claims.iter().map(|_| Some(Released { granted: None, is_waited_for: false })).collect()
         } else {
             let owners: Vec<_> = claims.iter().map(|claim| (claim.name(), claim.owner().as_uuid())).collect();
@@ -153,7 +152,7 @@ impl Sqlite {
                 None => Freed::default(),
                 Some(Released { granted: Some(granted), .. }) => {
                     self.handed_on.note(claim.name());
-                    let notification = self.announce(conn, claim.name(), granted, waiters).await;
+                    let notification = self.announce(conn, claim.name(), granted).await;
                     Freed { notification, ..Freed::new(true, Vec::new()) }
                 }
                 Some(Released { is_waited_for: false, .. }) => {
@@ -161,7 +160,7 @@ impl Sqlite {
                     Freed::new(true, Vec::new())
                 }
                 Some(Released { is_waited_for: true, .. }) => {
-                    let freed = self.freed(conn, std::slice::from_ref(claim), &[true], waiters).await?;
+                    let freed = self.freed(conn, std::slice::from_ref(claim), &[true]).await?;
                     freed.into_iter().next().unwrap_or_default()
                 }
             });
@@ -171,13 +170,9 @@ impl Sqlite {
 
     /// Frees locks that nobody waits for: the file is locked for a shorter time than by a hand-over, and the
     /// renewals of other locks wait for that. False: some are waited for, or not held, and it has freed none.
-    async fn release_unwaited(
-        &self,
-        conn: &mut Connection,
-        claims: &[Claim],
-        waiters: &Waiters,
-    ) -> sqlx::Result<bool> {
-        let is_waited_for = |claim: &Claim| self.hot.is_hot(claim.name()) || waiters.waits_for(claim.name());
+    async fn release_unwaited(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx::Result<bool> {
+        let is_waited_for =
+            |claim: &Claim| self.hot.is_hot(claim.name()) || conn.waiters.waits_for(claim.name());
         if claims.iter().any(is_waited_for) {
             return Ok(false);
         }
@@ -238,13 +233,12 @@ impl Sqlite {
         conn: &mut Connection,
         name: &LockName,
         granted: Handed,
-        waiters: &Waiters,
     ) -> Option<Notification> {
         let mut granted = granted;
         for _ in 0..PASSED_OVER {
             let (client, ticket) = granted.place?;
             let message = granted.message(ticket);
-            if client == waiters.client().as_uuid() {
+            if client == conn.client() {
                 return Some(Notification { ticket, granted: Some(pushed(message)) });
             }
             // The message is an answer, and must not come from a file that has lost its name. The release is
@@ -261,7 +255,7 @@ impl Sqlite {
                 Ok(Some(Released { granted: Some(next), .. })) => granted = next,
                 Ok(Some(Released { is_waited_for: true, .. })) => {
                     return self
-                        .next(conn, name, waiters)
+                        .next(conn, name)
                         .await
                         .ok()?
                         .first()
