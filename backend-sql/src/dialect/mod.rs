@@ -6,6 +6,7 @@ pub(crate) mod error;
 pub(crate) mod examine;
 pub(crate) mod follow_up;
 pub(crate) mod groups;
+pub(crate) mod hints;
 pub(crate) mod places;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod queued;
@@ -24,6 +25,7 @@ use lockwell_core::{Claim, Grant, LockName, LockStatus};
 
 use crate::dialect::examine::Examine;
 use crate::dialect::groups::Groups;
+use crate::dialect::hints::Hints;
 use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
 use crate::words::{Extension, Forced, Freed, Hold, KnownPlaces, Portion, TakeRequest, TryAcquire};
@@ -35,6 +37,9 @@ pub trait Dialect: Groups + Examine {
     /// How often a client looks for places of its own that it does not know. It takes a scan of all places
     /// where no index finds those of a client.
     const OWN_PLACES_EVERY: Duration = Duration::from_secs(20);
+
+    /// What is remembered about the locks.
+    fn hints(&self) -> &Hints;
 
     /// Takes each lock that is free for its claim, exclusively. The names differ from each other.
     fn take(

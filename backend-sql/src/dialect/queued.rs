@@ -4,7 +4,6 @@
 use std::future::Future;
 use std::time::Duration;
 
-use lockwell_core::backend::Hot;
 use lockwell_core::{Claim, Mode};
 use uuid::Uuid;
 
@@ -22,9 +21,6 @@ pub(crate) const SIGNED_LATELY: Duration = Duration::from_millis(500);
 /// A queue whose places the clients number. A release grants the lock to the first waiter. One heartbeat
 /// counts for all waiters of a client.
 pub(crate) trait HandOverQueue: Dialect {
-    /// The locks that somebody has waited for lately.
-    fn hot(&self) -> &Hot;
-
     /// Takes each lock that is free for its claim, or a place in its queue. A claim that has a place keeps
     /// it. If the request was a heartbeat of the client, it returns the server's clock as well, in
     /// microseconds.

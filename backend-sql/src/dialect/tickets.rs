@@ -3,7 +3,7 @@
 
 use std::future::Future;
 
-use lockwell_core::backend::{Hot, PushedGrant};
+use lockwell_core::backend::PushedGrant;
 use lockwell_core::{Claim, Moment};
 
 use crate::dialect::Dialect;
@@ -11,10 +11,6 @@ use crate::words::TryAcquire;
 
 /// The requests about places. All of them are idempotent for a given owner.
 pub(crate) trait TicketQueue: Dialect {
-    /// The locks that releases of this process have just granted to waiters: a claim takes a place with its
-    /// first request, since it would be refused without one.
-    fn handed_on(&self) -> &Hot;
-
     /// Takes a place at the end of the queue, and then requests the lock, as far as reading can refuse it. A
     /// repeated request returns the same place. `receives`: whether notifications arrive at this process, so
     /// that a release may grant the lock to the claim. Returns what [`Entered`](super::requests::Answer) has.

@@ -10,6 +10,7 @@ use lockwell_core::{Claim, ErrorKind, Grant, Moment, Result, Wait};
 use crate::client::Client;
 use crate::client::batch::{pick, reap_stale, renew_members, replace};
 use crate::client::notifier::{ASKING_LOOKS, TURN_LOOKS};
+use crate::dialect::hints::Hint;
 use crate::dialect::places::{HandOverPlace, PolledQueue, WaiterStatus};
 use crate::dialect::queued::HandOverQueue;
 use crate::dialect::requests::{Answer, Request, Route, other_answer};
@@ -34,8 +35,8 @@ impl<D: HandOverQueue> HandOvers<D> {
     /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The
     /// claim enters the queue with its first request.
     fn place_at_once(&self, claim: &Claim) -> Option<HandOverPlace> {
-        let is_hot = self.0.dialect.hot().is_hot(claim.name());
-        let queues = is_hot && claim.wait() != Wait::No && self.0.notifier.receives();
+        let is_waited_for = self.0.dialect.hints().of(claim.name()).has(Hint::Waited);
+        let queues = is_waited_for && claim.wait() != Wait::No && self.0.notifier.receives();
         queues.then(|| {
             claim.note_queued();
             self.place(claim)
@@ -109,7 +110,7 @@ impl<D: HandOverQueue> Queue for HandOvers<D> {
     }
 
     async fn enter(&self, claim: &Claim) -> Result<HandOverPlace> {
-        self.0.dialect.hot().note(claim.name());
+        self.0.dialect.hints().note(Hint::Waited, claim.name());
         Ok(self.place(claim))
     }
 

@@ -10,6 +10,7 @@ use lockwell_core::{Claim, FencingToken, Grant, Result, Wait};
 
 use crate::client::Client;
 use crate::client::service::Answered;
+use crate::dialect::hints::Hint;
 use crate::dialect::requests::{Answer, Request, Route, other_answer};
 use crate::dialect::tickets::TicketQueue;
 use crate::words::{Hold, NO_TICKET, TakeRequest, TryAcquire};
@@ -44,7 +45,8 @@ impl<D: TicketQueue> Tickets<D> {
     async fn enter_at_once(&self, claim: &Claim) -> Result<Option<TicketPlace>> {
         let Self(client) = self;
         let may_wait = claim.wait() != Wait::No && !claim.is_wait_over();
-        if !client.dialect.handed_on().is_hot(claim.name()) || !may_wait || !client.notifier.receives() {
+        let is_handed_on = client.dialect.hints().of(claim.name()).has(Hint::HandedOn);
+        if !is_handed_on || !may_wait || !client.notifier.receives() {
             return Ok(None);
         }
         claim.note_queued();

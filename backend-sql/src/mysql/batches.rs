@@ -9,10 +9,11 @@ use sqlx::mysql::{MySqlQueryResult, MySqlRow};
 use uuid::Uuid;
 
 use super::call::{Call, Statement, send_whole};
-use super::contended::Contention;
 use super::driver::{Conn, MySql};
+use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
 use crate::dialect::database::Database;
+use crate::dialect::hints::Hint;
 use crate::ids::AsUuid;
 use crate::words::{ErrorClass, Extension, Hold, TakeRequest, TryAcquire, block, micros, token};
 
@@ -79,36 +80,32 @@ pub(super) fn taking<'a>(statement: &'a Statement, claim: &Claim) -> Call<'a> {
 impl MySql {
     /// Takes one lock, with as few statements as possible: one if it is free, two if it is new.
     pub(super) async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<TryAcquire> {
-        let known = self.contended.contention(claim.name());
-        let first = if known == Contention::RowLocked { &self.sql.take_overdue } else { &self.sql.take_free };
-        // A lock that was found held is read first.
-        if known != Contention::Held
-            && let Some(granted) = self.take_row(conn, claim, first).await?
-        {
-            return Ok(granted);
-        }
-        if known == Contention::None
-            && let Some(granted) = self.take_new(conn, claim).await?
-        {
-            return Ok(granted);
+        for step in plan(Asked::Take, self.hints.of(claim.name())) {
+            let statement = match step {
+                Step::TakeFree => &self.sql.take_free,
+                Step::TakeOverdue => &self.sql.take_overdue,
+                Step::TakeNew => &self.sql.take_new,
+                _ => break,
+            };
+            if let Some(granted) = self.take_row(conn, claim, statement).await? {
+                return Ok(granted);
+            }
         }
         let Some(state) = self.lock_state_of(conn, claim).await? else { return Ok(TryAcquire::Busy(None)) };
         if state.token.is_none() && !state.is_free() {
-            self.contended.note(claim.name(), Contention::Held);
+            self.hints.note(Hint::Held, claim.name());
             return Ok(state.answer(claim));
         }
         // The lock is free, its lease has ended, or this claim holds it and its lease is renewed.
-        let taken = if !state.has_row {
-            self.take_new(conn, claim).await?
-        } else if state.overdue {
-            self.take_row(conn, claim, &self.sql.take_overdue).await?
-        } else {
-            self.take_row(conn, claim, &self.sql.take_free).await?
+        let statement = match (state.has_row, state.overdue) {
+            (false, _) => &self.sql.take_new,
+            (true, true) => &self.sql.take_overdue,
+            (true, false) => &self.sql.take_free,
         };
-        Ok(taken.unwrap_or(TryAcquire::Busy(None)))
+        Ok(self.take_row(conn, claim, statement).await?.unwrap_or(TryAcquire::Busy(None)))
     }
 
-    /// Takes one lock that has a row. `None`: it has none, or is not free.
+    /// Takes one lock by this statement. `None`: it is not for a lock like this one.
     async fn take_row(
         &self,
         conn: &mut Conn,
@@ -119,14 +116,9 @@ impl MySql {
         if let Err(sqlx::Error::Database(error)) = &done
             && self.class_of(&**error) == ErrorClass::Blocked
         {
-            self.contended.note(claim.name(), Contention::RowLocked);
+            self.hints.note(Hint::RowLocked, claim.name());
         }
         Ok(granted(&done?))
-    }
-
-    /// Takes one lock that has no row yet. `None`: it has one.
-    async fn take_new(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<TryAcquire>> {
-        Ok(granted(&taking(&self.sql.take_new, claim).execute(&mut conn.inner).await?))
     }
 
     pub(super) async fn take_many(

@@ -9,7 +9,9 @@ use uuid::Uuid;
 use super::batches::{LockState, granted, taking};
 use super::call::{Call, Statement, numbers, send_whole};
 use super::driver::{Conn, MySql};
+use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
+use crate::dialect::hints::Hint;
 use crate::dialect::queued::{Entered, Places, SIGNED_LATELY, TRIES};
 use crate::ids::AsUuid;
 use crate::words::{Hold, QueuedClaim, Sign, TryAcquire, WaiterPoll, block, micros, span};
@@ -29,11 +31,13 @@ fn signing<'a>(statement: &'a Statement, rows: &Rows, sign: Sign) -> Call<'a> {
 }
 
 impl MySql {
-    /// Whether claims enter the queue with a heartbeat. Where claims wait all the time, the locks are marked,
-    /// and another heartbeat would say nothing new.
-    pub(super) fn signs(&self, conn: &Conn, entries: &[&QueuedClaim]) -> bool {
-        conn.signed.is_none_or(|signed| signed.after(SIGNED_LATELY).has_passed())
-            || !entries.iter().all(|entry| self.marked.is_hot(entry.claim.name()))
+    /// How claims enter the queue. Of several locks the least is known.
+    pub(super) fn entering(&self, conn: &Conn, entries: &[&QueuedClaim]) -> &'static [Step] {
+        let signed = conn.signed.is_some_and(|signed| !signed.after(SIGNED_LATELY).has_passed());
+        let is_one = matches!(entries, [one] if Hold::of(&one.claim) == Hold::Alone);
+        let plan_of =
+            |entry: &&QueuedClaim| plan(Asked::Enter { signed, is_one }, self.hints.of(entry.claim.name()));
+        entries.iter().map(plan_of).min_by_key(|steps| steps.len()).unwrap_or_default()
     }
 
     /// Takes places. `sign`: the heartbeat that it is. Without one, no lock is marked as waited for.
@@ -70,7 +74,7 @@ impl MySql {
         let call = call.bind(row.number).bind(claim.label()).bind(block(claim)).bind(row.lease.map(micros));
         let answers = send_whole(&mut conn.inner, call.written()).await?;
         let Some(row) = answers.rows.first() else { return Ok(None) };
-        self.marked.note(claim.name());
+        self.hints.note(Hint::Marked, claim.name());
         let left = Some(row.try_get_unchecked(0)?);
         Ok(Some(Entered { in_use: Some(0), left, asks: false, blocked: false, clock: None }))
     }
@@ -111,10 +115,10 @@ impl Places for MySql {
         sign: Sign,
     ) -> sqlx::Result<Vec<Entered>> {
         let mut tries = 0;
-        let mut signs = self.signs(conn, entries);
+        let steps = self.entering(conn, entries);
+        let mut signs = !steps.contains(&Step::EnterMarked);
         if let [one] = entries
-            && !signs
-            && Hold::of(&one.claim) == Hold::Alone
+            && steps.contains(&Step::EnterOne)
             && let Some(entered) = self.enter_one(conn, one, sign.client).await?
         {
             return Ok(vec![entered]);
@@ -124,7 +128,7 @@ impl Places for MySql {
             let state = self.enter_rows(conn, entries, sign.client, with).await?;
             tries += usize::from(signs);
             for (entry, _) in entries.iter().zip(&state).filter(|(_, one)| one.waited) {
-                self.marked.note(entry.claim.name());
+                self.hints.note(Hint::Marked, entry.claim.name());
             }
             let asks = |one: &LockState| one.has_row && (one.token.is_some() || one.is_free());
             let is_told = |one: &LockState| one.has_row && (one.waited || asks(one));

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use lockwell_core::Moment;
-use lockwell_core::backend::{Hot, Waiters};
+use lockwell_core::backend::Waiters;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
 
-use super::contended::Contended;
 use super::kill::Push;
 use super::statements::Statements;
+use crate::dialect::hints::Hints;
 use crate::ids::AsUuid;
 use crate::sql::login::Login;
 
@@ -22,13 +22,8 @@ pub struct MySql {
     pub(super) connect: Login<MySqlConnectOptions>,
     /// There is no TLS, whatever the server has.
     pub(super) is_plain: bool,
-    pub(super) contended: Contended,
     pub(super) push: Arc<Push>,
-    pub(super) hot: Hot,
-    /// The locks that were found to be marked as waited for.
-    pub(super) marked: Hot,
-    /// The locks whose last release has granted them to a waiter.
-    pub(super) passed_on: Hot,
+    pub(super) hints: Hints,
     pub(super) sql: Statements,
 }
 

@@ -10,11 +10,12 @@ use uuid::Uuid;
 
 use super::batches::granted;
 use super::call::{Call, Statement, send_whole};
-use super::contended::Contention;
 use super::driver::{Conn, MySql};
+use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
 use crate::dialect::follow_up::{FollowUp, in_doubt};
 use crate::dialect::groups::Groups;
+use crate::dialect::hints::Hint;
 use crate::ids::AsUuid;
 use crate::words::{Freed, Hold, TakeRequest, TryAcquire, block, micros};
 
@@ -42,8 +43,8 @@ impl MySql {
     ) -> sqlx::Result<Vec<Option<TryAcquire>>> {
         let mut tried = vec![false; requests.len()];
         for (request, tried) in requests.iter().zip(&mut tried) {
-            *tried = self.contended.contention(request.claim.name()) == Contention::None
-                || self.may_join(conn, request).await?;
+            let steps = plan(Asked::Join, self.hints.of(request.claim.name()));
+            *tried = steps[0] == Step::Join || self.may_join(conn, request).await?;
         }
         let mut answers = vec![None; requests.len()];
         let tries: Vec<usize> = (0..requests.len()).filter(|&at| tried[at]).collect();
@@ -67,7 +68,7 @@ impl MySql {
                 || !tried[at]
                 || !self.may_join(conn, request).await?
             {
-                self.contended.note(request.claim.name(), Contention::Held);
+                self.hints.note(Hint::Held, request.claim.name());
                 answers[at] = Some(state.answer(&request.claim));
             }
         }

@@ -7,9 +7,11 @@ use uuid::Uuid;
 
 use super::call::{Answers, Call, Statement, send, undo};
 use super::driver::{Conn, MySql};
+use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
 use crate::dialect::follow_up::{FollowUp, in_doubt};
 use crate::dialect::groups::Groups;
+use crate::dialect::hints::Hint;
 use crate::dialect::queued::TRIES;
 use crate::ids::AsUuid;
 use crate::words::{Freed, JOINS, Notification};
@@ -68,19 +70,23 @@ impl MySql {
 
     /// Frees one lock, or grants it to its first waiter, and wakes that.
     pub(super) async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
-        if !self.hot.is_hot(claim.name()) && self.release_short(conn, claim).await? {
-            return Ok(Freed::new(true, Vec::new()));
-        }
-        // The first one of a connection asks before it releases, not after: then its message can wake the
-        // waiter, which need not wait until another connection is open (with TLS, 50 ms on one machine).
-        self.learn_to_kill(conn).await;
-        if self.passed_on.is_hot(claim.name())
-            && let Some(freed) = self.pass_on(conn, claim).await?
-        {
-            return Ok(freed);
-        }
         let mut freed = Freed::default();
-        self.hand_over(conn, claim, &mut freed).await?;
+        for step in plan(Asked::Release, self.hints.of(claim.name())) {
+            if *step == Step::Release {
+                if self.release_short(conn, claim).await? {
+                    return Ok(Freed::new(true, Vec::new()));
+                }
+                continue;
+            }
+            // The first one of a connection asks before it releases, not after: then its message can wake the
+            // waiter, which need not wait until another connection is open (with TLS, 50 ms on one machine).
+            self.learn_to_kill(conn).await;
+            if *step == Step::HandOver {
+                self.hand_over(conn, claim, &mut freed).await?;
+            } else if let Some(freed) = self.pass_on(conn, claim).await? {
+                return Ok(freed);
+            }
+        }
         Ok(freed)
     }
 
@@ -105,10 +111,10 @@ impl MySql {
             outcome => outcome?,
         }
         if change.rows_affected() == 0 {
-            self.passed_on.forget(claim.name());
+            self.hints.forget(Hint::HandedOn, claim.name());
             return Ok(None);
         }
-        self.passed_on.note(claim.name());
+        self.hints.note(Hint::HandedOn, claim.name());
         let mut freed = Freed::new(true, Vec::new());
         if let Some(row) = answers.rows.first() {
             let client: Option<String> = row.try_get_unchecked(0)?;
@@ -170,7 +176,7 @@ impl MySql {
     ) -> sqlx::Result<()> {
         // With a token in it.
         if handed.text.as_deref().is_some_and(|text| text.contains(':')) {
-            self.passed_on.note(claim.name());
+            self.hints.note(Hint::HandedOn, claim.name());
         }
         match handed.first {
             Some((0, client)) if client == conn.client() => {

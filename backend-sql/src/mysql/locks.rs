@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
+use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
 use lockwell_core::{Claim, Grant, LockName, LockStatus};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
@@ -12,9 +12,11 @@ use uuid::Uuid;
 
 use super::call::{hex, send_whole, undo};
 use super::driver::{Conn, MySql};
+use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
 use crate::dialect::Dialect;
 use crate::dialect::groups::Groups;
+use crate::dialect::hints::Hints;
 use crate::dialect::queued::{HandOverQueue, claim_each};
 use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
@@ -82,8 +84,8 @@ impl Dialect for MySql {
     fn is_light(&self, conn: &Conn, request: &Request<Self>) -> bool {
         match request {
             Request::Take(_) => true,
-            Request::Claim(entry) => !self.signs(conn, &[entry]),
-            Request::Release(claim) => !self.hot.is_hot(claim.name()),
+            Request::Claim(entry) => self.entering(conn, &[entry]).contains(&Step::EnterMarked),
+            Request::Release(claim) => plan(Asked::Release, self.hints.of(claim.name()))[0] == Step::Release,
             _ => false,
         }
     }
@@ -95,6 +97,10 @@ impl Dialect for MySql {
         batch: &[Arc<Request<Self>>],
     ) -> sqlx::Result<Vec<Answer>> {
         hand_over::carry_out(self, conn, waiters, batch).await
+    }
+
+    fn hints(&self) -> &Hints {
+        &self.hints
     }
 
     async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
@@ -193,10 +199,6 @@ impl Dialect for MySql {
 }
 
 impl HandOverQueue for MySql {
-    fn hot(&self) -> &Hot {
-        &self.hot
-    }
-
     async fn claim(
         &self,
         conn: &mut Conn,

@@ -4,7 +4,6 @@ mod address;
 mod batches;
 mod call;
 mod claims;
-mod contended;
 mod database;
 mod driver;
 mod examine;
@@ -14,6 +13,7 @@ mod hold;
 mod kill;
 mod locks;
 mod park;
+mod plan;
 mod push;
 mod rows;
 mod session;
@@ -23,15 +23,14 @@ mod verify;
 
 use std::sync::Arc;
 
-use lockwell_core::backend::Hot;
 use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 pub(crate) use self::statements::ddl;
 
-use self::contended::Contended;
 use self::driver::MySql;
 use self::statements::Statements;
+use crate::dialect::hints::Hints;
 use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::{self, SqlLock};
 use crate::sql::login::{Login, Place, names_no_server, server};
@@ -108,9 +107,8 @@ impl MySqlLock {
         let table = options.table.clone().quoted("`");
         let sql = Statements::new(&table, &statements::FILES);
         let record = Arc::new(VerifyRecord { backend: "mysql", verify: sql.verify.clone() });
-        let (contended, push) = (Contended::new(), Arc::default());
-        let (hot, marked, passed_on) = (Hot::new(), Hot::new(), Hot::new());
-        let dialect = MySql { address, connect, is_plain, contended, push, hot, marked, passed_on, sql };
+        let (push, hints) = (Arc::default(), Hints::new());
+        let dialect = MySql { address, connect, is_plain, push, hints, sql };
         Self::open(dialect, options, record, lock::hand_over::acquire).await
     }
 }

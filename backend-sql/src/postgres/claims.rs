@@ -4,6 +4,7 @@ use lockwell_core::Claim;
 use lockwell_core::backend::PLACE_TTL;
 
 use super::driver::{Conn, Postgres, labels, names, owners, tokens};
+use crate::dialect::hints::Hint;
 use crate::dialect::queued::{Entered, Places, SIGNED_LATELY, TRIES};
 use crate::ids::AsUuid;
 use crate::words::{QueueRow, QueuedClaim, Sign, TryAcquire, block, micros, token};
@@ -18,9 +19,6 @@ impl Postgres {
         QueuedClaim { claim, row }: &QueuedClaim,
         sign: Sign,
     ) -> sqlx::Result<Option<TryAcquire>> {
-        if row.is_stored || !self.marked.is_hot(claim.name()) {
-            return Ok(None);
-        }
         // A grant is valid from the heartbeat that it names. Of a short lease too little would be left.
         let lately = row.lease.map_or(SIGNED_LATELY, |lease| SIGNED_LATELY.min(lease / 6));
         let alive_for = micros(PLACE_TTL.saturating_sub(lately));
@@ -49,8 +47,8 @@ impl Postgres {
                 .await?;
         }
         match left {
-            Some(_) => self.marked.note(claim.name()),
-            None => self.marked.forget(claim.name()),
+            Some(_) => self.hints.note(Hint::Marked, claim.name()),
+            None => self.hints.forget(Hint::Marked, claim.name()),
         }
         Ok(left.map(|left| TryAcquire::refused(claim, Some(0), Some(left))))
     }
@@ -90,7 +88,7 @@ impl Postgres {
             }
         }
         if place.is_some() {
-            self.marked.note(claim.name());
+            self.hints.note(Hint::Marked, claim.name());
         }
         Ok((took, clock))
     }

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use lockwell_core::Claim;
-use lockwell_core::backend::{Hot, Waiters};
+use lockwell_core::backend::Waiters;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
@@ -13,6 +13,7 @@ use super::bound::{BoundStatement, Style};
 use super::durability::Grace;
 use super::session::Session;
 use super::statements::Statements;
+use crate::dialect::hints::Hints;
 use crate::ids::AsUuid;
 use crate::sql::table::Sql;
 use crate::words::{block, micros};
@@ -25,9 +26,7 @@ pub struct Postgres {
     /// Whether the address says that a pooler carries no notifications.
     pub(super) pooled: bool,
     pub(super) sql: Statements,
-    pub(super) hot: Hot,
-    /// The locks whose rows were found to be marked as waited for.
-    pub(super) marked: Hot,
+    pub(super) hints: Hints,
     /// For tables on which grants wait for no disk.
     pub(super) grace: Option<Grace>,
 }

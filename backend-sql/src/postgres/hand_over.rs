@@ -20,10 +20,12 @@ use uuid::Uuid;
 use super::bound::BoundStatement;
 use super::driver::{Conn, Postgres, names, owners};
 use super::named::NamedSql;
+use super::plan::{Asked, Step, plan};
 use super::session::FOR_ONE;
 use crate::dialect::error::{class_of, ended};
 use crate::dialect::follow_up::{FollowUp, in_doubt};
 use crate::dialect::groups::Groups;
+use crate::dialect::hints::Hint;
 use crate::ids::AsUuid;
 use crate::words::{ErrorClass, Freed, Notification};
 
@@ -31,28 +33,7 @@ impl Postgres {
     /// Frees each lock, or grants it to its first waiter.
     pub(super) async fn release_each(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            if !self.hot.is_hot(claim.name()) {
-                let short = self.statement(&self.sql.release);
-                let short = short.bind(claim.name().as_str()).bind(claim.owner().as_uuid());
-                if short.value::<i64>(&mut *conn).await?.is_some() {
-                    return Ok(vec![Freed::new(true, Vec::new())]);
-                }
-            }
-            let mut handed = None;
-            if self.marked.is_hot(claim.name()) {
-                handed = self.hand_first(&mut *conn, claim).await?;
-            }
-            if handed.is_none() {
-                handed = self.hand(&mut *conn, &self.sql.hand_over, claim).await?;
-                // A claim that held nothing, such as one that has left the queue, tells nothing of the mark.
-                if handed.is_some() {
-                    self.marked.forget(claim.name());
-                }
-            }
-            return Ok(vec![match handed {
-                Some(handed) => self.handed(conn, claim, handed).await?,
-                None => Freed::default(),
-            }]);
+            return Ok(vec![self.release_one(conn, claim).await?]);
         }
         let many = &self.sql.hand_over_many;
         let rows: Vec<HandedOne> = self.carry_out(&mut *conn, many, false, claims).await?;
@@ -65,6 +46,31 @@ impl Postgres {
             });
         }
         Ok(answers)
+    }
+
+    async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
+        for step in plan(Asked::Release, self.hints.of(claim.name())) {
+            let handed = match step {
+                Step::Release => {
+                    let short = self.statement(&self.sql.release);
+                    let short = short.bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+                    if short.value::<i64>(&mut *conn).await?.is_some() {
+                        return Ok(Freed::new(true, Vec::new()));
+                    }
+                    continue;
+                }
+                Step::HandFirst => self.hand_first(&mut *conn, claim).await?,
+                _ => self.hand(&mut *conn, &self.sql.hand_over, claim).await?,
+            };
+            if let Some(handed) = handed {
+                // A claim that held nothing, such as one that has left the queue, tells nothing of the mark.
+                if *step == Step::HandOver {
+                    self.hints.forget(Hint::Marked, claim.name());
+                }
+                return self.handed(conn, claim, handed).await;
+            }
+        }
+        Ok(Freed::default())
     }
 
     /// Grants the lock to its first waiter by this statement. `None`: the claim did not hold the lock.

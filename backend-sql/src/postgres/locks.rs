@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
+use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
 use lockwell_core::{Claim, Grant, LockName, LockStatus};
 use uuid::Uuid;
 
 use super::driver::{Conn, Postgres, names, owners, ttls};
 use super::grace::{Closed, LOOKS};
+use super::plan::{Asked, Step, plan};
 use super::session::BEGIN;
 use crate::dialect::Dialect;
 use crate::dialect::error::ended;
+use crate::dialect::hints::Hints;
 use crate::dialect::queued::{HandOverQueue, claim_each};
 use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
@@ -36,6 +38,10 @@ impl Dialect for Postgres {
         batch: &[Arc<Request<Self>>],
     ) -> sqlx::Result<Vec<Answer>> {
         hand_over::carry_out(self, conn, waiters, batch).await
+    }
+
+    fn hints(&self) -> &Hints {
+        &self.hints
     }
 
     async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
@@ -166,10 +172,6 @@ impl Dialect for Postgres {
 }
 
 impl HandOverQueue for Postgres {
-    fn hot(&self) -> &Hot {
-        &self.hot
-    }
-
     async fn claim(
         &self,
         conn: &mut Conn,
@@ -255,16 +257,20 @@ impl Postgres {
         entries: &[QueuedClaim],
         sign: Sign,
     ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
-        match entries {
-            [entry] if Hold::of(&entry.claim) == Hold::Alone => {
-                if let Some(refused) = self.enter_marked(&mut *conn, entry, sign).await? {
-                    return Ok((vec![refused], None));
-                }
-                let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.row, sign))).await?;
-                Ok((vec![took], clock))
-            }
-            many => claim_each(self, conn, many, sign).await,
+        let [entry @ QueuedClaim { claim, row }] = entries else {
+            return claim_each(self, conn, entries, sign).await;
+        };
+        if Hold::of(claim) == Hold::Together {
+            return claim_each(self, conn, entries, sign).await;
         }
+        let steps = plan(Asked::Claim { is_stored: row.is_stored }, self.hints.of(claim.name()));
+        if steps.contains(&Step::EnterMarked)
+            && let Some(refused) = self.enter_marked(&mut *conn, entry, sign).await?
+        {
+            return Ok((vec![refused], None));
+        }
+        let (took, clock) = self.claim_one(conn, claim, Some((*row, sign))).await?;
+        Ok((vec![took], clock))
     }
 
     /// Frees a lock. Returns the number of holders.

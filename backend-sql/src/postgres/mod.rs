@@ -13,6 +13,7 @@ mod groups;
 mod hand_over;
 mod locks;
 mod named;
+mod plan;
 mod session;
 mod statements;
 mod unread;
@@ -20,7 +21,7 @@ mod unread;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::backend::{Backoff, Hot};
+use lockwell_core::backend::Backoff;
 use lockwell_core::{Error, Moment, Operation, Result, ServerUrl};
 use sqlx::postgres::PgConnectOptions;
 
@@ -29,6 +30,7 @@ use self::durability::{Durability, Grace};
 use self::session::{Found, Session};
 use self::statements::{DISK, GRACE, Statements};
 use crate::dialect::error::{class_of, fatal, no_answer};
+use crate::dialect::hints::Hints;
 use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::{self, SqlLock};
 use crate::sql::login::{Login, Place, names_no_server, server};
@@ -177,8 +179,7 @@ impl Postgres {
             )),
             pooled,
             sql: Statements::new(&options.table, &DISK),
-            hot: Hot::new(),
-            marked: Hot::new(),
+            hints: Hints::new(),
             grace: None,
         })
     }

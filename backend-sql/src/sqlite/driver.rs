@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::connection::Opening;
 use super::statements::Statements;
+use crate::dialect::hints::Hints;
 use crate::ids::AsUuid;
 use lockwell_core::Claim;
-use lockwell_core::backend::Hot;
 
 /// The SQLite dialect.
 pub struct Sqlite {
@@ -15,11 +15,9 @@ pub struct Sqlite {
     /// Whether missing tables are created.
     pub(super) create: bool,
     pub(super) sql: Statements,
-    /// The locks that were found held lately. This only decides which statement is tried first.
-    pub(super) hot: Hot,
-    /// The locks that a release of this process has granted to a waiter, which probably has the lock still.
-    /// This only decides whether a claim takes a place with its first request.
-    pub(super) handed_on: Hot,
+    /// `Waited` is noted for a lock that was found held, too. A claim for a lock that a release of this process
+    /// has granted to a waiter takes a place with its first request.
+    pub(super) hints: Hints,
     /// Whether this user may not send to the sockets of others.
     pub(super) sends_in_vain: AtomicBool,
 }

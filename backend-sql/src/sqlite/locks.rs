@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::backend::{Hot, PLACE_TTL, PushedGrant, Waiters, unique_bits};
+use lockwell_core::backend::{PLACE_TTL, PushedGrant, Waiters, unique_bits};
 use lockwell_core::{Claim, Grant, LockName, LockStatus, Moment};
 use sqlx::Row;
 use uuid::Uuid;
@@ -12,10 +12,12 @@ use uuid::Uuid;
 use super::bounds::{RAISES, not_raised};
 use super::connection::Connection;
 use super::driver::{Sqlite, json, owners};
+use super::plan::{Asked, Step, plan};
 use super::take::LockState;
 use super::wake::provisional;
 use crate::dialect::Dialect;
 use crate::dialect::groups::Groups;
+use crate::dialect::hints::{Hint, Hints};
 use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
 use crate::dialect::tickets::TicketQueue;
@@ -37,8 +39,9 @@ impl Dialect for Sqlite {
     /// Each message is a transaction, which the thread of the connection carries out to its end. What a
     /// release sends to the next waiter after that must not be late.
     fn is_light(&self, _: &Connection, request: &Request<Self>) -> bool {
-        let is_waited_for = |name| self.hot.is_hot(name) || self.handed_on.is_hot(name);
-        !matches!(request, Request::Release(claim) if is_waited_for(claim.name()))
+        let Request::Release(claim) = request else { return true };
+        let known = self.hints.of(claim.name());
+        plan(Asked::Release { waits: known.has(Hint::HandedOn) }, known)[0] == Step::ReleaseUnwaited
     }
 
     async fn queue(
@@ -48,6 +51,10 @@ impl Dialect for Sqlite {
         batch: &[Arc<Request<Self>>],
     ) -> sqlx::Result<Vec<Answer>> {
         tickets::carry_out(self, conn, batch).await
+    }
+
+    fn hints(&self) -> &Hints {
+        &self.hints
     }
 
     async fn take(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
@@ -187,10 +194,6 @@ impl Dialect for Sqlite {
 }
 
 impl TicketQueue for Sqlite {
-    fn handed_on(&self) -> &Hot {
-        &self.handed_on
-    }
-
     async fn enqueue(
         &self,
         conn: &mut Connection,
@@ -218,11 +221,11 @@ impl TicketQueue for Sqlite {
         let ticket: Option<i64> = state.try_get(5)?;
         let request = TakeRequest::new(claim, ticket.unwrap_or(NO_TICKET));
         let state = LockState::from_row(state)?;
-        self.hot.note(claim.name());
+        self.hints.note(Hint::Waited, claim.name());
         // Members whose leases have ended are removed by a request for the lock.
         let refused = state.refused(&request).filter(|refused| *refused != TryAcquire::Stale);
         if refused.is_none() {
-            self.handed_on.forget(claim.name());
+            self.hints.forget(Hint::HandedOn, claim.name());
         }
         Ok((request.ticket, refused))
     }

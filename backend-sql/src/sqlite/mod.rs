@@ -14,6 +14,7 @@ mod filesystem;
 mod forked;
 mod groups;
 mod locks;
+mod plan;
 #[cfg(unix)]
 mod sockets;
 #[cfg(not(unix))]
@@ -35,7 +36,6 @@ use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lockwell_core::backend::Hot;
 use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection as _};
@@ -47,6 +47,7 @@ use self::descriptors::Finding;
 use self::driver::Sqlite;
 use self::durability::Durability;
 use self::statements::{Statements, invalid, plain_table};
+use crate::dialect::hints::Hints;
 use crate::dialect::verify::{VerifyRecord, verify_trait};
 use crate::lock::{self, SqlLock};
 use crate::sql::options::SqlOptions;
@@ -137,8 +138,7 @@ impl Sqlite {
             opening,
             create: options.create,
             sql: Statements::new(table, &statements::FILES),
-            hot: Hot::new(),
-            handed_on: Hot::new(),
+            hints: Hints::new(),
             sends_in_vain: AtomicBool::new(false),
         })
     }

@@ -7,7 +7,9 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use super::bounds::Answers;
 use super::connection::{Bound, Connection};
 use super::driver::{Sqlite, json, owners};
+use super::plan::{Asked, Step, plan};
 use super::wake::left_of;
+use crate::dialect::hints::Hint;
 use crate::ids::AsUuid;
 use crate::words::{Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, span, token};
 
@@ -76,11 +78,9 @@ impl Sqlite {
     }
 
     /// What a claim is answered without a statement that writes.
-    ///
-    /// A lock that was found held lately is read first. One statement is then enough to refuse it, and it does
-    /// not block other writers.
     async fn known(&self, conn: &mut Connection, request: &TakeRequest) -> sqlx::Result<Option<TryAcquire>> {
-        if request.ticket == NO_TICKET && !self.hot.is_hot(request.claim.name()) {
+        let asked = Asked::Take { has_place: request.ticket != NO_TICKET };
+        if plan(asked, self.hints.of(request.claim.name()))[0] == Step::Take {
             return Ok(None);
         }
         let state = self.lock_state(conn.get(), request).await?;
@@ -91,7 +91,7 @@ impl Sqlite {
         }
         let refused = state.refused(request);
         if refused.is_some() {
-            self.hot.note(request.claim.name());
+            self.hints.note(Hint::Waited, request.claim.name());
         }
         Ok(refused)
     }
@@ -148,7 +148,7 @@ impl Sqlite {
             return Some(TryAcquire::Closed(span(left)));
         }
         state.may_grant.then(|| {
-            self.hot.note(request.claim.name());
+            self.hints.note(Hint::Waited, request.claim.name());
             state.answer(request)
         })
     }

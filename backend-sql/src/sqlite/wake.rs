@@ -37,8 +37,10 @@ use uuid::Uuid;
 
 use super::connection::Connection;
 use super::driver::{Sqlite, json, owners};
+use super::plan::{Asked, Step, plan};
 use super::sockets::{Message, Sent};
 use crate::dialect::groups::Groups;
+use crate::dialect::hints::Hint;
 use crate::dialect::places::PROVISIONAL;
 use crate::ids::AsUuid;
 use crate::words::{Freed, Notification, micros, span, token};
@@ -151,12 +153,12 @@ impl Sqlite {
             answers.push(match released {
                 None => Freed::default(),
                 Some(Released { granted: Some(granted), .. }) => {
-                    self.handed_on.note(claim.name());
+                    self.hints.note(Hint::HandedOn, claim.name());
                     let notification = self.announce(conn, claim.name(), granted).await;
                     Freed { notification, ..Freed::new(true, Vec::new()) }
                 }
                 Some(Released { is_waited_for: false, .. }) => {
-                    self.handed_on.forget(claim.name());
+                    self.hints.forget(Hint::HandedOn, claim.name());
                     Freed::new(true, Vec::new())
                 }
                 Some(Released { is_waited_for: true, .. }) => {
@@ -168,12 +170,13 @@ impl Sqlite {
         Ok(answers)
     }
 
-    /// Frees locks that nobody waits for: the file is locked for a shorter time than by a hand-over, and the
-    /// renewals of other locks wait for that. False: some are waited for, or not held, and it has freed none.
+    /// Frees locks that nobody waits for. False: some are waited for, or not held, and it has freed none.
     async fn release_unwaited(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx::Result<bool> {
-        let is_waited_for =
-            |claim: &Claim| self.hot.is_hot(claim.name()) || conn.waiters.waits_for(claim.name());
-        if claims.iter().any(is_waited_for) {
+        let is_unwaited = |claim: &Claim| {
+            let waits = conn.waiters.waits_for(claim.name());
+            plan(Asked::Release { waits }, self.hints.of(claim.name()))[0] == Step::ReleaseUnwaited
+        };
+        if !claims.iter().all(is_unwaited) {
             return Ok(false);
         }
         let done = if let [claim] = claims {

@@ -1,0 +1,108 @@
+//! What is remembered about a lock from the last answers about it.
+//!
+//! It decides which statement is tried first, and nothing else: a hint that is wrong costs a statement. Each
+//! database has one pure function, `plan`, that makes the statements of a request from the hints.
+
+use std::time::Duration;
+
+use lockwell_core::LockName;
+use lockwell_core::backend::Hot;
+
+/// How long it is remembered that a lock was held, or its row locked.
+const SPAN: Duration = Duration::from_secs(2);
+
+/// What can be remembered about a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    /// Somebody waits for it.
+    Waited,
+    /// Its row says so.
+    Marked,
+    /// Its last release has granted it to a waiter.
+    HandedOn,
+    /// It was held.
+    Held,
+    /// A transaction had locked its row.
+    RowLocked,
+}
+
+const ALL: [Hint; 5] = [Hint::Waited, Hint::Marked, Hint::HandedOn, Hint::Held, Hint::RowLocked];
+
+/// What is known about one lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known(u8);
+
+impl Known {
+    pub(crate) fn has(self, hint: Hint) -> bool {
+        self.0 & (1 << hint as u8) != 0
+    }
+
+    /// All that can be known.
+    #[cfg(test)]
+    pub(crate) fn each() -> impl Iterator<Item = Self> {
+        (0..1 << ALL.len()).map(Self)
+    }
+}
+
+/// What is remembered about the locks, by hint.
+#[derive(Debug)]
+pub struct Hints([Hot; 5]);
+
+impl Hints {
+    pub(crate) fn new() -> Self {
+        Self(ALL.map(|hint| match hint {
+            Hint::Held | Hint::RowLocked => Hot::lasting(SPAN),
+            _ => Hot::new(),
+        }))
+    }
+
+    /// Of `Held` and `RowLocked` the one that was noted last is known.
+    pub(crate) fn note(&self, hint: Hint, name: &LockName) {
+        self.0[hint as usize].note(name);
+        match hint {
+            Hint::Held => self.forget(Hint::RowLocked, name),
+            Hint::RowLocked => self.forget(Hint::Held, name),
+            _ => (),
+        }
+    }
+
+    pub(crate) fn forget(&self, hint: Hint, name: &LockName) {
+        self.0[hint as usize].forget(name);
+    }
+
+    pub(crate) fn of(&self, name: &LockName) -> Known {
+        let known = ALL.into_iter().filter(|hint| self.0[*hint as usize].is_hot(name));
+        Known(known.map(|hint| 1 << hint as u8).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noted_last_is_known_however_many_were_noted_before() {
+        let (hints, last) = (Hints::new(), LockName::new("last").unwrap());
+        for n in 0..4096 {
+            hints.note(Hint::Held, &LockName::new(n.to_string()).unwrap());
+        }
+        for [hint, other] in [[Hint::RowLocked, Hint::Held], [Hint::Held, Hint::RowLocked]].repeat(2) {
+            hints.note(hint, &last);
+            assert!(hints.of(&last).has(hint) && !hints.of(&last).has(other));
+        }
+        assert_eq!(Hints::new().of(&last), Known::default());
+    }
+
+    #[test]
+    fn each_hint_is_known_by_itself() {
+        let name = LockName::new("a").unwrap();
+        for hint in ALL {
+            let hints = Hints::new();
+            hints.note(hint, &name);
+            assert_eq!(ALL.map(|other| hints.of(&name).has(other)), ALL.map(|other| other == hint));
+            hints.forget(hint, &name);
+            assert_eq!(hints.of(&name), Known::default());
+        }
+        assert_eq!(Known::each().count(), 32);
+    }
+}
