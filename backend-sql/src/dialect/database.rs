@@ -7,10 +7,16 @@ use std::time::Duration;
 
 use crate::dialect::answers::meaning;
 use crate::words::{ErrorClass, Notification};
-use lockwell_core::Capabilities;
 use lockwell_core::backend::{Bounds, Waiters};
+use lockwell_core::{Capabilities, Finding};
 
-/// One database: how to get a connection, how to make the tables, what its errors mean.
+/// What comes of statements.
+pub trait Outcome<T>: Future<Output = sqlx::Result<T>> + Send {}
+
+impl<T, F: Future<Output = sqlx::Result<T>> + Send> Outcome<T> for F {}
+
+/// One database: how to get a connection, how to make the tables, what its errors mean, and what an
+/// administrator asks it.
 pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// Whether the database is reached over a network, which can fail without an error.
     const IS_REMOTE: bool = true;
@@ -35,15 +41,15 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     fn capabilities(&self) -> Capabilities;
 
     /// A connection for the client of these waiters.
-    fn connect(&self, waiters: &Arc<Waiters>) -> impl Future<Output = sqlx::Result<Self::Conn>> + Send;
+    fn connect(&self, waiters: &Arc<Waiters>) -> impl Outcome<Self::Conn>;
 
     /// What another connection finds this one by at the server, in case it does not answer. `None`: nothing.
-    fn session(&self, _: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Option<String>>> + Send {
+    fn session(&self, _: &mut Self::Conn) -> impl Outcome<Option<String>> {
         std::future::ready(Ok(None))
     }
 
     /// Whether the server still carries out the statement of that session.
-    fn is_busy(&self, _: &mut Self::Conn, _session: &str) -> impl Future<Output = sqlx::Result<bool>> + Send {
+    fn is_busy(&self, _: &mut Self::Conn, _session: &str) -> impl Outcome<bool> {
         std::future::ready(Ok(false))
     }
 
@@ -64,20 +70,20 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     }
 
     /// Checks that the tables exist and can be used.
-    fn check(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;
+    fn check(&self, conn: &mut Self::Conn) -> impl Outcome<()>;
 
     /// Creates the tables where they are missing.
-    fn create(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;
+    fn create(&self, conn: &mut Self::Conn) -> impl Outcome<()>;
 
     /// The statements that create the tables, for an administrator.
     fn ddl(&self) -> String;
 
     /// A number that changes with every change of the database, where it is cheaper to read than the queue.
-    fn version(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Option<i64>>> + Send;
+    fn version(&self, conn: &mut Self::Conn) -> impl Outcome<Option<i64>>;
 
     /// Waits before the next poll: for `pause`, or until the database has changed, where that can be
     /// observed.
-    fn pause(&self, _: &mut Self::Conn, pause: Duration) -> impl Future<Output = sqlx::Result<()>> + Send {
+    fn pause(&self, _: &mut Self::Conn, pause: Duration) -> impl Outcome<()> {
         async move {
             tokio::time::sleep(pause).await;
             Ok(())
@@ -87,10 +93,7 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// Subscribes to the notifications for the client of these waiters. A subscription may tell them by
     /// itself what it hears. `None`: this database cannot push, and [`turns`](crate::dialect::Dialect::turns)
     /// is polled instead.
-    fn subscribe(
-        &self,
-        waiters: &Arc<Waiters>,
-    ) -> impl Future<Output = sqlx::Result<Option<Self::Subscription>>> + Send;
+    fn subscribe(&self, waiters: &Arc<Waiters>) -> impl Outcome<Option<Self::Subscription>>;
 
     /// An open subscription.
     type Subscription: Send + 'static;
@@ -98,13 +101,28 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// Sends a probe to the subscription of the client, over another connection. It arrives as a
     /// notification with this number as its ticket. False: a subscription of this database needs no probe,
     /// and nothing was sent.
-    fn probe(&self, _: &mut Self::Conn, _number: i64) -> impl Future<Output = sqlx::Result<bool>> + Send {
+    fn probe(&self, _: &mut Self::Conn, _number: i64) -> impl Outcome<bool> {
         std::future::ready(Ok(false))
     }
 
     /// The next waiter whose turn it is, or to which a release has granted the lock. `None`: the connection
     /// was lost, so some notifications may be missing.
-    fn notification(
-        subscription: &mut Self::Subscription,
-    ) -> impl Future<Output = sqlx::Result<Option<Notification>>> + Send;
+    fn notification(subscription: &mut Self::Subscription) -> impl Outcome<Option<Notification>>;
+
+    /// The names of the locks that are held.
+    fn names(&self, conn: &mut Self::Conn) -> impl Outcome<Vec<String>>;
+
+    /// What the database says about itself.
+    fn examine(&self, conn: &mut Self::Conn) -> impl Outcome<Vec<Finding>>;
+
+    /// For how long the database grants nothing, because it may have forgotten grants. `None`: it grants
+    /// locks.
+    fn grace_left(&self, _: &mut Self::Conn) -> impl Outcome<Option<Duration>> {
+        std::future::ready(Ok(None))
+    }
+
+    /// Begins a grace period by hand, and returns its length. `None`: these tables have none.
+    fn begin_grace(&self, _: &mut Self::Conn) -> impl Outcome<Option<Duration>> {
+        std::future::ready(Ok(None))
+    }
 }

@@ -1,33 +1,10 @@
 //! Questions of an administrator: which locks are held, and whether the database is set up well for locks.
 
-use std::future::Future;
 use std::time::Duration;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use std::time::SystemTime;
 
 use lockwell_core::Finding;
-
-use crate::dialect::database::Database;
-
-/// What an administrator asks a database.
-pub trait Examine: Database {
-    /// The names of the locks that are held.
-    fn names(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Vec<String>>> + Send;
-
-    /// What the database says about itself.
-    fn examine(&self, conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Vec<Finding>>> + Send;
-
-    /// For how long the database grants nothing, because it may have forgotten grants. `None`: it grants
-    /// locks.
-    fn grace_left(&self, _: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Option<Duration>>> + Send {
-        std::future::ready(Ok(None))
-    }
-
-    /// Begins a grace period by hand, and returns its length. `None`: these tables have none.
-    fn begin_grace(&self, _: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Option<Duration>>> + Send {
-        std::future::ready(Ok(None))
-    }
-}
 
 /// The time in microseconds since 1970.
 #[cfg(any(feature = "postgres", feature = "mysql"))]

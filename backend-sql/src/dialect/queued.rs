@@ -1,14 +1,13 @@
 //! Claims with places in the queue, on databases where a release grants the lock to a waiter: the claims
 //! first take their places, then those that can get their locks ask for them.
 
-use std::future::Future;
 use std::time::Duration;
 
 use lockwell_core::{Claim, Mode};
 use uuid::Uuid;
 
 use crate::dialect::Dialect;
-use crate::dialect::groups::Groups;
+use crate::dialect::database::Outcome;
 use crate::words::{Hold, JOINS, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll};
 
 /// How often a claim asks if it finds the lock free or its own meanwhile. Afterwards it is refused.
@@ -19,7 +18,7 @@ pub(crate) const TRIES: usize = 3;
 pub(crate) const SIGNED_LATELY: Duration = Duration::from_millis(500);
 
 /// A queue whose places the clients number. A release grants the lock to the first waiter. One heartbeat
-/// counts for all waiters of a client.
+/// counts for all waiters of a client. All requests are idempotent for a given owner.
 pub(crate) trait HandOverQueue: Dialect {
     /// Takes each lock that is free for its claim, or a place in its queue. A claim that has a place keeps
     /// it. If the request was a heartbeat of the client, it returns the server's clock as well, in
@@ -29,7 +28,25 @@ pub(crate) trait HandOverQueue: Dialect {
         conn: &mut Self::Conn,
         entries: &[QueuedClaim],
         sign: Sign,
-    ) -> impl Future<Output = sqlx::Result<(Vec<TryAcquire>, Option<u64>)>> + Send;
+    ) -> impl Outcome<(Vec<TryAcquire>, Option<u64>)>;
+
+    /// Takes places at the end of the queue. A claim that has a place keeps it. It may be a heartbeat of the
+    /// client.
+    fn enter(
+        &self,
+        conn: &mut Self::Conn,
+        entries: &[&QueuedClaim],
+        sign: Sign,
+    ) -> impl Outcome<Vec<Entered>>;
+
+    /// Takes exclusive locks that are free for these claims, and gives their places up. No two claims want
+    /// the same lock. The number of round trips does not depend on the number of claims.
+    fn take_with_places(
+        &self,
+        conn: &mut Self::Conn,
+        entries: &[&QueuedClaim],
+        sign: Sign,
+    ) -> impl Outcome<Vec<TryAcquire>>;
 
     /// Gives a heartbeat for all waiters of the client, and asks about those with these numbers and owners:
     /// which of them have no place any more (for example after a grant whose notification was lost), and
@@ -39,7 +56,7 @@ pub(crate) trait HandOverQueue: Dialect {
         conn: &mut Self::Conn,
         places: &[(i64, Uuid)],
         sign: Sign,
-    ) -> impl Future<Output = sqlx::Result<WaiterPoll>> + Send;
+    ) -> impl Outcome<WaiterPoll>;
 }
 
 /// The state of a lock when a claim had taken its place.
@@ -57,30 +74,9 @@ pub(crate) struct Entered {
     pub(crate) clock: Option<u64>,
 }
 
-/// The requests about places. All of them are idempotent for a given owner.
-pub(crate) trait Places: Groups {
-    /// Takes places at the end of the queue. A claim that has a place keeps it. It may be a heartbeat of the
-    /// client.
-    fn enter(
-        &self,
-        conn: &mut Self::Conn,
-        entries: &[&QueuedClaim],
-        sign: Sign,
-    ) -> impl Future<Output = sqlx::Result<Vec<Entered>>> + Send;
-
-    /// Takes exclusive locks that are free for these claims, and gives their places up. No two claims want
-    /// the same lock. The number of round trips does not depend on the number of claims.
-    fn take_with_places(
-        &self,
-        conn: &mut Self::Conn,
-        entries: &[&QueuedClaim],
-        sign: Sign,
-    ) -> impl Future<Output = sqlx::Result<Vec<TryAcquire>>> + Send;
-}
-
 /// Takes locks in any mode. Of several claims that want one lock exclusively, only the first asks for it.
 /// Returns the server's clock as well, if it was a heartbeat.
-pub(crate) async fn claim_each<D: Places>(
+pub(crate) async fn claim_each<D: HandOverQueue>(
     dialect: &D,
     conn: &mut D::Conn,
     entries: &[QueuedClaim],

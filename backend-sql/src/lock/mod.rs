@@ -3,8 +3,6 @@
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod hand_over;
 pub(crate) mod purge;
-#[cfg(feature = "sqlite-unbundled")]
-pub(crate) mod tickets;
 pub(crate) mod turn;
 
 use std::any::Any;
@@ -22,6 +20,7 @@ use lockwell_core::{
 use crate::client::Client;
 use crate::client::service::about_file;
 use crate::dialect::Dialect;
+use crate::dialect::groups::find_next;
 use crate::dialect::requests::{Request, Route, blocked};
 use crate::lock::purge::purge;
 use crate::lock::turn::Acquire;
@@ -152,7 +151,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
                     if !dialect.downgrade(conn, &grant).await? {
                         return Ok(None);
                     }
-                    dialect.next(conn, grant.claim().name()).await.map(Some)
+                    find_next(dialect, conn, grant.claim().name()).await.map(Some)
                 })
             })
         });
@@ -218,7 +217,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             let (name, seen) = (name.clone(), Arc::clone(&seen));
             Box::pin(async move {
                 let holders = dialect.force_release(conn, &name, &seen).await?;
-                Ok((holders, dialect.next(conn, &name).await?))
+                Ok((holders, find_next(dialect, conn, &name).await?))
             })
         });
         let (freed, next) = forced.await?;

@@ -24,7 +24,7 @@ pub(crate) type Acquire<D> = fn(Arc<Client<D>>, &Claim) -> BoxFuture<'_, Result<
 impl<D: Dialect> Client<D> {
     /// Turns the answer of the database into one for the waiting loop. `recheck`: when a claim with a place
     /// asks again. `None`: it has no place.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &self,
         claim: &Claim,
         (took, sent): Answered<TryAcquire>,
@@ -61,7 +61,7 @@ impl<D: Dialect> Client<D> {
         Ok(ClaimReply::Refused { recheck: recheck.unwrap_or(KEEP_EVERY).min(lease_end(free_in)) })
     }
 
-    pub(super) fn grant(&self, claim: &Claim, token: FencingToken, sent: Moment) -> Grant {
+    pub(crate) fn grant(&self, claim: &Claim, token: FencingToken, sent: Moment) -> Grant {
         Grant::new(claim, token, sent).with_record(Arc::clone(&self.record))
     }
 }

@@ -12,7 +12,7 @@ use super::driver::{Conn, MySql};
 use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
 use crate::dialect::hints::Hint;
-use crate::dialect::queued::{Entered, Places, SIGNED_LATELY, TRIES};
+use crate::dialect::queued::{Entered, HandOverQueue, SIGNED_LATELY, TRIES, claim_each};
 use crate::ids::AsUuid;
 use crate::words::{Hold, QueuedClaim, Sign, TryAcquire, WaiterPoll, block, micros, span};
 
@@ -105,7 +105,7 @@ impl MySql {
     }
 }
 
-impl Places for MySql {
+impl HandOverQueue for MySql {
     /// It is repeated at once if a row is not marked, or could not be marked: usually it was locked for a
     /// moment.
     async fn enter(
@@ -187,5 +187,23 @@ impl Places for MySql {
             }
         }
         Ok(answers)
+    }
+
+    async fn claim(
+        &self,
+        conn: &mut Conn,
+        entries: &[QueuedClaim],
+        sign: Sign,
+    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+        claim_each(self, conn, entries, sign).await
+    }
+
+    async fn poll_waiters(
+        &self,
+        conn: &mut Conn,
+        places: &[(i64, Uuid)],
+        sign: Sign,
+    ) -> sqlx::Result<WaiterPoll> {
+        self.poll(conn, places, sign).await
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use lockwell_core::backend::{Bounds, Constant, Waiters, can_set_nodelay};
-use lockwell_core::{Capabilities, Requirement};
+use lockwell_core::{Capabilities, Finding, Requirement};
 use sqlx::{Either, Row};
 
 use super::driver::{Conn, MySql};
@@ -113,5 +113,14 @@ impl Database for MySql {
     /// This only says why it has ended.
     async fn notification(parked: &mut Parked) -> sqlx::Result<Option<Notification>> {
         Err(parked.end().await)
+    }
+
+    async fn names(&self, conn: &mut Conn) -> sqlx::Result<Vec<String>> {
+        let names: Vec<Vec<u8>> = self.sql.names.call().values(&mut conn.inner).await?;
+        Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())
+    }
+
+    async fn examine(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
+        self.findings(conn).await
     }
 }

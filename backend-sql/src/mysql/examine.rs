@@ -8,7 +8,7 @@ use sqlx::Row;
 use super::driver::{Conn, MySql};
 use super::statements::{ROWS, STATEMENTS};
 use crate::dialect::answers::mysql::number;
-use crate::dialect::examine::{Examine, persistence, takes_no_writes, time};
+use crate::dialect::examine::{persistence, takes_no_writes, time};
 
 /// Whether commits wait for a replica: the names of MariaDB, of MySQL, and of MySQL before 8.0.26.
 const SEMI_SYNC: [&str; 3] = [
@@ -17,13 +17,9 @@ const SEMI_SYNC: [&str; 3] = [
     "SELECT 0",
 ];
 
-impl Examine for MySql {
-    async fn names(&self, conn: &mut Conn) -> sqlx::Result<Vec<String>> {
-        let names: Vec<Vec<u8>> = self.sql.names.call().values(&mut conn.inner).await?;
-        Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())
-    }
-
-    async fn examine(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
+impl MySql {
+    /// What the database says about itself.
+    pub(super) async fn findings(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
         let asked = SystemTime::now();
         let row = sqlx::query(self.sql.about.sql().get()).fetch_one(&mut conn.inner).await?;
         let answered = SystemTime::now();

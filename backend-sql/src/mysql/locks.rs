@@ -5,26 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
-use lockwell_core::{Claim, Grant, LockName, LockStatus};
+use lockwell_core::{Claim, Grant, LockName, LockStatus, Mode};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
 
 use super::call::{hex, send_whole, undo};
 use super::driver::{Conn, MySql};
+use super::groups::{AGAIN, DELETES, Head, name_of};
 use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
 use crate::dialect::Dialect;
-use crate::dialect::groups::Groups;
+use crate::dialect::follow_up::{FollowUp, in_doubt};
+use crate::dialect::groups::{find_behind, find_next, freed_each};
 use crate::dialect::hints::Hints;
-use crate::dialect::queued::{HandOverQueue, claim_each};
 use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::lock::hand_over;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
-    TryAcquire, WaiterPoll, WaitersRow, micros, status,
+    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, PORTION, Portion, TakeRequest, TryAcquire,
+    WaitersRow, micros, status,
 };
 
 impl MySql {
@@ -69,7 +70,7 @@ impl MySql {
         self.wake(conn, others);
         for (n, head, _) in heads {
             if let Some(name) = usize::try_from(n - 1).ok().and_then(|at| names.get(at)) {
-                turns.insert((*name).clone(), self.behind(conn, name, head).await?);
+                turns.insert((*name).clone(), find_behind(self, conn, name, head).await?);
             }
         }
         Ok(turns)
@@ -196,24 +197,97 @@ impl Dialect for MySql {
         let last = String::from_utf8(last).map_err(|error| sqlx::Error::Decode(error.into()))?;
         Ok(Portion { gone, last: Some(last) })
     }
-}
 
-impl HandOverQueue for MySql {
-    async fn claim(
+    async fn join(
         &self,
         conn: &mut Conn,
-        entries: &[QueuedClaim],
-        sign: Sign,
-    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
-        claim_each(self, conn, entries, sign).await
+        _: Mode,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        let mut answers = self.join_rows(conn, requests, false).await?;
+        for _ in 0..AGAIN {
+            let rest: Vec<usize> = (0..requests.len()).filter(|&at| answers[at].is_none()).collect();
+            if rest.is_empty() {
+                break;
+            }
+            let again: Vec<TakeRequest> = rest.iter().map(|&at| requests[at].clone()).collect();
+            for (at, answer) in rest.into_iter().zip(self.join_rows(conn, &again, true).await?) {
+                answers[at] = answer;
+            }
+        }
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or(TryAcquire::Busy(None))).collect())
     }
 
-    async fn poll_waiters(
-        &self,
-        conn: &mut Conn,
-        places: &[(i64, Uuid)],
-        sign: Sign,
-    ) -> sqlx::Result<WaiterPoll> {
-        self.poll(conn, places, sign).await
+    async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+        let leaving =
+            |claim: &Claim| self.sql.leave_group.call().bind(claim.name()).bind(claim.owner().as_uuid());
+        let mut sorted: Vec<usize> = (0..claims.len()).collect();
+        sorted.sort_unstable_by_key(|&at| claims[at].name());
+        let mut released = vec![false; claims.len()];
+        let left = self.together(conn, sorted.iter().map(|&at| leaving(&claims[at])), DELETES).await?;
+        for (at, done) in sorted.into_iter().zip(left) {
+            released[at] = done.rows_affected() > 0;
+        }
+        // A late copy of the request of a claim that is no member any more may have taken a place. For an
+        // exclusive claim, the release of its lock has deleted that.
+        let is_lost = |(claim, released): (_, &bool)| !released && Hold::of(claim) == Hold::Together;
+        let lost = claims.iter().zip(&released).filter(|(claim, released)| is_lost((*claim, *released)));
+        let lost: Vec<_> = lost.map(|(claim, _)| claim).collect();
+        if !lost.is_empty() {
+            let rows = Rows::of_claims(lost.into_iter())?;
+            let forget = self.sql.forget_all.call().bind(rows.json());
+            if let Err(error) = forget.execute(&mut conn.inner).await {
+                return Err(if released.contains(&true) { in_doubt(error) } else { error });
+            }
+        }
+        freed_each(self, conn, claims, &released).await
+    }
+
+    async fn reap(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+        let mut sorted: Vec<_> = names.iter().collect();
+        sorted.sort_unstable();
+        self.together(conn, sorted.into_iter().map(|name| self.sql.reap.call().bind(name)), DELETES).await?;
+        let mut next = Vec::new();
+        for name in names {
+            next.extend(find_next(self, conn, name).await?);
+        }
+        Ok(next)
+    }
+
+    async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+        let names: Vec<Vec<u8>> =
+            self.sql.stale_groups.call().bind(micros(idle)).values(&mut conn.inner).await?;
+        Ok(names.iter().filter_map(|name| name_of(name)).collect())
+    }
+
+    async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx::Result<bool> {
+        let (name, owner) = (grant.claim().name(), grant.claim().owner().as_uuid());
+        let call = self.sql.downgrade.call().bind(name).bind(owner).bind(Mode::Shared.code());
+        let answers = send_whole(&mut conn.inner, call.written()).await?;
+        let is_member: i64 = answers.rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get_unchecked(0)?;
+        Ok(is_member != 0)
+    }
+
+    async fn head(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Option<i64>> {
+        let head: Option<Head> =
+            self.sql.next.call().bind(name).bind(conn.client()).row(&mut conn.inner).await?;
+        let Some((ticket, other)) = head else { return Ok(None) };
+        self.wake(conn, other);
+        Ok(ticket)
+    }
+
+    async fn due_waiters(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Vec<i64>> {
+        let client = conn.client();
+        let mut follow_up = FollowUp::default();
+        let called: Vec<(i64, Uuid)> = loop {
+            let called = self.sql.due_waiters.call().bind(name).bind(client).rows(&mut conn.inner).await;
+            if let Some(called) = follow_up.settle(self, called) {
+                break called?;
+            }
+        };
+        let (ours, others): (Vec<_>, Vec<_>) = called.into_iter().partition(|(_, whose)| *whose == client);
+        let others: BTreeSet<Uuid> = others.into_iter().map(|(_, whose)| whose).collect();
+        self.wake(conn, others);
+        Ok(ours.into_iter().map(|(ticket, _)| ticket).collect())
     }
 }

@@ -2,14 +2,86 @@
 
 use lockwell_core::Claim;
 use lockwell_core::backend::PLACE_TTL;
+use uuid::Uuid;
 
 use super::driver::{Conn, Postgres, labels, names, owners, tokens};
+use super::grace::{Closed, LOOKS};
+use super::plan::{Asked, Step, plan};
 use crate::dialect::hints::Hint;
-use crate::dialect::queued::{Entered, Places, SIGNED_LATELY, TRIES};
+use crate::dialect::queued::{Entered, HandOverQueue, SIGNED_LATELY, TRIES, claim_each};
 use crate::ids::AsUuid;
-use crate::words::{QueueRow, QueuedClaim, Sign, TryAcquire, block, micros, token};
+use crate::words::{
+    Hold, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll, block, micros, span, token,
+};
 
 impl Postgres {
+    pub(super) async fn take_each(
+        &self,
+        conn: &mut Conn,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        if let [TakeRequest { claim, .. }] = requests {
+            if let Some(taken) = self.take_one(conn, claim).await? {
+                return Ok(vec![self.answer(conn, claim, taken).await?]);
+            }
+            if let Some(number) = self.take_new(conn, claim).await? {
+                return Ok(vec![TryAcquire::Granted(token(number))]);
+            }
+        }
+        let mut answers = Vec::with_capacity(requests.len());
+        for (TakeRequest { claim, .. }, taken) in requests.iter().zip(self.take_many(conn, requests).await?) {
+            answers.push(self.answer(conn, claim, taken).await?);
+        }
+        Ok(answers)
+    }
+
+    /// Takes a lock that has a row. `None`: it has none.
+    async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<Taken>> {
+        self.taking_one(&self.sql.take, claim).row(conn).await
+    }
+
+    /// Takes a lock that has no row yet.
+    async fn take_new(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<i64>> {
+        self.taking_one(&self.sql.take_new, claim).value(conn).await
+    }
+
+    async fn take_many(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<Taken>> {
+        let claims = requests.iter().map(|request| &request.claim);
+        self.taking(&self.sql.take_many, claims).rows(conn).await
+    }
+
+    /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement
+    /// decides.
+    async fn answer(&self, conn: &mut Conn, claim: &Claim, taken: Taken) -> sqlx::Result<TryAcquire> {
+        Ok(match taken {
+            (Some(number), ..) => TryAcquire::Granted(token(number)),
+            (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
+            (_, in_use, left, _) => TryAcquire::refused(claim, in_use, left),
+        })
+    }
+
+    async fn claim_all(
+        &self,
+        conn: &mut Conn,
+        entries: &[QueuedClaim],
+        sign: Sign,
+    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+        let [entry @ QueuedClaim { claim, row }] = entries else {
+            return claim_each(self, conn, entries, sign).await;
+        };
+        if Hold::of(claim) == Hold::Together {
+            return claim_each(self, conn, entries, sign).await;
+        }
+        let steps = plan(Asked::Claim { is_stored: row.is_stored }, self.hints.of(claim.name()));
+        if steps.contains(&Step::EnterMarked)
+            && let Some(refused) = self.enter_marked(&mut *conn, entry, sign).await?
+        {
+            return Ok((vec![refused], None));
+        }
+        let (took, clock) = self.claim_one(conn, claim, Some((*row, sign))).await?;
+        Ok((vec![took], clock))
+    }
+
     /// Takes a place without locking the lock's row, where that is marked already. It is no heartbeat.
     /// `None`: perhaps no release sees the place, if there is one, so the claim must ask; it keeps the place
     /// then.
@@ -99,7 +171,7 @@ impl Postgres {
     }
 }
 
-impl Places for Postgres {
+impl HandOverQueue for Postgres {
     async fn enter(
         &self,
         conn: &mut Conn,
@@ -139,6 +211,42 @@ impl Places for Postgres {
         };
         Ok(claims.zip(rows).map(answer).collect())
     }
+
+    async fn claim(
+        &self,
+        conn: &mut Conn,
+        entries: &[QueuedClaim],
+        sign: Sign,
+    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+        let mut tries = 0..LOOKS;
+        loop {
+            let claimed = self.claim_all(conn, entries, sign).await;
+            match self.closed(conn, &claimed, entries.iter().map(|entry| &entry.claim)).await? {
+                Some(Closed::For(left)) => return Ok((vec![TryAcquire::Closed(left); entries.len()], None)),
+                Some(Closed::NotNow) if tries.next().is_some() => (),
+                _ => return claimed,
+            }
+        }
+    }
+
+    async fn poll_waiters(
+        &self,
+        conn: &mut Conn,
+        places: &[(i64, Uuid)],
+        sign: Sign,
+    ) -> sqlx::Result<WaiterPoll> {
+        let (clock, missing, turns, left): (i64, Vec<i64>, Vec<i64>, Option<i64>) = self
+            .statement(&self.sql.poll_waiters)
+            .bind(places.iter().map(|(number, _)| *number).collect::<Vec<_>>())
+            .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
+            .bind(sign.client)
+            .bind(micros(PLACE_TTL))
+            .bind(sign.number.cast_signed())
+            .row(conn)
+            .await?
+            .ok_or(sqlx::Error::RowNotFound)?;
+        Ok(WaiterPoll { clock: clock.cast_unsigned(), missing, turns, left: left.map(span) })
+    }
 }
 
 impl Postgres {
@@ -174,3 +282,6 @@ type EnteredRow = (Option<i64>, Option<i64>, bool, bool, i64);
 
 /// The token; the mode of the lock, and the time left.
 type TakenRow = (Option<i64>, Option<i64>, Option<i64>);
+
+/// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
+type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);

@@ -1,9 +1,10 @@
 //! The connections and tables of PostgreSQL.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
-use lockwell_core::{Capabilities, Requirement};
+use lockwell_core::{Capabilities, Finding, Requirement};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
@@ -176,5 +177,21 @@ impl Database for Postgres {
     async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<Notification>> {
         // `None` means that the connection was lost.
         Ok(subscription.try_recv().await?.and_then(|message| Notification::parse(message.payload())))
+    }
+
+    async fn names(&self, conn: &mut Conn) -> sqlx::Result<Vec<String>> {
+        self.statement(&self.sql.names).values(conn).await
+    }
+
+    async fn examine(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
+        self.findings(conn).await
+    }
+
+    async fn grace_left(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
+        self.closed_for(conn).await
+    }
+
+    async fn begin_grace(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
+        self.make_mark_by_hand(conn).await
     }
 }

@@ -1,20 +1,17 @@
 //! The questions of an administrator to PostgreSQL.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use lockwell_core::{Finding, Severity};
 
 use super::driver::{Conn, Postgres};
-use crate::dialect::examine::{Examine, persistence, takes_no_writes, time};
+use crate::dialect::examine::{persistence, takes_no_writes, time};
 
 type About = (i64, String, String, i64, String, String, String);
 
-impl Examine for Postgres {
-    async fn names(&self, conn: &mut Conn) -> sqlx::Result<Vec<String>> {
-        self.statement(&self.sql.names).values(conn).await
-    }
-
-    async fn examine(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
+impl Postgres {
+    /// What the database says about itself.
+    pub(super) async fn findings(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
         let asked = SystemTime::now();
         let about = self.statement(&self.sql.about).row(conn).await?;
         let answered = SystemTime::now();
@@ -40,14 +37,6 @@ impl Examine for Postgres {
             findings.push(Finding::good("pooler", "sessions are ours alone"));
         }
         Ok(findings)
-    }
-
-    async fn grace_left(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
-        self.closed_for(conn).await
-    }
-
-    async fn begin_grace(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
-        self.make_mark_by_hand(conn).await
     }
 }
 

@@ -1,25 +1,21 @@
 //! The requests about groups on PostgreSQL.
 
-use std::time::Duration;
+use lockwell_core::{Claim, LockName, Mode};
 
-use lockwell_core::{Claim, ErrorKind, Grant, LockName, Mode};
-
-use super::driver::{Conn, Postgres, names, owners};
-use super::grace::{Closed, LOOKS};
+use super::driver::{Conn, Postgres, names};
 use super::statements::{ELSEWHERE, UNSEEN};
 use crate::dialect::Dialect;
-use crate::dialect::error::ours;
 use crate::dialect::follow_up::FollowUp;
-use crate::dialect::groups::Groups;
+use crate::dialect::groups::find_behind;
 use crate::ids::AsUuid;
-use crate::words::{Extension, Freed, Hold, TakeRequest, TryAcquire, micros, token};
+use crate::words::{Freed, TakeRequest, TryAcquire, token};
 
 /// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time
 /// left.
 type Joined = (bool, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 impl Postgres {
-    async fn join_each(
+    pub(super) async fn join_each(
         &self,
         conn: &mut Conn,
         mode: Mode,
@@ -49,7 +45,7 @@ impl Postgres {
         Ok(requests.iter().zip(rows).map(answer).collect())
     }
 
-    async fn join_rows(
+    pub(super) async fn join_rows(
         &self,
         conn: &mut Conn,
         mode: Mode,
@@ -75,14 +71,14 @@ impl Postgres {
     }
 
     /// Finds the next waiters of a queue, and first its head if the statement may not have seen it.
-    async fn behind_head(
+    pub(super) async fn behind_head(
         &self,
         conn: &mut Conn,
         name: &LockName,
         head: Option<i64>,
     ) -> sqlx::Result<Vec<i64>> {
         let head = if head == Some(UNSEEN) { self.head(conn, name).await? } else { head };
-        self.behind(conn, name, head.filter(|head| *head != ELSEWHERE)).await
+        find_behind(self, conn, name, head.filter(|head| *head != ELSEWHERE)).await
     }
 
     /// Finds the next waiters of each of these locks that can be taken.
@@ -92,7 +88,11 @@ impl Postgres {
     }
 
     /// The heads of the queues of these locks that can be taken. Those of other processes are notified.
-    async fn heads(&self, conn: &mut Conn, names: &[&str]) -> sqlx::Result<Vec<(String, Option<i64>)>> {
+    pub(super) async fn heads(
+        &self,
+        conn: &mut Conn,
+        names: &[&str],
+    ) -> sqlx::Result<Vec<(String, Option<i64>)>> {
         let mut follow_up = FollowUp::default();
         loop {
             let notify = self.statement(&self.sql.notify_heads).bind(names.to_vec()).bind(conn.client());
@@ -104,7 +104,7 @@ impl Postgres {
     }
 
     /// Removes one member from its group.
-    async fn leave_group_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
+    pub(super) async fn leave_group_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
         let head: Option<Option<i64>> = self
             .statement(&self.sql.leave_group_one)
             .bind(claim.name().as_str())
@@ -117,7 +117,7 @@ impl Postgres {
     }
 
     /// Turns the one holder into a reader, unless that is done already. False: it holds nothing.
-    async fn become_reader(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
+    pub(super) async fn become_reader(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
         let done: Option<i64> = self
             .statement(&self.sql.downgrade)
             .bind(claim.name().as_str())
@@ -135,96 +135,5 @@ impl Postgres {
             .value(conn)
             .await?;
         Ok(member.is_some())
-    }
-}
-
-impl Groups for Postgres {
-    async fn join(
-        &self,
-        conn: &mut Conn,
-        mode: Mode,
-        requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
-        let mut tries = 0..LOOKS;
-        loop {
-            let joined = self.join_each(conn, mode, requests).await;
-            match self.closed(conn, &joined, requests.iter().map(|request| &request.claim)).await? {
-                Some(Closed::For(left)) => return Ok(vec![TryAcquire::Closed(left); requests.len()]),
-                Some(Closed::NotNow) if tries.next().is_some() => (),
-                _ => return joined,
-            }
-        }
-    }
-
-    async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
-        if let [claim] = claims {
-            let mut answers = vec![self.leave_group_one(conn, claim).await?];
-            self.doubt_denials(conn, &mut answers).await;
-            return Ok(answers);
-        }
-        let gone: Vec<(i64, Option<i64>)> = self
-            .statement(&self.sql.leave_group)
-            .bind(names(claims.iter()))
-            .bind(owners(claims.iter()))
-            .bind(conn.client())
-            .rows(&mut *conn)
-            .await?;
-        let mut answers = vec![Freed::default(); claims.len()];
-        for (n, head) in gone {
-            let at = usize::try_from(n - 1).unwrap_or(usize::MAX);
-            if let (Some(claim), Some(answer)) = (claims.get(at), answers.get_mut(at)) {
-                let next = self.behind_head(conn, claim.name(), head).await?;
-                *answer = Freed::new(true, next);
-            }
-        }
-        self.doubt_denials(conn, &mut answers).await;
-        Ok(answers)
-    }
-
-    async fn reap(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
-        let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
-        let heads: Vec<(String, Option<i64>)> =
-            self.statement(&self.sql.reap).bind(asked).bind(conn.client()).rows(&mut *conn).await?;
-        self.behind_each(conn, heads).await
-    }
-
-    async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
-        let names: Vec<String> =
-            self.statement(&self.sql.stale_groups).bind(micros(idle)).values(conn).await?;
-        Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
-    }
-
-    async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx::Result<bool> {
-        if self.become_reader(conn, grant.claim()).await? {
-            return Ok(true);
-        }
-        if self.grace.is_none() {
-            return Ok(false);
-        }
-        // The server may have lost the record. A renewal makes it again, unless the lock is lost.
-        match self.renew(conn, Hold::Alone, std::slice::from_ref(grant)).await?[..] {
-            [Extension::Extended] => self.become_reader(conn, grant.claim()).await,
-            [Extension::Blocked] => {
-                Err(ours(ErrorKind::Held, "a transaction has locked the row of this lock"))
-            }
-            _ => Ok(false),
-        }
-    }
-
-    async fn head(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Option<i64>> {
-        let head = self.heads(conn, &[name.as_str()]).await?.pop();
-        Ok(head.and_then(|(_, head)| head).filter(|head| *head != ELSEWHERE))
-    }
-
-    async fn due_waiters(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Vec<i64>> {
-        let mut follow_up = FollowUp::default();
-        let due: Vec<Option<i64>> = loop {
-            let notify = self.statement(&self.sql.due_waiters).bind(name.as_str()).bind(conn.client());
-            let due = notify.values(&mut *conn).await;
-            if let Some(due) = follow_up.settle(self, due) {
-                break due?;
-            }
-        };
-        Ok(due.into_iter().flatten().filter(|number| *number != ELSEWHERE).collect())
     }
 }

@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
-use lockwell_core::{Claim, Grant, LockName, LockStatus};
+use lockwell_core::{Claim, ErrorKind, Grant, LockName, LockStatus, Mode};
 use uuid::Uuid;
 
 use super::driver::{Conn, Postgres, names, owners, ttls};
 use super::grace::{Closed, LOOKS};
-use super::plan::{Asked, Step, plan};
 use super::session::BEGIN;
+use super::statements::ELSEWHERE;
 use crate::dialect::Dialect;
-use crate::dialect::error::ended;
+use crate::dialect::error::{ended, ours};
+use crate::dialect::follow_up::FollowUp;
 use crate::dialect::hints::Hints;
-use crate::dialect::queued::{HandOverQueue, claim_each};
 use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::lock::hand_over;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
-    TryAcquire, WaiterPoll, WaitersRow, micros, span, status, token,
+    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, PORTION, Portion, TakeRequest, TryAcquire,
+    WaitersRow, micros, status,
 };
 
 impl Dialect for Postgres {
@@ -169,110 +169,98 @@ impl Dialect for Postgres {
         let gone = purge.execute(conn).await?.rows_affected();
         Ok(Portion { gone, last: Some(last) })
     }
-}
 
-impl HandOverQueue for Postgres {
-    async fn claim(
+    async fn join(
         &self,
         conn: &mut Conn,
-        entries: &[QueuedClaim],
-        sign: Sign,
-    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+        mode: Mode,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
         let mut tries = 0..LOOKS;
         loop {
-            let claimed = self.claim_all(conn, entries, sign).await;
-            match self.closed(conn, &claimed, entries.iter().map(|entry| &entry.claim)).await? {
-                Some(Closed::For(left)) => return Ok((vec![TryAcquire::Closed(left); entries.len()], None)),
+            let joined = self.join_each(conn, mode, requests).await;
+            match self.closed(conn, &joined, requests.iter().map(|request| &request.claim)).await? {
+                Some(Closed::For(left)) => return Ok(vec![TryAcquire::Closed(left); requests.len()]),
                 Some(Closed::NotNow) if tries.next().is_some() => (),
-                _ => return claimed,
+                _ => return joined,
             }
         }
     }
 
-    async fn poll_waiters(
-        &self,
-        conn: &mut Conn,
-        places: &[(i64, Uuid)],
-        sign: Sign,
-    ) -> sqlx::Result<WaiterPoll> {
-        let (clock, missing, turns, left): (i64, Vec<i64>, Vec<i64>, Option<i64>) = self
-            .statement(&self.sql.poll_waiters)
-            .bind(places.iter().map(|(number, _)| *number).collect::<Vec<_>>())
-            .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
-            .bind(sign.client)
-            .bind(micros(PLACE_TTL))
-            .bind(sign.number.cast_signed())
-            .row(conn)
-            .await?
-            .ok_or(sqlx::Error::RowNotFound)?;
-        Ok(WaiterPoll { clock: clock.cast_unsigned(), missing, turns, left: left.map(span) })
+    async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+        if let [claim] = claims {
+            let mut answers = vec![self.leave_group_one(conn, claim).await?];
+            self.doubt_denials(conn, &mut answers).await;
+            return Ok(answers);
+        }
+        let gone: Vec<(i64, Option<i64>)> = self
+            .statement(&self.sql.leave_group)
+            .bind(names(claims.iter()))
+            .bind(owners(claims.iter()))
+            .bind(conn.client())
+            .rows(&mut *conn)
+            .await?;
+        let mut answers = vec![Freed::default(); claims.len()];
+        for (n, head) in gone {
+            let at = usize::try_from(n - 1).unwrap_or(usize::MAX);
+            if let (Some(claim), Some(answer)) = (claims.get(at), answers.get_mut(at)) {
+                let next = self.behind_head(conn, claim.name(), head).await?;
+                *answer = Freed::new(true, next);
+            }
+        }
+        self.doubt_denials(conn, &mut answers).await;
+        Ok(answers)
+    }
+
+    async fn reap(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+        let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
+        let heads: Vec<(String, Option<i64>)> =
+            self.statement(&self.sql.reap).bind(asked).bind(conn.client()).rows(&mut *conn).await?;
+        self.behind_each(conn, heads).await
+    }
+
+    async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+        let names: Vec<String> =
+            self.statement(&self.sql.stale_groups).bind(micros(idle)).values(conn).await?;
+        Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
+    }
+
+    async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx::Result<bool> {
+        if self.become_reader(conn, grant.claim()).await? {
+            return Ok(true);
+        }
+        if self.grace.is_none() {
+            return Ok(false);
+        }
+        // The server may have lost the record. A renewal makes it again, unless the lock is lost.
+        match self.renew(conn, Hold::Alone, std::slice::from_ref(grant)).await?[..] {
+            [Extension::Extended] => self.become_reader(conn, grant.claim()).await,
+            [Extension::Blocked] => {
+                Err(ours(ErrorKind::Held, "a transaction has locked the row of this lock"))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    async fn head(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Option<i64>> {
+        let head = self.heads(conn, &[name.as_str()]).await?.pop();
+        Ok(head.and_then(|(_, head)| head).filter(|head| *head != ELSEWHERE))
+    }
+
+    async fn due_waiters(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Vec<i64>> {
+        let mut follow_up = FollowUp::default();
+        let due: Vec<Option<i64>> = loop {
+            let notify = self.statement(&self.sql.due_waiters).bind(name.as_str()).bind(conn.client());
+            let due = notify.values(&mut *conn).await;
+            if let Some(due) = follow_up.settle(self, due) {
+                break due?;
+            }
+        };
+        Ok(due.into_iter().flatten().filter(|number| *number != ELSEWHERE).collect())
     }
 }
 
 impl Postgres {
-    async fn take_each(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
-        if let [TakeRequest { claim, .. }] = requests {
-            if let Some(taken) = self.take_one(conn, claim).await? {
-                return Ok(vec![self.answer(conn, claim, taken).await?]);
-            }
-            if let Some(number) = self.take_new(conn, claim).await? {
-                return Ok(vec![TryAcquire::Granted(token(number))]);
-            }
-        }
-        let mut answers = Vec::with_capacity(requests.len());
-        for (TakeRequest { claim, .. }, taken) in requests.iter().zip(self.take_many(conn, requests).await?) {
-            answers.push(self.answer(conn, claim, taken).await?);
-        }
-        Ok(answers)
-    }
-
-    /// Takes a lock that has a row. `None`: it has none.
-    async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<Taken>> {
-        self.taking_one(&self.sql.take, claim).row(conn).await
-    }
-
-    /// Takes a lock that has no row yet.
-    async fn take_new(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<i64>> {
-        self.taking_one(&self.sql.take_new, claim).value(conn).await
-    }
-
-    async fn take_many(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<Taken>> {
-        let claims = requests.iter().map(|request| &request.claim);
-        self.taking(&self.sql.take_many, claims).rows(conn).await
-    }
-
-    /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement
-    /// decides.
-    async fn answer(&self, conn: &mut Conn, claim: &Claim, taken: Taken) -> sqlx::Result<TryAcquire> {
-        Ok(match taken {
-            (Some(number), ..) => TryAcquire::Granted(token(number)),
-            (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
-            (_, in_use, left, _) => TryAcquire::refused(claim, in_use, left),
-        })
-    }
-
-    async fn claim_all(
-        &self,
-        conn: &mut Conn,
-        entries: &[QueuedClaim],
-        sign: Sign,
-    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
-        let [entry @ QueuedClaim { claim, row }] = entries else {
-            return claim_each(self, conn, entries, sign).await;
-        };
-        if Hold::of(claim) == Hold::Together {
-            return claim_each(self, conn, entries, sign).await;
-        }
-        let steps = plan(Asked::Claim { is_stored: row.is_stored }, self.hints.of(claim.name()));
-        if steps.contains(&Step::EnterMarked)
-            && let Some(refused) = self.enter_marked(&mut *conn, entry, sign).await?
-        {
-            return Ok((vec![refused], None));
-        }
-        let (took, clock) = self.claim_one(conn, claim, Some((*row, sign))).await?;
-        Ok((vec![took], clock))
-    }
-
     /// Frees a lock. Returns the number of holders.
     async fn force(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
         let held: Option<(i64, i64)> = self
@@ -300,6 +288,3 @@ impl Postgres {
         Ok(holders)
     }
 }
-
-/// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
-type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);

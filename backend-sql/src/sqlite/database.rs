@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
-use lockwell_core::{Capabilities, Requirement};
+use lockwell_core::{Capabilities, Finding, Requirement};
 
 use super::connection::Connection;
 use super::driver::Sqlite;
@@ -127,6 +127,14 @@ impl Database for Sqlite {
             Received::One(message) => Notification { ticket: message.ticket, granted: Some(pushed(message)) },
             Received::Many => Notification::to_recheck(EVERYBODY),
         }))
+    }
+
+    async fn names(&self, conn: &mut Connection) -> sqlx::Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.names.get()).fetch_all(conn.get()).await
+    }
+
+    async fn examine(&self, conn: &mut Connection) -> sqlx::Result<Vec<Finding>> {
+        self.findings(conn).await
     }
 }
 

@@ -5,14 +5,10 @@ use lockwell_core::Finding;
 use super::connection::Connection;
 use super::driver::Sqlite;
 use super::filesystem;
-use crate::dialect::examine::Examine;
 
-impl Examine for Sqlite {
-    async fn names(&self, conn: &mut Connection) -> sqlx::Result<Vec<String>> {
-        sqlx::query_scalar(self.sql.names.get()).fetch_all(conn.get()).await
-    }
-
-    async fn examine(&self, conn: &mut Connection) -> sqlx::Result<Vec<Finding>> {
+impl Sqlite {
+    /// What the database says about itself.
+    pub(super) async fn findings(&self, conn: &mut Connection) -> sqlx::Result<Vec<Finding>> {
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(conn.get()).await?;
         let journal = if mode.eq_ignore_ascii_case("wal") {
             Finding::good(

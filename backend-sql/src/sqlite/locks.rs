@@ -4,27 +4,24 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::backend::{PLACE_TTL, PushedGrant, Waiters, unique_bits};
-use lockwell_core::{Claim, Grant, LockName, LockStatus, Moment};
+use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
+use lockwell_core::{Claim, Grant, LockName, LockStatus, Mode};
 use sqlx::Row;
 use uuid::Uuid;
 
 use super::bounds::{RAISES, not_raised};
 use super::connection::Connection;
 use super::driver::{Sqlite, json, owners};
+use super::groups::{DOWNGRADING, LEAVING, REAPING};
 use super::plan::{Asked, Step, plan};
-use super::take::LockState;
-use super::wake::provisional;
 use crate::dialect::Dialect;
-use crate::dialect::groups::Groups;
+use crate::dialect::groups::{find_next, freed_each};
 use crate::dialect::hints::{Hint, Hints};
 use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
-use crate::dialect::tickets::TicketQueue;
 use crate::ids::AsUuid;
-use crate::lock::tickets;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, NO_TICKET, PORTION, Portion, SEVERAL, TakeRequest, TryAcquire,
+    Extension, Forced, Freed, Hold, HolderRow, PORTION, Portion, SEVERAL, TakeRequest, TryAcquire,
     WaitersRow, micros, status,
 };
 
@@ -50,7 +47,7 @@ impl Dialect for Sqlite {
         _: &Waiters,
         batch: &[Arc<Request<Self>>],
     ) -> sqlx::Result<Vec<Answer>> {
-        tickets::carry_out(self, conn, batch).await
+        self.places(conn, batch).await
     }
 
     fn hints(&self) -> &Hints {
@@ -108,7 +105,7 @@ impl Dialect for Sqlite {
         for claim in claims {
             let left = conn.write(&self.sql.leave, |query| query.bind(claim.owner().as_uuid())).await?;
             // A separate statement: it sees all places that were taken before this claim left.
-            answers.push(Freed::new(left.changed > 0, self.next(conn, claim.name()).await?));
+            answers.push(Freed::new(left.changed > 0, find_next(self, conn, claim.name()).await?));
         }
         Ok(answers)
     }
@@ -191,59 +188,74 @@ impl Dialect for Sqlite {
         let gone = purge.await?.changed;
         Ok(Portion { gone, last: Some(last) })
     }
-}
 
-impl TicketQueue for Sqlite {
-    async fn enqueue(
+    async fn join(
         &self,
         conn: &mut Connection,
-        claim: &Claim,
-        receives: bool,
-    ) -> sqlx::Result<(i64, Option<TryAcquire>)> {
-        // A release does not sync what it grants.
-        let may_be_granted = receives && !self.opening.durability.syncs_grants;
-        let lease = may_be_granted.then(|| provisional(claim)).flatten();
-        let client = conn.client();
-        let enqueued = conn
-            .write_several(&self.sql.enqueue, 2, |query| {
-                self.asked(query, claim)
-                    .bind(client)
-                    .bind(micros(PLACE_TTL))
-                    .bind(claim.label())
-                    .bind(claim.mode().code())
-                    .bind(lease)
-            })
-            .await?;
-        let [state] = enqueued.rows.as_slice() else { return Err(sqlx::Error::RowNotFound) };
-        // Without a place it has the lock, and asks for it next. All such claims of a client register under
-        // one number, and only the last one would be notified; but nobody sends a message to that number. One
-        // that is refused, since its provisional lease has ended, has no place to keep, and enters again.
-        let ticket: Option<i64> = state.try_get(5)?;
-        let request = TakeRequest::new(claim, ticket.unwrap_or(NO_TICKET));
-        let state = LockState::from_row(state)?;
-        self.hints.note(Hint::Waited, claim.name());
-        // Members whose leases have ended are removed by a request for the lock.
-        let refused = state.refused(&request).filter(|refused| *refused != TryAcquire::Stale);
-        if refused.is_none() {
-            self.hints.forget(Hint::HandedOn, claim.name());
+        _: Mode,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        self.check_disk(conn).await?;
+        for _ in 0..=RAISES {
+            if let Some(answers) = self.join_each(conn, requests).await? {
+                return Ok(answers);
+            }
+            self.raise(conn, requests).await?;
         }
-        Ok((request.ticket, refused))
+        Err(not_raised())
     }
 
-    fn accept(&self, conn: &Connection, claim: &Claim, pushed: &PushedGrant) -> Option<(Moment, Moment)> {
-        self.accepted(conn, claim, pushed)
+    async fn leave_group(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+        let mut left = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let (name, owner) = (claim.name().as_str(), claim.owner().as_uuid());
+            let leave =
+                conn.write_several(&self.sql.leave_group, LEAVING, |query| query.bind(name).bind(owner));
+            left.push(leave.await?.changed > 0);
+        }
+        freed_each(self, conn, claims, &left).await
     }
 
-    async fn keep(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<Vec<bool>> {
-        let asked = json(tickets)?;
-        let kept =
-            conn.write(&self.sql.keep_place, |query| query.bind(&asked).bind(micros(PLACE_TTL))).await?.rows;
-        let kept: HashSet<i64> = kept.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
-        Ok(tickets.iter().map(|ticket| kept.contains(ticket)).collect())
+    async fn reap(&self, conn: &mut Connection, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+        let mut next = Vec::new();
+        for name in names {
+            conn.write_several(&self.sql.reap, REAPING, |query| query.bind(name.as_str())).await?;
+            next.extend(find_next(self, conn, name).await?);
+        }
+        Ok(next)
     }
 
-    async fn forget_places(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
-        let tickets = json(tickets)?;
-        conn.write(&self.sql.forget_place, |query| query.bind(&tickets)).await.map(|_| ())
+    async fn stale_groups(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+        let conn = conn.get();
+        let names: Vec<String> =
+            sqlx::query_scalar(self.sql.stale_groups.get()).bind(micros(idle)).fetch_all(conn).await?;
+        Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
+    }
+
+    async fn downgrade(&self, conn: &mut Connection, grant: &Grant) -> sqlx::Result<bool> {
+        let claim = grant.claim();
+        let (name, owner) = (claim.name().as_str(), claim.owner().as_uuid());
+        let shared = Mode::Shared.code();
+        conn.write_several(&self.sql.downgrade, DOWNGRADING, |query| {
+            query.bind(name).bind(owner).bind(shared)
+        })
+        .await?;
+        // It may have been one before.
+        Ok(self.member(conn.get(), claim).await?.is_some())
+    }
+
+    async fn head(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<Option<i64>> {
+        let head = sqlx::query_as(self.sql.next.get()).bind(name.as_str());
+        let head: Option<(i64, Uuid, i64)> = head.fetch_optional(conn.get()).await?;
+        Ok(match head {
+            Some((0, client, ticket)) => self.wake(conn, [(client, ticket)]).first().copied(),
+            Some(_) => Some(SEVERAL),
+            None => None,
+        })
+    }
+
+    async fn due_waiters(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<Vec<i64>> {
+        let due = self.due(conn, name).await?;
+        Ok(self.wake(conn, due))
     }
 }

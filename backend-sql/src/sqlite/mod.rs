@@ -24,6 +24,7 @@ mod statements;
 mod take;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod version;
 mod wake;
 #[cfg(unix)]
@@ -49,7 +50,7 @@ use self::durability::Durability;
 use self::statements::{Statements, invalid, plain_table};
 use crate::dialect::hints::Hints;
 use crate::dialect::verify::{VerifyRecord, verify_trait};
-use crate::lock::{self, SqlLock};
+use crate::lock::SqlLock;
 use crate::sql::options::SqlOptions;
 use crate::sql::table::Table;
 
@@ -104,7 +105,7 @@ impl SqliteLock {
         }
         let dialect = Sqlite::on(url, &options, &table, file)?;
         let record = Arc::new(VerifyRecord { backend: "sqlite", verify: dialect.sql.verify.clone() });
-        Self::open(dialect, options, record, lock::tickets::acquire).await
+        Self::open(dialect, options, record, tickets::acquire).await
     }
 }
 

@@ -15,8 +15,6 @@ use super::connection::Connection;
 use super::driver::Sqlite;
 use crate::dialect::Dialect;
 use crate::dialect::database::Database;
-use crate::dialect::groups::Groups;
-use crate::dialect::tickets::TicketQueue;
 use crate::sql::options::SqlOptions;
 use crate::words::{Forced, Hold, NO_TICKET, TakeRequest, TryAcquire, micros};
 

@@ -39,7 +39,7 @@ use super::connection::Connection;
 use super::driver::{Sqlite, json, owners};
 use super::plan::{Asked, Step, plan};
 use super::sockets::{Message, Sent};
-use crate::dialect::groups::Groups;
+use crate::dialect::groups::{find_next, freed_each};
 use crate::dialect::hints::Hint;
 use crate::dialect::places::PROVISIONAL;
 use crate::ids::AsUuid;
@@ -162,7 +162,7 @@ impl Sqlite {
                     Freed::new(true, Vec::new())
                 }
                 Some(Released { is_waited_for: true, .. }) => {
-                    let freed = self.freed(conn, std::slice::from_ref(claim), &[true]).await?;
+                    let freed = freed_each(self, conn, std::slice::from_ref(claim), &[true]).await?;
                     freed.into_iter().next().unwrap_or_default()
                 }
             });
@@ -257,8 +257,7 @@ impl Sqlite {
             match handed.map(|mut handed| handed.pop().flatten()) {
                 Ok(Some(Released { granted: Some(next), .. })) => granted = next,
                 Ok(Some(Released { is_waited_for: true, .. })) => {
-                    return self
-                        .next(conn, name)
+                    return find_next(self, conn, name)
                         .await
                         .ok()?
                         .first()

@@ -1,21 +1,27 @@
 //! Waiting in a queue whose places the database numbers. A release notifies the waiter, which asks again, or
 //! relies on what the release has granted to it, or reads that. The waiter gives its own heartbeats.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use lockwell_core::backend::{ClaimReply, KEEP_EVERY, Queue, Waiter, lock, wait_for_turn};
+use lockwell_core::backend::{ClaimReply, KEEP_EVERY, PLACE_TTL, Queue, Waiter, lock, wait_for_turn};
 use lockwell_core::{Claim, FencingToken, Grant, Result, Wait};
 
+use sqlx::Row;
+
+use super::connection::Connection;
+use super::driver::{Sqlite, json};
+use super::take::LockState;
+use super::wake::provisional;
 use crate::client::Client;
 use crate::client::service::Answered;
 use crate::dialect::hints::Hint;
 use crate::dialect::requests::{Answer, Request, Route, other_answer};
-use crate::dialect::tickets::TicketQueue;
-use crate::words::{Hold, NO_TICKET, TakeRequest, TryAcquire};
+use crate::words::{Hold, NO_TICKET, TakeRequest, TryAcquire, micros};
 
-struct Tickets<D: TicketQueue>(Arc<Client<D>>);
+struct Tickets(Arc<Client<Sqlite>>);
 
 /// A place in the queue.
 struct TicketPlace {
@@ -28,10 +34,7 @@ struct TicketPlace {
     forget_place: AtomicBool,
 }
 
-pub(crate) fn acquire<D: TicketQueue>(
-    client: Arc<Client<D>>,
-    claim: &Claim,
-) -> BoxFuture<'_, Result<Option<Grant>>> {
+pub(super) fn acquire(client: Arc<Client<Sqlite>>, claim: &Claim) -> BoxFuture<'_, Result<Option<Grant>>> {
     Box::pin(async move {
         let queue = Tickets(client);
         let place = queue.enter_at_once(claim).await?;
@@ -39,13 +42,13 @@ pub(crate) fn acquire<D: TicketQueue>(
     })
 }
 
-impl<D: TicketQueue> Tickets<D> {
+impl Tickets {
     /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The
     /// answer to the request for the place is that to the first request for the lock, too.
     async fn enter_at_once(&self, claim: &Claim) -> Result<Option<TicketPlace>> {
         let Self(client) = self;
         let may_wait = claim.wait() != Wait::No && !claim.is_wait_over();
-        let is_handed_on = client.dialect.hints().of(claim.name()).has(Hint::HandedOn);
+        let is_handed_on = client.dialect.hints.of(claim.name()).has(Hint::HandedOn);
         if !is_handed_on || !may_wait || !client.notifier.receives() {
             return Ok(None);
         }
@@ -54,7 +57,7 @@ impl<D: TicketQueue> Tickets<D> {
     }
 }
 
-impl<D: TicketQueue> Queue for Tickets<D> {
+impl Queue for Tickets {
     type Place = TicketPlace;
 
     async fn subscribe(&self) {
@@ -102,7 +105,7 @@ impl<D: TicketQueue> Queue for Tickets<D> {
     fn taken(&self, claim: &Claim, place: &TicketPlace) -> Option<Grant> {
         let (client, granted) = (&self.0, place.waiter.announced()?);
         let Some((sent, deadline)) =
-            client.look(|conn| client.dialect.accept(conn, claim, &granted)).flatten()
+            client.look(|conn| client.dialect.accepted(conn, claim, &granted)).flatten()
         else {
             *lock(&place.announced) = Some(granted.token());
             return None;
@@ -132,30 +135,90 @@ impl<D: TicketQueue> Queue for Tickets<D> {
     }
 }
 
-/// Carries out requests about places, as [`carry_out`](crate::client::batch::carry_out).
-pub(crate) async fn carry_out<D: TicketQueue>(
-    dialect: &D,
-    conn: &mut D::Conn,
-    batch: &[Arc<Request<D>>],
-) -> sqlx::Result<Vec<Answer>> {
-    let (mut answers, mut tickets) = (Vec::with_capacity(batch.len()), Vec::new());
-    for request in batch {
-        match &**request {
-            Request::Enter(claim, receives) => {
-                let (ticket, refused) = dialect.enqueue(conn, claim, *receives).await?;
-                answers.push(Answer::Entered(ticket, refused));
+/// The requests about places.
+impl Sqlite {
+    /// Carries them out, as [`carry_out`](crate::client::batch::carry_out).
+    pub(super) async fn places(
+        &self,
+        conn: &mut Connection,
+        batch: &[Arc<Request<Self>>],
+    ) -> sqlx::Result<Vec<Answer>> {
+        let (mut answers, mut tickets) = (Vec::with_capacity(batch.len()), Vec::new());
+        for request in batch {
+            match &**request {
+                Request::Enter(claim, receives) => {
+                    let (ticket, refused) = self.enqueue(conn, claim, *receives).await?;
+                    answers.push(Answer::Entered(ticket, refused));
+                }
+                Request::Keep(ticket) | Request::Forget(ticket) => tickets.push(*ticket),
+                _ => (),
             }
-            Request::Keep(ticket) | Request::Forget(ticket) => tickets.push(*ticket),
+        }
+        match &*batch[0] {
+            Request::Keep(_) => {
+                let kept = self.keep(conn, &tickets).await?;
+                answers = kept.into_iter().map(Answer::Kept).collect();
+            }
+            Request::Forget(_) => {
+                self.forget_places(conn, &tickets).await?;
+                answers = tickets.iter().map(|_| Answer::Done).collect();
+            }
             _ => (),
         }
+        Ok(answers)
     }
-    match &*batch[0] {
-        Request::Keep(_) => answers.extend(dialect.keep(conn, &tickets).await?.into_iter().map(Answer::Kept)),
-        Request::Forget(_) => {
-            dialect.forget_places(conn, &tickets).await?;
-            answers.extend(tickets.iter().map(|_| Answer::Done));
+
+    /// Takes a place at the end of the queue, and then requests the lock, as far as reading can refuse it. A
+    /// repeated request returns the same place. `receives`: whether notifications arrive at this process, so
+    /// that a release may grant the lock to the claim. Returns what [`Answer::Entered`] has.
+    pub(super) async fn enqueue(
+        &self,
+        conn: &mut Connection,
+        claim: &Claim,
+        receives: bool,
+    ) -> sqlx::Result<(i64, Option<TryAcquire>)> {
+        // A release does not sync what it grants.
+        let may_be_granted = receives && !self.opening.durability.syncs_grants;
+        let lease = may_be_granted.then(|| provisional(claim)).flatten();
+        let client = conn.client();
+        let enqueued = conn
+            .write_several(&self.sql.enqueue, 2, |query| {
+                self.asked(query, claim)
+                    .bind(client)
+                    .bind(micros(PLACE_TTL))
+                    .bind(claim.label())
+                    .bind(claim.mode().code())
+                    .bind(lease)
+            })
+            .await?;
+        let [state] = enqueued.rows.as_slice() else { return Err(sqlx::Error::RowNotFound) };
+        // Without a place it has the lock, and asks for it next. All such claims of a client register under
+        // one number, and only the last one would be notified; but nobody sends a message to that number. One
+        // that is refused, since its provisional lease has ended, has no place to keep, and enters again.
+        let ticket: Option<i64> = state.try_get(5)?;
+        let request = TakeRequest::new(claim, ticket.unwrap_or(NO_TICKET));
+        let state = LockState::from_row(state)?;
+        self.hints.note(Hint::Waited, claim.name());
+        // Members whose leases have ended are removed by a request for the lock.
+        let refused = state.refused(&request).filter(|refused| *refused != TryAcquire::Stale);
+        if refused.is_none() {
+            self.hints.forget(Hint::HandedOn, claim.name());
         }
-        _ => (),
+        Ok((request.ticket, refused))
     }
-    Ok(answers)
+
+    /// Gives a heartbeat for the waiters with these tickets. Returns for each whether it still has its place.
+    async fn keep(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<Vec<bool>> {
+        let asked = json(tickets)?;
+        let kept =
+            conn.write(&self.sql.keep_place, |query| query.bind(&asked).bind(micros(PLACE_TTL))).await?.rows;
+        let kept: HashSet<i64> = kept.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
+        Ok(tickets.iter().map(|ticket| kept.contains(ticket)).collect())
+    }
+
+    /// Deletes the places of waiters that have their locks.
+    async fn forget_places(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
+        let tickets = json(tickets)?;
+        conn.write(&self.sql.forget_place, |query| query.bind(&tickets)).await.map(|_| ())
+    }
 }
