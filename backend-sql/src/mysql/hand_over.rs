@@ -93,13 +93,10 @@ impl MySql {
     /// Grants the lock to its first waiter, with less work for the server than
     /// [`hand_over`](Self::hand_over). `None`: it was not granted, and is still held.
     async fn pass_on(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<Freed>> {
-        let wakes = self.may_kill(conn);
-        let statement = match wakes {
-            false => &self.sql.pass_on,
-            true if conn.waiters.waits_for(claim.name()) => &self.sql.pass_on_and_wake,
-            true => &self.sql.pass_on_to_others,
-        };
-        let message = handing(statement, claim, conn).written();
+        if !self.may_kill(conn) {
+            return Ok(None);
+        }
+        let message = handing(&self.sql.pass_on, claim, conn).written();
         let (answers, outcome) = send(&mut conn.inner, message).await;
         let Some(change) = answers.done.get(PASSES) else {
             let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
@@ -122,7 +119,7 @@ impl MySql {
             let text = row.try_get_unchecked(1)?;
             let handed =
                 Handed { released: true, again: false, first: client.map(|client| (0, client)), text };
-            self.settle(conn, claim, handed, wakes, &mut freed).await?;
+            self.settle(conn, claim, handed, true, &mut freed).await?;
         }
         Ok(Some(freed))
     }

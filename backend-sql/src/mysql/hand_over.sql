@@ -42,7 +42,7 @@ SELECT CAST(@lw_name IS NOT NULL AS SIGNED), CAST(@lw_head IS NOT NULL AS SIGNED
 {handing_over};
 KILL QUERY IF(@lw_mode <=> 0 AND @lw_client <> $3, COALESCE(IS_USED_LOCK(CONCAT('lockwell_', LOWER(HEX(@lw_client)))), 0), 0)
 
--- part: passing_on
+-- name: pass_on
 -- The same for a lock for which somebody usually waits, and with half as much work for the server: one change, which is a
 -- transaction by itself. It does nothing unless it grants the lock, and then the client sends `hand_over`.
 --
@@ -51,6 +51,8 @@ KILL QUERY IF(@lw_mode <=> 0 AND @lw_client <> $3, COALESCE(IS_USED_LOCK(CONCAT(
 -- of the lock, of the waiter and of the old grant, in this order and by their keys, and looks at them again: a waiter that has
 -- left is not granted the lock, and a lock that is not ours any more is not passed on. The values that an earlier message has
 -- left in the variables carry another owner. After a lost answer the lock is no longer ours, and `hand_over` says so.
+--
+-- The KILL fails if there is none to be woken. One for a waiter that was not granted the lock does no harm.
 --
 -- The row of the old grant is neither a place nor a grant any more once `granted` is 0. To delete it would be another
 -- transaction, or a longer one. The same holds for the waiter's row if the answer itself brings the grant to its client.
@@ -66,29 +68,10 @@ UPDATE {locks} AS l FORCE INDEX (PRIMARY) STRAIGHT_JOIN {waiters} AS q FORCE IND
     l.waited = 1, q.granted = IF(q.client = $3, 0, @lw_granted), q.granted_until = @lw_until, q.granted_sign = @lw_sign,
     o.granted = 0
     WHERE l.name = IF(@lw_of = $2, $1, NULL) AND l.owner = $2
-    AND q.owner = @lw_head AND q.granted IS NULL AND q.mode = 0 AND q.lease IS NOT NULL
-
--- part: passed_on
+    AND q.owner = @lw_head AND q.granted IS NULL AND q.mode = 0 AND q.lease IS NOT NULL;
 SELECT LOWER(HEX(@lw_client)),
-    CONVERT(CONCAT_WS(':', @lw_seat, @lw_granted, @lw_until, @lw_lease, @lw_sign) USING utf8mb4)
-
--- part: waking_next
--- The KILL fails if there is none to be woken. One for a waiter that was not granted the lock does no harm.
+    CONVERT(CONCAT_WS(':', @lw_seat, @lw_granted, @lw_until, @lw_lease, @lw_sign) USING utf8mb4);
 KILL QUERY IF(@lw_of = $2 AND @lw_client <> $3, COALESCE(IS_USED_LOCK(CONCAT('lockwell_', LOWER(HEX(@lw_client)))), 0), 0)
-
--- name: pass_on
-{passing_on};
-{passed_on}
-
--- name: pass_on_and_wake
-{passing_on};
-{passed_on};
-{waking_next}
-
--- name: pass_on_to_others
--- For a client that has no waiter for the lock: it need not know who has it now.
-{passing_on} AND q.client <> $3;
-{waking_next}
 
 -- part: turns_of_client
 -- Of locks that are not held alone. $2 client, $3 who need not be told.
