@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::dialect::error::ended;
 use crate::sql::library::Prepared;
-use crate::sql::table::{Sql, Table};
+use crate::sql::table::{Sql, Table, placed};
 
 /// A statement, or the statements of a packet.
 #[derive(Clone, Debug)]
@@ -55,24 +55,6 @@ impl Statement {
     pub(super) fn sql(&self) -> &Sql {
         &self.text
     }
-}
-
-/// Puts something in the places of `$1`, `$2` and so on. What is put in is not looked at again.
-fn placed(text: &str, mut argument: impl FnMut(usize) -> Option<String>) -> String {
-    let mut parts = text.split('$');
-    let mut whole = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        let (number, rest) = part.split_at(end);
-        let number = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        match number.and_then(&mut argument) {
-            Some(argument) => whole.push_str(&argument),
-            // A path in JSON, or not ours to fill: then the server says what is missing.
-            None => whole.extend(["$", &part[..end]]),
-        }
-        whole.push_str(rest);
-    }
-    whole
 }
 
 /// A statement that is about to be sent.
@@ -120,8 +102,7 @@ impl Call<'_> {
     where
         T: for<'r> FromRow<'r, MySqlRow>,
     {
-        let row = sqlx::query_with(self.prepared(), self.bound()?).fetch_optional(conn).await?;
-        row.as_ref().map(T::from_row).transpose()
+        Ok(self.rows(conn).await?.into_iter().next())
     }
 
     /// The only column of all rows.

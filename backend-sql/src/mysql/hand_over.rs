@@ -61,19 +61,14 @@ fn handing<'a>(statement: &'a Statement, claim: &Claim, conn: &Conn) -> Call<'a>
 }
 
 impl MySql {
-    /// Frees a lock that nobody may be waiting for. `false`: it is not held, or somebody may be waiting.
-    async fn release_short(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
-        let short = self.sql.release.call().bind(claim.name()).bind(claim.owner().as_uuid());
-        // sqlx counts the rows that were found, changed or not.
-        Ok(short.execute(&mut conn.inner).await?.rows_affected() > 0)
-    }
-
     /// Frees one lock, or grants it to its first waiter, and wakes that.
     pub(super) async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
         let mut freed = Freed::default();
         for step in plan(Asked::Release, self.hints.of(claim.name())) {
             if *step == Step::Release {
-                if self.release_short(conn, claim).await? {
+                let short = self.sql.release.call().bind(claim.name()).bind(claim.owner().as_uuid());
+                // sqlx counts the rows that were found, changed or not.
+                if short.execute(&mut conn.inner).await?.rows_affected() > 0 {
                     return Ok(Freed::new(true, Vec::new()));
                 }
                 continue;
@@ -96,18 +91,8 @@ impl MySql {
         if !self.may_kill(conn) {
             return Ok(None);
         }
-        let message = handing(&self.sql.pass_on, claim, conn).written();
-        let (answers, outcome) = send(&mut conn.inner, message).await;
-        let Some(change) = answers.done.get(PASSES) else {
-            let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
-            return Err(undo(&mut conn.inner, error).await);
-        };
-        // It is committed. What comes behind that is the kill, and there may be nobody to be woken.
-        match outcome {
-            Err(sqlx::Error::Database(error)) => self.push.note_kill(&mut conn.may_kill, &*error),
-            outcome => outcome?,
-        }
-        if change.rows_affected() == 0 {
+        let answers = self.hand(conn, &self.sql.pass_on, claim, |sent| sent.done.len() > PASSES).await?;
+        if answers.done[PASSES].rows_affected() == 0 {
             self.hints.forget(Hint::HandedOn, claim.name());
             return Ok(None);
         }
@@ -122,6 +107,29 @@ impl MySql {
             self.settle(conn, claim, handed, true, &mut freed).await?;
         }
         Ok(Some(freed))
+    }
+
+    /// Sends the statements of a hand-over. What comes behind its commit is the kill, and there may be nobody
+    /// to be woken.
+    async fn hand(
+        &self,
+        conn: &mut Conn,
+        statement: &Statement,
+        claim: &Claim,
+        is_committed: impl Fn(&Answers) -> bool + Send,
+    ) -> sqlx::Result<Answers> {
+        let message = handing(statement, claim, conn).written();
+        match send(&mut conn.inner, message).await {
+            (sent, outcome) if !is_committed(&sent) => {
+                let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
+                Err(undo(&mut conn.inner, error).await)
+            }
+            (sent, Err(sqlx::Error::Database(error))) => {
+                self.push.note_kill(&mut conn.may_kill, &*error);
+                Ok(sent)
+            }
+            (sent, outcome) => outcome.map(|()| sent),
+        }
     }
 
     /// Frees one lock, or grants it to its first waiter. Again, if that one has left meanwhile: the lock is
@@ -144,18 +152,9 @@ impl MySql {
     async fn hand_over_once(&self, conn: &mut Conn, claim: &Claim, freed: &mut Freed) -> sqlx::Result<bool> {
         let wakes = self.may_kill(conn);
         let statement = if wakes { &self.sql.hand_over_and_wake } else { &self.sql.hand_over };
-        let message = handing(statement, claim, conn).written();
-        let (answers, outcome) = send(&mut conn.inner, message).await;
-        let Some(handed) = Handed::read_all(&answers).next() else {
-            let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
-            return Err(undo(&mut conn.inner, error).await);
-        };
-        // It is committed. What comes behind that is the kill, and there may be nobody to be woken.
-        match outcome {
-            Err(sqlx::Error::Database(error)) => self.push.note_kill(&mut conn.may_kill, &*error),
-            outcome => outcome?,
-        }
-        let handed = handed?;
+        let is_committed = |sent: &Answers| Handed::read_all(sent).next().is_some();
+        let answers = self.hand(conn, statement, claim, is_committed).await?;
+        let handed = Handed::read_all(&answers).next().ok_or(sqlx::Error::RowNotFound)??;
         let again = handed.again;
         freed.released |= handed.released;
         self.settle(conn, claim, handed, wakes, freed).await?;
@@ -206,16 +205,22 @@ impl MySql {
                 None => (),
             }
         }
-        if !quiet.is_empty() && self.release_quiet(conn, claims, &quiet).await? {
-            for at in std::mem::take(&mut quiet) {
-                answers[at].released = true;
+        if !quiet.is_empty() {
+            let rows = Rows::of_claims(quiet.iter().map(|&at| &claims[at]))?;
+            let done = self.sql.release_many.call().bind(rows.json()).execute(&mut conn.inner).await?;
+            if done.rows_affected() == quiet.len() as u64 {
+                for at in std::mem::take(&mut quiet) {
+                    answers[at].released = true;
+                }
             }
         }
         // Of the others it is unknown which are free: one was lost, or somebody has begun to wait for one. To
         // free one again does no harm, but it may be another's by now.
         rest.extend(&quiet);
-        let handed = self.hand_over_each(conn, claims, &rest, &mut answers).await;
-        handed.map_err(|error| if quiet.is_empty() { error } else { in_doubt(error) })?;
+        for some in rest.chunks(JOINS) {
+            let handed = self.hand_over_some(conn, claims, some, &mut answers).await;
+            handed.map_err(|error| if quiet.is_empty() { error } else { in_doubt(error) })?;
+        }
         for at in quiet {
             let freed = &mut answers[at];
             if freed.blocked {
@@ -226,28 +231,7 @@ impl MySql {
         Ok(answers)
     }
 
-    /// Frees locks that nobody may be waiting for. Returns whether all of them are free.
-    async fn release_quiet(&self, conn: &mut Conn, claims: &[Claim], quiet: &[usize]) -> sqlx::Result<bool> {
-        let rows = Rows::of_claims(quiet.iter().map(|&at| &claims[at]))?;
-        let done = self.sql.release_many.call().bind(rows.json()).execute(&mut conn.inner).await?;
-        Ok(done.rows_affected() == quiet.len() as u64)
-    }
-
-    /// With a transaction for each lock. What was done before one fails is done.
-    async fn hand_over_each(
-        &self,
-        conn: &mut Conn,
-        claims: &[Claim],
-        places: &[usize],
-        answers: &mut [Freed],
-    ) -> sqlx::Result<()> {
-        for some in places.chunks(JOINS) {
-            self.hand_over_some(conn, claims, some, answers).await?;
-        }
-        Ok(())
-    }
-
-    /// The same in one message.
+    /// In one message, with a transaction for each lock. What was done before one fails is done.
     async fn hand_over_some(
         &self,
         conn: &mut Conn,

@@ -9,7 +9,7 @@ use sqlx::{Arguments as _, AssertSqlSafe, Encode, FromRow, Type};
 use uuid::Uuid;
 
 use super::session::FOR_ONE;
-use crate::sql::table::Sql;
+use crate::sql::table::{Sql, placed};
 
 /// How arguments are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl<'a> BoundStatement<'a> {
     pub(super) fn text(&self) -> String {
         match &self.arguments {
             Arguments::Prepared(_) => self.sql.text().to_owned(),
-            Arguments::Inline(texts) => written(self.sql, texts).0,
+            Arguments::Inline(texts) => written(self.sql, texts),
         }
     }
 
@@ -95,13 +95,7 @@ impl<'a> BoundStatement<'a> {
     where
         T: for<'r> FromRow<'r, PgRow>,
     {
-        let row = match self.arguments {
-            Arguments::Prepared(arguments) => {
-                sqlx::query_with(self.sql.get(), arguments?).fetch_optional(conn).await?
-            }
-            Arguments::Inline(texts) => sqlx::raw_sql(alone(self.sql, &texts)).fetch_optional(conn).await?,
-        };
-        row.as_ref().map(T::from_row).transpose()
+        Ok(self.rows(conn).await?.into_iter().next())
     }
 
     /// The only column of all rows.
@@ -224,25 +218,13 @@ fn literal<T: Literal>(value: &T) -> String {
 
 /// A statement that does not depend on the session.
 fn alone(sql: &Sql, arguments: &[String]) -> AssertSqlSafe<String> {
-    AssertSqlSafe(FOR_ONE.to_owned() + &written(sql, arguments).0)
+    AssertSqlSafe(FOR_ONE.to_owned() + &written(sql, arguments))
 }
 
-/// Replaces `$1`, `$2` and so on by the arguments. This is safe, since every literal is quoted.
-fn written(sql: &Sql, arguments: &[String]) -> AssertSqlSafe<String> {
-    let mut parts = sql.text().split('$');
-    let mut whole = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        let (number, rest) = part.split_at(end);
-        let argument = number.parse().ok().and_then(|number: usize| arguments.get(number.checked_sub(1)?));
-        match argument {
-            Some(argument) => whole.push_str(argument),
-            // There is no such argument: the server reports it.
-            None => whole.extend(["$", number]),
-        }
-        whole.push_str(rest);
-    }
-    AssertSqlSafe(whole)
+/// The text with the arguments in it. This is safe, since every literal is quoted. Where there is no such
+/// argument, the server reports it.
+fn written(sql: &Sql, arguments: &[String]) -> String {
+    placed(sql.text(), |n| arguments.get(n).cloned())
 }
 
 #[cfg(test)]
@@ -251,7 +233,7 @@ mod tests {
     use crate::sql::table::Table;
 
     fn text(sql: &str, arguments: &[String]) -> String {
-        written(&Sql::new(&Table::new("locks").unwrap(), sql), arguments).0
+        written(&Sql::new(&Table::new("locks").unwrap(), sql), arguments)
     }
 
     #[test]

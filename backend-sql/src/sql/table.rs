@@ -128,6 +128,25 @@ impl Sql {
     }
 }
 
+/// Puts something in the places of `$1`, `$2` and so on. What is put in is not looked at again.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn placed(text: &str, mut argument: impl FnMut(usize) -> Option<String>) -> String {
+    let mut parts = text.split('$');
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        let (number, rest) = part.split_at(end);
+        let number = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        match number.and_then(&mut argument) {
+            Some(argument) => whole.push_str(&argument),
+            // A path in JSON, or not ours to fill: then the server says what is missing.
+            None => whole.extend(["$", &part[..end]]),
+        }
+        whole.push_str(rest);
+    }
+    whole
+}
+
 /// A statement for both kinds of hold, which differs only in the table: `{held}`.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldSql<S = Sql> {
