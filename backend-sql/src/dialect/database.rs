@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::dialect::answers::meaning;
 use crate::words::{ErrorClass, Notification};
 use lockwell_core::backend::{Bounds, Waiters};
-use lockwell_core::{Capabilities, Finding};
+use lockwell_core::{Capabilities, Finding, Requirement};
 
 /// What comes of statements.
 pub trait Outcome<T>: Future<Output = sqlx::Result<T>> + Send {}
@@ -125,4 +125,18 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     fn begin_grace(&self, _: &mut Self::Conn) -> impl Outcome<Option<Duration>> {
         std::future::ready(Ok(None))
     }
+}
+
+/// What all databases promise.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite-unbundled"))]
+pub(crate) fn promised(backend: &'static str) -> Capabilities {
+    Capabilities::minimal(backend).promising([
+        Requirement::Shared,
+        Requirement::Permits,
+        Requirement::Downgrade,
+        Requirement::Fencing,
+        Requirement::TokenBlocks,
+        Requirement::Fifo,
+        Requirement::Durable,
+    ])
 }

@@ -11,7 +11,7 @@ use super::driver::{Conn, MySql};
 use super::push::Parked;
 use super::session;
 use super::statements::refuse_statements;
-use crate::dialect::database::Database;
+use crate::dialect::database::{Database, promised};
 use crate::dialect::error::tables_locked;
 use crate::sql::table::Sql;
 use crate::words::{ErrorClass, Notification};
@@ -33,16 +33,9 @@ impl Database for MySql {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::minimal("mysql").promising([
-            Requirement::Shared,
-            Requirement::Permits,
-            Requirement::Downgrade,
-            Requirement::Fencing,
-            Requirement::TokenBlocks,
-            Requirement::Fifo,
+        promised("mysql").promising([
             Requirement::HerdFree,
             Requirement::AcrossHosts,
-            Requirement::Durable,
             Requirement::VerifyInMySql,
         ])
     }

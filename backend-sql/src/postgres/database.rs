@@ -13,7 +13,7 @@ use super::driver::{Conn, Postgres};
 use super::durability::Grace;
 use super::session::{self, FOR_ONE};
 use crate::dialect::answers::meaning;
-use crate::dialect::database::Database;
+use crate::dialect::database::{Database, promised};
 use crate::dialect::error::{misconfigured, tables_locked};
 use crate::ids::AsUuid;
 use crate::sql::table::Sql;
@@ -45,17 +45,8 @@ impl Database for Postgres {
     type Subscription = PgListener;
 
     fn capabilities(&self) -> Capabilities {
-        let mut promised = Capabilities::minimal("postgres").promising([
-            Requirement::Shared,
-            Requirement::Permits,
-            Requirement::Downgrade,
-            Requirement::Fencing,
-            Requirement::TokenBlocks,
-            Requirement::Fifo,
-            Requirement::AcrossHosts,
-            Requirement::Durable,
-            Requirement::VerifyInPostgres,
-        ]);
+        let mut promised =
+            promised("postgres").promising([Requirement::AcrossHosts, Requirement::VerifyInPostgres]);
         if let Some(grace) = &self.grace {
             let (shortest, longest) = (promised.min_ttl(), promised.max_ttl().min(grace.longest));
             promised = promised.with_ttl(shortest, longest).bounded_by("longest_ttl in the address");

@@ -12,7 +12,7 @@ use super::connection::Connection;
 use super::driver::Sqlite;
 use super::sockets::{Inbox, Message, Received, Sent, Sockets};
 use super::wake::{pushed, warn_once};
-use crate::dialect::database::Database;
+use crate::dialect::database::{Database, promised};
 use crate::ids::AsUuid;
 use crate::sql::table::Sql;
 use crate::words::{EVERYBODY, Notification};
@@ -29,15 +29,8 @@ impl Database for Sqlite {
     type Subscription = Inbox;
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::minimal("sqlite").promising([
-            Requirement::Shared,
-            Requirement::Permits,
-            Requirement::Downgrade,
-            Requirement::Fencing,
-            Requirement::TokenBlocks,
-            Requirement::Fifo,
+        promised("sqlite").promising([
             Requirement::HerdFree,
-            Requirement::Durable,
             Requirement::FailoverSafe,
             Requirement::VerifyInSqlite,
         ])
