@@ -68,13 +68,7 @@ impl LockState {
 
 /// A statement that takes one lock, with its arguments.
 pub(super) fn taking<'a>(statement: &'a Statement, claim: &Claim) -> Call<'a> {
-    statement
-        .call()
-        .bind(claim.name())
-        .bind(claim.owner().as_uuid())
-        .bind(micros(claim.ttl()))
-        .bind(claim.label())
-        .bind(block(claim))
+    statement.of(claim).bind(micros(claim.ttl())).bind(claim.label()).bind(block(claim))
 }
 
 impl MySql {

@@ -8,11 +8,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use lockwell_core::Claim;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
 use sqlx::{Arguments, AssertSqlSafe, Either, FromRow};
 use uuid::Uuid;
 
 use crate::dialect::error::ended;
+use crate::ids::AsUuid;
 use crate::sql::library::Prepared;
 use crate::sql::table::{Sql, Table, placed};
 
@@ -50,6 +52,11 @@ impl Statement {
     /// The statement with its arguments yet to be bound.
     pub(super) fn call(&self) -> Call<'_> {
         Call { statement: self, arguments: Vec::new() }
+    }
+
+    /// The same with the name and the owner of a claim.
+    pub(super) fn of(&self, claim: &Claim) -> Call<'_> {
+        self.call().bind(claim.name()).bind(claim.owner().as_uuid())
     }
 
     pub(super) fn sql(&self) -> &Sql {

@@ -13,7 +13,6 @@ use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
 use crate::dialect::hints::Hint;
 use crate::dialect::queued::{Entered, HandOverQueue, SIGNED_LATELY, TRIES, claim_each};
-use crate::ids::AsUuid;
 use crate::words::{Hold, QueuedClaim, Sign, TryAcquire, WaiterPoll, block, micros, span};
 
 /// How many statements `take_with_place` has, and which of them takes the lock.
@@ -70,7 +69,7 @@ impl MySql {
         QueuedClaim { claim, row }: &QueuedClaim,
         client: Uuid,
     ) -> sqlx::Result<Option<Entered>> {
-        let call = self.sql.enter_one.call().bind(claim.name()).bind(claim.owner().as_uuid()).bind(client);
+        let call = self.sql.enter_one.of(claim).bind(client);
         let call = call.bind(row.number).bind(claim.label()).bind(block(claim)).bind(row.lease.map(micros));
         let answers = send_whole(&mut conn.inner, call.written()).await?;
         let Some(row) = answers.rows.first() else { return Ok(None) };

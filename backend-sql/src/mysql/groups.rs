@@ -10,7 +10,6 @@ use super::driver::{Conn, MySql};
 use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
 use crate::dialect::hints::Hint;
-use crate::ids::AsUuid;
 use crate::words::{TakeRequest, TryAcquire, block, micros};
 
 /// How often a claim is repeated that was refused although its lock was free afterwards.
@@ -101,9 +100,7 @@ pub(super) fn name_of(bytes: &[u8]) -> Option<LockName> {
 /// A statement that adds a claim to a group, or says whether it may join.
 fn joining<'a>(statement: &'a Statement, claim: &Claim) -> Call<'a> {
     statement
-        .call()
-        .bind(claim.name())
-        .bind(claim.owner().as_uuid())
+        .of(claim)
         .bind(block(claim))
         .bind(claim.mode().code())
         .bind(micros(claim.ttl()))

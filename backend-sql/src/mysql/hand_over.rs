@@ -57,7 +57,7 @@ impl Handed {
 }
 
 fn handing<'a>(statement: &'a Statement, claim: &Claim, conn: &Conn) -> Call<'a> {
-    statement.call().bind(claim.name()).bind(claim.owner().as_uuid()).bind(conn.client())
+    statement.of(claim).bind(conn.client())
 }
 
 impl MySql {
@@ -66,7 +66,7 @@ impl MySql {
         let mut freed = Freed::default();
         for step in plan(Asked::Release, self.hints.of(claim.name())) {
             if *step == Step::Release {
-                let short = self.sql.release.call().bind(claim.name()).bind(claim.owner().as_uuid());
+                let short = self.sql.release.of(claim);
                 // sqlx counts the rows that were found, changed or not.
                 if short.execute(&mut conn.inner).await?.rows_affected() > 0 {
                     return Ok(Freed::new(true, Vec::new()));

@@ -219,8 +219,7 @@ impl Dialect for MySql {
     }
 
     async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
-        let leaving =
-            |claim: &Claim| self.sql.leave_group.call().bind(claim.name()).bind(claim.owner().as_uuid());
+        let leaving = |claim: &Claim| self.sql.leave_group.of(claim);
         let mut sorted: Vec<usize> = (0..claims.len()).collect();
         sorted.sort_unstable_by_key(|&at| claims[at].name());
         let mut released = vec![false; claims.len()];
@@ -261,8 +260,7 @@ impl Dialect for MySql {
     }
 
     async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx::Result<bool> {
-        let (name, owner) = (grant.claim().name(), grant.claim().owner().as_uuid());
-        let call = self.sql.downgrade.call().bind(name).bind(owner).bind(Mode::Shared.code());
+        let call = self.sql.downgrade.of(grant.claim()).bind(Mode::Shared.code());
         let answers = send_whole(&mut conn.inner, call.written()).await?;
         let is_member: i64 = answers.rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get_unchecked(0)?;
         Ok(is_member != 0)

@@ -4,12 +4,11 @@ use lockwell_core::Claim;
 use lockwell_core::backend::PLACE_TTL;
 use uuid::Uuid;
 
-use super::driver::{Conn, Postgres, labels, names, owners, tokens};
+use super::driver::{Conn, Postgres, labels, names, tokens};
 use super::grace::{Closed, LOOKS};
 use super::plan::{Asked, Step, plan};
 use crate::dialect::hints::Hint;
 use crate::dialect::queued::{Entered, HandOverQueue, SIGNED_LATELY, TRIES, claim_each};
-use crate::ids::AsUuid;
 use crate::words::{
     Hold, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll, block, micros, span, token,
 };
@@ -96,8 +95,7 @@ impl Postgres {
         let alive_for = micros(PLACE_TTL.saturating_sub(lately));
         let entered = self
             .statement(&self.sql.enter_marked)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
+            .of(claim)
             .bind(sign.client)
             .bind(row.number)
             .bind(claim.label())
@@ -111,8 +109,7 @@ impl Postgres {
             // Another message, so that the place is committed before this looks.
             left = self
                 .statement(&self.sql.look)
-                .bind(claim.name().as_str())
-                .bind(claim.owner().as_uuid())
+                .of(claim)
                 .bind(sign.client)
                 .bind(alive_for)
                 .value(conn)
@@ -258,8 +255,7 @@ impl Postgres {
     ) -> sqlx::Result<Vec<EnteredRow>> {
         let claims = || entries.iter().map(|entry| &entry.claim);
         self.statement(&self.sql.enter)
-            .bind(names(claims()))
-            .bind(owners(claims()))
+            .of_each(claims())
             .bind(labels(claims()))
             .bind(tokens(claims()))
             .bind(claims().map(|claim| claim.mode().code()).collect::<Vec<_>>())

@@ -72,12 +72,7 @@ impl Postgres {
 
     /// A statement that takes one lock: its first parameters say what the claim asks for.
     pub(super) fn taking_one<'a>(&self, sql: &'a Sql, claim: &'a Claim) -> BoundStatement<'a> {
-        self.statement(sql)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(micros(claim.ttl()))
-            .bind(claim.label())
-            .bind(block(claim))
+        self.statement(sql).of(claim).bind(micros(claim.ttl())).bind(claim.label()).bind(block(claim))
     }
 
     /// A statement that takes several locks: its first parameters say for each claim what it asks for.
@@ -87,11 +82,23 @@ impl Postgres {
         claims: impl Iterator<Item = &'a Claim> + Clone,
     ) -> BoundStatement<'a> {
         self.statement(sql)
-            .bind(names(claims.clone()))
-            .bind(owners(claims.clone()))
+            .of_each(claims.clone())
             .bind(ttls(claims.clone()))
             .bind(labels(claims.clone()))
             .bind(tokens(claims))
+    }
+}
+
+impl BoundStatement<'_> {
+    /// Binds the name and the owner of a claim.
+    pub(super) fn of(self, claim: &Claim) -> Self {
+        self.bind(claim.name().as_str()).bind(claim.owner().as_uuid())
+    }
+
+    /// The same for several claims, as arrays.
+    pub(super) fn of_each<'a>(self, claims: impl Iterator<Item = &'a Claim> + Clone) -> Self {
+        let owners: Vec<Uuid> = claims.clone().map(|claim| claim.owner().as_uuid()).collect();
+        self.bind(names(claims)).bind(owners)
     }
 }
 
@@ -103,10 +110,6 @@ impl fmt::Debug for Postgres {
 
 pub(super) fn names<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<&'a str> {
     claims.map(|claim| claim.name().as_str()).collect()
-}
-
-pub(super) fn owners<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<Uuid> {
-    claims.map(|claim| claim.owner().as_uuid()).collect()
 }
 
 pub(super) fn labels<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<&'a str> {

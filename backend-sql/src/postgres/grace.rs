@@ -27,7 +27,7 @@ use lockwell_core::backend::{Mark, MarkAdvice, closed_for, unique_bits};
 use lockwell_core::{Claim, ErrorKind, Finding, Grant, LockName, Moment};
 use uuid::Uuid;
 
-use super::driver::{Conn, Postgres, labels, names, owners, ttls};
+use super::driver::{Conn, Postgres, labels, names, ttls};
 use super::durability::Grace;
 use crate::dialect::answers::postgres::{NO_GRANT, REMADE};
 use crate::dialect::error::{misconfigured, ours};
@@ -216,7 +216,7 @@ impl Postgres {
         }
         let claims = || lost().map(|(grant, _)| grant.claim());
         let tokens: Vec<_> = lost().map(|(grant, _)| grant.last_token().get().cast_signed()).collect();
-        let reclaim = self.statement(&grace.sql.reclaim).bind(names(claims())).bind(owners(claims()));
+        let reclaim = self.statement(&grace.sql.reclaim).of_each(claims());
         let reclaim = reclaim.bind(ttls(claims())).bind(labels(claims())).bind(tokens);
         let reclaimed: sqlx::Result<Vec<(Uuid, bool)>> = reclaim.rows(conn).await;
         if let Err(error) = &reclaimed {

@@ -7,7 +7,6 @@ use super::statements::{ELSEWHERE, UNSEEN};
 use crate::dialect::Dialect;
 use crate::dialect::follow_up::FollowUp;
 use crate::dialect::groups::find_behind;
-use crate::ids::AsUuid;
 use crate::words::{Freed, TakeRequest, TryAcquire, token};
 
 /// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time
@@ -105,35 +104,20 @@ impl Postgres {
 
     /// Removes one member from its group.
     pub(super) async fn leave_group_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
-        let head: Option<Option<i64>> = self
-            .statement(&self.sql.leave_group_one)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(conn.client())
-            .value(&mut *conn)
-            .await?;
+        let head: Option<Option<i64>> =
+            self.statement(&self.sql.leave_group_one).of(claim).bind(conn.client()).value(&mut *conn).await?;
         let Some(head) = head else { return Ok(Freed::default()) };
         Ok(Freed::new(true, self.behind_head(conn, claim.name(), head).await?))
     }
 
     /// Turns the one holder into a reader, unless that is done already. False: it holds nothing.
     pub(super) async fn become_reader(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
-        let done: Option<i64> = self
-            .statement(&self.sql.downgrade)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(Mode::Shared.code())
-            .value(&mut *conn)
-            .await?;
+        let done: Option<i64> =
+            self.statement(&self.sql.downgrade).of(claim).bind(Mode::Shared.code()).value(&mut *conn).await?;
         if done.is_some() {
             return Ok(true);
         }
-        let member: Option<i64> = self
-            .statement(&self.sql.member)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .value(conn)
-            .await?;
+        let member: Option<i64> = self.statement(&self.sql.member).of(claim).value(conn).await?;
         Ok(member.is_some())
     }
 }

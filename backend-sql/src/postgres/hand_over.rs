@@ -18,7 +18,7 @@ use sqlx::{AssertSqlSafe, Either, FromRow};
 use uuid::Uuid;
 
 use super::bound::BoundStatement;
-use super::driver::{Conn, Postgres, names, owners};
+use super::driver::{Conn, Postgres};
 use super::named::NamedSql;
 use super::plan::{Asked, Step, plan};
 use super::session::FOR_ONE;
@@ -26,7 +26,6 @@ use crate::dialect::Dialect;
 use crate::dialect::error::{class_of, ended};
 use crate::dialect::follow_up::{FollowUp, in_doubt};
 use crate::dialect::hints::Hint;
-use crate::ids::AsUuid;
 use crate::words::{ErrorClass, Freed, Notification};
 
 impl Postgres {
@@ -52,8 +51,7 @@ impl Postgres {
         for step in plan(Asked::Release, self.hints.of(claim.name())) {
             let handed = match step {
                 Step::Release => {
-                    let short = self.statement(&self.sql.release);
-                    let short = short.bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+                    let short = self.statement(&self.sql.release).of(claim);
                     if short.value::<i64>(&mut *conn).await?.is_some() {
                         return Ok(Freed::new(true, Vec::new()));
                     }
@@ -217,8 +215,8 @@ type Handed = (Option<bool>, Option<String>, bool, bool);
 /// The arguments: those of one claim, or arrays.
 fn bound<'a>(statement: BoundStatement<'a>, claims: &[Claim], client: Uuid) -> BoundStatement<'a> {
     let bound = match claims {
-        [claim] => statement.bind(claim.name().as_str()).bind(claim.owner().as_uuid()),
-        many => statement.bind(names(many.iter())).bind(owners(many.iter())),
+        [claim] => statement.of(claim),
+        many => statement.of_each(many.iter()),
     };
     bound.bind(client)
 }

@@ -7,7 +7,7 @@ use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
 use lockwell_core::{Claim, ErrorKind, Grant, LockName, LockStatus, Mode};
 use uuid::Uuid;
 
-use super::driver::{Conn, Postgres, names, owners, ttls};
+use super::driver::{Conn, Postgres, ttls};
 use super::grace::{Closed, LOOKS};
 use super::session::BEGIN;
 use super::statements::ELSEWHERE;
@@ -69,8 +69,7 @@ impl Dialect for Postgres {
     async fn renew(&self, conn: &mut Conn, hold: Hold, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
         let rows: Vec<(bool, bool)> = self
             .statement(self.sql.renew.of(hold))
-            .bind(names(grants.iter().map(Grant::claim)))
-            .bind(owners(grants.iter().map(Grant::claim)))
+            .of_each(grants.iter().map(Grant::claim))
             .bind(ttls(grants.iter().map(Grant::claim)))
             .rows(&mut *conn)
             .await?;
@@ -87,8 +86,8 @@ impl Dialect for Postgres {
     }
 
     async fn leave_each(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
-        let left: Vec<(Uuid, String)> =
-            self.statement(&self.sql.leave).bind(owners(claims.iter())).rows(&mut *conn).await?;
+        let ids: Vec<_> = claims.iter().map(|claim| claim.owner().as_uuid()).collect();
+        let left: Vec<(Uuid, String)> = self.statement(&self.sql.leave).bind(ids).rows(&mut *conn).await?;
         if left.is_empty() {
             return Ok(vec![Freed::default(); claims.len()]);
         }
@@ -195,8 +194,7 @@ impl Dialect for Postgres {
         }
         let gone: Vec<(i64, Option<i64>)> = self
             .statement(&self.sql.leave_group)
-            .bind(names(claims.iter()))
-            .bind(owners(claims.iter()))
+            .of_each(claims.iter())
             .bind(conn.client())
             .rows(&mut *conn)
             .await?;
