@@ -93,11 +93,15 @@ WHERE q.client = $2 AND {turn} AND NOT FIND_IN_SET(q.number, $3)
 -- waiter whose grant has lapsed may have another one.
 EXISTS (SELECT 1 FROM {grants_of_client} AND NOT (FIND_IN_SET(q.number, $4) AND FIND_IN_SET(q.granted, $4)))
 
--- part: parking
+-- part: wait
+-- For the name $6 (see hold.rs) if there is one, as $7 says.
+IF($7, GET_LOCK($6, $5 / 1000), SLEEP($5 / 1000))
+
+-- name: park
 -- The message of a parked connection: the first statement looks for grants and turns of the client, the second waits if
 -- there are none, the third returns what there is by then (for kills see push.rs). The first query is not a part of the
--- `DO`, which would lock its rows during the wait. $1 the name of this connection, $5 the wait in milliseconds, $6 the name
--- to wait for (see hold.rs). The answer: whether this connection has its name; how long it was parked (null: there was
+-- `DO`, which would lock its rows during the wait. $1 the name of this connection, $5 the wait in milliseconds, $6 and $7
+-- for what. The answer: whether this connection has its name; how long it was parked (null: there was
 -- something to return); whether it has got the name $6; the waiters whose turn it is; the grants, known or not: what the
 -- client lists in the next message is as short as this.
 SELECT {has_grants} OR EXISTS (SELECT 1 FROM {turns_of_client}), {now}
@@ -109,21 +113,15 @@ SELECT CAST(IS_USED_LOCK($1) <=> CONNECTION_ID() AS SIGNED), CAST(IF(@lw_due, NU
     (SELECT GROUP_CONCAT(CONCAT_WS(':', q.number, q.granted, q.granted_until, q.lease, q.granted_sign))
         FROM {grants_of_client})
 
--- name: park_asleep
-{parking}
-
--- name: park_blocked
-{parking}
-
 -- part: free_lock_of_client
 -- A lock that a waiter of the client may be able to take, as nobody holds it alone.
 {waiters} AS q FORCE INDEX (by_client) LEFT JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = q.name
     WHERE q.client = $2 AND q.granted IS NULL AND (l.name IS NULL OR {is_free} OR l.mode <> 0)
 
--- part: parking_for_grants
+-- name: park_for_grants
 -- The same where the client's locks go from holder to holder by grants. Whose turn it is else takes the server three times as
 -- long to find out, so it only looks whether that question arises. If it does, the message does not wait and returns nothing,
--- and the client sends one of those above. $3 is not used.
+-- and the client sends the one above. $3 is not used.
 SELECT {has_grants} OR EXISTS (SELECT 1 FROM {free_lock_of_client}), {now}
     INTO @lw_due, @lw_parked;
 DO IF(IS_USED_LOCK($1) <=> CONNECTION_ID() AND NOT @lw_due, {wait}, 0);
@@ -131,9 +129,3 @@ SELECT CAST(IS_USED_LOCK($1) <=> CONNECTION_ID() AS SIGNED), CAST(IF(@lw_due, NU
     CAST(IS_USED_LOCK($6) <=> CONNECTION_ID() AS SIGNED), NULL,
     (SELECT GROUP_CONCAT(CONCAT_WS(':', q.number, q.granted, q.granted_until, q.lease, q.granted_sign))
         FROM {grants_of_client})
-
--- name: grants_asleep
-{parking_for_grants}
-
--- name: grants_blocked
-{parking_for_grants}

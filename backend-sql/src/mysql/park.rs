@@ -126,14 +126,6 @@ impl Notified {
     }
 }
 
-/// The message of a parked connection.
-pub(super) struct ParkMessage {
-    /// It sleeps.
-    pub(super) asleep: Statement,
-    /// It waits for a name.
-    pub(super) blocked: Statement,
-}
-
 /// A connection that is to be parked.
 pub(super) struct ParkedSession {
     pub(super) connect: Login<MySqlConnectOptions>,
@@ -141,9 +133,9 @@ pub(super) struct ParkedSession {
     pub(super) client: Uuid,
     pub(super) waiters: Arc<Waiters>,
     /// It finds out whose turn it is, and what was granted.
-    pub(super) whole: ParkMessage,
+    pub(super) whole: Statement,
     /// It finds out what was granted, and whether it must be asked whose turn it is.
-    pub(super) for_grants: ParkMessage,
+    pub(super) for_grants: Statement,
     /// The connection that holds that name is being opened.
     pub(super) opening: Option<JoinHandle<sqlx::Result<Option<Holder>>>>,
 }
@@ -187,8 +179,8 @@ impl ParkedSession {
                 None if notified.turns.is_empty() && trust.needed == 0 => LONG,
                 None => SHORT,
             };
-            let of = if is_whole { &self.whole } else { &self.for_grants };
-            let message = self.message(of, &notified, sleep, holder.as_ref()).written();
+            let statement = if is_whole { &self.whole } else { &self.for_grants };
+            let message = self.message(statement, &notified, sleep, holder.as_ref()).written();
             let mut answer = match self.send(message, sleep).await? {
                 ParkOutcome::Answered(answer) => answer,
                 ParkOutcome::Killed => {
@@ -257,12 +249,11 @@ impl ParkedSession {
 
     fn message<'a>(
         &self,
-        of: &'a ParkMessage,
+        statement: &'a Statement,
         notified: &Notified,
         sleep: Duration,
         holder: Option<&Holder>,
     ) -> Call<'a> {
-        let statement = if holder.is_some() { &of.blocked } else { &of.asleep };
         statement
             .call()
             .bind(&*name(self.client))
@@ -271,6 +262,7 @@ impl ParkedSession {
             .bind(&*notified.known_grants())
             .bind(i64::try_from(sleep.as_millis()).unwrap_or(i64::MAX))
             .bind(holder.map_or("lockwell_none", Holder::name))
+            .bind(i64::from(holder.is_some()))
     }
 
     /// Sends a message, and waits for what comes of it.

@@ -32,7 +32,7 @@ use uuid::Uuid;
 use super::driver::{Conn, MySql};
 use super::hold::{Holder, ask_number, takes_name};
 use super::kill::{Killer, Push, name};
-use super::park::{ParkMessage, ParkedSession, take_name};
+use super::park::{ParkedSession, take_name};
 use super::session;
 use crate::dialect::database::Database;
 use crate::ids::AsUuid;
@@ -104,14 +104,8 @@ impl MySql {
             conn,
             client,
             waiters: Arc::clone(waiters),
-            whole: ParkMessage {
-                asleep: self.sql.park_asleep.clone(),
-                blocked: self.sql.park_blocked.clone(),
-            },
-            for_grants: ParkMessage {
-                asleep: self.sql.grants_asleep.clone(),
-                blocked: self.sql.grants_blocked.clone(),
-            },
+            whole: self.sql.park.clone(),
+            for_grants: self.sql.park_for_grants.clone(),
             opening,
         };
         let (push, is_over) = (Arc::clone(&self.push), Arc::<AtomicBool>::default());
