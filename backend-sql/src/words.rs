@@ -47,16 +47,6 @@ pub struct QueuedClaim {
     pub row: QueueRow,
 }
 
-/// A heartbeat of a client. It counts for all its waiters.
-#[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sign {
-    pub(crate) client: Uuid,
-    /// Each sign of the client has another number. A grant contains the number of the last sign that the
-    /// server had seen.
-    pub(crate) number: u64,
-}
-
 /// Which table has the row of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::dialect::Dialect;
 use crate::dialect::database::Outcome;
-use crate::words::{Hold, JOINS, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll};
+use crate::words::{Hold, JOINS, QueueRow, QueuedClaim, TakeRequest, TryAcquire, WaiterPoll};
 
 /// How often a claim asks if it finds the lock free or its own meanwhile. Afterwards it is refused.
 pub(crate) const TRIES: usize = 3;
@@ -18,7 +18,8 @@ pub(crate) const TRIES: usize = 3;
 pub(crate) const SIGNED_LATELY: Duration = Duration::from_millis(500);
 
 /// A queue whose places the clients number. A release grants the lock to the first waiter. One heartbeat
-/// counts for all waiters of a client. All requests are idempotent for a given owner.
+/// (`sign` is its number: a grant contains that of the last one that the server had seen) counts for all waiters of a
+/// client. All requests are idempotent for a given owner.
 pub(crate) trait HandOverQueue: Dialect {
     /// Takes each lock that is free for its claim, or a place in its queue. A claim that has a place keeps
     /// it. If the request was a heartbeat of the client, it returns the server's clock as well, in
@@ -27,17 +28,13 @@ pub(crate) trait HandOverQueue: Dialect {
         &self,
         conn: &mut Self::Conn,
         entries: &[QueuedClaim],
-        sign: Sign,
+        sign: i64,
     ) -> impl Outcome<(Vec<TryAcquire>, Option<u64>)>;
 
     /// Takes places at the end of the queue. A claim that has a place keeps it. It may be a heartbeat of the
     /// client.
-    fn enter(
-        &self,
-        conn: &mut Self::Conn,
-        entries: &[&QueuedClaim],
-        sign: Sign,
-    ) -> impl Outcome<Vec<Entered>>;
+    fn enter(&self, conn: &mut Self::Conn, entries: &[&QueuedClaim], sign: i64)
+    -> impl Outcome<Vec<Entered>>;
 
     /// Takes exclusive locks that are free for these claims, and gives their places up. No two claims want
     /// the same lock. The number of round trips does not depend on the number of claims.
@@ -45,7 +42,7 @@ pub(crate) trait HandOverQueue: Dialect {
         &self,
         conn: &mut Self::Conn,
         entries: &[&QueuedClaim],
-        sign: Sign,
+        sign: i64,
     ) -> impl Outcome<Vec<TryAcquire>>;
 
     /// Gives a heartbeat for all waiters of the client, and asks about those with these numbers and owners:
@@ -55,7 +52,7 @@ pub(crate) trait HandOverQueue: Dialect {
         &self,
         conn: &mut Self::Conn,
         places: &[(i64, Uuid)],
-        sign: Sign,
+        sign: i64,
     ) -> impl Outcome<WaiterPoll>;
 }
 
@@ -80,7 +77,7 @@ pub(crate) async fn claim_each<D: HandOverQueue>(
     dialect: &D,
     conn: &mut D::Conn,
     entries: &[QueuedClaim],
-    sign: Sign,
+    sign: i64,
 ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
     let mut answers = vec![TryAcquire::Busy(None); entries.len()];
     // Places are given in this order, so that the first that asks is also the first in the queue.

@@ -14,9 +14,8 @@ use crate::dialect::hints::Hint;
 use crate::dialect::places::{HandOverPlace, PolledQueue, WaiterStatus};
 use crate::dialect::queued::HandOverQueue;
 use crate::dialect::requests::{Answer, Request, Route, other_answer};
-use crate::ids::AsUuid;
 use crate::lock::turn::BLOCKED;
-use crate::words::{NO_TICKET, QueuedClaim, Sign, TakeRequest, TryAcquire};
+use crate::words::{NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
 
 struct HandOvers<D: HandOverQueue>(Arc<Client<D>>);
 
@@ -148,10 +147,12 @@ pub(crate) async fn carry_out<D: HandOverQueue>(
     waiters: &Waiters,
     batch: &[Arc<Request<D>>],
 ) -> sqlx::Result<Vec<Answer>> {
-    let (sign, sent) = sign(waiters);
+    // Each try of a request is a heartbeat with another number, so an answer belongs to the try with its number.
+    let (number, sent) = (waiters.next_heartbeat(), Moment::now());
+    let sign = number.cast_signed();
     if let Request::Poll(places) = &*batch[0] {
         let polled = dialect.poll_waiters(conn, &places.all(), sign).await?;
-        waiters.note_heartbeat(Heartbeat::new(sign.number, sent, polled.clock));
+        waiters.note_heartbeat(Heartbeat::new(number, sent, polled.clock));
         // One that nobody polls is to give up its place.
         polled.turns.iter().for_each(|number| waiters.note_turn(*number, TURN_LOOKS));
         let polled = places.note(polled, sent);
@@ -171,13 +172,7 @@ pub(crate) async fn carry_out<D: HandOverQueue>(
     }
     renew_members(dialect, conn, &claims, &mut answers).await?;
     if let Some(clock) = clock {
-        waiters.note_heartbeat(Heartbeat::new(sign.number, sent, clock));
+        waiters.note_heartbeat(Heartbeat::new(number, sent, clock));
     }
     Ok(answers.into_iter().map(Answer::Took).collect())
-}
-
-/// A heartbeat that is sent now. Each try of a request has another number, so an answer belongs to the try
-/// with its number.
-fn sign(waiters: &Waiters) -> (Sign, Moment) {
-    (Sign { client: waiters.client().as_uuid(), number: waiters.next_heartbeat() }, Moment::now())
 }

@@ -13,20 +13,15 @@ use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
 use crate::dialect::hints::Hint;
 use crate::dialect::queued::{Entered, HandOverQueue, SIGNED_LATELY, TRIES, claim_each};
-use crate::words::{Hold, QueuedClaim, Sign, TryAcquire, WaiterPoll, block, micros, span};
+use crate::words::{Hold, QueuedClaim, TryAcquire, WaiterPoll, block, micros, span};
 
 /// How many statements `take_with_place` has, and which of them takes the lock.
 const STATEMENTS: usize = 7;
 const TAKES: usize = 2;
 
 /// A statement about rows that is a heartbeat.
-fn signing<'a>(statement: &'a Statement, rows: &Rows, sign: Sign) -> Call<'a> {
-    statement
-        .call()
-        .bind(rows.json())
-        .bind(sign.client)
-        .bind(micros(PLACE_TTL))
-        .bind(sign.number.cast_signed())
+fn signing<'a>(statement: &'a Statement, rows: &Rows, conn: &Conn, sign: i64) -> Call<'a> {
+    statement.call().bind(rows.json()).bind(conn.client()).bind(micros(PLACE_TTL)).bind(sign)
 }
 
 impl MySql {
@@ -44,13 +39,12 @@ impl MySql {
         &self,
         conn: &mut Conn,
         entries: &[&QueuedClaim],
-        client: Uuid,
-        sign: Option<Sign>,
+        sign: Option<i64>,
     ) -> sqlx::Result<Vec<LockState>> {
         let rows = Rows::of_entries(entries)?;
         let call = match sign {
-            Some(sign) => signing(&self.sql.enter, &rows, sign),
-            None => self.sql.enter_marked.call().bind(rows.json()).bind(client),
+            Some(sign) => signing(&self.sql.enter, &rows, conn, sign),
+            None => self.sql.enter_marked.call().bind(rows.json()).bind(conn.client()),
         };
         let sent = Moment::now();
         let answers = send_whole(&mut conn.inner, call.written()).await?;
@@ -67,40 +61,14 @@ impl MySql {
         &self,
         conn: &mut Conn,
         QueuedClaim { claim, row }: &QueuedClaim,
-        client: Uuid,
     ) -> sqlx::Result<Option<Entered>> {
-        let call = self.sql.enter_one.of(claim).bind(client);
+        let call = self.sql.enter_one.of(claim).bind(conn.client());
         let call = call.bind(row.number).bind(claim.label()).bind(block(claim)).bind(row.lease.map(micros));
         let answers = send_whole(&mut conn.inner, call.written()).await?;
         let Some(row) = answers.rows.first() else { return Ok(None) };
         self.hints.note(Hint::Marked, claim.name());
         let left = Some(row.try_get_unchecked(0)?);
         Ok(Some(Entered { in_use: Some(0), left, asks: false, blocked: false, clock: None }))
-    }
-
-    /// Gives a heartbeat, and returns which waiters of the client should ask.
-    pub(super) async fn poll(
-        &self,
-        conn: &mut Conn,
-        places: &[(i64, Uuid)],
-        sign: Sign,
-    ) -> sqlx::Result<WaiterPoll> {
-        let rows = Rows::of_places(places)?;
-        let sent = Moment::now();
-        let answers =
-            send_whole(&mut conn.inner, signing(&self.sql.poll_waiters, &rows, sign).written()).await?;
-        conn.signed = Some(sent);
-        let row = answers.rows.first().ok_or(sqlx::Error::RowNotFound)?;
-        let listed = |at: usize| -> sqlx::Result<Vec<i64>> {
-            Ok(numbers(row.try_get_unchecked::<Option<String>, _>(at)?.as_deref()))
-        };
-        let left: Option<i64> = row.try_get_unchecked(3)?;
-        Ok(WaiterPoll {
-            clock: row.try_get_unchecked::<i64, _>(0)?.cast_unsigned(),
-            missing: listed(1)?,
-            turns: listed(2)?,
-            left: left.map(span),
-        })
     }
 }
 
@@ -111,20 +79,20 @@ impl HandOverQueue for MySql {
         &self,
         conn: &mut Conn,
         entries: &[&QueuedClaim],
-        sign: Sign,
+        sign: i64,
     ) -> sqlx::Result<Vec<Entered>> {
         let mut tries = 0;
         let steps = self.entering(conn, entries);
         let mut signs = !steps.contains(&Step::EnterMarked);
         if let [one] = entries
             && steps.contains(&Step::EnterOne)
-            && let Some(entered) = self.enter_one(conn, one, sign.client).await?
+            && let Some(entered) = self.enter_one(conn, one).await?
         {
             return Ok(vec![entered]);
         }
         loop {
             let with = signs.then_some(sign);
-            let state = self.enter_rows(conn, entries, sign.client, with).await?;
+            let state = self.enter_rows(conn, entries, with).await?;
             tries += usize::from(signs);
             for (entry, _) in entries.iter().zip(&state).filter(|(_, one)| one.waited) {
                 self.hints.note(Hint::Marked, entry.claim.name());
@@ -155,7 +123,7 @@ impl HandOverQueue for MySql {
         &self,
         conn: &mut Conn,
         entries: &[&QueuedClaim],
-        _: Sign,
+        _: i64,
     ) -> sqlx::Result<Vec<TryAcquire>> {
         // What is still blocked at the end: a transaction has locked the row.
         let mut answers = vec![TryAcquire::Blocked; entries.len()];
@@ -192,7 +160,7 @@ impl HandOverQueue for MySql {
         &self,
         conn: &mut Conn,
         entries: &[QueuedClaim],
-        sign: Sign,
+        sign: i64,
     ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
         claim_each(self, conn, entries, sign).await
     }
@@ -201,8 +169,23 @@ impl HandOverQueue for MySql {
         &self,
         conn: &mut Conn,
         places: &[(i64, Uuid)],
-        sign: Sign,
+        sign: i64,
     ) -> sqlx::Result<WaiterPoll> {
-        self.poll(conn, places, sign).await
+        let rows = Rows::of_places(places)?;
+        let polling = signing(&self.sql.poll_waiters, &rows, conn, sign);
+        let sent = Moment::now();
+        let answers = send_whole(&mut conn.inner, polling.written()).await?;
+        conn.signed = Some(sent);
+        let row = answers.rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let listed = |at: usize| -> sqlx::Result<Vec<i64>> {
+            Ok(numbers(row.try_get_unchecked::<Option<String>, _>(at)?.as_deref()))
+        };
+        let left: Option<i64> = row.try_get_unchecked(3)?;
+        Ok(WaiterPoll {
+            clock: row.try_get_unchecked::<i64, _>(0)?.cast_unsigned(),
+            missing: listed(1)?,
+            turns: listed(2)?,
+            left: left.map(span),
+        })
     }
 }

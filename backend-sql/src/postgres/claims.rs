@@ -10,7 +10,7 @@ use super::plan::{Asked, Step, plan};
 use crate::dialect::hints::Hint;
 use crate::dialect::queued::{Entered, HandOverQueue, SIGNED_LATELY, TRIES, claim_each};
 use crate::words::{
-    Hold, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcquire, WaiterPoll, block, micros, span, token,
+    Hold, QueueRow, QueuedClaim, TakeRequest, TryAcquire, WaiterPoll, block, micros, span, token,
 };
 
 impl Postgres {
@@ -63,7 +63,7 @@ impl Postgres {
         &self,
         conn: &mut Conn,
         entries: &[QueuedClaim],
-        sign: Sign,
+        sign: i64,
     ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
         let [entry @ QueuedClaim { claim, row }] = entries else {
             return claim_each(self, conn, entries, sign).await;
@@ -73,7 +73,7 @@ impl Postgres {
         }
         let steps = plan(Asked::Claim { is_stored: row.is_stored }, self.hints.of(claim.name()));
         if steps.contains(&Step::EnterMarked)
-            && let Some(refused) = self.enter_marked(&mut *conn, entry, sign).await?
+            && let Some(refused) = self.enter_marked(&mut *conn, entry).await?
         {
             return Ok((vec![refused], None));
         }
@@ -88,7 +88,6 @@ impl Postgres {
         &self,
         conn: &mut Conn,
         QueuedClaim { claim, row }: &QueuedClaim,
-        sign: Sign,
     ) -> sqlx::Result<Option<TryAcquire>> {
         // A grant is valid from the heartbeat that it names. Of a short lease too little would be left.
         let lately = row.lease.map_or(SIGNED_LATELY, |lease| SIGNED_LATELY.min(lease / 6));
@@ -96,7 +95,7 @@ impl Postgres {
         let entered = self
             .statement(&self.sql.enter_marked)
             .of(claim)
-            .bind(sign.client)
+            .bind(conn.client())
             .bind(row.number)
             .bind(claim.label())
             .bind(block(claim))
@@ -110,7 +109,7 @@ impl Postgres {
             left = self
                 .statement(&self.sql.look)
                 .of(claim)
-                .bind(sign.client)
+                .bind(conn.client())
                 .bind(alive_for)
                 .value(conn)
                 .await?;
@@ -128,16 +127,16 @@ impl Postgres {
         &self,
         conn: &mut Conn,
         claim: &Claim,
-        place: Option<(QueueRow, Sign)>,
+        place: Option<(QueueRow, i64)>,
     ) -> sqlx::Result<(TryAcquire, Option<u64>)> {
-        let (mut took, mut clock) = (TryAcquire::Busy(None), None);
+        let (client, mut took, mut clock) = (conn.client(), TryAcquire::Busy(None), None);
         for _ in 0..TRIES {
             let row: Claimed = self
                 .taking_one(&self.sql.claim, claim)
-                .bind(place.map(|(_, sign)| sign.client))
+                .bind(place.map(|_| client))
                 .bind(place.map(|(row, _)| row.number))
                 .bind(micros(PLACE_TTL))
-                .bind(place.map(|(_, sign)| sign.number.cast_signed()))
+                .bind(place.map(|(_, sign)| sign))
                 .bind(place.and_then(|(row, _)| row.lease).map(micros))
                 .row(&mut *conn)
                 .await?
@@ -173,7 +172,7 @@ impl HandOverQueue for Postgres {
         &self,
         conn: &mut Conn,
         entries: &[&QueuedClaim],
-        sign: Sign,
+        sign: i64,
     ) -> sqlx::Result<Vec<Entered>> {
         let mut rows = self.enter_rows(conn, entries, sign).await?;
         if rows.iter().any(|(.., is_new, _, _)| *is_new) {
@@ -195,7 +194,7 @@ impl HandOverQueue for Postgres {
         &self,
         conn: &mut Conn,
         entries: &[&QueuedClaim],
-        sign: Sign,
+        sign: i64,
     ) -> sqlx::Result<Vec<TryAcquire>> {
         if let [QueuedClaim { claim, row }] = entries {
             return Ok(vec![self.claim_one(conn, claim, Some((*row, sign))).await?.0]);
@@ -213,7 +212,7 @@ impl HandOverQueue for Postgres {
         &self,
         conn: &mut Conn,
         entries: &[QueuedClaim],
-        sign: Sign,
+        sign: i64,
     ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
         let mut tries = 0..LOOKS;
         loop {
@@ -230,15 +229,15 @@ impl HandOverQueue for Postgres {
         &self,
         conn: &mut Conn,
         places: &[(i64, Uuid)],
-        sign: Sign,
+        sign: i64,
     ) -> sqlx::Result<WaiterPoll> {
         let (clock, missing, turns, left): (i64, Vec<i64>, Vec<i64>, Option<i64>) = self
             .statement(&self.sql.poll_waiters)
             .bind(places.iter().map(|(number, _)| *number).collect::<Vec<_>>())
             .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
-            .bind(sign.client)
+            .bind(conn.client())
             .bind(micros(PLACE_TTL))
-            .bind(sign.number.cast_signed())
+            .bind(sign)
             .row(conn)
             .await?
             .ok_or(sqlx::Error::RowNotFound)?;
@@ -251,7 +250,7 @@ impl Postgres {
         &self,
         conn: &mut Conn,
         entries: &[&QueuedClaim],
-        sign: Sign,
+        sign: i64,
     ) -> sqlx::Result<Vec<EnteredRow>> {
         let claims = || entries.iter().map(|entry| &entry.claim);
         self.statement(&self.sql.enter)
@@ -261,9 +260,9 @@ impl Postgres {
             .bind(claims().map(|claim| claim.mode().code()).collect::<Vec<_>>())
             .bind(entries.iter().map(|entry| entry.row.number).collect::<Vec<_>>())
             .bind(entries.iter().map(|entry| entry.row.lease.map(micros)).collect::<Vec<_>>())
-            .bind(sign.client)
+            .bind(conn.client())
             .bind(micros(PLACE_TTL))
-            .bind(sign.number.cast_signed())
+            .bind(sign)
             .rows(conn)
             .await
     }
