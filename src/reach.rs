@@ -114,7 +114,9 @@ async fn states(url: &ServerUrl) -> Option<Vec<(String, State)>> {
 async fn state(host: &Host, port: u16) -> Option<State> {
     let found = match timeout(TIMEOUT, addresses_of(host.name(), port)).await {
         Ok(Ok(found)) => found,
-        Ok(Err(error)) if error.get_ref().is_some_and(|error| error.is::<Error>()) => return None,
+        Ok(Err(error)) if error.get_ref().is_some_and(|error| error.downcast_ref::<Error>().is_some()) => {
+            return None;
+        }
         // The standard library has the texts of the C library, and no kinds.
         Ok(Err(error)) if error.to_string().contains("emporary failure") => return Some(State::NotLookedUp),
         Ok(Err(_)) => return Some(State::Unknown),

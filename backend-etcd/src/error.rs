@@ -58,7 +58,7 @@ pub(crate) fn no_channel(error: transport::Error) -> Failure {
 /// executed: it is repeated on a new connection.
 pub(crate) fn explain(status: &Status) -> Failure {
     let text = status.message();
-    if causes(status).any(|cause| cause.is::<Ended>()) {
+    if causes(status).any(|cause| cause.downcast_ref::<Ended>().is_some()) {
         return Failure::NotSent(Error::new(ErrorKind::Unreachable, "the connection to etcd has ended"));
     }
     let (kind, message) = match status.code() {

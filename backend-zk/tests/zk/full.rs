@@ -116,7 +116,7 @@ async fn holder_of_many() {
     let locks = client(&std::env::var("LOCKWELL_TEST_URL").expect("an address")).await;
     let _guards = hold_many(&locks, secs(10), 0..MANY).await;
     println!("\nheld");
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Nodes that another client has in one session. The server's list of them is longer than its other answers.

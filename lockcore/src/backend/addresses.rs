@@ -40,10 +40,7 @@ pub async fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> 
             each.push(address);
         }
     }
-    match each.is_empty() {
-        true => Err(io::Error::other("the host name has no address")),
-        false => Ok(each),
-    }
+    if each.is_empty() { Err(io::Error::other("the host name has no address")) } else { Ok(each) }
 }
 
 /// Asks a server for an answer, such as a connection, at each address of its name, one after the other: the
@@ -175,9 +172,10 @@ mod tests {
             }
         };
         let asking = async {
-            match by_name {
-                true => by_name_or_address(host, 1, open).await,
-                false => at_each_address(host, 1, |address| open(Some(address))).await,
+            if by_name {
+                by_name_or_address(host, 1, open).await
+            } else {
+                at_each_address(host, 1, |address| open(Some(address))).await
             }
         };
         let answer = timeout(NEXT * 20, asking).await.unwrap_or(Err(Last(u8::MAX)));
