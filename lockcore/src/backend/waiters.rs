@@ -1,7 +1,6 @@
 //! The waiters of this process, for backends whose server notifies clients and not single waiters.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -49,28 +48,35 @@ struct Rows {
 #[derive(Debug, Default)]
 struct Inbox {
     notified: Notify,
+    state: Mutex<Unheard>,
+}
+
+#[derive(Debug, Default)]
+struct Unheard {
     /// For how many looks at it a notification has not been heard, and one more. 0: none is unheard. Below 0:
     /// for so many looks it is no sign that nobody polls the waiter.
-    unheard: AtomicI32,
-    granted: Mutex<Option<PushedGrant>>,
+    looks: i32,
+    granted: Option<PushedGrant>,
 }
 
 impl Inbox {
     /// Counts one more look. True: a notification without a grant was not heard for so many.
     fn is_unheard_for(&self, looks: i32) -> bool {
-        let count = |before| match before {
-            0 => None,
-            -1 => Some(1),
-            before if before > looks => Some(0),
-            before => Some(before + 1),
+        let mut state = lock(&self.state);
+        let is_over = state.looks > looks;
+        state.looks = match state.looks {
+            0 => 0,
+            -1 => 1,
+            _ if is_over => 0,
+            before => before + 1,
         };
-        let before = self.unheard.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
-        before.is_ok_and(|before| before > looks) && lock(&self.granted).is_none()
+        is_over && state.granted.is_none()
     }
 
     fn begin_count(&self, from: i32) {
-        if self.unheard.load(Ordering::Relaxed) == 0 {
-            self.unheard.store(from, Ordering::Relaxed);
+        let mut state = lock(&self.state);
+        if state.looks == 0 {
+            state.looks = from;
         }
     }
 
@@ -122,7 +128,7 @@ impl Waiters {
             }
             *rows.by_name.entry(name.clone()).or_default() += 1;
             if let Some(at) = rows.early.iter().position(|(early, _)| *early == ticket) {
-                *lock(&inbox.granted) = rows.early.remove(at).and_then(|(_, granted)| granted);
+                lock(&inbox.state).granted = rows.early.remove(at).and_then(|(_, granted)| granted);
                 // Nobody waits for it yet, so this wakes nobody.
                 inbox.notify();
             }
@@ -235,13 +241,13 @@ impl Waiter {
     /// call.
     pub async fn notified(&self) {
         self.inbox.notified.notified().await;
-        self.inbox.unheard.store(0, Ordering::Relaxed);
+        lock(&self.inbox.state).looks = 0;
     }
 
     /// Notes that the waiter asks the server, until the answer is dropped: meanwhile it need not hear
     /// notifications, for so many calls of [`Waiters::unheard`].
     pub fn asking(&self, calls: i32) -> impl Drop + Send {
-        self.inbox.unheard.store(-calls, Ordering::Relaxed);
+        lock(&self.inbox.state).looks = -calls;
         Asking(Arc::clone(&self.inbox))
     }
 
@@ -260,14 +266,14 @@ impl Waiter {
     /// waiters that check it in another way, or read it at the server, before they rely on it. Each grant is
     /// returned once.
     pub fn announced(&self) -> Option<PushedGrant> {
-        lock(&self.inbox.granted).take()
+        lock(&self.inbox.state).granted.take()
     }
 
     /// A grant that a release has made for this waiter, with the beginning and the end of its validity, if it
     /// is valid at `now`. Each grant is returned once. Without a grant, the waiter sends a request to the
     /// server.
     pub fn granted(&self, now: Moment) -> Option<(PushedGrant, Moment, Moment)> {
-        let granted = lock(&self.inbox.granted).take()?;
+        let granted = lock(&self.inbox.state).granted.take()?;
         let of_waiter = lock(&self.heartbeats).with(granted.seen());
         let heartbeat = of_waiter.or_else(|| lock(&self.waiters.heartbeats).with(granted.seen()))?;
         let deadline = granted.deadline(Some(&heartbeat), now)?;
@@ -279,7 +285,7 @@ struct Asking(Arc<Inbox>);
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.0.unheard.store(0, Ordering::Relaxed);
+        lock(&self.0.state).looks = 0;
     }
 }
 
@@ -305,7 +311,7 @@ impl Rows {
             return None;
         };
         if granted.is_some() {
-            *lock(&inbox.granted) = granted;
+            lock(&inbox.state).granted = granted;
         }
         Some(Arc::clone(inbox))
     }

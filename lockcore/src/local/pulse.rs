@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use crate::Moment;
@@ -11,23 +10,21 @@ use crate::system::{lock, wake_tasks};
 
 /// The polls of one claim at the server.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse {
-    polls: AtomicU64,
-    waker: Mutex<Option<Waker>>,
-}
+pub(crate) struct Pulse(Mutex<(u64, Option<Waker>)>);
 
 impl Pulse {
     /// Counts the polls of a claim.
     pub(crate) async fn over<T>(&self, claiming: impl Future<Output = T>) -> T {
         let mut claiming = pin!(claiming);
         poll_fn(|cx| {
-            self.polls.fetch_add(1, Ordering::Relaxed);
             let polled = claiming.as_mut().poll(cx);
-            if polled.is_pending() {
-                let mut waker = lock(&self.waker);
-                if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-                    *waker = Some(cx.waker().clone());
-                }
+            let mut polls = lock(&self.0);
+            polls.0 += 1;
+            if polled.is_pending() && !polls.1.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                let before = polls.1.replace(cx.waker().clone());
+                // Outside of the mutex: with its last waker a task is dropped.
+                drop(polls);
+                drop(before);
             }
             polled
         })
@@ -35,12 +32,12 @@ impl Pulse {
     }
 
     pub(crate) fn polls(&self) -> u64 {
-        self.polls.load(Ordering::Relaxed)
+        lock(&self.0).0
     }
 
     /// Has the claim polled, if its runtime is driven.
     pub(crate) fn wake(&self) {
-        let waker = lock(&self.waker).clone();
+        let waker = lock(&self.0).1.clone();
         if let Some(waker) = waker {
             wake_tasks(|| waker.wake());
         }

@@ -28,9 +28,8 @@ pub(super) struct OwnedName {
     pub(super) taking: tokio::sync::Mutex<()>,
     /// What shows whether somebody drives that task.
     pub(super) pulse: Pulse,
-    /// Its claim.
-    claim: Mutex<Option<Claim>>,
-    hold: Mutex<Weak<Hold>>,
+    /// Its claim, and what the owner holds.
+    known: Mutex<(Option<Claim>, Weak<Hold>)>,
     /// Notified when the owner has got the lock.
     kept: Notify,
 }
@@ -38,21 +37,21 @@ pub(super) struct OwnedName {
 impl OwnedName {
     /// The lock, if the owner has it.
     pub(super) fn hold(&self) -> Option<Arc<Hold>> {
-        lock(&self.hold).upgrade()
+        lock(&self.known).1.upgrade()
     }
 
     pub(super) fn note_claim(&self, claim: Option<&Claim>) {
-        *lock(&self.claim) = claim.cloned();
+        lock(&self.known).0 = claim.cloned();
     }
 
     /// The error of a task that has waited for the one that takes the lock, if the server has left that one
     /// without an answer.
     pub(super) fn silence(&self) -> Option<Error> {
-        lock(&self.claim).as_ref()?.silence()
+        lock(&self.known).0.clone()?.silence()
     }
 
     pub(super) fn keep(&self, hold: &Arc<Hold>) {
-        *lock(&self.hold) = Arc::downgrade(hold);
+        lock(&self.known).1 = Arc::downgrade(hold);
         wake_tasks(|| self.kept.notify_waiters());
     }
 
@@ -124,8 +123,9 @@ impl Table {
     pub(super) fn forget(&self, name: &LockName) {
         let mut names = lock(&self.0);
         // One handle is the table's own; a task that is about to take the lock has another.
-        let unused =
-            |owned: &Arc<OwnedName>| Arc::strong_count(owned) == 1 && lock(&owned.hold).strong_count() == 0;
+        let unused = |owned: &Arc<OwnedName>| {
+            Arc::strong_count(owned) == 1 && lock(&owned.known).1.strong_count() == 0
+        };
         if names.get(name).is_some_and(unused) {
             names.remove(name);
         }
