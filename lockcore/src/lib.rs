@@ -37,7 +37,7 @@ mod client;
 mod config;
 mod contract;
 mod hold;
-mod lease;
+mod life;
 mod local;
 mod memory;
 mod request;

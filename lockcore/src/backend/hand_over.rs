@@ -23,7 +23,7 @@
 
 use std::time::Duration;
 
-use crate::lease::valid_until;
+use crate::life::valid_until;
 use crate::{FencingToken, Moment};
 
 /// An answered heartbeat of a waiter. Each request whose answer contains the server's time can be a

@@ -67,7 +67,7 @@ pub use crate::contract::{
     LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Severity, Wait,
     check_label,
 };
-pub use crate::lease::valid_until;
+pub use crate::life::valid_until;
 pub use crate::memory::MemoryLock;
 pub use crate::system::{
     Clock, Constant, Moment, OwnRuntime, PerProcess, Process, SharedRuntime, Task, lock, make_ready,

@@ -1,22 +1,27 @@
-//! The releases of all clients of the process.
+//! All clients of the process.
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::releases::Releases;
+use super::book::Book;
 use crate::system::{PerProcess, lock};
+use crate::{DistributedLock, Result};
 
 /// A forked child begins without those of its parent, which are not in it.
-static ALL: PerProcess<Arc<Mutex<Vec<Weak<Releases>>>>> = PerProcess::new();
+static ALL: PerProcess<Arc<Mutex<Vec<Weak<Book>>>>> = PerProcess::new();
 
-/// A client begins.
-pub(super) fn register(releases: &Arc<Releases>) {
-    let all = ALL.get_or_init(Arc::default);
-    let mut all = lock(&all);
-    // Before it grows: a program may make clients again and again.
-    if all.len() == all.capacity() {
-        all.retain(|client| client.strong_count() > 0);
+impl Book {
+    /// A client begins. Fails if the keeper thread cannot be started.
+    pub(crate) fn start(backend: Arc<dyn DistributedLock>) -> Result<Arc<Self>> {
+        let book = Self::new(backend)?;
+        let all = ALL.get_or_init(Arc::default);
+        let mut all = lock(&all);
+        // Before it grows: a program may make clients again and again.
+        if all.len() == all.capacity() {
+            all.retain(|client| client.strong_count() > 0);
+        }
+        all.push(Arc::downgrade(&book));
+        Ok(book)
     }
-    all.push(Arc::downgrade(releases));
 }
 
 /// Waits until no client of this process has releases under way. Those of dropped guards, of dropped requests
@@ -46,8 +51,8 @@ pub async fn wait_for_releases() {
     let all = ALL.get_or_init(Arc::default);
     let clients = lock(&all).clone();
     for client in clients {
-        if let Some(releases) = client.upgrade() {
-            releases.settled().await;
+        if let Some(book) = client.upgrade() {
+            book.settled().await;
         }
     }
 }

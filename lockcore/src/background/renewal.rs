@@ -14,7 +14,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 
-use crate::lease::{Event, HeldLock};
+use super::held_lock::HeldLock;
+use crate::life::Event;
 use crate::telemetry::Telemetry;
 use crate::{Clock, DistributedLock, Error, ErrorKind, Grant, Moment, Renewal};
 
@@ -122,7 +123,7 @@ impl Renewer {
             held.set_failed_since(sent);
         }
         let answered = Moment::from_nanos(self.answered.load(Ordering::Relaxed));
-        if is_first || answered >= held.failed_since() {
+        if is_first || answered >= held.lease().failed_since {
             held.set_batch_limit((size / 2).max(1));
         }
     }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::releases;
+use super::book;
+use crate::life::BEGUN;
 use crate::system::lock;
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks, Loss,
@@ -186,12 +187,12 @@ async fn a_caller_that_fails_again_and_again_is_slowed_down() {
     let (server, locks) = chosen([]);
     server.loses.store(true, Ordering::SeqCst);
     // None of these releases ends: the server must not have lost the request only to carry it out later.
-    for _ in 0..=releases::MANY {
+    for _ in 0..=book::MANY {
         locks.lock("a").ttl(LEASE).try_now().await.unwrap_err();
     }
     let start = Moment::now();
     locks.lock("a").ttl(LEASE).try_now().await.unwrap_err();
-    assert!(Moment::now().since(start) >= releases::BEGUN);
+    assert!(Moment::now().since(start) >= BEGUN);
     server.loses.store(false, Ordering::SeqCst);
     drop(locks.lock("a").ttl(LEASE).try_now().await.unwrap().expect("it is free"));
 }

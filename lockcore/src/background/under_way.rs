@@ -7,10 +7,9 @@ use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 
-use super::Background;
-use super::caller_release::CallerRelease;
-use super::releases::{AcquireStatus, Releases};
+use super::book::Book;
 use crate::Claim;
+use crate::life::Act;
 
 /// An operation under way. When it is dropped, it goes on in the background with its claim cancelled,
 /// unless other tasks wait behind that claim.
@@ -19,7 +18,7 @@ use crate::Claim;
 /// way is executed by the server all the same. So the operation is polled within the caller's future while
 /// the caller waits, and moves to a task of its own when the caller goes away: no backend future is ever
 /// dropped half-way. That costs nothing in the usual case. That task drops the result, a guard for instance,
-/// which releases the lock. When the runtime ends, the armed claim goes to the keeper; when it is not driven
+/// which releases the lock. When the runtime ends, the claim goes to the keeper; when it is not driven
 /// any more, the keeper releases the claim after a tenth of a second.
 #[must_use = "an operation goes on in the background when it is dropped"]
 pub(crate) struct UnderWay<T: Send + 'static> {
@@ -28,17 +27,16 @@ pub(crate) struct UnderWay<T: Send + 'static> {
     claim: Option<Claim>,
     /// More claims, which are released if the operation does not go on.
     others: Vec<Claim>,
-    releases: Arc<Releases>,
+    book: Arc<Book>,
 }
 
 impl<T: Send + 'static> UnderWay<T> {
     pub(crate) fn new(
-        background: &Background,
+        book: &Arc<Book>,
         others: Vec<Claim>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Self {
-        let releases = Arc::clone(&background.releases);
-        Self { work: Some(Box::pin(work)), claim: None, others, releases }
+        Self { work: Some(Box::pin(work)), claim: None, others, book: Arc::clone(book) }
     }
 
     /// The same, with a claim that is cancelled when the caller goes away.
@@ -78,16 +76,17 @@ impl<T: Send + 'static> Drop for UnderWay<T> {
         if let Some(claim) = &self.claim {
             claim.abandon();
         }
-        // Without a runtime the work is dropped here, and the armed claim in it goes to the keeper.
+        // Without a runtime the work is dropped here, and the keeper has the stub in it.
         if let Ok(runtime) = Handle::try_current() {
-            let acquiring = self.claim.iter().map(|claim| (claim, AcquireStatus::GoesOn));
-            let others = self.others.iter().map(|claim| (claim, AcquireStatus::Unanswered));
-            let moved: Vec<_> = acquiring
-                .chain(others)
-                .map(|(claim, status)| CallerRelease::of_moved(&self.releases, claim, status))
-                .collect();
+            let claims: Vec<_> = self.claim.take().into_iter().chain(self.others.drain(..)).collect();
+            for claim in &claims {
+                self.book.step(claim, Act::Unattended { begun: false });
+            }
             drop(runtime.spawn(async move {
-                moved.iter().for_each(CallerRelease::begun);
+                for claim in &claims {
+                    let now = claim.clock().now();
+                    claim.life(|life| life.on(now, Act::Unattended { begun: true }));
+                }
                 drop(work.await);
             }));
         }

@@ -8,7 +8,7 @@ mod observe;
 
 pub use observe::{Leader, Observation};
 
-use crate::background::Background;
+use crate::background::Book;
 use crate::local::{LocalQueues, Sharing};
 use crate::request::{All, Choices, permit};
 use crate::system::PerProcess;
@@ -39,7 +39,7 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Clone)]
 pub struct Locks {
-    background: Arc<Background>,
+    book: Arc<Book>,
     defaults: Choices,
 }
 
@@ -51,15 +51,15 @@ impl Locks {
     ///
     /// Fails if the keeper thread, which renews leases, cannot be started.
     pub fn new(backend: Arc<dyn DistributedLock>) -> Result<Self> {
-        let background = Background::start(backend)?;
-        let promised = background.capabilities();
+        let book = Book::start(backend)?;
+        let promised = book.capabilities();
         let ttl = DEFAULT_TTL.clamp(promised.min_ttl(), promised.max_ttl());
         let defaults = Choices::new(ttl, default_label());
-        Ok(Self { background, defaults }.sharing(Sharing::Slices))
+        Ok(Self { book, defaults }.sharing(Sharing::Slices))
     }
 
     fn sharing(mut self, sharing: Sharing) -> Self {
-        let clock = self.background.clock.clone();
+        let clock = self.book.clock.clone();
         self.defaults.local = Some(LocalQueues::new(sharing, clock));
         self
     }
@@ -70,7 +70,7 @@ impl Locks {
     /// its ttl; and in the cases of [`new`](Self::new).
     pub fn with_config(backend: Arc<dyn DistributedLock>, config: &LockConfig) -> Result<Self> {
         let mut locks = Self::new(backend)?;
-        let promised = locks.background.capabilities();
+        let promised = locks.book.capabilities();
         promised.require(&config.require)?;
         if let Some(ttl) = config.ttl {
             promised.check(Mode::Exclusive, ttl)?;
@@ -144,14 +144,14 @@ impl Locks {
     /// [presumes](Capabilities::is_presumed) some of it until then.
     pub fn capabilities(&self) -> &Capabilities {
         match self.defaults.local {
-            None => self.background.capabilities(),
-            Some(_) => self.background.in_turns(),
+            None => self.book.capabilities(),
+            Some(_) => self.book.in_turns(),
         }
     }
 
     /// The backend itself.
     pub fn backend(&self) -> &Arc<dyn DistributedLock> {
-        &self.background.backend
+        &self.book.backend
     }
 
     /// A request for the exclusive lock. Await it to wait for the lock; see [`LockRequest`] for the options.
@@ -180,7 +180,7 @@ impl Locks {
     }
 
     fn request<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N, mode: Result<Mode>) -> LockRequest {
-        LockRequest::one(&self.background, &self.defaults, name, mode)
+        LockRequest::one(&self.book, &self.defaults, name, mode)
     }
 
     /// A request for several exclusive locks: all of them or none, within the wait.
@@ -195,12 +195,12 @@ impl Locks {
         I: IntoIterator,
         I::Item: TryInto<LockName, Error: Into<Error>>,
     {
-        LockRequest::new(&self.background, &self.defaults, All::new(names))
+        LockRequest::new(&self.book, &self.defaults, All::new(names))
     }
 
     /// A new owner, for re-entrant locks: an owner may take a lock again that it holds already.
     pub fn owner(&self) -> Owner {
-        Owner::new(&self.background, &self.defaults)
+        Owner::new(&self.book, &self.defaults)
     }
 
     /// A campaign for leadership under this name. Await it to lead; see [`LockRequest`] for the options.
@@ -221,7 +221,7 @@ impl Locks {
 
     /// Who leads under this name: a stream of the changes.
     pub fn observe<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> Observation {
-        Observation::new(&self.background, name.try_into().map_err(Into::into))
+        Observation::new(&self.book, name.try_into().map_err(Into::into))
     }
 
     /// The holders of a lock and the number of waiters. The answer may be outdated when it arrives: use it
@@ -231,9 +231,9 @@ impl Locks {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn inspect<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> Result<LockStatus> {
-        let decorate = |error, name| self.background.decorate(error, Operation::Inspect, name);
+        let decorate = |error, name| self.book.decorate(error, Operation::Inspect, name);
         let name = name.try_into().map_err(|error| decorate(error.into(), None))?;
-        self.background.backend.inspect(&name).await.map_err(|error| decorate(error, Some(&name)))
+        self.book.backend.inspect(&name).await.map_err(|error| decorate(error, Some(&name)))
     }
 
     /// All locks that are held, in the order of their names, for display: see [`inspect`](Self::inspect). It
@@ -243,8 +243,8 @@ impl Locks {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn held(&self) -> Result<Vec<LockStatus>> {
-        let names = self.background.backend.names().await;
-        let mut names = names.map_err(|error| self.background.decorate(error, Operation::Inspect, None))?;
+        let names = self.book.backend.names().await;
+        let mut names = names.map_err(|error| self.book.decorate(error, Operation::Inspect, None))?;
         names.sort_unstable();
         names.dedup();
         let mut held = Vec::new();
@@ -269,10 +269,10 @@ impl Locks {
     /// # Cancel safety
     /// **Not** cancel safe: when this future is dropped, the lock may or may not have been released.
     pub async fn force_release<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> Result<usize> {
-        let decorate = |error, name| self.background.decorate(error, Operation::ForceRelease, name);
+        let decorate = |error, name| self.book.decorate(error, Operation::ForceRelease, name);
         let name = name.try_into().map_err(|error| decorate(error.into(), None))?;
         tracing::warn!(lock = %name, "freed by force");
-        self.background.backend.force_release(&name).await.map_err(|error| decorate(error, Some(&name)))
+        self.book.backend.force_release(&name).await.map_err(|error| decorate(error, Some(&name)))
     }
 
     /// For how long the server grants nothing, because it may have forgotten grants. `None`: it grants locks,
@@ -282,8 +282,8 @@ impl Locks {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn grace_left(&self) -> Result<Option<Duration>> {
-        let decorate = |error| self.background.decorate(error, Operation::Inspect, None);
-        self.background.backend.grace_left().await.map_err(decorate)
+        let decorate = |error| self.book.decorate(error, Operation::Inspect, None);
+        self.book.backend.grace_left().await.map_err(decorate)
     }
 
     /// Begins a grace period by hand, and returns its length: nothing is granted until each lease has ended
@@ -300,9 +300,9 @@ impl Locks {
     /// # Cancel safety
     /// **Not** cancel safe: when this future is dropped, the period may or may not have begun.
     pub async fn begin_grace(&self) -> Result<Duration> {
-        let decorate = |error| self.background.decorate(error, Operation::BeginGrace, None);
+        let decorate = |error| self.book.decorate(error, Operation::BeginGrace, None);
         tracing::warn!("a grace period is begun by hand");
-        self.background.backend.begin_grace().await.map_err(decorate)
+        self.book.backend.begin_grace().await.map_err(decorate)
     }
 
     /// Says that the servers have forgotten no grant, so that they grant locks from now on.
@@ -318,14 +318,14 @@ impl Locks {
     /// # Cancel safety
     /// **Not** cancel safe: when this future is dropped, the servers may or may not grant locks.
     pub async fn end_grace(&self) -> Result<()> {
-        let decorate = |error| self.background.decorate(error, Operation::BeginGrace, None);
+        let decorate = |error| self.book.decorate(error, Operation::BeginGrace, None);
         tracing::warn!("a grace period is ended by hand");
-        self.background.backend.end_grace().await.map_err(decorate)
+        self.book.backend.end_grace().await.map_err(decorate)
     }
 
     /// Counters of the work of this client and its clones in the background.
     pub fn stats(&self) -> Stats {
-        self.background.stats()
+        self.book.stats()
     }
 
     /// A stream of the events of this client and its clones from now on: locks that are waited for, granted,
@@ -345,8 +345,8 @@ impl Locks {
     /// # Ok(()) }
     /// ```
     pub fn events(&self) -> Events {
-        match self.background.check_open() {
-            Ok(()) => self.background.telemetry.events(),
+        match self.book.check_open() {
+            Ok(()) => self.book.telemetry.events(),
             Err(_) => Events::ended(),
         }
     }
@@ -377,14 +377,14 @@ impl Locks {
     /// # Cancel safety
     /// As [`close`](Self::close).
     pub async fn close_within(self, limit: Duration) -> Result<()> {
-        self.background.close(limit).await
+        self.book.close(limit).await
     }
 }
 
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
-            .field("backend", &self.background.backend)
+            .field("backend", &self.book.backend)
             .field("defaults", &self.defaults)
             .finish_non_exhaustive()
     }

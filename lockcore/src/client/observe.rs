@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::Stream;
 
 use crate::backend::closed_for;
-use crate::background::Background;
+use crate::background::Book;
 use crate::{Error, ErrorKind, FencingToken, Holder, LockName, Operation, Result};
 
 /// How often an observer sends a request.
@@ -45,7 +45,7 @@ impl From<Holder> for Leader {
 /// stream. An error does not end the stream; the next poll sends another request, after the same pause.
 #[must_use = "nothing is asked until the stream is polled"]
 pub struct Observation {
-    background: Arc<Background>,
+    book: Arc<Book>,
     name: Result<LockName>,
     every: Duration,
     asked: bool,
@@ -58,9 +58,9 @@ pub struct Observation {
 type Asking = Pin<Box<dyn Future<Output = Result<Option<Leader>>> + Send>>;
 
 impl Observation {
-    pub(crate) fn new(background: &Arc<Background>, name: Result<LockName>) -> Self {
+    pub(crate) fn new(book: &Arc<Book>, name: Result<LockName>) -> Self {
         Self {
-            background: Arc::clone(background),
+            book: Arc::clone(book),
             name,
             every: EVERY,
             asked: false,
@@ -105,7 +105,7 @@ impl Observation {
 
     /// Sends one request, after a pause unless it is the first.
     fn ask(&mut self) -> Asking {
-        let background = Arc::clone(&self.background);
+        let book = Arc::clone(&self.book);
         let name = match &self.name {
             Ok(name) => Ok(name.clone()),
             Err(error) => Err(error.duplicate()),
@@ -114,11 +114,11 @@ impl Observation {
         self.asked = true;
         Box::pin(async move {
             if !pause.is_zero() {
-                background.clock.sleep(pause).await;
+                book.clock.sleep(pause).await;
             }
-            let name = name.map_err(|error| background.decorate(error, Operation::Inspect, None))?;
-            let decorate = |error: Error| background.decorate(error, Operation::Inspect, Some(&name));
-            let status = background.backend.inspect(&name).await.map_err(decorate)?;
+            let name = name.map_err(|error| book.decorate(error, Operation::Inspect, None))?;
+            let decorate = |error: Error| book.decorate(error, Operation::Inspect, Some(&name));
+            let status = book.backend.inspect(&name).await.map_err(decorate)?;
             // Of several holders, readers for instance, the newest.
             match (status.holders.into_iter().max_by_key(|holder| holder.token), status.unknown_for) {
                 (None, Some(left)) => Err(decorate(Error::new(ErrorKind::GracePeriod, closed_for(left)))),

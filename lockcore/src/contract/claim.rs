@@ -1,29 +1,22 @@
 //! One attempt to take a lock.
 
-mod fate;
-mod present_hold;
 mod turn;
 mod wait;
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
+use crate::life::Life;
 use crate::system::{lock, wake_tasks};
 use crate::{Clock, Error, HoldId, LockName, Mode, Moment, OwnerId};
 
-pub(crate) use fate::Fate;
-use present_hold::PresentHold;
 pub(crate) use turn::PassOn;
-use turn::TurnSlot;
 pub(crate) use wait::FIRST_ANSWER;
-
-/// How long after the end of a lease a late copy of a request may still arrive.
-const COPY_MARGIN: Duration = Duration::from_secs(5);
 
 /// How long an acquire may wait for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,27 +43,38 @@ struct ClaimInner {
     name: LockName,
     mode: Mode,
     owner: OwnerId,
-    /// Made when it is asked for.
-    hold_id: OnceLock<HoldId>,
     ttl: Duration,
     lock_delay: Duration,
-    tokens: AtomicU32,
     wait: Wait,
     label: Arc<str>,
     clock: Clock,
-    began: AtomicU64,
-    in_doubt_until: AtomicU64,
-    queued: AtomicBool,
-    waiting: AtomicBool,
-    answered: AtomicBool,
-    cancelled: AtomicBool,
-    abandoned: AtomicBool,
-    place_wanted: AtomicBool,
+    state: Mutex<State>,
+    /// Notified when the wait, the lease or the release is to be looked at again.
     bell: Notify,
-    fate: OnceLock<Fate>,
-    obstacle: Mutex<Option<Error>>,
-    turn: TurnSlot,
-    present_hold: PresentHold,
+}
+
+/// What becomes of a claim. No other mutex is locked while this is.
+pub(crate) struct State {
+    pub(crate) life: Life,
+    tokens: NonZeroU32,
+    /// Made when it is asked for.
+    hold_id: Option<HoldId>,
+    obstacle: Option<Error>,
+    /// Why the last renewal of its lease failed; none if it succeeded.
+    pub(crate) failure: Option<String>,
+    /// Its turn in the queue of this process, if it has one, or its place there before that.
+    ///
+    /// The turn is passed on when the claim has been released, holds nothing or has lost its lock, or when the
+    /// keeper releases it. It does not end with the handles to the claim, since a backend may have one for long.
+    turn: Option<Arc<dyn PassOn>>,
+    /// Its row in the book of its client.
+    pub(crate) row: Option<usize>,
+}
+
+impl State {
+    fn new(life: Life, tokens: NonZeroU32, hold_id: Option<HoldId>) -> Mutex<Self> {
+        Mutex::new(Self { life, tokens, hold_id, obstacle: None, failure: None, turn: None, row: None })
+    }
 }
 
 impl Claim {
@@ -80,26 +84,13 @@ impl Claim {
             name,
             mode,
             owner: OwnerId::random(),
-            hold_id: OnceLock::new(),
             ttl,
             lock_delay: Duration::ZERO,
-            tokens: AtomicU32::new(1),
             wait,
             label,
             clock: Clock::system(),
-            began: AtomicU64::new(Moment::now().as_nanos()),
-            in_doubt_until: AtomicU64::new(0),
-            queued: AtomicBool::new(false),
-            waiting: AtomicBool::new(false),
-            answered: AtomicBool::new(false),
-            cancelled: AtomicBool::new(false),
-            abandoned: AtomicBool::new(false),
-            place_wanted: AtomicBool::new(false),
+            state: State::new(Life::new(Moment::now(), ttl, wait != Wait::No), NonZeroU32::MIN, None),
             bell: Notify::new(),
-            fate: OnceLock::new(),
-            obstacle: Mutex::default(),
-            turn: TurnSlot::default(),
-            present_hold: PresentHold::default(),
         }))
     }
 
@@ -120,6 +111,7 @@ impl Claim {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.ttl = inner.ttl.saturating_sub(inner.lock_delay).saturating_add(lock_delay);
             inner.lock_delay = lock_delay;
+            lock(&inner.state).life.set_ttl(inner.ttl);
         }
         self
     }
@@ -129,7 +121,7 @@ impl Claim {
     #[must_use]
     pub fn reserving(mut self, tokens: NonZeroU32) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.tokens = tokens.get().into();
+            lock(&inner.state).tokens = tokens;
         }
         self
     }
@@ -141,7 +133,7 @@ impl Claim {
             return self;
         }
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.began = AtomicU64::new(clock.now().as_nanos());
+            lock(&inner.state).life.began = clock.now();
             inner.clock = clock;
         }
         self
@@ -151,31 +143,38 @@ impl Claim {
     #[must_use]
     pub fn downgraded(&self) -> Self {
         let ClaimInner { name, owner, ttl, lock_delay, label, clock, .. } = &*self.0;
+        let hold_id = self.hold_id();
+        let (life, tokens) = {
+            let state = self.state();
+            (state.life.successor(), state.tokens)
+        };
         Self(Arc::new(ClaimInner {
             name: name.clone(),
             mode: Mode::Shared,
             owner: *owner,
-            hold_id: OnceLock::from(self.hold_id()),
             ttl: *ttl,
             lock_delay: *lock_delay,
-            tokens: self.tokens().get().into(),
             wait: Wait::No,
             label: Arc::clone(label),
             clock: clock.clone(),
-            began: AtomicU64::new(self.began().as_nanos()),
-            in_doubt_until: AtomicU64::new(self.0.in_doubt_until.load(Ordering::Acquire)),
-            queued: AtomicBool::new(false),
-            waiting: AtomicBool::new(false),
-            answered: AtomicBool::new(false),
-            cancelled: AtomicBool::new(false),
-            abandoned: AtomicBool::new(false),
-            place_wanted: AtomicBool::new(false),
+            state: State::new(life, tokens, Some(hold_id)),
             bell: Notify::new(),
-            fate: OnceLock::new(),
-            obstacle: Mutex::default(),
-            turn: TurnSlot::default(),
-            present_hold: PresentHold::default(),
         }))
+    }
+
+    /// What becomes of it.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0.state)
+    }
+
+    /// Looks at its life, or changes it.
+    pub(crate) fn life<T>(&self, look: impl FnOnce(&mut Life) -> T) -> T {
+        look(&mut self.state().life)
+    }
+
+    /// Whether both are handles to the same claim.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// The lock's name.
@@ -197,7 +196,7 @@ impl Claim {
     ///
     /// [`Grant::hold_id`]: crate::Grant::hold_id
     pub(crate) fn hold_id(&self) -> HoldId {
-        *self.0.hold_id.get_or_init(HoldId::random)
+        *self.state().hold_id.get_or_insert_with(HoldId::random)
     }
 
     /// How long the lease lasts at the server from the last successful request, the [lock
@@ -216,12 +215,12 @@ impl Claim {
     ///
     /// [`Grant::new`]: crate::Grant::new
     pub fn tokens(&self) -> NonZeroU32 {
-        NonZeroU32::new(self.0.tokens.load(Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN)
+        self.state().tokens
     }
 
     /// Sets how many tokens the grant reserves. Nothing has been sent.
     pub(crate) fn reserve(&self, tokens: NonZeroU32) {
-        self.0.tokens.store(tokens.get(), Ordering::Relaxed);
+        self.state().tokens = tokens;
     }
 
     /// How long to wait for the lock.
@@ -242,27 +241,30 @@ impl Claim {
     /// When the claim was made, or when its turn came in the queue of this process. Nothing was sent before
     /// that.
     pub fn began(&self) -> Moment {
-        Moment::from_nanos(self.0.began.load(Ordering::Acquire))
+        self.life(|life| life.began)
     }
 
     /// Notes that the claim has waited in this process, and is sent to the server now.
     pub(crate) fn begin_now(&self) {
-        self.0.began.store(self.0.clock.now().as_nanos(), Ordering::Release);
+        let now = self.0.clock.now();
         // The answer of the server is still to come.
-        self.0.answered.store(false, Ordering::Release);
+        self.life(|life| (life.began, life.answered) = (now, false));
     }
 
     /// For backends: notes why the server decides nothing about the claim now, such as a grace period, or
     /// that it does again. A task that waits behind the claim in this process ends with this error if its
     /// wait is over meanwhile. [`wait_for_turn`](crate::backend::wait_for_turn) calls it.
     pub fn note_obstacle(&self, obstacle: Option<&Error>) {
-        *lock(&self.0.obstacle) = obstacle.map(Error::duplicate);
+        let obstacle = obstacle.map(Error::duplicate);
+        let before = std::mem::replace(&mut self.state().obstacle, obstacle);
+        // Outside of the mutex: its cause may be code of a backend.
+        drop(before);
     }
 
     /// Notes that the server may now have a place in a queue for this claim. A backend calls it *before* it
     /// sends the request that queues, so that `lockcore` knows that the claim needs a clean-up.
     pub fn note_queued(&self) {
-        self.0.queued.store(true, Ordering::Release);
+        self.life(|life| life.queued = true);
     }
 
     /// Notes that the server has answered, and that the claim has to wait for its turn from now on.
@@ -270,24 +272,23 @@ impl Claim {
     /// calls it itself. Until then the wait covers the first answer, for a second at most, even if its time
     /// has passed.
     pub fn note_waiting(&self) {
-        self.0.waiting.store(true, Ordering::Relaxed);
-        self.0.answered.store(true, Ordering::Release);
+        self.life(|life| (life.waited, life.answered) = (true, true));
         self.ring();
     }
 
     /// Whether the claim has had to wait.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.0.waiting.load(Ordering::Relaxed)
+        self.life(|life| life.waited)
     }
 
     /// Notes that the server has just confirmed that it has no place in a queue for this claim any more.
     pub fn note_left_queue(&self) {
-        self.0.queued.store(false, Ordering::Release);
+        self.life(|life| life.queued = false);
     }
 
     /// Whether the server may have a place in a queue for this claim.
     pub fn may_be_queued(&self) -> bool {
-        self.0.queued.load(Ordering::Acquire)
+        self.life(|life| life.queued)
     }
 
     /// Notes that a request that takes the lock is in doubt: it has no answer, and its connection was
@@ -296,56 +297,57 @@ impl Claim {
     ///
     /// `lockcore` then repeats the release in the background, until the lease of such a copy has ended.
     pub fn note_in_doubt(&self) {
-        let until = self.0.clock.now().after(self.0.ttl).after(COPY_MARGIN);
-        self.0.in_doubt_until.fetch_max(until.as_nanos(), Ordering::AcqRel);
+        let now = self.0.clock.now();
+        self.life(|life| life.note_in_doubt(now));
     }
 
     /// The time until which a late copy of a request may take the lock although no guard holds it; `None` if
     /// no request was in doubt.
     pub fn in_doubt_until(&self) -> Option<Moment> {
-        match self.0.in_doubt_until.load(Ordering::Acquire) {
-            0 => None,
-            until => Some(Moment::from_nanos(until)),
+        self.life(|life| life.in_doubt_until())
+    }
+
+    /// Puts a turn here. A lock that is handed on keeps its claim, which gets the turn of the next task.
+    pub(crate) fn put_turn(&self, turn: Arc<dyn PassOn>) {
+        let before = self.state().turn.replace(turn);
+        // Outside of the mutex: dropping a turn may pass it on.
+        drop(before);
+    }
+
+    /// Takes the turn away without passing it on.
+    pub(crate) fn take_turn(&self) -> Option<Arc<dyn PassOn>> {
+        self.state().turn.take()
+    }
+
+    /// Passes its turn on. Wakers of the application run in here.
+    pub(crate) fn pass_on(&self) {
+        if let Some(turn) = self.take_turn() {
+            turn.pass_on();
         }
-    }
-
-    /// Its turn in the queue of this process.
-    pub(crate) fn turn(&self) -> &TurnSlot {
-        &self.0.turn
-    }
-
-    /// Which of its holds is the present one.
-    pub(crate) fn present_hold(&self) -> &PresentHold {
-        &self.0.present_hold
-    }
-
-    /// Decides what becomes of the acquire, unless that has been decided. Returns whether it is so.
-    pub(crate) fn decide(&self, fate: Fate) -> bool {
-        *self.0.fate.get_or_init(|| fate) == fate
     }
 
     /// Cancels the claim, because its client was closed. The backend stops waiting.
     pub fn cancel(&self) {
-        self.0.cancelled.store(true, Ordering::Release);
+        self.life(|life| life.cancelled = true);
         self.ring();
     }
 
     /// Notes that the caller was dropped. The claim is cancelled by that, unless its place is wanted.
     pub(crate) fn abandon(&self) {
-        self.0.abandoned.store(true, Ordering::Release);
+        self.life(|life| life.abandoned = true);
         self.ring();
     }
 
     /// Another task takes over what a claim without a caller has got.
     pub(crate) fn adopt(&self) {
-        self.0.abandoned.store(false, Ordering::Release);
+        self.life(|life| life.abandoned = false);
     }
 
     /// Sets whether other tasks of this process wait behind this claim. Then its place in the queue of the
     /// server outlives the wait of its caller, and the caller itself. When the place is not wanted any more,
     /// [`ring`](Self::ring) is called next.
     pub(crate) fn want_place(&self, wanted: bool) {
-        self.0.place_wanted.store(wanted, Ordering::Release);
+        self.life(|life| life.wanted = wanted);
     }
 
     /// Has the wait looked at again. Wakers of the application run in here.
@@ -353,26 +355,30 @@ impl Claim {
         wake_tasks(|| self.0.bell.notify_waiters());
     }
 
+    /// Resolves when the bell is rung.
+    pub(crate) fn rung(&self) -> Notified<'_> {
+        self.0.bell.notified()
+    }
+
     /// Whether the place of this claim is kept for others. Before the first answer there is no place yet, and
     /// a claim that does not wait has none.
     pub(crate) fn keeps_place(&self) -> bool {
-        self.0.wait != Wait::No && self.has_answer() && self.0.place_wanted.load(Ordering::Acquire)
+        self.life(|life| life.keeps_place())
     }
 
     /// Whether the server has answered, since the claim was sent to it.
     pub(crate) fn has_answer(&self) -> bool {
-        self.0.answered.load(Ordering::Acquire)
+        self.life(|life| life.answered)
     }
 
     /// Whether the caller is not there any more.
     pub(crate) fn has_no_caller(&self) -> bool {
-        self.0.cancelled.load(Ordering::Acquire) || self.0.abandoned.load(Ordering::Acquire)
+        self.life(|life| life.has_no_caller())
     }
 
     /// Whether the claim was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.load(Ordering::Acquire)
-            || (self.0.abandoned.load(Ordering::Acquire) && !self.keeps_place())
+        self.life(|life| life.is_cancelled())
     }
 }
 

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Claim, Error, ErrorKind, FencingToken, HoldId, LockName, Mode, Moment, Result, lease};
+use crate::{Claim, Error, ErrorKind, FencingToken, HoldId, LockName, Mode, Moment, Result, life};
 
 /// A granted claim.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ impl Grant {
             hold: 0,
             record: None,
         };
-        grant.with_deadline(lease::valid_until(sent, claim.ttl()))
+        grant.with_deadline(life::valid_until(sent, claim.ttl()))
     }
 
     /// The same grant if it has fewer tokens than the claim wants: this many, of which the last is the same.
@@ -102,7 +102,7 @@ impl Grant {
     /// # Errors
     /// [`Lost`](ErrorKind::Lost) if the lock has been passed on already.
     pub fn bind(&self) -> Result<()> {
-        if self.claim.present_hold().bind(self.hold) {
+        if self.claim.life(|life| life.holds.bind(self.hold)) {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Lost, "the hold has ended: another task of this process has got the lock"))
@@ -111,7 +111,7 @@ impl Grant {
     /// The lock is passed on, and the [successor](Self::successor) of this grant is that of the present hold.
     /// False if something at the server depends on this one.
     pub(crate) fn hand_on(&self) -> bool {
-        self.claim.present_hold().move_on(self.hold)
+        self.claim.life(|life| life.holds.move_on(self.hold))
     }
 
     /// The same grant after renewals, if there were any: valid from `sent` to `deadline`. A renewal makes a
@@ -124,6 +124,11 @@ impl Grant {
     /// The claim that was granted.
     pub fn claim(&self) -> &Claim {
         &self.claim
+    }
+
+    /// The number of this hold among those of its claim.
+    pub(crate) fn hold(&self) -> u64 {
+        self.hold
     }
 
     /// The fencing token.
@@ -182,32 +187,6 @@ pub enum Renewal {
     Lost,
     /// The outcome is unknown. The old deadline stands, and the keeper tries again.
     Unknown(Error),
-}
-
-/// The answer to a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Released {
-    /// The claim held the lock, or a place in its queue, and it was released, now or in an earlier call whose
-    /// answer was lost.
-    Released,
-    /// The claim holds nothing. It is unknown whether an earlier call with a lost answer released it, or
-    /// whether the lock was lost before. If the lock was held when the release began, it counts as released.
-    InDoubt,
-    /// The claim held nothing.
-    NotHeld,
-}
-
-impl Released {
-    /// The answer of a server that has released something of the claim, or has found nothing. `in_doubt`: an
-    /// earlier copy of the request, whose answer was lost, may have released it.
-    pub fn from_answer(released: bool, in_doubt: bool) -> Self {
-        match (released, in_doubt) {
-            (true, _) => Self::Released,
-            (false, true) => Self::InDoubt,
-            (false, false) => Self::NotHeld,
-        }
-    }
 }
 
 /// One holder of a lock, as the server knows it.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use tracing::Span;
+
 use super::LockGuard;
-use crate::background::{AcquireStatus, Armed, Background, UnderWay};
-use crate::lease::{Left, Limits};
+use crate::background::{Book, Stub, UnderWay};
+use crate::life::{Left, Limits};
 use crate::{Error, ErrorKind, ErrorWith, Grant, Mode, Operation, Requirement, Result};
 
 impl LockGuard {
@@ -28,20 +30,20 @@ impl LockGuard {
         if self.mode() == Mode::Shared {
             return Ok(self);
         }
-        let Some(background) = self.background().cloned() else {
+        let Some(book) = self.book().cloned() else {
             unreachable!("a guard that was not released has its client")
         };
         let (grant, limits) = (self.grant().clone(), self.limits());
-        let decorate = |error| background.decorate(error, Operation::Downgrade, Some(grant.claim().name()));
-        if let Err(error) = check(&self, &background) {
+        let decorate = |error| book.decorate(error, Operation::Downgrade, Some(grant.claim().name()));
+        if let Err(error) = check(&self, &book) {
             return Err(ErrorWith::new(decorate(error), Some(self)));
         }
         let ended = self.end();
         let answer = match ended {
-            Some((armed, Some(left))) => downgrade(armed, &grant, limits, left).await,
+            Some((stub, Some(left))) => downgrade(stub, &grant, limits, left).await,
             ended => {
-                if let Some((armed, left)) = ended {
-                    armed.release_ended(left);
+                if let Some((stub, left)) = ended {
+                    stub.release_ended(left, Span::none());
                 }
                 Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))
             }
@@ -50,12 +52,12 @@ impl LockGuard {
     }
 }
 
-fn check(guard: &LockGuard, background: &Background) -> Result<()> {
+fn check(guard: &LockGuard, book: &Book) -> Result<()> {
     if guard.mode() != Mode::Exclusive {
         let text = "only a writer can become a reader, this is a permit";
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
-    if !background.capabilities().promises(Requirement::Downgrade) {
+    if !book.capabilities().promises(Requirement::Downgrade) {
         return Err(Error::new(ErrorKind::Unsupported, "this backend cannot turn a writer into a reader"));
     }
     Ok(())
@@ -63,21 +65,19 @@ fn check(guard: &LockGuard, background: &Background) -> Result<()> {
 
 /// The lease is not renewed meanwhile.
 ///
-/// Until there is an answer, the server may have recorded either of the two. So both claims are armed.
-async fn downgrade(writer: Armed, grant: &Grant, limits: Limits, left: Left) -> Result<LockGuard> {
-    let background = Arc::clone(writer.background());
-    let reader = Armed::new(Arc::clone(&background), grant.claim().downgraded());
-    let (grant, claim) = (grant.clone(), grant.claim().clone());
-    let has_passed = {
-        let clock = background.clock.clone();
-        move || clock.has_passed(left.until)
-    };
+/// Until there is an answer, the server may have recorded either of the two. So both claims have a stub.
+async fn downgrade(writer: Stub, grant: &Grant, limits: Limits, left: Left) -> Result<LockGuard> {
+    let book = Arc::clone(writer.book());
+    let reader = book.adopt(&grant.claim().downgraded());
+    let claims = vec![reader.claim().clone(), writer.claim().clone()];
+    let (grant, shared) = (grant.clone(), Arc::clone(&book));
     let work = async move {
-        let error = match writer.background().backend.downgrade(&grant).await {
+        let has_passed = || shared.clock.has_passed(left.until);
+        let error = match shared.backend.downgrade(&grant).await {
             Ok(grant) if !has_passed() => {
-                let grant = grant.renewed(left.sent, left.until);
-                let guard = LockGuard::new(reader.background(), grant, limits, None);
-                writer.claim().turn().pass_on();
+                let stub = shared.adopt(grant.claim());
+                let guard = LockGuard::new(stub, grant.renewed(left.sent, left.until), limits, None);
+                writer.claim().pass_on();
                 writer.disarm();
                 reader.disarm();
                 return Ok(guard);
@@ -85,11 +85,10 @@ async fn downgrade(writer: Armed, grant: &Grant, limits: Limits, left: Left) -> 
             Ok(_) => Error::new(ErrorKind::Lost, "the lock was lost during the downgrade"),
             Err(error) => error,
         };
-        let release = if has_passed() { Armed::release_lost } else { Armed::release_in_background };
-        release(reader, AcquireStatus::Unanswered);
-        release(writer, AcquireStatus::Unanswered);
+        let release = if has_passed() { Stub::release_lost } else { Stub::release_in_background };
+        release(reader, false, Span::none());
+        release(writer, false, Span::none());
         Err(error)
     };
-    let claims = vec![claim.downgraded(), claim];
-    UnderWay::new(&background, claims, work).await.map(LockGuard::with_span)
+    UnderWay::new(&book, claims, work).await.map(LockGuard::with_span)
 }

@@ -9,8 +9,8 @@ use tracing::Span;
 
 use super::LockHandle;
 use super::hand_off::Slice;
-use crate::background::{Armed, Background, UnderWay};
-use crate::lease::{HeldLock, Left, Limits};
+use crate::background::{Book, HeldLock, Stub, UnderWay};
+use crate::life::{Left, Limits};
 use crate::system::poll_once;
 use crate::{
     Error, ErrorKind, FencingToken, Grant, HoldId, LeaseState, LockName, Loss, Mode, Operation, Released,
@@ -73,7 +73,7 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 pub struct LockGuard {
     handle: LockHandle,
     /// Taken when the lock is released.
-    background: Option<Arc<Background>>,
+    stub: Option<Stub>,
     /// Where the lock can be handed on to another task of this process.
     slice: Option<Slice>,
     /// The span of the hold.
@@ -81,22 +81,16 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    pub(crate) fn new(
-        background: &Arc<Background>,
-        grant: Grant,
-        limits: Limits,
-        slice: Option<Slice>,
-    ) -> Self {
-        let held = Arc::new(HeldLock::new(grant, limits, &background.telemetry));
-        background.keep(&held);
-        let background = Some(Arc::clone(background));
-        Self { handle: LockHandle::new(held), background, slice, span: Span::none() }
+    pub(crate) fn new(stub: Stub, grant: Grant, limits: Limits, slice: Option<Slice>) -> Self {
+        let held = Arc::new(HeldLock::new(grant, limits, &stub.book().telemetry));
+        stub.keep(&held);
+        Self { handle: LockHandle::new(held), stub: Some(stub), slice, span: Span::none() }
     }
 
     /// With a span of the hold, which belongs to whoever gets the guard: it is not part of the acquire.
     pub(crate) fn with_span(mut self) -> Self {
-        if let Some(background) = &self.background {
-            self.span = background.telemetry.hold_span(self.grant());
+        if let Some(stub) = &self.stub {
+            self.span = stub.book().telemetry.hold_span(self.grant());
         }
         self
     }
@@ -206,8 +200,8 @@ impl LockGuard {
     /// # Cancel safety
     /// The release goes on in the background when this future is dropped; only the answer is lost.
     pub async fn release(mut self) -> Result<()> {
-        let Some((armed, left)) = self.end_or_hand_on() else { return Ok(()) };
-        let background = Arc::clone(armed.background());
+        let Some((stub, left, span)) = self.end_or_hand_on() else { return Ok(()) };
+        let book = Arc::clone(stub.book());
         let failure = self.handle.lock().failure();
         let lost = || {
             let lost = Error::new(ErrorKind::Lost, "the lock was lost before it was released");
@@ -216,11 +210,11 @@ impl LockGuard {
                 None => lost,
             }
         };
-        let answer = if left.is_none() && !armed.claim().lock_delay().is_zero() {
-            armed.release_ended(left);
+        let answer = if left.is_none() && !stub.claim().lock_delay().is_zero() {
+            stub.release_ended(left, span);
             Ok(Released::NotHeld)
         } else {
-            release(&background, armed, left.is_some()).await
+            release(&book, stub.release(left.is_some(), span)).await
         };
         let error = match answer {
             // Whatever the server has kept of the claim: since the deadline another may have held the lock.
@@ -229,14 +223,14 @@ impl LockGuard {
             Ok(Released::InDoubt | Released::NotHeld) => lost(),
             Err(error) => error,
         };
-        Err(background.decorate(error, Operation::Release, Some(self.name())))
+        Err(book.decorate(error, Operation::Release, Some(self.name())))
     }
 
     /// Sets limits that count from now.
     pub(crate) fn limit(&self, limits: Limits) {
-        if let (Some(background), true) = (&self.background, limits != Limits::default()) {
+        if let (Some(stub), true) = (&self.stub, limits != Limits::default()) {
             self.handle.lock().limit(limits);
-            background.sweep_again();
+            stub.book().look_again();
         }
     }
 
@@ -244,47 +238,47 @@ impl LockGuard {
         self.handle.lock().limits()
     }
 
-    pub(super) fn background(&self) -> Option<&Arc<Background>> {
-        self.background.as_ref()
+    pub(super) fn book(&self) -> Option<&Arc<Book>> {
+        self.stub.as_ref().map(Stub::book)
     }
 
     /// Ends the hold: hands the lock on to a waiting task of this process, or returns the claim that is to be
-    /// released.
-    fn end_or_hand_on(&mut self) -> Option<(Armed, Option<Left>)> {
-        let (armed, left) = self.end()?;
-        let armed = match (&self.slice, left) {
-            (Some(slice), Some(left)) if left.fresh => slice.to_next(self.grant(), left, armed)?,
-            _ => armed,
+    /// released, with the span of that.
+    fn end_or_hand_on(&mut self) -> Option<(Stub, Option<Left>, Span)> {
+        let (stub, left) = self.end()?;
+        let stub = match (&self.slice, left) {
+            (Some(slice), Some(left)) if left.fresh => slice.to_next(self.grant(), left, stub)?,
+            _ => stub,
         };
-        let span = armed.background().telemetry.release_span(self.grant());
-        Some((armed.within(span), left))
+        let span = stub.book().telemetry.release_span(self.grant());
+        Some((stub, left, span))
     }
 
-    /// Stops the renewals, and arms the release instead. Returns the rest of the lease too; `None` if it was
-    /// lost. The claim keeps its turn.
-    pub(super) fn end(&mut self) -> Option<(Armed, Option<Left>)> {
-        let background = self.background.take()?;
+    /// Ends the hold. Returns the rest of the lease too; `None` if it was lost. The claim keeps its turn.
+    pub(super) fn end(&mut self) -> Option<(Stub, Option<Left>)> {
+        let stub = self.stub.take()?;
         let held = self.handle.lock();
-        let (left, change) = held.end(background.clock.now());
-        background.let_go(held);
-        let armed = Armed::new(background, held.grant().claim().clone());
+        let (left, change) = held.end(stub.book().clock.now());
         if let Some(state) = change {
             held.announce(state);
         }
         let span = std::mem::replace(&mut self.span, Span::none());
         span.record("outcome", if left.is_some() { "released" } else { "lost" });
-        Some((armed, left))
+        Some((stub, left))
     }
 }
 
-/// Releases a claim; the keeper goes on if that fails.
-async fn release(background: &Background, armed: Armed, was_held: bool) -> Result<Released> {
-    let mut releasing = UnderWay::new(background, Vec::new(), armed.release(was_held));
+/// Waits for a release; the keeper goes on if that fails.
+async fn release(
+    book: &Arc<Book>,
+    releasing: impl Future<Output = Result<Released>> + Send + 'static,
+) -> Result<Released> {
+    let mut releasing = UnderWay::new(book, Vec::new(), releasing);
     // The first poll is without a timer: a backend in memory needs none.
     if let Poll::Ready(answer) = poll_once(&mut releasing).await {
         return answer;
     }
-    let in_time = background.clock.timeout(RELEASE_LIMIT, releasing).await;
+    let in_time = book.clock.timeout(RELEASE_LIMIT, releasing).await;
     in_time.unwrap_or_else(|| {
         Err(Error::new(ErrorKind::UnknownOutcome, "no answer in time; it goes on in the background"))
     })
@@ -302,8 +296,8 @@ impl fmt::Debug for LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if let Some((armed, left)) = self.end_or_hand_on() {
-            armed.release_ended(left);
+        if let Some((stub, left, span)) = self.end_or_hand_on() {
+            stub.release_ended(left, span);
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::background::{Armed, Background};
-use crate::lease::Left;
+use crate::background::{Book, Stub};
+use crate::life::Left;
 use crate::local::{ClaimTurn, HandedLock};
 use crate::{Grant, Moment};
 
@@ -20,21 +20,21 @@ pub(crate) struct Slice {
 impl Slice {
     /// For a lock that was just claimed, if hand-offs are wanted. Otherwise the claim turn is passed on at
     /// once, and the next task claims at the server.
-    pub(crate) fn new(turn: Arc<ClaimTurn>, background: &Background, grant: &Grant) -> Option<Self> {
-        let (times, until) = slice(&turn, background.has_token_blocks(), grant);
-        Self::until(turn, background, grant, times, until)
+    pub(crate) fn new(turn: Arc<ClaimTurn>, book: &Book, grant: &Grant) -> Option<Self> {
+        let (times, until) = slice(&turn, book.has_token_blocks(), grant);
+        Self::until(turn, book, grant, times, until)
     }
 
     /// The same for a lock that may be handed on so many times, until this moment.
     pub(super) fn until(
         turn: Arc<ClaimTurn>,
-        background: &Background,
+        book: &Book,
         grant: &Grant,
         times: u32,
         until: Moment,
     ) -> Option<Self> {
-        if turn.hand_off(background.has_token_blocks()).is_none() {
-            grant.claim().turn().pass_on();
+        if turn.hand_off(book.has_token_blocks()).is_none() {
+            grant.claim().pass_on();
             return None;
         }
         turn.note_held(until);
@@ -43,26 +43,27 @@ impl Slice {
 
     /// Gives a lock whose hold has ended, with what is left of its lease, to the next task. If no task takes
     /// it, its claim is returned, and is to be released.
-    pub(crate) fn to_next(&self, grant: &Grant, left: Left, armed: Armed) -> Option<Armed> {
+    pub(crate) fn to_next(&self, grant: &Grant, left: Left, stub: Stub) -> Option<Stub> {
         // The backend may have reserved fewer tokens than the claim wants: each task needs its own.
-        let is_last = armed.background().has_token_blocks() && grant.token() == grant.last_token();
+        let is_last = stub.book().has_token_blocks() && grant.token() == grant.last_token();
         if self.times == 0 || is_last || grant.claim().clock().has_passed(self.until) {
-            return Some(armed);
+            return Some(stub);
         }
         // A transaction that has verified the lock may be open: the release has to wait for it.
         if !grant.hand_on() {
-            return Some(armed);
+            return Some(stub);
         }
         let grant = grant.successor().renewed(left.sent, left.until);
-        offer(&self.turn, armed, grant, self.times - 1, self.until)
+        offer(&self.turn, stub, grant, self.times - 1, self.until)
     }
 }
 
 /// Gives the lock of a task that has left before it was granted to the next task, which takes over its place
 /// and its token. If no task takes it, its claim is returned, and is to be released.
-pub(crate) fn to_next_claimant(turn: &ClaimTurn, grant: &Grant, armed: Armed) -> Option<Armed> {
-    let (times, until) = slice(turn, armed.background().has_token_blocks(), grant);
-    offer(turn, armed, grant.clone(), times, until)
+pub(crate) fn to_next_claimant(turn: &ClaimTurn, grant: &Grant, stub: Stub) -> Option<Stub> {
+    let (times, until) = slice(turn, stub.book().has_token_blocks(), grant);
+    stub.pass();
+    offer(turn, stub, grant.clone(), times, until)
 }
 
 /// How often, and until when, a lock may be handed on that has been granted now.
@@ -76,9 +77,9 @@ fn slice(turn: &ClaimTurn, token_blocks: bool, grant: &Grant) -> (u32, Moment) {
     (times, now.after(span.min(longest)))
 }
 
-fn offer(turn: &ClaimTurn, armed: Armed, grant: Grant, times: u32, until: Moment) -> Option<Armed> {
-    let lock = HandedLock { armed: Some(armed), grant, times, until };
-    turn.offer(lock)?.armed.take()
+fn offer(turn: &ClaimTurn, stub: Stub, grant: Grant, times: u32, until: Moment) -> Option<Stub> {
+    let lock = HandedLock { stub: Some(stub), grant, times, until };
+    turn.offer(lock)?.stub.take()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::hand_off::Slice;
 use crate::LockGuard;
-use crate::lease::Limits;
+use crate::life::Limits;
 use crate::local::{ClaimTurn, HandedLock};
 
 impl HandedLock {
@@ -14,13 +14,11 @@ impl HandedLock {
         let claim = self.grant.claim();
         if claim.clock().has_passed(self.grant.deadline()) {
             // The release of this claim must not pass the turn on.
-            drop(claim.turn().take());
+            drop(claim.take_turn());
             return None;
         }
-        let armed = self.armed.take()?;
-        let slice = Slice::until(Arc::clone(turn), armed.background(), &self.grant, self.times, self.until);
-        let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, slice);
-        armed.disarm();
-        Some(guard)
+        let stub = self.stub.take()?;
+        let slice = Slice::until(Arc::clone(turn), stub.book(), &self.grant, self.times, self.until);
+        Some(LockGuard::new(stub, self.grant.clone(), limits, slice))
     }
 }

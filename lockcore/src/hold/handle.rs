@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lease::{Event, HeldLock, lost_at_work};
+use crate::background::{HeldLock, lost_at_work};
+use crate::life::Event;
 use crate::{Claim, FencingToken, Grant, HoldId, LeaseState, LockName, Loss, Operation, Result};
 
 /// A handle to a held lock. It shows the state of the lock. The lock is released when the guard is dropped,

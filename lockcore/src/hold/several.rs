@@ -4,7 +4,7 @@ use std::fmt;
 
 use futures_util::future::{join_all, select_all};
 
-use crate::lease::Limits;
+use crate::life::Limits;
 use crate::{Error, ErrorKind, FencingToken, LockGuard, LockName, Loss, Result};
 
 /// Several held locks, which [`Locks::lock_all`](crate::Locks::lock_all) has taken together. Dropping it

@@ -21,7 +21,7 @@ impl LocalQueues {
         let entry = QueueEntry { queues: self, name: claim.name(), number };
         claim.note_waiting();
         let place = LocalPlace { queues: Arc::downgrade(self), name: claim.name().clone(), number };
-        claim.turn().put(Arc::new(place));
+        claim.put_turn(Arc::new(place));
         let turn = tokio::select! {
             biased;
             turn = poll_fn(|cx| self.poll(claim, number, cx)) => turn,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::background::{AcquireStatus, Armed};
+use tracing::Span;
+
+use crate::background::Stub;
 use crate::contract::PassOn;
 use crate::{Claim, Grant, Moment};
 
@@ -10,7 +12,7 @@ use crate::{Claim, Grant, Moment};
 /// Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct HandedLock {
-    pub(crate) armed: Option<Armed>,
+    pub(crate) stub: Option<Stub>,
     pub(crate) grant: Grant,
     /// How many more times it may be handed on, and until when.
     pub(crate) times: u32,
@@ -26,22 +28,22 @@ impl HandedLock {
 
     /// The task with this turn takes it. Whatever releases the lock passes on this turn, which is the valid one.
     pub(super) fn belongs_to(&self, turn: Arc<dyn PassOn>) {
-        self.grant.claim().turn().put(turn);
+        self.grant.claim().put_turn(turn);
         // The task that claimed the lock may have left, and this one has not.
         self.grant.claim().adopt();
     }
 
     /// Releases the lock, and passes on the turn after that.
     pub(super) fn release(self, turn: Arc<dyn PassOn>) {
-        self.grant.claim().turn().put(turn);
+        self.grant.claim().put_turn(turn);
     }
 }
 
 impl Drop for HandedLock {
     fn drop(&mut self) {
-        if let Some(armed) = self.armed.take() {
+        if let Some(stub) = self.stub.take() {
             // The next task claims after the release, or after the keeper has taken it over.
-            armed.release_in_background(AcquireStatus::Answered);
+            stub.release_in_background(true, Span::none());
         }
     }
 }

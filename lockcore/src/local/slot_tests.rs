@@ -145,7 +145,7 @@ impl World {
         if self.is_taken {
             let (number, now) = (self.number(), self.now());
             let grant = Grant::new(&self.claim(10), FencingToken::new(1), now);
-            let lock = HandedLock { armed: None, grant, times: 1, until: now.after(MILLI * 6) };
+            let lock = HandedLock { stub: None, grant, times: 1, until: now.after(MILLI * 6) };
             let (unwanted, afterwards) = self.slot.offer(number, lock, now);
             self.is_taken = unwanted.is_some();
             Self::run(afterwards);

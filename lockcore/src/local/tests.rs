@@ -258,13 +258,13 @@ async fn a_lock_on_its_way_is_not_for_a_task_that_wants_another_lease() {
     queues.look_at_all(clock.now().after(PICKED_UP), &mut 0);
     let turn = claim_turn(second.await);
     let grant = Grant::new(&held, FencingToken::new(1), clock.now());
-    let offered = HandedLock { armed: None, grant, times: 1, until: Moment::NEVER };
+    let offered = HandedLock { stub: None, grant, times: 1, until: Moment::NEVER };
     assert!(turn.offer(offered).is_none(), "one waits");
     assert!(other.as_mut().now_or_never().is_none(), "it wants a longer lease");
     let handed = third.as_mut().now_or_never();
     assert!(matches!(handed, Some(Ok(Some(Turn::Handed(..))))), "{handed:?}");
     drop(handed);
-    held.turn().pass_on();
+    held.pass_on();
     drop(claim_turn(other.await));
     assert!(queues.is_idle());
 }

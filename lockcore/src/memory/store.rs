@@ -198,7 +198,7 @@ impl Store {
         match lease {
             Some(lease) => {
                 lease.expires = now.after(claim.ttl());
-                Renewal::Renewed(crate::lease::valid_until(now, claim.ttl()))
+                Renewal::Renewed(crate::life::valid_until(now, claim.ttl()))
             }
             None => Renewal::Lost,
         }

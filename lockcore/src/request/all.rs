@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::in_time::{InTime, timed_out, unanswered, within};
 use super::through_grace::through_grace;
 use super::{LockRequest, operation, running};
-use crate::lease::Limits;
+use crate::life::Limits;
 use crate::{
     Claim, Clock, Error, ErrorKind, ErrorWith, LockAllGuard, LockGuard, LockHandle, LockName, Mode,
     Operation, Result, Wait,
@@ -88,10 +88,10 @@ impl LockRequest<All> {
         F: FnOnce(Vec<LockHandle>) -> W,
         W: Future<Output = T>,
     {
-        let background = Arc::clone(&self.background);
+        let book = Arc::clone(&self.book);
         let guard = self.await?;
         let held = guard.guards().iter().map(LockGuard::handle).collect();
-        running::run(&background, held, guard, work).await
+        running::run(&book, held, guard, work).await
     }
 
     /// As [`run`](Self::run), for work that can fail: see [`try_run`](LockRequest::try_run) of a request for
@@ -126,20 +126,20 @@ impl LockRequest<All> {
     pub async fn try_now(mut self) -> Result<Option<LockAllGuard>> {
         let names = self.checked()?;
         let limits = std::mem::take(&mut self.choices.limits);
-        let (clock, choices) = (&self.background.clock, &self.choices);
+        let (clock, choices) = (&self.book.clock, &self.choices);
         let granted = through_grace(clock, choices, || self.at_once(&names)).await?;
         Ok((granted.len() == names.len()).then(|| LockAllGuard::limited(granted, limits)))
     }
 
     /// The names, if everything is in order.
     fn checked(&self) -> Result<Vec<(LockName, Mode)>> {
-        let bad = |error: Error, name| self.background.decorate(error, Operation::Acquire, name);
-        self.background.check_open().map_err(|error| bad(error, None))?;
+        let bad = |error: Error, name| self.book.decorate(error, Operation::Acquire, name);
+        self.book.check_open().map_err(|error| bad(error, None))?;
         let names = self.what.names.as_ref().map_err(|error| bad(error.duplicate(), None))?;
         // Invalid options are refused for an empty list of names, too.
-        self.choices.check(&self.background, Mode::Exclusive).map_err(|error| bad(error, first(names)))?;
+        self.choices.check(&self.book, Mode::Exclusive).map_err(|error| bad(error, first(names)))?;
         for (name, mode) in names {
-            self.choices.check(&self.background, *mode).map_err(|error| bad(error, Some(name)))?;
+            self.choices.check(&self.book, *mode).map_err(|error| bad(error, Some(name)))?;
         }
         Ok(names.clone())
     }
@@ -149,10 +149,10 @@ impl LockRequest<All> {
     /// for an earlier one.
     async fn at_once(&self, names: &[(LockName, Mode)]) -> Result<Vec<LockGuard>> {
         let claim = |(name, mode): &(LockName, Mode)| -> Claim {
-            self.choices.claim(&self.background, name.clone(), *mode, Wait::No)
+            self.choices.claim(&self.book, name.clone(), *mode, Wait::No)
         };
         let claims = names.iter().map(claim).collect();
-        let answers = operation::acquire_each(&self.background, claims, self.choices.limits).await;
+        let answers = operation::acquire_each(&self.book, claims, self.choices.limits).await;
         let granted: Vec<Option<LockGuard>> = answers.into_iter().collect::<Result<_>>()?;
         Ok(granted.into_iter().map_while(|guard| guard).collect())
     }
@@ -163,9 +163,9 @@ impl LockRequest<All> {
         let limits = std::mem::take(&mut self.choices.limits);
         let wait = self
             .choices
-            .until(&self.background)
-            .map_err(|error| self.background.decorate(error, Operation::Acquire, first(&names)))?;
-        let clock = &self.background.clock;
+            .until(&self.book)
+            .map_err(|error| self.book.decorate(error, Operation::Acquire, first(&names)))?;
+        let clock = &self.book.clock;
         // The requests of `at_once` have no wait of their own. Their answers are the first of the server.
         let is_over = || match wait {
             Wait::No => true,
@@ -197,11 +197,11 @@ impl LockRequest<All> {
         limits: Limits,
     ) -> Result<LockAllGuard> {
         for (name, mode) in &names[granted.len()..] {
-            let acquiring = self.choices.begin(&self.background, name.clone(), *mode, wait);
+            let acquiring = self.choices.begin(&self.book, name.clone(), *mode, wait);
             let answer = tokio::select! {
                 biased;
-                answer = InTime::new(acquiring, &self.choices, &self.background) => answer?,
-                lost = first_lost(&self.background.clock, &granted) => return Err(self.lost(lost)),
+                answer = InTime::new(acquiring, &self.choices, &self.book) => answer?,
+                lost = first_lost(&self.book.clock, &granted) => return Err(self.lost(lost)),
             };
             granted.push(answer.ok_or_else(|| self.timed_out(Some(name)))?);
         }
@@ -217,15 +217,15 @@ impl LockRequest<All> {
 
     fn lost(&self, guard: &LockGuard) -> Error {
         let error = Error::new(ErrorKind::Lost, "the lock was lost while others were waited for");
-        self.background.decorate(error, Operation::Acquire, Some(guard.name()))
+        self.book.decorate(error, Operation::Acquire, Some(guard.name()))
     }
 
     fn unanswered(&self, name: Option<&LockName>) -> Error {
-        unanswered(self.choices.wait, self.background.capabilities().backend(), name)
+        unanswered(self.choices.wait, self.book.capabilities().backend(), name)
     }
 
     fn timed_out(&self, name: Option<&LockName>) -> Error {
-        timed_out(self.choices.wait, self.background.capabilities().backend(), name)
+        timed_out(self.choices.wait, self.book.capabilities().backend(), name)
     }
 }
 

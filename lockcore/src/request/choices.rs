@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::operation::{self, Acquiring};
-use crate::background::Background;
+use crate::background::Book;
 use crate::contract::check_label;
-use crate::lease::Limits;
+use crate::life::Limits;
 use crate::local::LocalQueues;
 use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Result, Wait};
 
@@ -41,41 +41,35 @@ impl Choices {
     }
 
     /// Refuses options that the backend cannot honour, or that make no sense.
-    pub(crate) fn check(&self, background: &Background, mode: Mode) -> Result<()> {
-        background.capabilities().check(mode, self.ttl)?;
-        background.capabilities().check_lock_delay(self.ttl, self.lock_delay)?;
+    pub(crate) fn check(&self, book: &Book, mode: Mode) -> Result<()> {
+        book.capabilities().check(mode, self.ttl)?;
+        book.capabilities().check_lock_delay(self.ttl, self.lock_delay)?;
         check_limits(self.limits)?;
         check_label(&self.label)
     }
 
     /// Begins to acquire, with options that have been checked.
-    pub(crate) fn begin(
-        &self,
-        background: &Arc<Background>,
-        name: LockName,
-        mode: Mode,
-        wait: Wait,
-    ) -> Acquiring {
+    pub(crate) fn begin(&self, book: &Arc<Book>, name: LockName, mode: Mode, wait: Wait) -> Acquiring {
         // Readers and permits can hold a lock together; a queue of this process would only serialize them.
         let local = self.local.clone().filter(|_| mode == Mode::Exclusive);
-        let claim = self.claim(background, name, mode, wait);
-        operation::acquire(Arc::clone(background), claim, self.limits, local)
+        let claim = self.claim(book, name, mode, wait);
+        operation::acquire(Arc::clone(book), claim, self.limits, local)
     }
 
     /// A claim to one lock.
-    pub(crate) fn claim(&self, background: &Background, name: LockName, mode: Mode, wait: Wait) -> Claim {
+    pub(crate) fn claim(&self, book: &Book, name: LockName, mode: Mode, wait: Wait) -> Claim {
         let claim =
             Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).with_lock_delay(self.lock_delay);
-        claim.with_clock(background.clock.clone())
+        claim.with_clock(book.clock.clone())
     }
 
     /// The end of a wait that begins now. A wait of nothing is one try, which takes as long as its answer.
-    pub(crate) fn until(&self, background: &Background) -> Result<Wait> {
+    pub(crate) fn until(&self, book: &Book) -> Result<Wait> {
         let Some(wait) = self.wait else { return Ok(Wait::Forever) };
         if wait.is_zero() {
             return Ok(Wait::No);
         }
-        match background.clock.now().after(wait) {
+        match book.clock.now().after(wait) {
             Moment::NEVER => Err(Error::new(
                 ErrorKind::InvalidInput,
                 "this wait is longer than the clock can count; leave it out to wait for as long as it takes",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Choices;
 use super::operation::Acquiring;
-use crate::background::Background;
+use crate::background::Book;
 use crate::contract::FIRST_ANSWER;
 use crate::{Claim, Clock, Error, ErrorKind, LockGuard, LockName, Operation, Result, Wait};
 
@@ -27,8 +27,8 @@ pub(super) struct InTime {
 }
 
 impl InTime {
-    pub(super) fn new(work: Acquiring, choices: &Choices, background: &Background) -> Self {
-        Self { work, wait: choices.wait, backend: background.capabilities().backend(), end: None }
+    pub(super) fn new(work: Acquiring, choices: &Choices, book: &Book) -> Self {
+        Self { work, wait: choices.wait, backend: book.capabilities().backend(), end: None }
     }
 
     /// The claim, unless it was refused before anything was sent.

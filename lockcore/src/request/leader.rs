@@ -19,11 +19,11 @@ pub struct Campaign(One);
 
 impl Campaign {
     pub(crate) fn request(request: LockRequest<One>) -> LockRequest<Self> {
-        let LockRequest { background, mut choices, what } = request;
+        let LockRequest { book, mut choices, what } = request;
         // Each candidate has its own claim at the server, so that observers see there who leads, and with
         // which token.
         choices.local = None;
-        LockRequest { background, choices, what: Self(what) }
+        LockRequest { book, choices, what: Self(what) }
     }
 }
 
@@ -32,8 +32,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 impl LockRequest<Campaign> {
     fn into_lock(self) -> LockRequest<One> {
-        let Self { background, choices, what: Campaign(what) } = self;
-        LockRequest { background, choices, what }
+        let Self { book, choices, what: Campaign(what) } = self;
+        LockRequest { book, choices, what }
     }
 
     /// Becomes the leader if there is none now; `None` if there is one.
@@ -71,7 +71,7 @@ impl LockRequest<Campaign> {
         loop {
             let guard = checked.campaign().await?;
             // An error says that leadership was lost.
-            if let Ok(value) = running::run(&checked.background, guard.handle(), guard, &mut work).await {
+            if let Ok(value) = running::run(&checked.book, guard.handle(), guard, &mut work).await {
                 return Ok(value);
             }
             checked.wait_anew()?;
@@ -109,21 +109,21 @@ impl Checked {
             let error = match self.begin().await {
                 Ok(Some(guard)) => return Ok(guard),
                 Ok(None) => {
-                    let backend = self.background.capabilities().backend();
+                    let backend = self.book.capabilities().backend();
                     return Err(timed_out(self.choices.wait, backend, Some(&self.name)));
                 }
                 Err(error) => error,
             };
             let is_over = match self.wait {
                 Wait::No => true,
-                Wait::Until(end) => self.background.clock.has_passed(end),
+                Wait::Until(end) => self.book.clock.has_passed(end),
                 Wait::Forever => false,
             };
             if is_over || !error.is_retryable() || error.kind() == ErrorKind::TimedOut {
                 return Err(error);
             }
             tracing::info!(lock = %self.name, error = format!("{error:#}"), "the campaign is repeated");
-            backoff.pause_by(&self.background.clock).await;
+            backoff.pause_by(&self.book.clock).await;
         }
     }
 }

@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::background::Background;
+use crate::background::Book;
 use crate::{Error, ErrorKind, LockName, Mode, Result};
 
 pub use all::All;
@@ -38,7 +38,7 @@ pub use owner::{Owner, Reentrant, ReentrantGuard};
 #[must_use = "nothing happens until the request is awaited"]
 #[derive(Debug)]
 pub struct LockRequest<W = One> {
-    pub(crate) background: Arc<Background>,
+    pub(crate) book: Arc<Book>,
     pub(crate) choices: Choices,
     pub(crate) what: W,
 }
@@ -53,13 +53,13 @@ pub struct One {
 impl LockRequest<One> {
     /// A request for one lock.
     pub(crate) fn one<N: TryInto<LockName, Error: Into<Error>>>(
-        background: &Arc<Background>,
+        book: &Arc<Book>,
         defaults: &Choices,
         name: N,
         mode: Result<Mode>,
     ) -> Self {
         let one = One { name: name.try_into().map_err(Into::into), mode };
-        Self::new(background, defaults, one)
+        Self::new(book, defaults, one)
     }
 }
 
@@ -71,8 +71,8 @@ pub(crate) fn permit(limit: u32) -> Result<Mode> {
 }
 
 impl<W> LockRequest<W> {
-    pub(crate) fn new(background: &Arc<Background>, defaults: &Choices, what: W) -> Self {
-        Self { background: Arc::clone(background), choices: defaults.clone(), what }
+    pub(crate) fn new(book: &Arc<Book>, defaults: &Choices, what: W) -> Self {
+        Self { book: Arc::clone(book), choices: defaults.clone(), what }
     }
 
     /// The lease: how long the lock stays taken after its holder has died or lost its connection. The keeper

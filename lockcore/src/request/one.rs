@@ -10,7 +10,7 @@ use super::in_time::InTime;
 use super::operation::Acquiring;
 use super::through_grace::through_grace;
 use super::{Choices, LockRequest, One, running};
-use crate::background::Background;
+use crate::background::Book;
 use crate::{Error, ErrorWith, LockGuard, LockHandle, LockName, Mode, Operation, Result, Wait};
 
 impl LockRequest<One> {
@@ -23,7 +23,7 @@ impl LockRequest<One> {
     #[doc(alias = "try_acquire")]
     pub async fn try_now(self) -> Result<Option<LockGuard>> {
         let checked = self.checked(|_, _| Ok(Wait::No))?;
-        through_grace(&checked.background.clock, &checked.choices, || checked.begin()).await
+        through_grace(&checked.book.clock, &checked.choices, || checked.begin()).await
     }
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
@@ -40,9 +40,9 @@ impl LockRequest<One> {
         F: FnOnce(LockHandle) -> W,
         W: Future<Output = T>,
     {
-        let background = Arc::clone(&self.background);
+        let book = Arc::clone(&self.book);
         let guard = self.await?;
-        running::run(&background, guard.handle(), guard, work).await
+        running::run(&book, guard.handle(), guard, work).await
     }
 
     /// As [`run`](Self::run), for work that can fail: one `?` is enough for both errors.
@@ -74,23 +74,23 @@ impl LockRequest<One> {
     }
 
     /// Checks the name and the options. Nothing has been sent.
-    pub(crate) fn checked(self, wait: impl FnOnce(&Choices, &Background) -> Result<Wait>) -> Result<Checked> {
-        let Self { background, choices, what: One { name, mode } } = self;
-        let bad = |error, name| background.decorate(error, Operation::Acquire, name);
+    pub(crate) fn checked(self, wait: impl FnOnce(&Choices, &Book) -> Result<Wait>) -> Result<Checked> {
+        let Self { book, choices, what: One { name, mode } } = self;
+        let bad = |error, name| book.decorate(error, Operation::Acquire, name);
         let name = name.map_err(|error| bad(error, None))?;
         let checked = mode.and_then(|mode| {
-            background.check_open()?;
-            choices.check(&background, mode)?;
-            Ok((mode, wait(&choices, &background)?))
+            book.check_open()?;
+            choices.check(&book, mode)?;
+            Ok((mode, wait(&choices, &book)?))
         });
         let (mode, wait) = checked.map_err(|error| bad(error, Some(&name)))?;
-        Ok(Checked { background, choices, name, mode, wait })
+        Ok(Checked { book, choices, name, mode, wait })
     }
 }
 
 /// A request that has been checked.
 pub(crate) struct Checked {
-    pub(crate) background: Arc<Background>,
+    pub(crate) book: Arc<Book>,
     pub(crate) choices: Choices,
     pub(crate) name: LockName,
     pub(crate) mode: Mode,
@@ -99,17 +99,17 @@ pub(crate) struct Checked {
 
 impl Checked {
     pub(crate) fn begin(&self) -> Acquiring {
-        self.choices.begin(&self.background, self.name.clone(), self.mode, self.wait)
+        self.choices.begin(&self.book, self.name.clone(), self.mode, self.wait)
     }
 
     /// The same, which ends with its wait.
     pub(super) fn begin_in_time(&self) -> InTime {
-        InTime::new(self.begin(), &self.choices, &self.background)
+        InTime::new(self.begin(), &self.choices, &self.book)
     }
 
     /// Begins the wait anew, for the next try.
     pub(super) fn wait_anew(&mut self) -> Result<()> {
-        self.wait = self.choices.until(&self.background)?;
+        self.wait = self.choices.until(&self.book)?;
         Ok(())
     }
 }

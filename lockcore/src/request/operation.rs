@@ -3,10 +3,12 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use crate::background::{AcquireStatus, Armed, Background, UnderWay};
-use crate::contract::{Fate, PassOn};
+use tracing::Span;
+
+use crate::background::{Book, Stub, UnderWay};
+use crate::contract::PassOn;
 use crate::hold::{Slice, to_next_claimant};
-use crate::lease::Limits;
+use crate::life::Limits;
 use crate::local::{ClaimTurn, LocalQueues, Turn};
 use crate::telemetry::Watch;
 use crate::{Claim, Error, ErrorKind, Grant, LockGuard, LockName, Operation, Result};
@@ -16,24 +18,22 @@ pub(crate) type Acquiring = UnderWay<Result<Option<LockGuard>>>;
 
 /// Acquires a lock. `None`: the wait ended.
 pub(crate) fn acquire(
-    background: Arc<Background>,
+    book: Arc<Book>,
     claim: Claim,
     limits: Limits,
     local: Option<Arc<LocalQueues>>,
 ) -> Acquiring {
-    let mut watch = background.telemetry.watch(&claim);
-    let entry = background.enter(&claim);
-    let (shared, asked) = (Arc::clone(&background), claim.clone());
+    let mut watch = book.telemetry.watch(&claim);
+    let stub = book.open(&claim);
+    let (shared, asked) = (Arc::clone(&book), claim.clone());
     // The work is made within the future that waits for it, so that it is stored once.
     let watched = async move {
-        let answer = match entry {
-            Ok(entry) => {
-                let work = pin!(claim_and_settle(Arc::clone(&background), &claim, limits, local));
-                let answer = unless_closed(&background, claim.name(), watch.over(work).await);
-                drop(entry);
-                answer
+        let answer = match stub {
+            Ok(stub) => {
+                let work = pin!(claim_and_settle(stub, &claim, limits, local));
+                unless_closed(&book, claim.name(), watch.over(work).await)
             }
-            Err(closed) => Err(background.decorate(closed, Operation::Acquire, Some(claim.name()))),
+            Err(closed) => Err(book.decorate(closed, Operation::Acquire, Some(claim.name()))),
         };
         end(watch, answer)
     };
@@ -42,21 +42,22 @@ pub(crate) fn acquire(
 
 /// Waits for the turn of the claim in the queue of this process, if there is one, and asks the server.
 async fn claim_and_settle(
-    background: Arc<Background>,
+    stub: Stub,
     claim: &Claim,
     limits: Limits,
     local: Option<Arc<LocalQueues>>,
 ) -> Result<Option<LockGuard>> {
+    let book = Arc::clone(stub.book());
     let turn = match local {
         None => None,
         Some(local) => match local.turn(claim).await {
-            Err(error) => return Err(background.decorate(error, Operation::Acquire, Some(claim.name()))),
+            Err(error) => return Err(book.decorate(error, Operation::Acquire, Some(claim.name()))),
             Ok(None) => return Ok(None),
             Ok(Some(Turn::Beside)) => None,
             Ok(Some(Turn::Claim(turn))) => Some(Arc::new(turn)),
             Ok(Some(Turn::Handed(turn, lock))) => {
                 // After a close it would not be renewed, so it is released.
-                background.check_open()?;
+                book.check_open()?;
                 match lock.take(&turn, limits) {
                     Some(guard) => return Ok(Some(guard)),
                     None => Some(turn),
@@ -65,11 +66,11 @@ async fn claim_and_settle(
         },
     };
     if let Some(turn) = &turn {
-        claim.turn().put(Arc::clone(turn) as Arc<dyn PassOn>);
-        turn.begin(claim, background.has_token_blocks());
+        claim.put_turn(Arc::clone(turn) as Arc<dyn PassOn>);
+        turn.begin(claim, book.has_token_blocks());
     }
-    let armed = Armed::new(background, claim.clone());
-    let acquire = armed.background().backend.acquire(armed.claim());
+    stub.ask();
+    let acquire = book.backend.acquire(claim);
     let answer = match &turn {
         Some(turn) => turn.pulse().over(acquire).await,
         None => acquire.await,
@@ -78,43 +79,36 @@ async fn claim_and_settle(
         (Some(turn), Err(error)) if tells_of_the_server(error) && !has_left_early(claim) => turn.scatter(),
         _ => (),
     }
-    let background = Arc::clone(armed.background());
-    let settled = settle(armed, answer, limits, turn);
+    let settled = settle(stub, answer, limits, turn);
     if settled.is_err() {
-        background.slow_down().await;
+        book.slow_down().await;
     }
     settled
 }
 
 /// Acquires several locks at the same time, without waiting.
 pub(crate) fn acquire_each(
-    background: &Arc<Background>,
+    book: &Arc<Book>,
     claims: Vec<Claim>,
     limits: Limits,
 ) -> UnderWay<Vec<Result<Option<LockGuard>>>> {
-    let armed: Vec<_> =
-        claims.iter().map(|claim| Armed::new(Arc::clone(background), claim.clone())).collect();
-    let (shared, backend) = (Arc::clone(background), Arc::clone(&background.backend));
-    let watches: Vec<_> = claims.iter().map(|claim| background.telemetry.watch(claim)).collect();
-    let entries: Result<Vec<_>> = claims.iter().map(|claim| background.enter(claim)).collect();
-    UnderWay::new(background, claims.clone(), async move {
-        let entries = match entries {
-            Ok(entries) => entries,
+    let watches: Vec<_> = claims.iter().map(|claim| book.telemetry.watch(claim)).collect();
+    let stubs: Result<Vec<_>> = claims.iter().map(|claim| book.open(claim)).collect();
+    let shared = Arc::clone(book);
+    UnderWay::new(book, claims.clone(), async move {
+        let stubs = match stubs {
+            Ok(stubs) => stubs,
             Err(closed) => {
-                // Nothing was sent.
-                let refused = armed.into_iter().map(|armed| {
-                    let error = decorate(&armed, closed.duplicate());
-                    armed.disarm();
-                    Err(error)
-                });
+                let refused = |name| shared.decorate(closed.duplicate(), Operation::Acquire, Some(name));
+                let refused = claims.iter().map(|claim| Err(refused(claim.name())));
                 return refused.zip(watches).map(|(refused, watch)| end(watch, refused)).collect();
             }
         };
-        let answers = backend.acquire_each(&claims).await;
-        let settled = armed.into_iter().zip(answers).zip(watches);
+        stubs.iter().for_each(Stub::ask);
+        let answers = shared.backend.acquire_each(&claims).await;
+        let settled = stubs.into_iter().zip(answers).zip(watches);
         let answers: Vec<_> =
-            settled.map(|((armed, answer), watch)| end(watch, settle(armed, answer, limits, None))).collect();
-        drop(entries);
+            settled.map(|((stub, answer), watch)| end(watch, settle(stub, answer, limits, None))).collect();
         if answers.iter().any(Result::is_err) {
             shared.slow_down().await;
         }
@@ -125,12 +119,12 @@ pub(crate) fn acquire_each(
 /// The answer to an acquire. Without a guard it is that the client was closed, if it was: that may be the
 /// reason.
 fn unless_closed(
-    background: &Background,
+    book: &Book,
     name: &LockName,
     answer: Result<Option<LockGuard>>,
 ) -> Result<Option<LockGuard>> {
-    match (answer, background.check_open()) {
-        (Ok(None) | Err(_), Err(closed)) => Err(background.decorate(closed, Operation::Acquire, Some(name))),
+    match (answer, book.check_open()) {
+        (Ok(None) | Err(_), Err(closed)) => Err(book.decorate(closed, Operation::Acquire, Some(name))),
         (answer, _) => answer,
     }
 }
@@ -141,63 +135,59 @@ fn end(watch: Watch, answer: Result<Option<LockGuard>>) -> Result<Option<LockGua
     Ok(answer?.map(LockGuard::with_span))
 }
 
-/// Makes a guard of the answer to an acquire. There is no await in here: the guard replaces the armed claim
-/// in one step.
+/// Makes a guard of the answer to an acquire. There is no await in here: the guard gets the stub in one step.
 fn settle(
-    armed: Armed,
+    stub: Stub,
     answer: Result<Option<Grant>>,
     limits: Limits,
     turn: Option<Arc<ClaimTurn>>,
 ) -> Result<Option<LockGuard>> {
-    let claim = armed.claim().clone();
+    let claim = stub.claim().clone();
     let error = match answer {
         Ok(Some(grant)) => {
-            let is_granted = claim.decide(Fate::Granted);
-            let open = armed.background().check_open();
+            let is_granted = stub.granted();
+            let open = stub.book().check_open();
             if open.is_err() || !is_granted {
                 // The client was closed while it waited: the lock would not be renewed. Or the keeper
                 // releases it, since nobody has driven this, and the answer goes nowhere.
-                let answer = open.map(|()| None).map_err(|error| decorate(&armed, error));
-                armed.release_in_background(AcquireStatus::Answered);
-                claim.turn().pass_on();
+                let answer = open.map(|()| None).map_err(|error| decorate(&stub, error));
+                stub.release_in_background(true, Span::none());
+                claim.pass_on();
                 return answer;
             }
-            if !armed.background().clock.has_passed(grant.deadline()) {
-                return Ok(granted(armed, grant, limits, turn));
+            if !stub.book().clock.has_passed(grant.deadline()) {
+                return Ok(granted(stub, grant, limits, turn));
             }
             // The answer was under way for longer than the lease lasts: the lock is not held any more.
             let text = "the lock was granted, but the answer came after the lease had ended";
-            Some(decorate(&armed, Error::new(ErrorKind::Unreachable, text)))
+            Some(decorate(&stub, Error::new(ErrorKind::Unreachable, text)))
         }
         Ok(None) => None,
-        Err(error) => Some(decorate(&armed, error)),
+        Err(error) => Some(decorate(&stub, error)),
     };
     // It may have a place in a queue, or a copy of its request may still arrive and find the lock free.
     let leaves_nothing = !claim.may_be_queued() && claim.in_doubt_until().is_none();
     match &error {
-        None if leaves_nothing => armed.disarm(),
-        None => armed.release_in_background(AcquireStatus::Answered),
-        Some(error) if leaves_nothing && proves_nothing_done(error) => armed.disarm(),
-        Some(_) => armed.release_in_background(AcquireStatus::Unanswered),
+        None if leaves_nothing => stub.disarm(),
+        Some(error) if leaves_nothing && proves_nothing_done(error) => stub.disarm(),
+        error => stub.release_in_background(error.is_none(), Span::none()),
     }
-    claim.turn().pass_on();
+    claim.pass_on();
     error.map_or(Ok(None), Err)
 }
 
 /// Makes a guard of a grant. `None`: its caller has left, and the next task has the lock, with its turn.
-fn granted(armed: Armed, grant: Grant, limits: Limits, turn: Option<Arc<ClaimTurn>>) -> Option<LockGuard> {
-    let armed = match &turn {
-        Some(turn) if armed.claim().has_no_caller() => to_next_claimant(turn, &grant, armed)?,
-        _ => armed,
+fn granted(stub: Stub, grant: Grant, limits: Limits, turn: Option<Arc<ClaimTurn>>) -> Option<LockGuard> {
+    let stub = match &turn {
+        Some(turn) if stub.claim().has_no_caller() => to_next_claimant(turn, &grant, stub)?,
+        _ => stub,
     };
-    let slice = turn.and_then(|turn| Slice::new(turn, armed.background(), &grant));
-    let guard = LockGuard::new(armed.background(), grant, limits, slice);
-    armed.disarm();
-    Some(guard)
+    let slice = turn.and_then(|turn| Slice::new(turn, stub.book(), &grant));
+    Some(LockGuard::new(stub, grant, limits, slice))
 }
 
-fn decorate(armed: &Armed, error: Error) -> Error {
-    armed.background().decorate(error, Operation::Acquire, Some(armed.claim().name()))
+fn decorate(stub: &Stub, error: Error) -> Error {
+    stub.book().decorate(error, Operation::Acquire, Some(stub.claim().name()))
 }
 
 /// Whether an error may be that of all who ask this server now.

@@ -1,8 +1,7 @@
 //! Work that is done while something is held.
 
 use super::ReentrantGuard;
-use crate::background::Background;
-use crate::lease::lost_at_work;
+use crate::background::{Book, lost_at_work};
 use crate::{ErrorKind, ErrorWith, LockAllGuard, LockGuard, LockName, Operation, Result};
 
 /// A guard that can be held while work is done.
@@ -22,12 +21,7 @@ pub(super) trait Hold {
 /// Runs `work` while the guard is held, and releases it. `work` gets the view. All errors are of kind
 /// [`Lost`](ErrorKind::Lost): the work was dropped, or ended after the loss. Work that ended has its value in
 /// the error.
-pub(super) async fn run<G, V, F, W, T>(
-    background: &Background,
-    view: V,
-    guard: G,
-    work: F,
-) -> Result<T, ErrorWith<T>>
+pub(super) async fn run<G, V, F, W, T>(book: &Book, view: V, guard: G, work: F) -> Result<T, ErrorWith<T>>
 where
     G: Hold,
     F: FnOnce(V) -> W,
@@ -35,7 +29,7 @@ where
 {
     let lost = |name, value, guard: &G| {
         let error = lost_at_work(guard.failure());
-        ErrorWith::new(background.decorate(error, Operation::Hold, Some(name)), value)
+        ErrorWith::new(book.decorate(error, Operation::Hold, Some(name)), value)
     };
     let value = tokio::select! {
         // Finished work counts even if the loss is noticed in the same moment: the deadline decides below.

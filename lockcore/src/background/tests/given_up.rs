@@ -5,18 +5,15 @@ use futures_util::FutureExt;
 
 use super::wakers::{Waiting, woken};
 use super::*;
-use crate::background::releases::Releases;
+use crate::background::Book;
 use crate::{Mode, Wait};
-
-/// The number of the first entry on the list of releases under way.
-const FIRST: u64 = 1;
 
 struct World {
     server: Arc<Chosen>,
     /// The claim of another process, which holds the lock.
     holder: Claim,
     locks: Locks,
-    releases: Arc<Releases>,
+    book: Arc<Book>,
 }
 
 impl World {
@@ -31,8 +28,15 @@ impl World {
         let holder = Claim::new(name, Mode::Exclusive, LEASE, Wait::No, "other".into()).with_clock(clock);
         server.inner.acquire(&holder).await.unwrap().expect("it is free");
         let locks = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap().hand_off(9, LEASE);
-        let releases = Arc::clone(&locks.lock("a").background.releases);
-        Self { server, holder, locks, releases }
+        let book = Arc::clone(&locks.lock("a").book);
+        Self { server, holder, locks, book }
+    }
+
+    /// The claim that has come first.
+    fn first(&self) -> Claim {
+        let rows = self.book.rows();
+        let (_, row) = rows.slab.iter().next().expect("a claim");
+        row.claim.clone()
     }
 
     fn waiting(&self) -> Waiting {
@@ -40,9 +44,11 @@ impl World {
     }
 
     /// A task waits at the server, and its caller leaves while this one waits behind it.
-    async fn left_before(&self, next: &mut Waiting, on_wake: impl Fn() + Send + Sync + 'static) {
+    async fn left_before(&self, next: &mut Waiting, on_wake: impl Fn(&Claim) + Send + Sync + 'static) {
         let mut first = self.waiting();
         assert!(first.as_mut().now_or_never().is_none());
+        let claim = self.first();
+        let on_wake = move || on_wake(&claim);
         woken(next, on_wake);
         drop(first);
         tasks_run().await;
@@ -60,12 +66,12 @@ async fn tasks_run() {
 async fn the_keeper_does_not_release_a_lock_that_was_handed_on() {
     let world = World::new([]).await;
     let mut next = world.waiting();
-    let (releases, taken) = (Arc::clone(&world.releases), Arc::new(Mutex::new(None)));
+    let (book, taken) = (Arc::clone(&world.book), Arc::new(Mutex::new(None)));
     let on_wake = {
         let taken = Arc::clone(&taken);
-        // The lock has been handed on, and the acquire is still on the list.
-        move || {
-            lock(&taken).get_or_insert_with(|| releases.take_over(FIRST));
+        // The lock has been handed on, and the acquire has not ended.
+        move |first: &Claim| {
+            lock(&taken).get_or_insert_with(|| book.give_up(first));
         }
     };
     world.left_before(&mut next, on_wake).await;
@@ -82,8 +88,8 @@ async fn a_close_does_not_release_a_lock_that_was_granted() {
     let world = World::new([]).await;
     world.server.inner.release(&world.holder).await.unwrap();
     let guard = world.waiting().await.unwrap();
-    world.releases.release_by_keeper(guard.grant().claim());
-    assert_eq!(world.releases.drain(&Clock::system().limit(LEASE / 4)).await, 0);
+    assert!(!world.book.give_up(guard.grant().claim()));
+    assert_eq!(world.book.drain(&Clock::system().limit(LEASE / 4)).await, 0);
     guard.release().await.expect("it was held until then");
 }
 
@@ -92,9 +98,10 @@ async fn what_the_keeper_has_given_up_is_not_handed_on() {
     // The keeper has no answer to its release.
     let world = World::new([(LEASE, Released::Released)]).await;
     let mut next = world.waiting();
-    world.left_before(&mut next, || ()).await;
-    assert!(world.releases.take_over(FIRST));
-    assert!(!world.releases.take_over(FIRST), "once");
+    world.left_before(&mut next, |_| ()).await;
+    let first = world.first();
+    assert!(world.book.give_up(&first));
+    assert!(!world.book.give_up(&first), "once");
     let asked = || world.server.releases.load(Ordering::SeqCst);
     while asked() == 0 {
         tokio::time::sleep(millis(5)).await;

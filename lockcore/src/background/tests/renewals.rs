@@ -3,8 +3,9 @@
 use futures_util::FutureExt;
 
 use super::*;
+use crate::background::HeldLock;
 use crate::background::renewal::{Batch, Renewer, batches};
-use crate::lease::{Event, HeldLock, Limits};
+use crate::life::{Event, Limits};
 use crate::telemetry::Telemetry;
 use crate::{Mode, Wait};
 
@@ -167,4 +168,27 @@ async fn a_lease_that_fails_all_the_time_is_soon_alone() {
     let rounds = rounds(&setup, &held, |batch| batch.iter().any(|held| Arc::ptr_eq(held, &fails))).await;
     assert_eq!(rounds.last().unwrap(), &[1], "{rounds:?}");
     assert!(fails.lease().failures() == 10 && rounds[1] == [250; 2], "{rounds:?}");
+}
+
+#[tokio::test]
+async fn leases_that_are_due_soon_are_renewed_along_with_one_that_is_due() {
+    let clock = TestClock::new();
+    let inner = MemoryLock::with_clock(clock.clock());
+    let server = Arc::new(Chosen { inner, ..Chosen::default() });
+    let locks = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap();
+    let first = locks.lock("a").ttl(LEASE).await.unwrap();
+    clock.advance(LEASE / 20);
+    let second = locks.lock("b").ttl(LEASE).await.unwrap();
+    let began = Moment::now();
+    while server.listened.load(Ordering::SeqCst) < 2 {
+        assert!(Moment::now().since(began) < LEASE / 4, "the keeper does not look");
+        tokio::time::sleep(millis(5)).await;
+    }
+    clock.advance(LEASE * 17 / 60);
+    while locks.stats().renewals < 2 {
+        assert!(Moment::now().since(began) < LEASE / 4, "the second one waits until it is due");
+        tokio::time::sleep(millis(5)).await;
+    }
+    assert_eq!(server.renewals.load(Ordering::SeqCst), 1, "one call is for both");
+    drop((first, second));
 }

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::{Claim, Wait};
-use crate::system::lock;
 use crate::{Error, ErrorKind, Moment, Result};
 
 /// How long a claim whose wait has ended still waits for an answer that is on its way.
@@ -70,7 +69,7 @@ impl Claim {
 
     /// The end of the wait: later than it was set while the first answer is still to come.
     fn covering_the_answer(&self, end: Moment) -> Moment {
-        if self.has_answer() { end } else { end.max(self.began().after(FIRST_ANSWER)) }
+        self.life(|life| if life.answered { end } else { end.max(life.began.after(FIRST_ANSWER)) })
     }
 
     /// For backends: waits for the answer to a request until the wait is over, plus a
@@ -112,7 +111,7 @@ impl Claim {
     /// The error of a task that has waited behind this claim, if the server has left it without an answer, or
     /// has answered that it decides nothing now.
     pub(crate) fn silence(&self) -> Option<Error> {
-        if let Some(obstacle) = &*lock(&self.0.obstacle) {
+        if let Some(obstacle) = &self.state().obstacle {
             return Some(obstacle.duplicate());
         }
         let silent = !self.has_answer() && self.0.clock.now().since(self.began()) > SILENCE;
@@ -121,13 +120,14 @@ impl Claim {
 
     /// Whether the wait is over: its time has passed, or the claim was cancelled.
     pub fn is_wait_over(&self) -> bool {
-        let over = match self.0.wait {
-            _ if self.keeps_place() => false,
-            Wait::No => true,
-            Wait::Until(end) => self.0.clock.has_passed(self.covering_the_answer(end)),
-            Wait::Forever => false,
-        };
-        over || self.is_cancelled()
+        let (cancelled, keeps_place) = self.life(|life| (life.is_cancelled(), life.keeps_place()));
+        cancelled
+            || match self.0.wait {
+                _ if keeps_place => false,
+                Wait::No => true,
+                Wait::Until(end) => self.0.clock.has_passed(self.covering_the_answer(end)),
+                Wait::Forever => false,
+            }
     }
 }
 

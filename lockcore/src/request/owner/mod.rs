@@ -11,7 +11,7 @@ pub use table::ReentrantGuard;
 use table::Table;
 
 use super::{Choices, LockRequest, permit};
-use crate::background::Background;
+use crate::background::Book;
 use crate::{Error, LockName, Mode, Result};
 
 tokio::task_local! {
@@ -49,15 +49,15 @@ tokio::task_local! {
 pub struct Owner(Arc<OwnerInner>);
 
 struct OwnerInner {
-    background: Arc<Background>,
+    book: Arc<Book>,
     defaults: Choices,
     table: Arc<Table>,
 }
 
 impl Owner {
-    pub(crate) fn new(background: &Arc<Background>, defaults: &Choices) -> Self {
+    pub(crate) fn new(book: &Arc<Book>, defaults: &Choices) -> Self {
         Self(Arc::new(OwnerInner {
-            background: Arc::clone(background),
+            book: Arc::clone(book),
             // Its guards share one hold, which is not handed on.
             defaults: Choices { local: None, ..defaults.clone() },
             table: Arc::default(),
@@ -69,7 +69,7 @@ impl Owner {
         name: N,
         mode: Result<Mode>,
     ) -> LockRequest<Reentrant> {
-        let one = LockRequest::one(&self.0.background, &self.0.defaults, name, mode);
+        let one = LockRequest::one(&self.0.book, &self.0.defaults, name, mode);
         Reentrant::request(&self.0.table, one)
     }
 
@@ -119,7 +119,7 @@ impl Owner {
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owner").field("backend", &self.0.background.backend).finish_non_exhaustive()
+        f.debug_struct("Owner").field("backend", &self.0.book.backend).finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::table::{Hold, OwnedName, ReentrantGuard, Table};
-use crate::background::Background;
+use crate::background::Book;
 use crate::request::in_time::timed_out;
 use crate::request::one::Checked;
 use crate::request::through_grace::through_grace;
@@ -21,8 +21,8 @@ pub struct Reentrant {
 
 impl Reentrant {
     pub(super) fn request(table: &Arc<Table>, request: LockRequest<One>) -> LockRequest<Self> {
-        let LockRequest { background, choices, what: one } = request;
-        LockRequest { background, choices, what: Self { table: Arc::clone(table), one } }
+        let LockRequest { book, choices, what: one } = request;
+        LockRequest { book, choices, what: Self { table: Arc::clone(table), one } }
     }
 }
 
@@ -35,7 +35,7 @@ impl LockRequest<Reentrant> {
     #[doc(alias = "try_lock")]
     pub async fn try_now(self) -> Result<Option<ReentrantGuard>> {
         let (table, checked) = self.checked(|_, _| Ok(Wait::No))?;
-        let clock = &checked.background.clock;
+        let clock = &checked.book.clock;
         through_grace(clock, &checked.choices, || take(&table, &checked)).await
     }
 
@@ -50,9 +50,9 @@ impl LockRequest<Reentrant> {
         F: FnOnce(LockHandle) -> W,
         W: Future<Output = T>,
     {
-        let background = Arc::clone(&self.background);
+        let book = Arc::clone(&self.book);
         let guard = self.acquire().await?;
-        running::run(&background, guard.handle(), guard, work).await
+        running::run(&book, guard.handle(), guard, work).await
     }
 
     /// As [`run`](Self::run), for work that can fail: see [`try_run`](LockRequest::try_run) of a request for
@@ -80,16 +80,13 @@ impl LockRequest<Reentrant> {
     async fn acquire(self) -> Result<ReentrantGuard> {
         let (table, checked) = self.checked(Choices::until)?;
         take(&table, &checked).await?.ok_or_else(|| {
-            timed_out(checked.choices.wait, checked.background.capabilities().backend(), Some(&checked.name))
+            timed_out(checked.choices.wait, checked.book.capabilities().backend(), Some(&checked.name))
         })
     }
 
-    fn checked(
-        self,
-        wait: impl FnOnce(&Choices, &Background) -> Result<Wait>,
-    ) -> Result<(Arc<Table>, Checked)> {
-        let Self { background, choices, what: Reentrant { table, one } } = self;
-        Ok((table, LockRequest { background, choices, what: one }.checked(wait)?))
+    fn checked(self, wait: impl FnOnce(&Choices, &Book) -> Result<Wait>) -> Result<(Arc<Table>, Checked)> {
+        let Self { book, choices, what: Reentrant { table, one } } = self;
+        Ok((table, LockRequest { book, choices, what: one }.checked(wait)?))
     }
 }
 
@@ -99,15 +96,14 @@ async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantG
     if let Some(held) = owned.hold() {
         return again(held, checked);
     }
-    let clock = &checked.background.clock;
+    let clock = &checked.book.clock;
     let taking = match (owned.taking.try_lock(), checked.wait) {
         (Ok(taking), _) => Some(taking),
         (Err(_), Wait::No) => return Ok(None),
         // Another task of the owner that takes the lock may wait for longer than this one.
         (Err(_), Wait::Until(end)) => {
             let Some(taking) = clock.timeout_at(end, owned.turn(clock)).await else {
-                let decorate =
-                    |error| checked.background.decorate(error, Operation::Acquire, Some(&checked.name));
+                let decorate = |error| checked.book.decorate(error, Operation::Acquire, Some(&checked.name));
                 return owned.silence().map_or(Ok(None), |error| Err(decorate(error)));
             };
             taking
@@ -136,7 +132,7 @@ async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantG
 
 fn again(held: Arc<Hold>, checked: &Checked) -> Result<Option<ReentrantGuard>> {
     held.again(checked.mode)
-        .map_err(|error| checked.background.decorate(error, Operation::Acquire, Some(&checked.name)))?;
+        .map_err(|error| checked.book.decorate(error, Operation::Acquire, Some(&checked.name)))?;
     Ok(Some(ReentrantGuard::new(held)))
 }
 

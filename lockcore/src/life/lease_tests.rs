@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::lease::valid_until;
+use crate::life::valid_until;
 
 const TTL: Duration = Duration::from_secs(9);
 

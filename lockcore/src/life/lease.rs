@@ -84,6 +84,10 @@ pub(crate) struct Lease {
     limits: Limits,
     hold_ends: Moment,
     progress_ends: Moment,
+    /// The largest batch in which it is renewed.
+    pub(crate) batch_limit: usize,
+    /// When the first renewal was sent of those in a row that have failed.
+    pub(crate) failed_since: Moment,
 }
 
 impl Lease {
@@ -102,6 +106,8 @@ impl Lease {
             limits: Limits::default(),
             hold_ends: Moment::NEVER,
             progress_ends: Moment::NEVER,
+            batch_limit: usize::MAX,
+            failed_since: sent,
         }
     }
 
@@ -278,5 +284,5 @@ impl Lease {
 }
 
 #[cfg(test)]
-#[path = "state_tests.rs"]
+#[path = "lease_tests.rs"]
 mod tests;

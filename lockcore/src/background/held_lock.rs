@@ -1,38 +1,26 @@
 //! One held lock, shared by its guard and the keeper.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
-use super::{Advice, Event, Lease, Left, Limits};
-use crate::system::{lock, unless_panics, wake_tasks};
+use crate::life::{Act, Advice, Event, Lease, Left, Limits};
+use crate::system::unless_panics;
 use crate::telemetry::{Since, Telemetry};
-use crate::{Clock, Error, ErrorKind, Grant, LeaseState, Moment};
+use crate::{Claim, Clock, Error, ErrorKind, Grant, LeaseState, Moment};
 
-/// One held lock: its grant, and the state of its lease.
+/// One held lock: its grant. The lease is in the life of its claim, as that of the present hold.
 #[derive(Debug)]
 pub(crate) struct HeldLock {
     grant: Grant,
     telemetry: Arc<Telemetry>,
     /// When the hold began.
     since: Since,
-    lease: Mutex<Lease>,
     /// A copy of the lease's deadline, zero once the lock is lost or released: `is_held` loads it and reads
     /// the clock.
     valid_until: AtomicU64,
-    /// The index in the keeper's table.
-    slot: AtomicUsize,
-    /// The largest batch in which it is renewed.
-    batch_limit: AtomicUsize,
-    /// When the first renewal was sent of those in a row that have failed.
-    failed_since: AtomicU64,
-    changed: Notify,
-    /// Why the last renewal failed; none if it succeeded.
-    failure: Mutex<Option<String>>,
-    /// When the lease is due for the first time.
-    first_due: Moment,
+    /// The lease as it began.
+    first: Lease,
 }
 
 /// The result of an event: what to do next, and the new state if that has changed.
@@ -49,25 +37,26 @@ pub(crate) fn lost_at_work(failure: Option<String>) -> Error {
 
 impl HeldLock {
     pub(crate) fn new(grant: Grant, limits: Limits, telemetry: &Arc<Telemetry>) -> Self {
+        let claim = grant.claim();
         let mut lease = Lease::new(grant.sent(), grant.deadline());
         if grant.is_provisional() {
-            lease = lease.provisional(grant.claim().clock().now());
+            lease = lease.provisional(claim.clock().now());
         }
         if limits != Limits::default() {
-            lease = lease.limited(grant.claim().clock().now(), limits);
+            lease = lease.limited(claim.clock().now(), limits);
         }
+        let failure = {
+            let mut state = claim.state();
+            state.life.on_any(|| claim.clock().now(), Act::Hold(lease));
+            state.failure.take()
+        };
+        drop(failure);
         Self {
             since: telemetry.granted(&grant),
             telemetry: Arc::clone(telemetry),
-            first_due: lease.renew_at().min(lease.deadline()),
+            first: lease,
             valid_until: AtomicU64::new(lease.deadline().as_nanos()),
-            lease: Mutex::new(lease),
             grant,
-            slot: AtomicUsize::new(usize::MAX),
-            batch_limit: AtomicUsize::new(usize::MAX),
-            failed_since: AtomicU64::new(0),
-            changed: Notify::new(),
-            failure: Mutex::default(),
         }
     }
 
@@ -75,103 +64,105 @@ impl HeldLock {
         &self.grant
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
-        self.grant.claim().clock()
+    pub(crate) fn claim(&self) -> &Claim {
+        self.grant.claim()
     }
 
-    /// A copy of the lease.
+    pub(crate) fn clock(&self) -> &Clock {
+        self.claim().clock()
+    }
+
+    /// A copy of the lease. After the hold it is the lease as it began.
     pub(crate) fn lease(&self) -> Lease {
-        *lock(&self.lease)
+        self.claim().life(|life| life.holds.lease(self.grant.hold()).copied()).unwrap_or(self.first)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Lease)) {
+        self.claim().life(|life| life.holds.lease_mut(self.grant.hold()).map(change));
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        lock(&self.lease).limits()
+        self.lease().limits()
     }
 
-    /// Sets limits that count from now. The keeper must sweep again.
+    /// Sets limits that count from now. The keeper must look again.
     pub(crate) fn limit(&self, limits: Limits) {
-        let mut lease = lock(&self.lease);
-        *lease = lease.limited(self.clock().now(), limits);
-        if matches!(lease.state(), LeaseState::Held | LeaseState::Suspect) {
-            self.valid_until.store(lease.deadline().as_nanos(), Ordering::Release);
-        }
+        let now = self.clock().now();
+        self.change(|lease| {
+            *lease = lease.limited(now, limits);
+            if matches!(lease.state(), LeaseState::Held | LeaseState::Suspect) {
+                self.valid_until.store(lease.deadline().as_nanos(), Ordering::Release);
+            }
+        });
     }
 
+    /// When the lease is due for the first time.
     pub(crate) fn first_due(&self) -> Moment {
-        self.first_due
-    }
-
-    pub(crate) fn slot(&self) -> &AtomicUsize {
-        &self.slot
+        self.first.renew_at().min(self.first.deadline())
     }
 
     /// The largest batch in which it is renewed.
     pub(crate) fn batch_limit(&self) -> usize {
-        self.batch_limit.load(Ordering::Relaxed)
+        self.lease().batch_limit
     }
 
     pub(crate) fn set_batch_limit(&self, limit: usize) {
-        self.batch_limit.store(limit, Ordering::Relaxed);
+        self.change(|lease| lease.batch_limit = limit);
     }
 
-    /// When the first renewal was sent of those in a row that have failed.
-    pub(crate) fn failed_since(&self) -> Moment {
-        Moment::from_nanos(self.failed_since.load(Ordering::Relaxed))
-    }
-
+    /// The first renewal was sent then of those in a row that have failed.
     pub(crate) fn set_failed_since(&self, sent: Moment) {
-        self.failed_since.store(sent.as_nanos(), Ordering::Relaxed);
+        self.change(|lease| lease.failed_since = sent);
     }
 
     /// Notes why a renewal failed, or that one succeeded: a loss names its cause.
     pub(crate) fn note_failure(&self, why: Option<&str>) {
-        let mut failure = lock(&self.failure);
-        if failure.as_deref() != why {
-            *failure = why.map(str::to_owned);
+        let mut state = self.claim().state();
+        if state.failure.as_deref() != why {
+            state.failure = why.map(str::to_owned);
         }
     }
 
     /// Why the last renewal failed; none if it succeeded.
     pub(crate) fn failure(&self) -> Option<String> {
-        lock(&self.failure).clone()
+        let state = self.claim().state();
+        state.life.holds.lease(self.grant.hold()).and(state.failure.clone())
     }
 
     /// Ends the hold, and says what is left of the lease; `None` if it was lost before. A change must be
     /// [announced](Self::announce).
-    ///
-    /// Both in one step: from then on the keeper cannot end it by a limit any more. That would release the
-    /// claim, which the next task of this process may hold by then.
     pub(crate) fn end(&self, now: Moment) -> (Option<Left>, Option<LeaseState>) {
-        let mut lease = lock(&self.lease);
-        (lease.left(now), self.step_locked(&mut lease, now, Event::Released).1)
+        let (left, change) = self.claim().life(|life| life.holds.end(self.grant.hold(), now));
+        self.valid_until.store(0, Ordering::Release);
+        self.count(change);
+        (left, change)
     }
 
     /// Steps the lease. What it has changed to must be [announced](Self::announce).
     pub(crate) fn step(&self, now: Moment, event: Event) -> Step {
-        self.step_locked(&mut lock(&self.lease), now, event)
-    }
-
-    fn step_locked(&self, lease: &mut Lease, now: Moment, event: Event) -> Step {
         let event = match event {
             Event::Renewed(sent, deadline) => {
-                Event::Renewed(sent, deadline.before(self.grant.claim().lock_delay()))
+                Event::Renewed(sent, deadline.before(self.claim().lock_delay()))
             }
             other => other,
         };
-        let before = lease.state();
-        let advice = lease.on(now, event);
-        let after = lease.state();
-        let valid_until = match after {
-            LeaseState::Held | LeaseState::Suspect => lease.deadline().as_nanos(),
-            LeaseState::Lost(_) | LeaseState::Released => 0,
-        };
-        self.valid_until.store(valid_until, Ordering::Release);
-        let change = (before != after).then_some(after);
-        // Here, since every way to lose a lock comes through here, and each lock loses once.
+        let step = self.claim().life(|life| {
+            let step = life.holds.step(self.grant.hold(), now, event);
+            let lease = life.holds.lease(self.grant.hold());
+            let held = lease.filter(|it| matches!(it.state(), LeaseState::Held | LeaseState::Suspect));
+            let valid_until = held.map_or(0, |lease| lease.deadline().as_nanos());
+            self.valid_until.store(valid_until, Ordering::Release);
+            step
+        });
+        self.count(step.1);
+        step
+    }
+
+    /// Every way to lose a lock comes through here, and each lock loses once.
+    fn count(&self, change: Option<LeaseState>) {
         if let Some(LeaseState::Lost(_)) = change {
             self.telemetry.count_loss();
         }
-        (advice, change)
     }
 
     /// Steps the lease, and notifies those who watch it if the state has changed.
@@ -186,7 +177,7 @@ impl HeldLock {
     /// Notifies those who watch the lock. Wakers of the application run in here: it must not be called under
     /// a mutex.
     pub(crate) fn announce(&self, state: LeaseState) {
-        wake_tasks(|| self.changed.notify_waiters());
+        self.claim().ring();
         let (name, token) = (self.grant.claim().name(), self.grant.token());
         match state {
             LeaseState::Lost(loss) => {
@@ -200,7 +191,7 @@ impl HeldLock {
         self.telemetry.state_changed(&self.grant, self.since, state);
         if let LeaseState::Lost(_) = state {
             // Tasks of this process must not wait for a guard that is never dropped.
-            self.grant.claim().turn().pass_on();
+            self.claim().pass_on();
         }
     }
 
@@ -221,7 +212,10 @@ impl HeldLock {
 
     /// The state now. The clock decides, even if the keeper has not run yet.
     pub(crate) fn lease_state(&self) -> LeaseState {
-        lock(&self.lease).state_at(self.clock().now())
+        let now = self.clock().now();
+        self.claim().life(|life| {
+            life.holds.lease(self.grant.hold()).map_or(LeaseState::Released, |it| it.state_at(now))
+        })
     }
 
     /// Resolves when the lock is lost or released.
@@ -232,7 +226,7 @@ impl HeldLock {
         loop {
             // All who wait for this are woken by one call: a waker that panics must not keep the others from
             // it.
-            let changed = unless_panics(self.changed.notified());
+            let changed = unless_panics(self.claim().rung());
             match self.lease_state() {
                 LeaseState::Held | LeaseState::Suspect => (),
                 ended => return ended,
@@ -252,7 +246,7 @@ mod tests {
 
     use super::*;
     use crate::system::waker;
-    use crate::{Claim, FencingToken, LockName, Loss, Mode, Wait};
+    use crate::{FencingToken, LockName, Loss, Mode, Wait};
 
     #[tokio::test]
     async fn a_waker_that_panics_keeps_nobody_from_a_loss() {
