@@ -10,6 +10,7 @@ use crate::client::batch::carry_out;
 use crate::client::idle::{Idle, IdleConnection};
 use crate::client::silent::Silent;
 use crate::dialect::Dialect;
+use crate::dialect::answers::meaning;
 use crate::dialect::error::{caused_by, class_of, fatal, no_answer};
 use crate::dialect::requests::{Answer, Request, Route, blocked};
 use crate::words::{ErrorClass, Hold};
@@ -258,7 +259,9 @@ type Outcomes = Vec<CallOutcome<Answered<Answer>>>;
 
 /// The error of a request without an answer. One to a file had no turn in time.
 fn silence<D: Dialect>(cause: Option<&sqlx::Error>) -> Error {
-    if D::IS_REMOTE {
+    // SQLite may say itself what is wrong, such as that the file was moved.
+    let said = cause.and_then(sqlx::Error::as_database_error).map(meaning);
+    if D::IS_REMOTE || matches!(said, Some((_, ErrorKind::Unreachable, _))) {
         return no_answer(cause);
     }
     let text = "the database file stays locked: another program keeps a transaction open in it, or writes for long, or \

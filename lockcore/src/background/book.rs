@@ -98,7 +98,7 @@ impl Rows {
         };
         let watched_anew = state.life.is_watched() && !row.counted[WATCHED];
         if watched_anew && self.counts[WATCHED] >= COPIES {
-            next = state.life.on_any(&now, Act::HoldsNothing);
+            next = state.life.on_any(&now, Act::Closed);
         }
         let life = &state.life;
         let (leaving, denied) = (life.is_leaving(&now), life.is_denied());
@@ -269,7 +269,7 @@ impl Book {
         drop(rows);
         drop(ended);
         self.note_fewer(before, after);
-        if next == Next::Release {
+        if !matches!(next, Next::Over | Next::Unanswered) {
             claim.pass_on();
         }
     }
@@ -364,7 +364,8 @@ impl Book {
     fn begin_phase(&self, phase: u8) {
         {
             let mut rows = self.rows();
-            self.phase.store(phase, Ordering::Release);
+            // A second close does not begin anew.
+            self.phase.fetch_max(phase, Ordering::AcqRel);
             rows.stale = true;
         }
         self.look_earlier.notify_one();

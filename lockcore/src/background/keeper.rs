@@ -118,7 +118,8 @@ impl Book {
         let (now, phase) = (self.clock.now(), self.phase());
         let (all, by) = (std::mem::take(&mut rows.stale), hurried.unwrap_or(now).max(now));
         // Leases are renewed together: if one of them is due, others may be so soon.
-        let leases = all || rows.slab.iter().any(|(_, row)| row.held.is_some() && row.due <= now);
+        let is_lease = |row: &Row| row.held.is_some() && row.listens.is_none_or(|at| at > now);
+        let leases = all || rows.slab.iter().any(|(_, row)| row.due <= now && is_lease(row));
         let due = |row: &Row| all || row.due <= by || (leases && row.held.is_some());
         let due = rows.slab.iter().filter(|(_, row)| due(row));
         for key in due.map(|(key, _)| key).collect::<Vec<_>>() {
@@ -197,7 +198,7 @@ impl Book {
     /// carried out later. After the ttl and a margin the lease has ended by itself, unless the network has
     /// kept a request for longer than that; such a lease is never renewed.
     async fn release_once(self: &Arc<Self>, claim: &Claim) {
-        let called = AssertUnwindSafe(self.backend.release(claim)).catch_unwind();
+        let called = AssertUnwindSafe(async { self.backend.release(claim).await }).catch_unwind();
         let answer = match self.clock.timeout(CALL, called).await {
             Some(Ok(answer)) => answer,
             Some(Err(_)) => Err(Error::new(ErrorKind::Internal, "the backend has panicked")),
@@ -271,8 +272,11 @@ fn look_at(rows: &mut Rows, key: usize, (now, by): (Moment, Moment), phase: u8, 
     let now = if claim.life(|life| life.is_taken()) { by } else { now };
     let mut next = rows.step(&claim, || now, if phase == CLOSED { Act::Closed } else { Act::Tick });
     if next == Next::GiveUp {
-        found.given_up.push(claim.clone());
         next = rows.step(&claim, || now, Act::GiveUp);
+        // One that was granted meanwhile has its turn, or the next task has it.
+        if !claim.life(|life| life.is_held()) {
+            found.given_up.push(claim.clone());
+        }
     }
     if next == Next::Release {
         found.released.push(claim.clone());

@@ -36,7 +36,7 @@ impl Book {
     /// A claim whose lock the server has granted, or is about to.
     pub(crate) fn adopt(self: &Arc<Self>, claim: &Claim) -> Stub {
         Self::enter(&mut self.rows(), claim);
-        self.step(claim, Act::Granted);
+        self.step(claim, Act::Passed);
         Stub { book: Arc::clone(self), claim: claim.clone() }
     }
 }
@@ -69,7 +69,7 @@ impl Stub {
 
     /// The lock is on its way to the next task.
     pub(crate) fn pass(&self) {
-        self.book.step(&self.claim, Act::Granted);
+        self.book.step(&self.claim, Act::Passed);
     }
 
     /// Begins to renew the lease of a hold of this claim.
@@ -86,9 +86,9 @@ impl Stub {
     /// keep their order, and by the keeper if that fails. `known`: the acquire has its answer, so "not held" is the
     /// truth.
     pub(crate) fn release_in_background(self, known: bool, span: Span) {
-        self.on(Act::Leave { known });
-        let Ok(runtime) = Handle::try_current() else { return };
-        self.book.step(&self.claim, Act::Unattended { begun: false });
+        let Ok(runtime) = Handle::try_current() else { return self.on(Act::Leave { known }) };
+        // In one step: a close waits for the acquire before it, and for the release after it.
+        self.book.step(&self.claim, Act::Depart { known });
         let recorded = span.clone();
         let work = async move {
             self.on(Act::Unattended { begun: true });

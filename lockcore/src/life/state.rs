@@ -50,6 +50,10 @@ pub(crate) enum Act {
     Unattended { begun: bool },
     /// Nobody drives it: the keeper releases it, unless it was granted to somebody.
     GiveUp,
+    /// It is on its way to the next task, or was granted without an acquire.
+    Passed,
+    /// A task releases it without a caller who waits. `known`: as for `Leave`.
+    Depart { known: bool },
     /// Whoever has it releases it. `known`: the acquire has its answer, so "not held" is the truth.
     Leave { known: bool },
     /// The keeper releases it from this moment on.
@@ -104,6 +108,14 @@ struct Repeat {
     pause: Duration,
     /// One is under way.
     sent: bool,
+    /// The one under way was sent before the claim's owner let go of it: its answer proves nothing.
+    early: bool,
+}
+
+impl Repeat {
+    fn new(from: Moment, next: Moment, until: Moment, pause: Duration) -> Self {
+        Self { from, next, until, pause, sent: false, early: false }
+    }
 }
 
 /// The life of one claim.
@@ -255,15 +267,16 @@ impl Life {
                     self.stage = Stage::Asked;
                 }
             }
-            Act::Granted => {
-                self.acquiring = false;
+            Act::Granted | Act::Passed => {
+                // Of an acquire, the hold that begins now is the end.
+                self.acquiring &= matches!(act, Act::Granted);
                 if matches!(self.stage, Stage::Begun | Stage::Asked) {
                     (self.stage, self.task) = (Stage::Held, None);
                 }
             }
             Act::Hold(lease) => {
                 if !matches!(self.stage, Stage::Leaving | Stage::Over) {
-                    (self.stage, self.task) = (Stage::Held, None);
+                    (self.stage, self.task, self.acquiring) = (Stage::Held, None, false);
                     self.holds.begin(lease);
                 }
             }
@@ -274,14 +287,21 @@ impl Life {
             }
             Act::GiveUp => {
                 let is_granted = self.stage == Stage::Held && self.task.is_none();
-                if !is_granted && self.stage != Stage::Over {
+                if self.stage == Stage::Begun {
+                    // There is nothing to release. If it is sent later, its acquire is still noted.
+                    self.end();
+                } else if !is_granted && self.stage != Stage::Over {
                     self.take_over(now, now);
                 }
             }
             Act::Leave { known } => self.leave(known),
+            Act::Depart { known } => {
+                self.leave(known);
+                (self.acquiring, self.task) = (false, Some((now, false)));
+            }
             Act::TakeOver { known, from } => {
                 self.leave(known);
-                self.task = None;
+                (self.acquiring, self.task) = (false, None);
                 self.take_over(now, from);
             }
             Act::Sent => {
@@ -317,7 +337,13 @@ impl Life {
     pub(crate) fn on_any(&mut self, now: impl FnOnce() -> Moment, act: Act) -> Next {
         let is_timeless = matches!(
             act,
-            Act::Asked | Act::Granted | Act::Hold(_) | Act::Leave { .. } | Act::Released | Act::HoldsNothing
+            Act::Asked
+                | Act::Granted
+                | Act::Passed
+                | Act::Hold(_)
+                | Act::Leave { .. }
+                | Act::Released
+                | Act::HoldsNothing
         );
         let is_over = match act {
             Act::Dropped => self.stage == Stage::Begun || (self.stage == Stage::Over && !self.acquiring),
@@ -328,10 +354,11 @@ impl Life {
     }
 
     fn leave(&mut self, known: bool) {
-        if self.stage == Stage::Over {
-            (self.keeper, self.freed, self.denials) = (None, None, 0);
+        // What the server said to the keeper before was about a claim that may not have been granted yet.
+        if self.stage == Stage::Over || (known && !self.known) {
+            (self.freed, self.denials) = (None, 0);
+            self.keeper = self.keeper.filter(|it| it.sent).map(|it| Repeat { early: true, ..it });
         }
-        self.acquiring = false;
         self.stage = Stage::Leaving;
         self.known |= known;
     }
@@ -340,7 +367,8 @@ impl Life {
     fn take_over(&mut self, now: Moment, from: Moment) {
         self.stage = Stage::Leaving;
         let until = from.max(now).after(self.ttl).after(MARGIN);
-        self.keeper.get_or_insert(Repeat { from, next: from, until, pause: PAUSES.0, sent: false });
+        let keeper = self.keeper.get_or_insert(Repeat::new(from, from, until, PAUSES.0));
+        keeper.until = keeper.until.max(until);
     }
 
     fn freed_by_keeper(&mut self, now: Moment, answer: Result<Released, bool>, spread: f64) {
@@ -349,6 +377,10 @@ impl Life {
         keeper.sent = false;
         keeper.next = now.after(keeper.pause.mul_f64(0.5 + spread / 2.0));
         keeper.pause = (keeper.pause * 2).min(longest);
+        if std::mem::take(&mut keeper.early) {
+            (keeper.next, keeper.until) = (now, now.after(self.ttl).after(MARGIN));
+            return;
+        }
         if self.stage == Stage::Over {
             return;
         }
@@ -370,8 +402,7 @@ impl Life {
         self.end();
         let pause = PAUSES.1;
         let copies = self.doubt.filter(|until| *until > now);
-        self.keeper =
-            copies.map(|until| Repeat { from: now, next: now.after(pause), until, pause, sent: false });
+        self.keeper = copies.map(|until| Repeat::new(now, now.after(pause), until, pause));
     }
 
     /// Nobody releases it any more.

@@ -45,6 +45,42 @@ fn a_claim_is_granted_or_given_up() {
 }
 
 #[test]
+fn an_answer_from_before_a_grant_ends_no_release() {
+    let mut life = asked();
+    life.on(at(0), Act::Unattended { begun: false });
+    life.on(at(101), Act::GiveUp);
+    for _ in 0..DENIALS {
+        assert!(!life.is_denied());
+        life.on(at(102), Act::Sent);
+        life.on(at(102), NOT_HELD);
+    }
+    assert!(life.is_denied());
+    life.on(at(103), Act::Sent);
+    // It was granted all the same, and a task releases it.
+    life.on(at(104), Act::Granted);
+    life.on(at(104), Act::Depart { known: true });
+    assert!(!life.is_denied());
+    assert_eq!(life.on(at(105), NOT_HELD), Next::Release);
+    assert!(life.is_leaving(|| at(105)) && life.freed().is_none());
+    life.on(at(105), Act::Sent);
+    assert_eq!(life.on(at(106), NOT_HELD), Next::Over);
+    assert_eq!(life.freed(), Some(Released::NotHeld));
+}
+
+#[test]
+fn what_was_never_sent_is_not_released() {
+    let mut life = Life::new(at(0), TTL, true);
+    life.begin_acquire();
+    life.on(at(0), Act::Unattended { begun: false });
+    assert_eq!(life.on(at(101), Act::GiveUp), Next::Over);
+    // Its task runs after all.
+    life.on(at(102), Act::Asked);
+    life.on(at(103), Act::Granted);
+    assert!(!life.is_held());
+    assert_eq!(life.on(at(104), Act::Dropped), Next::Release);
+}
+
+#[test]
 fn a_denied_claim_is_asked_for_until_its_lease_has_ended() {
     let mut life = asked();
     let (mut now, mut next) = (at(0), life.on(at(0), Act::Dropped));
@@ -93,6 +129,8 @@ fn act() -> impl Strategy<Value = Act> {
         4 => Just(Act::Tick),
         2 => Just(Act::Asked),
         1 => Just(Act::Granted),
+        1 => Just(Act::Passed),
+        1 => any::<bool>().prop_map(|known| Act::Depart { known }),
         1 => Just(Act::Hold(lease(at(0)))),
         2 => any::<bool>().prop_map(|begun| Act::Unattended { begun }),
         1 => Just(Act::GiveUp),
@@ -125,7 +163,7 @@ proptest! {
             let before = life.clone();
             let next = life.on(now, act);
             // It is granted or given up, never both: only whoever has it ends a hold, or lets go of it.
-            let may_end = matches!(act, Act::Leave { .. } | Act::TakeOver { .. } | Act::Released | Act::HoldsNothing | Act::Dropped);
+            let may_end = matches!(act, Act::Leave { .. } | Act::Depart { .. } | Act::TakeOver { .. } | Act::Released | Act::HoldsNothing | Act::Dropped);
             let ends = before.is_held() && !life.is_held();
             prop_assert!(!ends || may_end || before.task.is_some(), "{act:?}: {before:?} {life:?}");
             let begins = !before.is_held() && life.is_held();
