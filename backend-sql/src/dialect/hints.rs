@@ -28,20 +28,10 @@ pub(crate) enum Hint {
 
 const ALL: [Hint; 5] = [Hint::Waited, Hint::Marked, Hint::HandedOn, Hint::Held, Hint::RowLocked];
 
-/// What is known about one lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known(u8);
-
-impl Known {
-    pub(crate) fn has(self, hint: Hint) -> bool {
-        self.0 & (1 << hint as u8) != 0
-    }
-
-    /// All that can be known.
-    #[cfg(test)]
-    pub(crate) fn each() -> impl Iterator<Item = Self> {
-        (0..1 << ALL.len()).map(Self)
-    }
+/// All that can be known about one lock.
+#[cfg(test)]
+pub(crate) fn each_known() -> impl Iterator<Item = impl Fn(Hint) -> bool + Copy> {
+    (0..1 << ALL.len()).map(|known: u8| move |hint| known & (1 << hint as u8) != 0)
 }
 
 /// What is remembered about the locks, by hint.
@@ -70,9 +60,13 @@ impl Hints {
         self.0[hint as usize].forget(name);
     }
 
-    pub(crate) fn of(&self, name: &LockName) -> Known {
-        let known = ALL.into_iter().filter(|hint| self.0[*hint as usize].is_hot(name));
-        Known(known.map(|hint| 1 << hint as u8).sum())
+    pub(crate) fn has(&self, hint: Hint, name: &LockName) -> bool {
+        self.0[hint as usize].is_hot(name)
+    }
+
+    /// What is known about a lock. Each hint is looked up when it is asked for.
+    pub(crate) fn of(&self, name: &LockName) -> impl Fn(Hint) -> bool + Copy {
+        move |hint| self.has(hint, name)
     }
 }
 
@@ -88,9 +82,9 @@ mod tests {
         }
         for [hint, other] in [[Hint::RowLocked, Hint::Held], [Hint::Held, Hint::RowLocked]].repeat(2) {
             hints.note(hint, &last);
-            assert!(hints.of(&last).has(hint) && !hints.of(&last).has(other));
+            assert!(hints.has(hint, &last) && !hints.has(other, &last));
         }
-        assert_eq!(Hints::new().of(&last), Known::default());
+        assert!(!ALL.into_iter().any(Hints::new().of(&last)));
     }
 
     #[test]
@@ -99,10 +93,10 @@ mod tests {
         for hint in ALL {
             let hints = Hints::new();
             hints.note(hint, &name);
-            assert_eq!(ALL.map(|other| hints.of(&name).has(other)), ALL.map(|other| other == hint));
+            assert_eq!(ALL.map(hints.of(&name)), ALL.map(|other| other == hint));
             hints.forget(hint, &name);
-            assert_eq!(hints.of(&name), Known::default());
+            assert!(!ALL.into_iter().any(hints.of(&name)));
         }
-        assert_eq!(Known::each().count(), 32);
+        assert_eq!(each_known().count(), 32);
     }
 }

@@ -34,7 +34,7 @@ impl<D: HandOverQueue> HandOvers<D> {
     /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The
     /// claim enters the queue with its first request.
     fn place_at_once(&self, claim: &Claim) -> Option<HandOverPlace> {
-        let is_waited_for = self.0.dialect.hints().of(claim.name()).has(Hint::Waited);
+        let is_waited_for = self.0.dialect.hints().has(Hint::Waited, claim.name());
         let queues = is_waited_for && claim.wait() != Wait::No && self.0.notifier.receives();
         queues.then(|| {
             claim.note_queued();

@@ -1,6 +1,6 @@
 //! Which statements are sent for one claim.
 
-use crate::dialect::hints::{Hint, Known};
+use crate::dialect::hints::Hint;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -36,9 +36,9 @@ pub(super) enum Step {
 }
 
 /// They are sent one after the other until one has an answer, as the last one always has.
-pub(super) fn plan(asked: Asked, known: Known) -> &'static [Step] {
-    let is_marked = known.has(Hint::Marked);
-    let (held, locked) = (known.has(Hint::Held), known.has(Hint::RowLocked));
+pub(super) fn plan(asked: Asked, known: impl Fn(Hint) -> bool) -> &'static [Step] {
+    let is_marked = known(Hint::Marked);
+    let (held, locked) = (known(Hint::Held), known(Hint::RowLocked));
     match asked {
         // Requests must not wait for a transaction.
         Asked::Take if locked => &[Step::TakeOverdue, Step::Look],
@@ -53,7 +53,7 @@ pub(super) fn plan(asked: Asked, known: Known) -> &'static [Step] {
         Asked::Enter { signed: true, .. } if is_marked => &[Step::EnterMarked, Step::Enter],
         // Where claims wait all the time, the locks are marked, and another heartbeat would say nothing new.
         Asked::Enter { .. } => &[Step::Enter],
-        Asked::Release => match (known.has(Hint::Waited), known.has(Hint::HandedOn)) {
+        Asked::Release => match (known(Hint::Waited), known(Hint::HandedOn)) {
             (false, false) => &[Step::Release, Step::HandOver],
             (false, true) => &[Step::Release, Step::PassOn, Step::HandOver],
             (true, false) => &[Step::HandOver],
@@ -65,36 +65,36 @@ pub(super) fn plan(asked: Asked, known: Known) -> &'static [Step] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::hints::each_known;
 
     #[test]
     fn each_plan_ends_with_what_always_has_an_answer() {
-        for known in Known::each() {
-            let has = |hint: Hint| known.has(hint);
+        for (which, known) in each_known().enumerate() {
             let steps = plan(Asked::Take, known);
-            assert_eq!(steps.last(), Some(&Step::Look), "{known:?}");
+            assert_eq!(steps.last(), Some(&Step::Look), "{which}");
             // A row that a transaction has locked is not waited for.
-            assert_eq!(steps.contains(&Step::TakeOverdue), has(Hint::RowLocked), "{known:?}");
-            let is_new = !has(Hint::RowLocked) && !has(Hint::Held);
-            assert_eq!(steps.contains(&Step::TakeFree), is_new, "{known:?}");
-            assert_eq!(steps.contains(&Step::TakeNew), is_new, "{known:?}");
+            assert_eq!(steps.contains(&Step::TakeOverdue), known(Hint::RowLocked), "{which}");
+            let is_new = !known(Hint::RowLocked) && !known(Hint::Held);
+            assert_eq!(steps.contains(&Step::TakeFree), is_new, "{which}");
+            assert_eq!(steps.contains(&Step::TakeNew), is_new, "{which}");
 
             let steps = plan(Asked::Join, known);
-            assert_eq!(steps.last(), Some(&Step::Join), "{known:?}");
-            assert_eq!(steps[0] == Step::Look, !is_new, "{known:?}");
+            assert_eq!(steps.last(), Some(&Step::Join), "{which}");
+            assert_eq!(steps[0] == Step::Look, !is_new, "{which}");
 
             for [signed, is_one] in [[false, false], [false, true], [true, false], [true, true]] {
                 let steps = plan(Asked::Enter { signed, is_one }, known);
-                assert_eq!(steps.last(), Some(&Step::Enter), "{known:?}");
+                assert_eq!(steps.last(), Some(&Step::Enter), "{which}");
                 // Without a heartbeat a place counts only if there was one lately, and the row is marked.
-                let needs_no_sign = signed && has(Hint::Marked);
-                assert_eq!(steps.contains(&Step::EnterMarked), needs_no_sign, "{known:?}");
-                assert_eq!(steps.contains(&Step::EnterOne), needs_no_sign && is_one, "{known:?}");
+                let needs_no_sign = signed && known(Hint::Marked);
+                assert_eq!(steps.contains(&Step::EnterMarked), needs_no_sign, "{which}");
+                assert_eq!(steps.contains(&Step::EnterOne), needs_no_sign && is_one, "{which}");
             }
 
             let steps = plan(Asked::Release, known);
-            assert_eq!(steps.last(), Some(&Step::HandOver), "{known:?}");
-            assert_eq!(steps[0] == Step::Release, !has(Hint::Waited), "{known:?}");
-            assert_eq!(steps.contains(&Step::PassOn), has(Hint::HandedOn), "{known:?}");
+            assert_eq!(steps.last(), Some(&Step::HandOver), "{which}");
+            assert_eq!(steps[0] == Step::Release, !known(Hint::Waited), "{which}");
+            assert_eq!(steps.contains(&Step::PassOn), known(Hint::HandedOn), "{which}");
         }
     }
 }

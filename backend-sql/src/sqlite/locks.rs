@@ -38,7 +38,7 @@ impl Dialect for Sqlite {
     fn is_light(&self, _: &Connection, request: &Request<Self>) -> bool {
         let Request::Release(claim) = request else { return true };
         let known = self.hints.of(claim.name());
-        plan(Asked::Release { waits: known.has(Hint::HandedOn) }, known)[0] == Step::ReleaseUnwaited
+        plan(Asked::Release { waits: known(Hint::HandedOn) }, known)[0] == Step::ReleaseUnwaited
     }
 
     async fn queue(

@@ -48,7 +48,7 @@ impl Tickets {
     async fn enter_at_once(&self, claim: &Claim) -> Result<Option<TicketPlace>> {
         let Self(client) = self;
         let may_wait = claim.wait() != Wait::No && !claim.is_wait_over();
-        let is_handed_on = client.dialect.hints.of(claim.name()).has(Hint::HandedOn);
+        let is_handed_on = client.dialect.hints.has(Hint::HandedOn, claim.name());
         if !is_handed_on || !may_wait || !client.notifier.receives() {
             return Ok(None);
         }
