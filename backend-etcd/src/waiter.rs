@@ -55,8 +55,9 @@ pub(crate) async fn acquire(inner: &ClientInner, claim: &Claim) -> Result<Option
     loop {
         match once(inner, claim, &requests).await {
             Err(error) if error.kind() == ErrorKind::Lost => {
-                // What is left of it must not have an old place, or an old token.
-                inner.revoke_for_another(lease(claim)).await?;
+                // What is left of it must not have an old place, or an old token. If this request may arrive
+                // late, the claim cannot go on.
+                inner.revoke_for_another(lease(claim)).await.inspect_err(|_| claim.cancel())?;
                 ended += 1;
                 if claim.wait() == Wait::No {
                     // Not again and again at servers that are slower than the lease is long.
@@ -100,15 +101,12 @@ async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Re
             },
             Entered::Downgraded => return Err(Error::new(ErrorKind::Internal, "a writer that reads now")),
             Entered::Foreign(text) if claim.wait() != Wait::No => {
-                inner.revoke_now(lease(claim)).await?;
-                claim.note_left_queue();
+                give_up(inner, claim).await;
                 return Err(inner.named(Error::new(ErrorKind::Misconfigured, text)));
             }
             Entered::Refused | Entered::Foreign(_) => return leave(inner, claim).await,
             Entered::Clash(in_use) => {
-                // Such a claim is not released later, since the error says that nothing was done.
-                inner.revoke_now(lease(claim)).await?;
-                claim.note_left_queue();
+                give_up(inner, claim).await;
                 return Err(inner.named(Mode::clash(in_use, claim.mode())));
             }
             Entered::Floor(floor) => claim.within_wait(inner.learn_floor(floor)).await?,
@@ -120,6 +118,14 @@ async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Re
     drop(turn);
     claim.note_waiting();
     wait(inner, claim, requests, place).await
+}
+
+/// Ends what is left of a claim that fails. If that may not have happened, lockcore releases the claim.
+async fn give_up(inner: &ClientInner, claim: &Claim) {
+    match inner.revoke_now(lease(claim)).await {
+        Ok(_) => claim.note_left_queue(),
+        Err(_) => claim.note_queued(),
+    }
 }
 
 /// Who does not wait leaves nothing behind.

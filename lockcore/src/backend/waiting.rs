@@ -137,9 +137,9 @@ pub async fn wait_for_turn<Q: Queue>(
             // The wait ended while it was asked again.
             Err(error) if error.kind() == ErrorKind::TimedOut => return Err(obstacle.unwrap_or(error)),
             Err(error) => {
-                // Such a claim is not released later, since the error says that nothing was done.
-                if error.kind() == ErrorKind::KindClash && place.is_some() {
-                    queue.leave(claim).await?;
+                // The error says that nothing was done: only a claim that may be queued is released later.
+                let is_clash = error.kind() == ErrorKind::KindClash && place.is_some();
+                if is_clash && queue.leave(claim).await.is_ok() {
                     claim.note_left_queue();
                 }
                 return Err(error);
