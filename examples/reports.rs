@@ -139,7 +139,9 @@ mod tests {
     async fn a_server_that_is_away_is_tried_later() {
         let server = TestServer::new();
         server.fail(Operation::Acquire, ErrorKind::Unreachable);
-        let answer = write(&server.locks().unwrap(), |_| ready(Ok(()))).await;
+        let locks = server.locks().unwrap();
+        let later = async { server.advance(Duration::from_secs(1)) };
+        let (answer, ()) = tokio::join!(write(&locks, |_| ready(Ok(()))), later);
         assert_eq!(answer.0, StatusCode::SERVICE_UNAVAILABLE);
     }
 }

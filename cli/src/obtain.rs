@@ -133,6 +133,8 @@ impl ObtainRequest<'_> {
         if let Some(delay) = self.lock_delay {
             request = request.lock_delay(delay);
         }
+        // The command says that it tries again.
+        request = request.patience(Duration::ZERO);
         match (self.wait_limit, left) {
             (WaitLimit::Forever, _) => request.wait_forever(),
             (WaitLimit::No, _) | (WaitLimit::Usual, None) => request,

@@ -127,8 +127,8 @@ async fn a_burst_takes_no_granted_lock_with_it() {
     proxy.delay(Duration::from_millis(50));
     let mut asking = JoinSet::new();
     for number in 0..BURST {
-        let (locks, name) = (locks.clone(), format!("lock {number}"));
-        asking.spawn(async move { locks.lock(&name).ttl(secs(20)).wait(secs(60)).await });
+        let request = locks.lock(format!("lock {number}")).ttl(secs(20)).wait(secs(60));
+        asking.spawn(request.patience(Duration::ZERO).into_future());
     }
     let (mut held, mut refused) = (Vec::new(), 0);
     while let Some(asked) = asking.join_next().await {

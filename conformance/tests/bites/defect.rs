@@ -172,7 +172,7 @@ pub(crate) enum Defect {
     NeverReconnects,
     /// A restart of the server ends all leases, and tokens begin anew.
     ForgetsAtRestart,
-    /// A waiter whose server is silent fails.
+    /// A waiter whose server is silent fails for good.
     GivesUpInSilence,
     /// An acquire goes on after the end of its wait.
     KeepsAsking,

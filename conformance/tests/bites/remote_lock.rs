@@ -37,8 +37,9 @@ impl Remote {
     }
 
     fn error(&self, lost: Lost) -> Error {
+        let is_hasty = self.is(Defect::CallsSilenceInternal) || self.is(Defect::GivesUpInSilence);
         let (kind, text) = match lost {
-            Lost::Silent if self.is(Defect::CallsSilenceInternal) => (ErrorKind::Internal, "no answer"),
+            Lost::Silent if is_hasty => (ErrorKind::Internal, "no answer"),
             Lost::Silent => (ErrorKind::Unreachable, "the server does not answer"),
             Lost::Reset if self.is(Defect::CallsResetsLosses) => (ErrorKind::Lost, "the connection is lost"),
             Lost::Reset => (ErrorKind::Unreachable, "the connection was reset"),

@@ -8,23 +8,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Backoff;
 use crate::system::lock;
 use crate::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
-    Released, Renewal, Requirement, Result, Wait,
+    Released, Renewal, Requirement, Result,
 };
-
-/// The pauses between tries to connect.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// How long one waits for the try of another. The runtime of that one may have stopped.
 const TURN: Duration = Duration::from_secs(10);
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
 
-/// A backend that connects with the first request. A claim that waits tries to connect until its wait ends,
-/// so a server may be away when the program starts.
+/// A backend that connects with the first request. lockcore requests the lock of a claim that waits again until
+/// its wait ends, so a server may be away when the program starts.
 ///
 /// What the server promises is not known before. Until then the backend
 /// [presumes](Capabilities::is_presumed) all modes and what is required, and no more. A claim that the server
@@ -110,29 +106,9 @@ impl Lazy {
         Ok(made)
     }
 
-    /// The backend for a claim, which tries to connect until its wait is over.
+    /// The backend for a claim.
     async fn backend_for(&self, claim: &Claim) -> Result<&Arc<dyn DistributedLock>> {
-        let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
-        let mut cause = None;
-        let backend = loop {
-            let error = match claim.within_wait(self.backend()).await {
-                Ok(backend) => break backend,
-                Err(error) => error,
-            };
-            let may_pass = matches!(
-                error.kind(),
-                ErrorKind::Unreachable | ErrorKind::UnknownOutcome | ErrorKind::Overloaded
-            );
-            if claim.wait() == Wait::No || !may_pass {
-                // The end of the wait says less than the failure before it.
-                return Err(cause.filter(|_| error.kind() == ErrorKind::TimedOut).unwrap_or(error));
-            }
-            tracing::info!(error = format!("{error:#}"), "no connection; it is tried again");
-            if claim.clock().timeout(pauses.next_pause(), claim.wait_over()).await.is_some() {
-                return Err(cause.unwrap_or(error));
-            }
-            cause = Some(error);
-        };
+        let backend = claim.within_wait(self.backend()).await?;
         let (promised, delay) = (backend.capabilities(), claim.lock_delay());
         promised.check(claim.mode(), claim.ttl().saturating_sub(delay))?;
         promised.check_lock_delay(claim.ttl().saturating_sub(delay), delay)?;

@@ -272,7 +272,13 @@ impl Claim {
     /// calls it itself. Until then the wait covers the first answer, for a second at most, even if its time
     /// has passed.
     pub fn note_waiting(&self) {
-        self.life(|life| (life.waited, life.answered) = (true, true));
+        let obstacle = {
+            let mut state = self.state();
+            (state.life.waited, state.life.answered) = (true, true);
+            state.obstacle.take()
+        };
+        // Outside of the mutex: its cause may be code of a backend.
+        drop(obstacle);
         self.ring();
     }
 
@@ -326,7 +332,8 @@ impl Claim {
         }
     }
 
-    /// Cancels the claim, because its client was closed. The backend stops waiting.
+    /// Cancels the claim, because its client was closed, or the backend cannot go on with it. The backend
+    /// stops waiting.
     pub fn cancel(&self) {
         self.life(|life| life.cancelled = true);
         self.ring();

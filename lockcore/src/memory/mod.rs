@@ -142,8 +142,9 @@ impl DistributedLock for MemoryLock {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        // The claim was made just now. An older time only ends the lease earlier.
-        let answer = with(&self.store, |store| store.acquire(claim, claim.began()))?;
+        // The claim was made just now, unless it asks again. An older time only ends the lease earlier.
+        let sent = if claim.obstacle().is_some() { self.clock.now() } else { claim.began() };
+        let answer = with(&self.store, |store| store.acquire(claim, sent))?;
         match answer {
             StoreReply::Granted(grant) => Ok(Some(grant)),
             StoreReply::Refused => Ok(None),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::in_time::{InTime, timed_out, unanswered, within};
-use super::through_grace::through_grace;
+use super::patience::{may_pass, through_grace};
 use super::{LockRequest, operation, running};
 use crate::life::Limits;
 use crate::{
@@ -126,8 +126,8 @@ impl LockRequest<All> {
     pub async fn try_now(mut self) -> Result<Option<LockAllGuard>> {
         let names = self.checked()?;
         let limits = std::mem::take(&mut self.choices.limits);
-        let (clock, choices) = (&self.book.clock, &self.choices);
-        let granted = through_grace(clock, choices, || self.at_once(&names)).await?;
+        let (clock, grace) = (&self.book.clock, self.choices.through_grace);
+        let granted = through_grace(clock, grace, || self.at_once(&names)).await?;
         Ok((granted.len() == names.len()).then(|| LockAllGuard::limited(granted, limits)))
     }
 
@@ -174,12 +174,8 @@ impl LockRequest<All> {
         };
         let granted = match within(clock, wait, async { self.at_once(&names).await.map(Some) }).await {
             Ok(granted) => granted.ok_or_else(|| self.unanswered(first(&names)))?,
-            // The wait covers a server that is away, and a grace period. What was granted is being released.
-            Err(error)
-                if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::GracePeriod) && !is_over() =>
-            {
-                Vec::new()
-            }
+            // The patience is that of each claim. What was granted is being released.
+            Err(error) if may_pass(&error) && !is_over() => Vec::new(),
             Err(error) => return Err(error),
         };
         let Some((name, _)) = names.get(granted.len()) else { return self.all_of(granted, limits) };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::operation::{self, Acquiring};
+use super::patience::Patience;
 use crate::background::Book;
 use crate::contract::check_label;
 use crate::life::Limits;
@@ -17,6 +18,8 @@ pub(crate) struct Choices {
     pub(crate) wait: Option<Duration>,
     /// Whether the request itself says how long to wait, rather than the configuration.
     pub(crate) wait_is_chosen: bool,
+    /// For how long a server that is away is waited for, if the request says so.
+    pub(crate) patience: Option<Duration>,
     /// Whether `try_now` waits for the end of a grace period of the server.
     pub(crate) through_grace: bool,
     pub(crate) label: Arc<str>,
@@ -32,6 +35,7 @@ impl Choices {
             ttl,
             wait: None,
             wait_is_chosen: false,
+            patience: None,
             through_grace: false,
             label,
             lock_delay: Duration::ZERO,
@@ -53,7 +57,21 @@ impl Choices {
         // Readers and permits can hold a lock together; a queue of this process would only serialize them.
         let local = self.local.clone().filter(|_| mode == Mode::Exclusive);
         let claim = self.claim(book, name, mode, wait);
-        operation::acquire(Arc::clone(book), claim, self.limits, local)
+        let patience = self.patience(wait, book.capabilities().is_presumed());
+        operation::acquire(Arc::clone(book), claim, self.limits, local, patience)
+    }
+
+    /// How long a claim with this wait goes on while the server is away. `is_presumed`: the client has not
+    /// reached a server yet.
+    ///
+    /// Who waits without an end, and has not said so, learns from the error that the server is away.
+    fn patience(&self, wait: Wait, is_presumed: bool) -> Patience {
+        let limit = match wait {
+            Wait::No => return Patience::new(Duration::ZERO, false),
+            Wait::Forever if !self.wait_is_chosen && !is_presumed => Duration::ZERO,
+            Wait::Until(_) | Wait::Forever => Duration::MAX,
+        };
+        Patience::new(self.patience.unwrap_or(limit), true)
     }
 
     /// A claim to one lock.

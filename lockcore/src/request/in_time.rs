@@ -62,7 +62,10 @@ impl Future for InTime {
         Poll::Ready(if claim.keeps_place() {
             Ok(None)
         } else {
-            Err(unanswered(*wait, backend, Some(claim.name())))
+            let unanswered = || unanswered(*wait, backend, Some(claim.name()));
+            let away =
+                |error: Error| error.during(Operation::Acquire).on_backend(backend).for_lock(claim.name());
+            Err(claim.obstacle().map_or_else(unanswered, away))
         })
     }
 }

@@ -1,13 +1,9 @@
 //! Leader election: the holder of a lock is the leader.
 
 use std::future::{Future, IntoFuture};
-use std::time::Duration;
 
-use crate::backend::Backoff;
-use crate::request::in_time::timed_out;
-use crate::request::one::Checked;
 use crate::request::{Acquire, Choices, LockRequest, One, running};
-use crate::{Error, ErrorKind, LockGuard, LockHandle, Result, Wait};
+use crate::{Error, LockGuard, LockHandle, Result};
 
 /// A campaign for leadership: the kind of request of [`Locks::campaign`](crate::Locks::campaign).
 ///
@@ -26,9 +22,6 @@ impl Campaign {
         LockRequest { book, choices, what: Self(what) }
     }
 }
-
-/// The pauses after a campaign that failed with a retryable error.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 impl LockRequest<Campaign> {
     fn into_lock(self) -> LockRequest<One> {
@@ -51,10 +44,9 @@ impl LockRequest<Campaign> {
     ///
     /// Campaigns have no time limit, whatever the configuration says, unless the request sets
     /// [`wait`](LockRequest::wait): a campaign without success within that time fails with
-    /// [`TimedOut`](ErrorKind::TimedOut). After a retryable error, for example if the server cannot be
-    /// reached, the campaign is repeated after a pause of up to five seconds. Other errors are returned. If
-    /// `work` ends after the loss of leadership, its value is dropped, and it is called again in the next
-    /// term.
+    /// [`TimedOut`](crate::ErrorKind::TimedOut). A server that is away is waited for, see
+    /// [`wait_forever`](LockRequest::wait_forever). If `work` ends after the loss of leadership, its value is
+    /// dropped, and it is called again in the next term.
     ///
     /// # Cancel safety
     /// Dropping this future drops that of `work`, and leadership is resigned in the background.
@@ -65,11 +57,14 @@ impl LockRequest<Campaign> {
     {
         let mut lock = self.into_lock();
         if !lock.choices.wait_is_chosen {
-            lock.choices.wait = None;
+            lock = lock.wait_forever();
         }
         let mut checked = lock.checked(Choices::until)?;
         loop {
-            let guard = checked.campaign().await?;
+            let guard = {
+                let mut campaign = checked.begin_in_time();
+                (&mut campaign).await?.ok_or_else(|| campaign.timed_out())?
+            };
             // An error says that leadership was lost.
             if let Ok(value) = running::run(&checked.book, guard.handle(), guard, &mut work).await {
                 return Ok(value);
@@ -98,33 +93,6 @@ impl LockRequest<Campaign> {
         E: From<Error>,
     {
         self.run_as_leader(work).await?
-    }
-}
-
-impl Checked {
-    /// Campaigns until it leads, or its wait is over.
-    async fn campaign(&self) -> Result<LockGuard> {
-        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
-        loop {
-            let error = match self.begin().await {
-                Ok(Some(guard)) => return Ok(guard),
-                Ok(None) => {
-                    let backend = self.book.capabilities().backend();
-                    return Err(timed_out(self.choices.wait, backend, Some(&self.name)));
-                }
-                Err(error) => error,
-            };
-            let is_over = match self.wait {
-                Wait::No => true,
-                Wait::Until(end) => self.book.clock.has_passed(end),
-                Wait::Forever => false,
-            };
-            if is_over || !error.is_retryable() || error.kind() == ErrorKind::TimedOut {
-                return Err(error);
-            }
-            tracing::info!(lock = %self.name, error = format!("{error:#}"), "the campaign is repeated");
-            backoff.pause_by(&self.book.clock).await;
-        }
     }
 }
 

@@ -7,8 +7,8 @@ mod leader;
 mod one;
 mod operation;
 mod owner;
+mod patience;
 mod running;
-mod through_grace;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -91,6 +91,11 @@ impl<W> LockRequest<W> {
     /// A wait covers the first answer of the server: if it is shorter than a second and the server has not
     /// answered when it ends, it lasts until the answer, and for a second at most. A wait of zero is one
     /// complete try, like `try_now`.
+    ///
+    /// A wait covers a server that is away, too: after an error that may pass, such as
+    /// [`Unreachable`](crate::ErrorKind::Unreachable), the lock is requested again until the wait ends. The
+    /// claim keeps its place in the queue if the server does. If the server is still away at the end, the
+    /// last error that says why is returned. See [`patience`](Self::patience).
     #[doc(alias = "timeout")]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.choices.wait = Some(wait);
@@ -98,10 +103,24 @@ impl<W> LockRequest<W> {
         self
     }
 
-    /// Waits without a limit, whatever the configuration says.
+    /// Waits without a limit, whatever the configuration says, also for a server that is away.
+    ///
+    /// A request that says nothing of a wait has no limit either, if the configuration has none. It fails if
+    /// the server is away, since nobody would learn of that otherwise.
     pub fn wait_forever(mut self) -> Self {
         self.choices.wait = None;
         self.choices.wait_is_chosen = true;
+        self
+    }
+
+    /// For how long the server may be away at a time, within the [wait](Self::wait). Without this option that
+    /// is the whole wait, and no time at all if the request says nothing of a wait. `try_now` does not wait
+    /// for the server.
+    ///
+    /// A request that would rather fail than wait for a server has a patience of [`Duration::ZERO`]. It then
+    /// fails when a request to the server has had no answer for the `timeout` of the address.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.choices.patience = Some(patience);
         self
     }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use super::in_time::InTime;
 use super::operation::Acquiring;
-use super::through_grace::through_grace;
+use super::patience::through_grace;
 use super::{Choices, LockRequest, One, running};
 use crate::background::Book;
 use crate::{Error, ErrorWith, LockGuard, LockHandle, LockName, Mode, Operation, Result, Wait};
@@ -23,7 +23,7 @@ impl LockRequest<One> {
     #[doc(alias = "try_acquire")]
     pub async fn try_now(self) -> Result<Option<LockGuard>> {
         let checked = self.checked(|_, _| Ok(Wait::No))?;
-        through_grace(&checked.book.clock, &checked.choices, || checked.begin()).await
+        through_grace(&checked.book.clock, checked.choices.through_grace, || checked.begin()).await
     }
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use tracing::Span;
 
+use super::patience::Patience;
 use crate::background::{Book, Stub, UnderWay};
 use crate::contract::PassOn;
 use crate::hold::{Slice, to_next_claimant};
 use crate::life::Limits;
 use crate::local::{ClaimTurn, LocalQueues, Turn};
 use crate::telemetry::Watch;
-use crate::{Claim, Error, ErrorKind, Grant, LockGuard, LockName, Operation, Result};
+use crate::{Claim, Clock, Error, ErrorKind, Grant, LockGuard, LockName, Operation, Result};
 
 /// An acquire under way.
 pub(crate) type Acquiring = UnderWay<Result<Option<LockGuard>>>;
@@ -22,6 +23,7 @@ pub(crate) fn acquire(
     claim: Claim,
     limits: Limits,
     local: Option<Arc<LocalQueues>>,
+    patience: Patience,
 ) -> Acquiring {
     let mut watch = book.telemetry.watch(&claim);
     let stub = book.open(&claim);
@@ -30,7 +32,7 @@ pub(crate) fn acquire(
     let watched = async move {
         let answer = match stub {
             Ok(stub) => {
-                let work = pin!(claim_and_settle(stub, &claim, limits, local));
+                let work = pin!(claim_and_settle(stub, &claim, limits, local, patience));
                 unless_closed(&book, claim.name(), watch.over(work).await)
             }
             Err(closed) => Err(book.decorate(closed, Operation::Acquire, Some(claim.name()))),
@@ -46,6 +48,7 @@ async fn claim_and_settle(
     claim: &Claim,
     limits: Limits,
     local: Option<Arc<LocalQueues>>,
+    patience: Patience,
 ) -> Result<Option<LockGuard>> {
     let book = Arc::clone(stub.book());
     let turn = match local {
@@ -70,7 +73,7 @@ async fn claim_and_settle(
         turn.begin(claim, book.has_token_blocks());
     }
     stub.ask();
-    let acquire = book.backend.acquire(claim);
+    let acquire = ask(&book, claim, patience);
     let answer = match &turn {
         Some(turn) => turn.pulse().over(acquire).await,
         None => acquire.await,
@@ -84,6 +87,43 @@ async fn claim_and_settle(
         book.slow_down().await;
     }
     settled
+}
+
+/// Asks the server for a lock, and again while it is away, as far as the patience goes.
+///
+/// It asks for the same claim. So a server that has not forgotten the claim knows its place, or that it has the
+/// lock, and there is one claim to release in the end. An earlier request may still arrive after that.
+async fn ask(book: &Book, claim: &Claim, mut patience: Patience) -> Result<Option<Grant>> {
+    let clock = &book.clock;
+    loop {
+        let error = match book.backend.acquire(claim).await.and_then(|grant| in_time(clock, grant)) {
+            // The wait ended, and nobody knows whether the lock is held.
+            Ok(None) if !claim.has_answer() => return patience.end().map(|()| None),
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        if claim.has_answer() {
+            patience.begin_anew();
+        }
+        let (was_away, may_arrive) = (patience.reason().is_some(), !proves_nothing_done(&error));
+        let heard = patience.hear(error, clock);
+        // The error that is returned may be an earlier one, which says nothing of this request.
+        if may_arrive && (was_away || heard.is_ok()) {
+            claim.note_in_doubt();
+        }
+        heard?;
+        claim.note_away(patience.reason());
+        Box::pin(patience.pause(clock, claim.wait_over())).await?;
+    }
+}
+
+/// A grant, unless its answer was under way for longer than the lease lasts: the lock is not held any more.
+fn in_time(clock: &Clock, grant: Option<Grant>) -> Result<Option<Grant>> {
+    if grant.as_ref().is_some_and(|grant| clock.has_passed(grant.deadline())) {
+        let text = "the lock was granted, but the answer came after the lease had ended";
+        return Err(Error::new(ErrorKind::Unreachable, text));
+    }
+    Ok(grant)
 }
 
 /// Acquires several locks at the same time, without waiting.
@@ -106,6 +146,8 @@ pub(crate) fn acquire_each(
         };
         stubs.iter().for_each(Stub::ask);
         let answers = shared.backend.acquire_each(&claims).await;
+        let answers =
+            answers.into_iter().map(|answer| answer.and_then(|grant| in_time(&shared.clock, grant)));
         let settled = stubs.into_iter().zip(answers).zip(watches);
         let answers: Vec<_> =
             settled.map(|((stub, answer), watch)| end(watch, settle(stub, answer, limits, None))).collect();
@@ -155,12 +197,7 @@ fn settle(
                 claim.pass_on();
                 return answer;
             }
-            if !stub.book().clock.has_passed(grant.deadline()) {
-                return Ok(granted(stub, grant, limits, turn));
-            }
-            // The answer was under way for longer than the lease lasts: the lock is not held any more.
-            let text = "the lock was granted, but the answer came after the lease had ended";
-            Some(decorate(&stub, Error::new(ErrorKind::Unreachable, text)))
+            return Ok(granted(stub, grant, limits, turn));
         }
         Ok(None) => None,
         Err(error) => Some(decorate(&stub, error)),

@@ -118,9 +118,8 @@ impl TestServer {
         self.0.faults.add(operation, Fault::Fails(kind), Some(times));
     }
 
-    /// From now on, until [`heal`](Self::heal), every operation fails, as if the server were down. With
-    /// [`ErrorKind::Unreachable`] a claim that waits fails as well: a [`lazy`](crate::backend::Lazy) backend
-    /// would wait for the server.
+    /// From now on, until [`heal`](Self::heal), every operation fails, as if the server were down. A request
+    /// with a [wait](crate::LockRequest::wait) goes on until it ends, by the clock of the test.
     pub fn fail_all(&self, kind: ErrorKind) {
         for operation in faults::OPERATIONS {
             self.fail(operation, kind);

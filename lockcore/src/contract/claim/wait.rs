@@ -108,14 +108,23 @@ impl Claim {
         }
     }
 
+    /// Notes that the server is away, for this reason. What it has answered before does not count any more: it
+    /// may have forgotten the claim, so there is no place to keep for others.
+    pub(crate) fn note_away(&self, reason: Option<&Error>) {
+        self.note_obstacle(reason);
+        self.life(|life| life.answered = false);
+    }
+
+    /// Why the server decides nothing about the claim now.
+    pub(crate) fn obstacle(&self) -> Option<Error> {
+        self.state().obstacle.as_ref().map(Error::duplicate)
+    }
+
     /// The error of a task that has waited behind this claim, if the server has left it without an answer, or
     /// has answered that it decides nothing now.
     pub(crate) fn silence(&self) -> Option<Error> {
-        if let Some(obstacle) = &self.state().obstacle {
-            return Some(obstacle.duplicate());
-        }
-        let silent = !self.has_answer() && self.0.clock.now().since(self.began()) > SILENCE;
-        silent.then(|| self.wait_over_error(self.began()))
+        let silent = || !self.has_answer() && self.0.clock.now().since(self.began()) > SILENCE;
+        self.obstacle().or_else(|| silent().then(|| self.wait_over_error(self.began())))
     }
 
     /// Whether the wait is over: its time has passed, or the claim was cancelled.

@@ -8,7 +8,7 @@ use super::table::{Hold, OwnedName, ReentrantGuard, Table};
 use crate::background::Book;
 use crate::request::in_time::timed_out;
 use crate::request::one::Checked;
-use crate::request::through_grace::through_grace;
+use crate::request::patience::through_grace;
 use crate::request::{Choices, LockRequest, One, running};
 use crate::{Error, ErrorWith, LockHandle, LockName, Operation, Result, Wait};
 
@@ -36,7 +36,7 @@ impl LockRequest<Reentrant> {
     pub async fn try_now(self) -> Result<Option<ReentrantGuard>> {
         let (table, checked) = self.checked(|_, _| Ok(Wait::No))?;
         let clock = &checked.book.clock;
-        through_grace(clock, &checked.choices, || take(&table, &checked)).await
+        through_grace(clock, checked.choices.through_grace, || take(&table, &checked)).await
     }
 
     /// Waits for the lock, unless this owner has it already, and runs `work` while it is held; the lock is
