@@ -1,5 +1,7 @@
 //! The server goes away and comes back.
 
+use std::sync::{Arc, Mutex};
+
 use super::stage::{
     Stage, assert_within, done, free_by, holder, is_refused, pause, queued, release, secs, ttl_of,
 };
@@ -74,13 +76,13 @@ pub(super) async fn a_lock_survives_a_restart(stage: Stage) {
     release(guard).await;
 }
 
-/// A claim that waited during the restart gets the lock, or an error that is retryable. It does not hang.
+/// A claim that waited during the restart gets the lock.
 pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("waiter");
     let held = one.lock(&name).ttl(ttl_of(&one, 30_000)).await.expect("a free lock");
     let token = held.token();
-    let waiter = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
+    let waiter = tokio::spawn(two.lock(&name).wait(secs(60)).into_future());
     queued(&one, &name, 1, secs(5)).await;
     pause(2000).await;
     stage.server().restart().await;
@@ -88,14 +90,44 @@ pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
     if let Err(error) = held.release().await {
         assert!(error.is_retryable(), "{error:#}");
     }
-    match done("the waiter's end", secs(35), waiter).await.expect("no panic") {
-        Ok(guard) => {
-            assert!(guard.token() > token || !one.capabilities().promises(Requirement::Fencing));
-            release(guard).await;
-        }
-        Err(error) => assert!(error.is_retryable(), "{error:#}"),
-    }
+    let next = done("the waiter's turn", secs(65), waiter).await.expect("no panic").expect("its turn comes");
+    assert!(next.token() > token || !one.capabilities().promises(Requirement::Fencing));
+    release(next).await;
     release(insist(&three, &name).await).await;
+}
+
+/// A wait covers a server that is away for longer than a request may take: for those who wait already, who keep
+/// their order where there is one, and for one that comes meanwhile.
+pub(super) async fn a_wait_covers_an_outage(stage: Stage) {
+    let [one, two, three, four] = stage.clients().await;
+    let (name, free) = (stage.name("held"), stage.name("free"));
+    let held = one.lock(&name).ttl(ttl_of(&one, 30_000)).await.expect("a free lock");
+    release(four.lock(&free).await.expect("a free lock")).await;
+    let order = Arc::<Mutex<Vec<_>>>::default();
+    let mut waiters = Vec::new();
+    for (number, locks) in [&two, &three].into_iter().enumerate() {
+        let (waiting, order) = (locks.lock(&name).wait(secs(75)).into_future(), Arc::clone(&order));
+        waiters.push(tokio::spawn(async move {
+            let guard = waiting.await.expect("the wait covers it");
+            order.lock().expect("no panic").push(number);
+            release(guard).await;
+        }));
+        queued(&one, &name, number + 1, secs(5)).await;
+    }
+    stage.server().pause().await;
+    let comer = tokio::spawn(four.lock(&free).wait(secs(75)).into_future());
+    pause(7500).await;
+    stage.server().resume().await;
+    let guard = done("the free lock", secs(60), comer).await.expect("no panic").expect("the wait covers it");
+    release(guard).await;
+    // A waiter that nobody has heard since may be passed over.
+    queued(&one, &name, 2, secs(30)).await;
+    release(held).await;
+    for waiter in waiters {
+        done("a waiter's turn", secs(60), waiter).await.expect("no panic");
+    }
+    let order = order.lock().expect("no panic").clone();
+    assert!(order == [0, 1] || !one.capabilities().promises(Requirement::Fifo), "the order: {order:?}");
 }
 
 /// A short stop of the server, shorter than the lease, costs nobody the lock.

@@ -111,6 +111,7 @@ const ALL: &[Case] = cases! {
         tokens_rise_over_a_restart: [Server, Fencing, Durable];
         a_lock_survives_a_restart: [Server, Durable];
         a_waiter_outlives_a_restart: [Server, Durable, Counted];
+        a_wait_covers_an_outage: [Server, Counted];
         a_short_stop_of_the_server_costs_nothing: [Server, Counted];
     }
     grace {

@@ -230,6 +230,7 @@ pub(crate) const REMOTE: &[(Defect, &str, &str)] = &[
     (Defect::NeverReconnects, "a_waiter_outlives_a_restart", "the connection has ended"),
     (Defect::ForgetsAtRestart, "tokens_rise_over_a_restart", "token 1 after"),
     (Defect::ForgetsAtRestart, "a_lock_survives_a_restart", "not renewed after the restart"),
+    (Defect::GivesUpInSilence, "a_wait_covers_an_outage", "the wait covers it"),
     (Defect::GivesUpInSilence, "a_short_stop_of_the_server_costs_nothing", "its turn comes"),
 ];
 
