@@ -27,6 +27,7 @@ mod sql;
 mod sqlite;
 mod words;
 
+pub use dialect::verify::VerifyStatement;
 pub use lock::SqlLock;
 #[cfg(feature = "mysql")]
 pub use mysql::{MySqlLock, MySqlVerify};

@@ -1,6 +1,6 @@
 //! The check of a lock inside the user's own transaction: the part that all databases share.
 
-use lockwell_core::{Error, ErrorKind, Grant, Operation, Result};
+use lockwell_core::{Error, ErrorKind, Grant, LockGuard, LockHandle, Operation, Result};
 
 use crate::dialect::error::fatal;
 use crate::sql::table::{HeldSql, Sql};
@@ -11,6 +11,78 @@ use crate::words::Hold;
 pub(crate) struct VerifyRecord {
     pub(crate) backend: &'static str,
     pub(crate) verify: HeldSql,
+    pub(crate) written: Written,
+}
+
+/// How a dialect writes arguments into a text: what stands before their numbers, and around the hexadecimal
+/// digits of a name and of an owner. Digits need no escape, and no client takes them for a placeholder.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) mark: char,
+    pub(crate) name: [&'static str; 2],
+    pub(crate) owner: [&'static str; 2],
+}
+
+impl Written {
+    fn text(&self, sql: &Sql, grant: &Grant) -> String {
+        let name: String = grant.claim().name().as_str().bytes().map(|byte| format!("{byte:02x}")).collect();
+        let arguments = [
+            self.name.join(&name),
+            self.owner.join(&format!("{:032x}", grant.claim().owner().as_u128())),
+            grant.last_token().to_string(),
+        ];
+        // Only the text of MySQL is two statements. The second one tells its own client an XA transaction.
+        let text = sql.text().split(";\n").next().unwrap_or_default().to_owned();
+        let numbered = (1..).zip(&arguments);
+        numbered.fold(text, |text, (n, argument)| text.replace(&format!("{}{n}", self.mark), argument))
+    }
+}
+
+/// The check of a lock as a statement, for clients of the database other than sqlx.
+pub trait VerifyStatement {
+    /// The statement that checks, inside a transaction of the application, that the lock is still held, and
+    /// keeps it from changing hands until the transaction ends: what `verify_in` sends. Any client of the
+    /// database can send it. It has no placeholders.
+    ///
+    /// Send it in an explicit transaction, on the database of the lock, best as the first statement, and read
+    /// its rows:
+    ///
+    /// * One row: what the transaction writes is written under the lock or not at all.
+    /// * No row: the lock is lost. Roll back.
+    /// * An error: nothing is known. Roll back. It may succeed in a new transaction.
+    ///
+    /// Do not count affected rows: not all clients count those that a query has found. In an XA transaction of
+    /// MySQL or MariaDB it protects nothing. Otherwise, what `verify_in` says holds here as well.
+    ///
+    /// The text contains the owner id of the claim, by which anyone could release the lock: do not log it. It
+    /// is for this hold only, and can be sent again in its later transactions.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the lock is not in an SQL database;
+    /// [`Lost`](ErrorKind::Lost) if the lock was passed on to another task.
+    fn verify_statement(&self) -> Result<String>;
+}
+
+impl VerifyStatement for Grant {
+    fn verify_statement(&self) -> Result<String> {
+        let Some(record) = self.record::<VerifyRecord>() else {
+            let error = Error::new(ErrorKind::InvalidInput, "this lock is not in an SQL database");
+            return Err(error.during(Operation::Verify).for_lock(self.claim().name()));
+        };
+        Ok(record.written.text(&statement(self, record.backend)?, self))
+    }
+}
+
+impl VerifyStatement for LockGuard {
+    fn verify_statement(&self) -> Result<String> {
+        self.grant().verify_statement()
+    }
+}
+
+impl VerifyStatement for LockHandle {
+    fn verify_statement(&self) -> Result<String> {
+        self.grant().verify_statement()
+    }
 }
 
 /// The statement that checks this grant, if it was made by this kind of database. From now on the lock goes

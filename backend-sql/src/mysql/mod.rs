@@ -31,12 +31,14 @@ pub(crate) use self::statements::ddl;
 use self::driver::MySql;
 use self::statements::Statements;
 use crate::dialect::hints::Hints;
-use crate::dialect::verify::{VerifyRecord, verify_trait};
+use crate::dialect::verify::{VerifyRecord, Written, verify_trait};
 use crate::lock::{self, SqlLock};
 use crate::sql::login::{Login, Place, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
 
 verify_trait!(MySqlVerify, sqlx::MySql, "mysql", "MySQL or MariaDB", verify::finds);
+
+const WRITTEN: Written = Written { mark: '$', name: ["x'", "'"], owner: ["x'", "'"] };
 
 /// Locks in a table of a MySQL or MariaDB database.
 pub type MySqlLock = SqlLock<MySql>;
@@ -106,7 +108,8 @@ impl MySqlLock {
         let connect = Login::new(connect, url.passwords(), MySqlConnectOptions::password, place);
         let table = options.table.clone().quoted("`");
         let sql = Statements::new(&table, &statements::FILES);
-        let record = Arc::new(VerifyRecord { backend: "mysql", verify: sql.verify.clone() });
+        let record =
+            Arc::new(VerifyRecord { backend: "mysql", verify: sql.verify.clone(), written: WRITTEN });
         let (push, hints) = (Arc::default(), Hints::new());
         let dialect = MySql { address, connect, is_plain, push, hints, sql };
         Self::open(dialect, options, record, lock::hand_over::acquire).await

@@ -405,6 +405,6 @@ DELETE FROM {clients} WHERE client = $1 AND alive_until < {now} - $2
 -- But for an XA transaction: at its `XA PREPARE` MariaDB gives up all locks but those of rows that it has written, and a server that
 -- is started anew does. So those are refused. The second statement, which always fails, says in its error whether the
 -- transaction is one.
-SELECT 1 FROM {held} WHERE name = $1 AND owner = $2 AND token = $3
+SELECT 1 AS one FROM {held} WHERE name = $1 AND owner = $2 AND token = $3
     AND expires_at IS NOT NULL LOCK IN SHARE MODE;
 XA PREPARE 'lockwell'

@@ -31,7 +31,7 @@ use self::session::{Found, Session};
 use self::statements::{DISK, GRACE, Statements};
 use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::dialect::hints::Hints;
-use crate::dialect::verify::{VerifyRecord, verify_trait};
+use crate::dialect::verify::{VerifyRecord, Written, verify_trait};
 use crate::lock::{self, SqlLock};
 use crate::sql::login::{Login, Place, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
@@ -39,6 +39,12 @@ use crate::sql::table::Table;
 use crate::words::ErrorClass;
 
 verify_trait!(PostgresVerify, sqlx::Postgres, "postgres", "PostgreSQL");
+
+const WRITTEN: Written = Written {
+    mark: '$',
+    name: ["pg_catalog.convert_from(pg_catalog.decode('", "', 'hex'), 'UTF8')"],
+    owner: ["'", "'"],
+};
 
 /// Locks in a table of a PostgreSQL database.
 pub type PostgresLock = SqlLock<Postgres>;
@@ -138,7 +144,11 @@ impl PostgresLock {
         }
         let files = if postgres.grace.is_some() { &GRACE } else { &DISK };
         postgres.sql = Statements::new(&table, files);
-        let record = Arc::new(VerifyRecord { backend: "postgres", verify: postgres.sql.verify.clone() });
+        let record = Arc::new(VerifyRecord {
+            backend: "postgres",
+            verify: postgres.sql.verify.clone(),
+            written: WRITTEN,
+        });
         Self::open(postgres, options, record, lock::hand_over::acquire).await
     }
 }

@@ -117,7 +117,6 @@ impl Sql {
         statements.into_iter().flat_map(|one| [&*one.0, ";\n"]).collect()
     }
 
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn text(&self) -> &str {
         &self.0
     }

@@ -49,12 +49,14 @@ use self::driver::Sqlite;
 use self::durability::Durability;
 use self::statements::{Statements, invalid, plain_table};
 use crate::dialect::hints::Hints;
-use crate::dialect::verify::{VerifyRecord, verify_trait};
+use crate::dialect::verify::{VerifyRecord, Written, verify_trait};
 use crate::lock::SqlLock;
 use crate::sql::options::SqlOptions;
 use crate::sql::table::Table;
 
 verify_trait!(SqliteVerify, sqlx::Sqlite, "sqlite", "SQLite");
+
+const WRITTEN: Written = Written { mark: '?', name: ["CAST(x'", "' AS TEXT)"], owner: ["x'", "'"] };
 
 /// Locks in an SQLite file.
 pub type SqliteLock = SqlLock<Sqlite>;
@@ -104,7 +106,11 @@ impl SqliteLock {
             refuse_without_tables(&file, &table).await?;
         }
         let dialect = Sqlite::on(url, &options, &table, file)?;
-        let record = Arc::new(VerifyRecord { backend: "sqlite", verify: dialect.sql.verify.clone() });
+        let record = Arc::new(VerifyRecord {
+            backend: "sqlite",
+            verify: dialect.sql.verify.clone(),
+            written: WRITTEN,
+        });
         Self::open(dialect, options, record, tickets::acquire).await
     }
 }

@@ -250,4 +250,4 @@ DELETE FROM {queue} WHERE ticket IN (SELECT ticket FROM {queue} WHERE alive_unti
 -- name: verify
 -- The write makes the transaction the only writer of the file until it ends, so nobody can take the lock meanwhile.
 UPDATE {held} SET token = token
-WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNING 1
+WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNING 1 AS one

@@ -1,6 +1,7 @@
 //! What is particular to locks in SQL tables. What every backend must do is in the conformance suite.
 
 mod addresses;
+mod any_client;
 mod columns;
 mod connections;
 mod convert;
