@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use lockwell::backend::lock;
+use lockwell::sql::VerifyStatement as _;
 use lockwell::{Error, ErrorKind, LeaseState, LockGuard, LockHandle};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
@@ -115,6 +116,14 @@ impl Guard {
     fn progress(&self) -> PyResult<()> {
         self.handle.get()?.progress();
         Ok(())
+    }
+
+    /// The statement that checks the lock in a transaction of its database.
+    fn verify_statement(&self) -> PyResult<String> {
+        if self.is_left() {
+            return Err(self.released_already());
+        }
+        self.handle.get()?.verify_statement().map_err(raise)
     }
 
     /// Ends with the hold: with the reason of a loss, or nothing if the lock was released.

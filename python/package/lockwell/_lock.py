@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from ._aio import finished
 from ._background import Background
@@ -11,6 +12,7 @@ from ._block import Block
 from ._errors import ForkedError, LostError
 from ._native import Guard, Op, shielded
 from ._times import Seconds, seconds
+from ._verify import verify
 from ._wait import wait
 
 _callbacks = Background("lockwell-callbacks")
@@ -91,6 +93,25 @@ class Lock(Block):
     def progress(self) -> None:
         """Reports progress, for a lock that was requested with ``progress_within=``."""
         self._guard.progress()
+
+    def verify_in(self, transaction: Any) -> None:
+        """Checks, in a transaction of the lock's own PostgreSQL, MySQL or MariaDB database, that the lock is
+        held, and keeps it from changing hands until the transaction ends: what the transaction writes is
+        written under the lock or not at all.
+
+        ``transaction`` is a connection or a cursor of a driver or of Django, or a ``Connection`` or
+        ``Session`` of SQLAlchemy. Call this first in the transaction, commit before the release, and keep the
+        transaction shorter than half of the ttl.
+
+        ``LostError``: the lock is lost. Roll back after any exception.
+        """
+        verify(self.name, self.verify_statement(), transaction)
+
+    def verify_statement(self) -> str:
+        """What ``verify_in`` sends, for other clients, such as those for asyncio: if it finds no row, the
+        lock is lost. It contains the secret by which the lock is released, so do not log it.
+        """
+        return self._guard.verify_statement()
 
     @shielded
     def release(self) -> None:
@@ -205,6 +226,11 @@ class LockSet(Block):
         """Raises ``LostError`` if one of them is not held now."""
         for lock in self.locks:
             lock.check()
+
+    def verify_in(self, transaction: Any) -> None:
+        """``Lock.verify_in`` for all of them."""
+        for lock in self.locks:
+            lock.verify_in(transaction)
 
     def progress(self) -> None:
         """Reports progress for all of them."""
