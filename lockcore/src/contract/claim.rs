@@ -57,8 +57,6 @@ struct ClaimInner {
 pub(crate) struct State {
     pub(crate) life: Life,
     tokens: NonZeroU32,
-    /// Made when it is asked for.
-    hold_id: Option<HoldId>,
     obstacle: Option<Error>,
     /// Why the last renewal of its lease failed; none if it succeeded.
     pub(crate) failure: Option<String>,
@@ -72,8 +70,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    fn new(life: Life, tokens: NonZeroU32, hold_id: Option<HoldId>) -> Mutex<Self> {
-        Mutex::new(Self { life, tokens, hold_id, obstacle: None, failure: None, turn: None, row: None })
+    fn new(life: Life, tokens: NonZeroU32) -> Mutex<Self> {
+        Mutex::new(Self { life, tokens, obstacle: None, failure: None, turn: None, row: None })
     }
 }
 
@@ -89,7 +87,7 @@ impl Claim {
             wait,
             label,
             clock: Clock::system(),
-            state: State::new(Life::new(Moment::now(), ttl, wait != Wait::No), NonZeroU32::MIN, None),
+            state: State::new(Life::new(Moment::now(), ttl, wait != Wait::No), NonZeroU32::MIN),
             bell: Notify::new(),
         }))
     }
@@ -143,7 +141,6 @@ impl Claim {
     #[must_use]
     pub fn downgraded(&self) -> Self {
         let ClaimInner { name, owner, ttl, lock_delay, label, clock, .. } = &*self.0;
-        let hold_id = self.hold_id();
         let (life, tokens) = {
             let state = self.state();
             (state.life.successor(), state.tokens)
@@ -157,7 +154,7 @@ impl Claim {
             wait: Wait::No,
             label: Arc::clone(label),
             clock: clock.clone(),
-            state: State::new(life, tokens, Some(hold_id)),
+            state: State::new(life, tokens),
             bell: Notify::new(),
         }))
     }
@@ -196,7 +193,7 @@ impl Claim {
     ///
     /// [`Grant::hold_id`]: crate::Grant::hold_id
     pub(crate) fn hold_id(&self) -> HoldId {
-        *self.state().hold_id.get_or_insert_with(HoldId::random)
+        HoldId::of(self.0.owner)
     }
 
     /// How long the lease lasts at the server from the last successful request, the [lock

@@ -4,17 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use crate::system::unique_bits;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, OwnerId, Result};
 
-/// Identifies a hold. A resource stores it to recognise its last writer. It has 128 random bits, and no other
-/// hold has the same.
+/// Identifies a hold. A resource stores it to recognise its last writer. It has 128 bits, and no other hold
+/// has the same.
 ///
 /// Beside the [token](crate::FencingToken) it tells a repetition of the holder's own write from the write of
 /// another holder with the same token, which a failover can make. Unlike the owner id of the
-/// [claim](crate::Claim) it is not secret, and says nothing about it: whoever knows the id cannot release the
-/// lock. The server does not know it.
+/// [claim](crate::Claim) it is not secret: it is a hash of it, from which nobody can compute the owner id. So
+/// whoever knows the id cannot release the lock, and a server can compute it (`lockwell schema --verify`).
 ///
 /// All guards of a hold have the same id: those of an [owner](crate::Owner) that takes its lock again, and
 /// the reader that a writer became. Tasks that pass a lock on ([`hand_off`](crate::Locks::hand_off)) on a
@@ -38,9 +38,13 @@ use crate::{Error, ErrorKind, Result};
 pub struct HoldId(u128);
 
 impl HoldId {
-    /// Of a new hold.
-    pub(super) fn random() -> Self {
-        Self(unique_bits())
+    /// Of the last hold of this owner: the first half of SHA-256 of the 16 bytes of its id, which databases
+    /// have, too.
+    pub(super) fn of(owner: OwnerId) -> Self {
+        let whole: [u8; 32] = Sha256::digest(owner.as_u128().to_be_bytes()).into();
+        let mut first = [0; 16];
+        first.copy_from_slice(&whole[..16]);
+        Self(u128::from_be_bytes(first))
     }
 
     /// The 128 bits, for columns of another type than text.
@@ -144,7 +148,9 @@ mod tests {
         assert_ne!(claim.hold_id().as_u128(), claim.owner().as_u128());
         assert_eq!(claim.downgraded().hold_id(), claim.hold_id());
         let again = Claim::of_owner(claim.name().clone(), claim.mode(), claim.owner());
-        assert_ne!(again.hold_id(), claim.hold_id(), "it is not made from the owner");
+        assert_eq!(again.hold_id(), claim.hold_id(), "a server that knows the owner knows it");
+        let known = HoldId::of(OwnerId::from_u128(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f));
+        assert_eq!(known.to_string(), "be45cb2605bf36bebde684841a28f0fd");
     }
 
     #[test]
