@@ -33,6 +33,6 @@ pub use lock::SqlLock;
 pub use mysql::{MySqlLock, MySqlVerify};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresVerify};
-pub use schema::schema;
+pub use schema::{schema, verify_routine};
 #[cfg(feature = "sqlite-unbundled")]
 pub use sqlite::{SqliteLock, SqliteVerify};

@@ -21,3 +21,24 @@ pub fn schema(url: &ServerUrl) -> Result<Option<String>> {
         _ => Ok(None),
     }
 }
+
+/// The statements that create the routine `TABLE_verify(name, token, hold id)`, for an administrator: a function
+/// on PostgreSQL, a procedure on MySQL and MariaDB, where `DELIMITER` is a command of their clients. It does not
+/// connect. `None`: there are no such routines at this address.
+///
+/// A script calls it first in its transaction, which fails if that hold has ended, and otherwise keeps the lock
+/// from changing hands until it ends. It cannot notice that it is called without a transaction.
+///
+/// # Errors
+/// [`InvalidInput`](lockwell_core::ErrorKind::InvalidInput) if the address of PostgreSQL names no schema in its
+/// option `table`.
+pub fn verify_routine(url: &ServerUrl) -> Result<Option<String>> {
+    let table = || Table::new(url.option("table").unwrap_or(Table::DEFAULT));
+    match url.scheme() {
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => crate::postgres::verify_routine(url, &table()?).map(Some),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Ok(Some(crate::mysql::verify_routine(&table()?))),
+        _ => Ok(None),
+    }
+}

@@ -4,6 +4,8 @@ use lockwell_core::{Error, ErrorKind, Grant, LockGuard, LockHandle, Operation, R
 
 use crate::dialect::error::fatal;
 use crate::sql::table::{HeldSql, Sql};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use crate::sql::table::{Table, placed};
 use crate::words::Hold;
 
 /// The record of a grant that the check needs.
@@ -31,11 +33,24 @@ impl Written {
             self.owner.join(&format!("{:032x}", grant.claim().owner().as_u128())),
             grant.last_token().to_string(),
         ];
-        // Only the text of MySQL is two statements. The second one tells its own client an XA transaction.
-        let text = sql.text().split(";\n").next().unwrap_or_default().to_owned();
+        let text = one(sql).to_owned();
         let numbered = (1..).zip(&arguments);
         numbered.fold(text, |text, (n, argument)| text.replace(&format!("{}{n}", self.mark), argument))
     }
+}
+
+/// The check alone. Only the text of MySQL is two statements: the second one tells of an XA transaction.
+fn one(sql: &Sql) -> &str {
+    sql.text().split(";\n").next().unwrap_or_default()
+}
+
+/// A routine of the server around the check, for scripts.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn routine(table: &Table, text: &str, verify: &HeldSql) -> String {
+    let arguments = ["lock_name", "lock_owner", "lock_token"];
+    let of = |hold| placed(one(verify.of(hold)), |n| arguments.get(n).map(|&name| name.to_owned()));
+    let text = text.replace("VERIFY_ALONE", &of(Hold::Alone)).replace("VERIFY_TOGETHER", &of(Hold::Together));
+    table.fill(&text)
 }
 
 /// The check of a lock as a statement, for clients of the database other than sqlx.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-pub(crate) use self::statements::ddl;
+pub(crate) use self::statements::{ddl, verify_routine};
 
 use self::driver::MySql;
 use self::statements::Statements;

@@ -2,6 +2,7 @@
 
 use super::call::Statement;
 use crate::dialect::error::misconfigured;
+use crate::dialect::verify::routine;
 use crate::sql::library::statements;
 use crate::sql::table::{HeldSql, Sql, Table};
 use crate::words::SEVERAL;
@@ -38,6 +39,12 @@ impl Statements {
 /// The statements that create the tables.
 pub(crate) fn ddl(table: &Table) -> String {
     Sql::script(Statements::new(&table.clone().quoted("`"), &FILES).tables())
+}
+
+/// The statements that create the procedure `TABLE_verify`.
+pub(crate) fn verify_routine(table: &Table) -> String {
+    let table = table.clone().quoted("`");
+    routine(&table, include_str!("verify.sql"), &Statements::new(&table, &FILES).verify)
 }
 
 pub(super) const STATEMENTS: &str = "the server writes statements into its binary log (binlog_format is STATEMENT), and refuses every \

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::Backoff;
-use lockwell_core::{Error, Moment, Operation, Result, ServerUrl};
+use lockwell_core::{Error, ErrorKind, Moment, Operation, Result, ServerUrl};
 use sqlx::postgres::PgConnectOptions;
 
 use self::driver::Postgres;
@@ -31,7 +31,7 @@ use self::session::{Found, Session};
 use self::statements::{DISK, GRACE, Statements};
 use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::dialect::hints::Hints;
-use crate::dialect::verify::{VerifyRecord, Written, verify_trait};
+use crate::dialect::verify::{VerifyRecord, Written, routine, verify_trait};
 use crate::lock::{self, SqlLock};
 use crate::sql::login::{Login, Place, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
@@ -168,6 +168,18 @@ pub(crate) fn ddl(url: &ServerUrl, table: &Table) -> Result<String> {
         Some(longest) => Grace::new(&table, longest).script() + &Statements::new(&table, &GRACE).ddl(),
         None => Statements::new(&table, &DISK).ddl(),
     })
+}
+
+/// The statement that creates the function `SCHEMA.TABLE_verify` for tables of this address.
+pub(crate) fn verify_routine(url: &ServerUrl, table: &Table) -> Result<String> {
+    let Some(schema) = table.schema() else {
+        let text = "the function runs with the rights of its owner, so it names the schema of its tables: give it in the \
+                    address, as in ?table=public.lockwell_locks";
+        return Err(Error::new(ErrorKind::InvalidInput, text));
+    };
+    let table = table.in_schema(&schema);
+    let files = if Durability::read(url)?.of(Found::None)?.is_some() { &GRACE } else { &DISK };
+    Ok(routine(&table, include_str!("verify.sql"), &Statements::new(&table, files).verify))
 }
 
 impl Postgres {

@@ -93,6 +93,7 @@ impl Table {
             .replace("{clients}", &self.with("_clients"))
             .replace("{state}", &self.with("_state"))
             .replace("{mark}", &self.with("_mark"))
+            .replace("{verify}", &self.with("_verify"))
             .replace("{base}", self.base())
     }
 }

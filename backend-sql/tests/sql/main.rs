@@ -59,5 +59,6 @@ mod unpolled;
 mod unread;
 mod variants;
 mod verify;
+mod verify_routine;
 mod waited;
 mod wake_ups;
