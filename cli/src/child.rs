@@ -21,6 +21,7 @@ use crate::terminal::Terminal;
 /// Variables in the command's environment.
 const NAME: &str = "LOCKWELL_NAME";
 const TOKEN: &str = "LOCKWELL_TOKEN";
+const HOLD: &str = "LOCKWELL_HOLD";
 
 /// The command as a process.
 pub(crate) struct Child {
@@ -65,8 +66,8 @@ impl Child {
             command
         };
         command.env(NAME, name.as_str()).env(nested::HELD, nested::extended(hold.tokens()));
-        if let Some(token) = hold.token(name) {
-            command.env(TOKEN, token.to_string());
+        if let Some(guard) = hold.guard(name) {
+            command.env(TOKEN, guard.token().to_string()).env(HOLD, guard.hold_id().to_string());
         }
         if holding.pass_url {
             command.env(LockConfig::ENV, address);

@@ -113,6 +113,14 @@ pub(crate) struct DoctorArgs {
 pub(crate) struct SchemaArgs {
     #[command(flatten)]
     pub(crate) server: Server,
+    /// Print the routine TABLE_verify instead, on PostgreSQL, MySQL and MariaDB.
+    ///
+    /// A script that lockwell runs calls it first in its transaction, with LOCKWELL_NAME, LOCKWELL_TOKEN and
+    /// LOCKWELL_HOLD. It fails if that hold has ended. Otherwise the lock does not change hands until the
+    /// transaction ends. Without a transaction it protects nothing. Whoever runs the printed statements owns
+    /// the routine, and needs SELECT and UPDATE on the tables; who calls it needs neither.
+    #[arg(long)]
+    pub(crate) verify: bool,
     /// Print JSON: schema_version, server, statements.
     #[arg(long)]
     pub(crate) json: bool,

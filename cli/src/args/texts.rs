@@ -51,6 +51,7 @@ Environment:
   LOCKWELL_URL is removed from the environment of the command (see --pass-url). These are added:
   LOCKWELL_NAME   the lock
   LOCKWELL_TOKEN  the fencing token: a number that is higher than that of every earlier holder of the lock
+  LOCKWELL_HOLD   the id of the hold, beside the token: see lockwell schema --verify
   LOCKWELL_HELD   token and name of every lock that is held, one lock per line";
 
 pub(super) const LEAD_HELP: &str = "\

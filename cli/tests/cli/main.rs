@@ -56,3 +56,5 @@ mod threads;
 mod tls;
 mod top;
 mod verbs;
+#[cfg(feature = "postgres")]
+mod verified;
