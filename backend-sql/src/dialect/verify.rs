@@ -1,5 +1,7 @@
 //! The check of a lock inside the user's own transaction: the part that all databases share.
 
+use std::fmt::Write as _;
+
 use lockwell_core::{Error, ErrorKind, Grant, LockGuard, LockHandle, Operation, Result};
 
 use crate::dialect::error::fatal;
@@ -27,7 +29,11 @@ pub(crate) struct Written {
 
 impl Written {
     fn text(&self, sql: &Sql, grant: &Grant) -> String {
-        let name: String = grant.claim().name().as_str().bytes().map(|byte| format!("{byte:02x}")).collect();
+        let name = grant.claim().name().as_str().bytes().fold(String::new(), |mut text, byte| {
+            // Writing to a string cannot fail.
+            write!(text, "{byte:02x}").unwrap_or_default();
+            text
+        });
         let arguments = [
             self.name.join(&name),
             self.owner.join(&format!("{:032x}", grant.claim().owner().as_u128())),

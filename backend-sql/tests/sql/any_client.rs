@@ -33,7 +33,7 @@ async fn is_checked<T>(
     for shared in [false, true] {
         let name = if shared { "that's read" } else { "that's written" };
         let request = if shared { locks.read(name) } else { locks.write(name) };
-        let guard = request.ttl(Duration::from_secs(60)).await.expect("a free lock");
+        let guard = request.ttl(Duration::from_mins(1)).await.expect("a free lock");
         let (rows, transaction) = begin(address(), guard.verify_statement().expect("a text")).await;
         assert_eq!(rows, 1, "{kind:?}: it is held");
         let next = tokio::spawn({

@@ -45,7 +45,7 @@ macro_rules! routine_test {
             for shared in [false, true] {
                 assert!(thief.force_release(NAME).await.is_ok());
                 let request = if shared { locks.read(NAME) } else { locks.write(NAME) };
-                let guard = request.ttl(Duration::from_secs(60)).await.expect("a free lock");
+                let guard = request.ttl(Duration::from_mins(1)).await.expect("a free lock");
                 let call = call($kind, &guard);
                 let mut transaction = connection.begin().await.expect("a transaction");
                 sqlx::raw_sql(AssertSqlSafe(call.as_str()))
