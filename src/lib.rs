@@ -130,8 +130,8 @@
 pub use lockwell_core::{
     Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, Events, FencingToken, Finding, HandOff, HoldId,
     Holder, Leader, LeaseState, LockAllGuard, LockConfig, LockEvent, LockGuard, LockHandle, LockName,
-    LockRequest, LockStatus, Locks, Loss, Mode, Observation, Operation, ReentrantGuard, Requirement, Result,
-    Severity, Stats, wait_for_releases,
+    LockRequest, LockStatus, Locks, Loss, Mode, Observation, Operation, Record, ReentrantGuard, Requirement,
+    Result, Severity, Stats, wait_for_releases,
 };
 
 /// The kinds of requests, as the type parameter of [`LockRequest`]. Applications seldom name these types.

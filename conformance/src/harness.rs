@@ -29,6 +29,8 @@ pub enum Need {
     LongestWait,
     /// Locks survive a clean restart of the server.
     Durable,
+    /// Each lock can have records.
+    Records,
     /// [`Harness::address`]: other processes can use the server. Their `main` must call
     /// [`serve_if_asked`](super::serve_if_asked).
     Process,
@@ -47,7 +49,7 @@ pub enum Need {
 
 impl Need {
     /// The needs that depend on the backend alone.
-    pub const OF_BACKENDS: [(Self, Requirement); 7] = [
+    pub const OF_BACKENDS: [(Self, Requirement); 8] = [
         (Self::Shared, Requirement::Shared),
         (Self::Permits, Requirement::Permits),
         (Self::Downgrade, Requirement::Downgrade),
@@ -55,6 +57,7 @@ impl Need {
         (Self::TokenBlocks, Requirement::TokenBlocks),
         (Self::Fifo, Requirement::Fifo),
         (Self::Durable, Requirement::Durable),
+        (Self::Records, Requirement::Records),
     ];
 
     /// The needs that these capabilities meet.

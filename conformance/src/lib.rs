@@ -70,6 +70,7 @@ mod network;
 mod outage;
 mod ownership;
 mod promises;
+mod records;
 mod reentrancy;
 mod renewal;
 mod rest;

@@ -2,13 +2,13 @@
 
 use super::Need::{
     Counted, Downgrade, Durable, Failover, Fencing, Fifo, Grace, Link, LongestWait, Permits, Process, Purge,
-    Server, Shared, TokenBlocks,
+    Records, Server, Shared, TokenBlocks,
 };
 use super::{Case, Need, Run};
 use super::{
     cancellation, closing, crash, downgrade, dropping, exclusion, fifo, grace, input, inspection, leading,
-    limits, local, loss, many, modes, names, network, outage, ownership, promises, reentrancy, renewal,
-    running, runtimes, secrets, tokens, troubled, waiting,
+    limits, local, loss, many, modes, names, network, outage, ownership, promises, records, reentrancy,
+    renewal, running, runtimes, secrets, tokens, troubled, waiting,
 };
 use crate::stage::Stage;
 
@@ -158,6 +158,22 @@ const ALL: &[Case] = cases! {
         a_release_wakes_one_waiter_as_promised: [Link];
         a_failover_grants_nothing_twice_as_promised: [Failover];
         what_works_across_hosts_leaves_the_process: [];
+    }
+    records {
+        a_record_outlives_its_hold: [Records];
+        any_bytes_are_a_record: [Records];
+        records_of_names_and_kinds_are_apart: [Records];
+        a_late_holder_writes_nothing: [Records];
+        nothing_is_written_after_a_forced_release: [Records];
+        a_late_write_changes_nothing_that_was_read: [Records];
+        a_late_copy_of_a_write_changes_nothing: [Records];
+        a_write_that_is_repeated_is_answered_again: [Records];
+        a_counter_in_a_record_loses_nothing: [Records];
+        only_a_writer_writes: [Records];
+        a_record_survives_a_restart: [Records, Server, Durable];
+        a_record_survives_a_purge: [Records, Purge];
+        nothing_is_written_in_a_grace_period: [Records, Grace];
+        who_writes_no_record_pays_nothing: [Records, Link];
     }
     secrets {
         debug_shows_no_owner: [];

@@ -54,8 +54,8 @@ pub use client::{DEFAULT_TTL, Leader, Locks, Observation};
 pub use config::{HandOff, Host, LockConfig, Passwords, Secret, ServerUrl, tls};
 pub use contract::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, ErrorWith, FencingToken, Finding, Grant, HoldId,
-    Holder, LeaseState, LockName, LockStatus, Loss, Mode, Operation, OwnerId, Released, Renewal, Requirement,
-    Result, Severity, Stats, Wait,
+    Holder, LeaseState, LockName, LockStatus, Loss, Mode, Operation, OwnerId, Record, RecordKind,
+    RecordWrite, Released, Renewal, Requirement, Result, Severity, Stats, Wait,
 };
 pub use hold::{LockAllGuard, LockGuard, LockHandle};
 pub use memory::MemoryLock;

@@ -133,6 +133,30 @@ pub(crate) enum Defect {
     /// A client shows the label of the first holder that it has seen, for ever.
     RemembersTheFirstHolder,
 
+    // Of `Recording`: records.
+    /// A record ends with the hold.
+    KeepsRecordsInTheRow,
+    /// A record ends with its first zero byte.
+    CutsRecords,
+    MixesRecordKinds,
+    /// Anyone writes as long as the lock is held.
+    WritesByName,
+    /// Anyone writes as long as the lock is free.
+    WritesUnlessTaken,
+    /// Whoever has no lower token than the last writer writes.
+    ComparesRecordedTokens,
+    /// There is time between the look and the write.
+    LooksThenWrites,
+    IgnoresNumbers,
+    /// A write that is repeated is refused.
+    RefusesRepeats,
+    /// The last write is not read before the next one.
+    ReadsOldRecords,
+    /// A reader writes.
+    IgnoresTheMode,
+    /// A claim looks for a record.
+    AsksForRecords,
+
     // Of `Forgetful`: grace periods.
     /// It grants locks although the server may have forgotten some.
     GrantsWithoutMark,
@@ -144,6 +168,8 @@ pub(crate) enum Defect {
     CallsTheUnknownFree,
     /// Holders lose their locks.
     ReclaimsNothing,
+    /// Records are written.
+    WritesInGracePeriods,
     /// A period that is under way does not begin anew.
     BeginsNoPeriodAnew,
 

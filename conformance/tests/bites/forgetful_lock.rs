@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwell_core::backend::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, MemoryLock,
-    Mode, Moment, Released, Renewal, Result, Wait, async_trait, closed_for,
+    Mode, Moment, Record, RecordKind, RecordWrite, Released, Renewal, Result, Wait, async_trait, closed_for,
 };
 
 use crate::defect::Defect;
@@ -97,6 +97,22 @@ impl DistributedLock for Forgetful {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         self.memory.force_release(name).await
+    }
+
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        if let Some(left) = self.left().filter(|_| self.defect != Defect::WritesInGracePeriods) {
+            return Err(Error::new(ErrorKind::GracePeriod, closed_for(left)));
+        }
+        self.memory.write_record(grant, write).await
+    }
+
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        under: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        self.memory.read_record(name, kind, under).await
     }
 
     async fn grace_left(&self) -> Result<Option<Duration>> {

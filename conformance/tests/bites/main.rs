@@ -11,6 +11,7 @@ mod forgetful_lock;
 mod network;
 mod processes;
 mod proofs;
+mod recording_lock;
 mod remote_lock;
 mod session_lock;
 mod weak_lock;
@@ -27,7 +28,8 @@ use broken_lock::Broken;
 use defect::Defect;
 use flawed_lock::Flawed;
 use processes::Served;
-use proofs::{BROKEN, FLAWED, FORGETFUL, REMOTE, SERVED, SESSION, UNPROVEN, WEAK};
+use proofs::{BROKEN, FLAWED, FORGETFUL, RECORDING, REMOTE, SERVED, SESSION, UNPROVEN, WEAK};
+use recording_lock::Recording;
 use workshop::{Laboratory, Periods, Purged, Sessions, Workshop};
 
 /// How often a case may miss a defect that shows by chance.
@@ -78,6 +80,7 @@ fn proofs() -> Vec<Proof> {
         table(BROKEN, |defect| Workshop::new(|controls| Arc::new(Broken::new(defect, controls)))),
         table(FLAWED, |defect| Workshop::new(|controls| Arc::new(Flawed::new(defect, controls)))),
         table(WEAK, Purged::new),
+        table(RECORDING, |defect| Workshop::new(|controls| Arc::new(Recording::new(defect, controls)))),
         table(FORGETFUL, Periods::new),
         table(SESSION, Sessions::new),
         table(REMOTE, Laboratory::new),

@@ -162,6 +162,7 @@ pub(crate) const WEAK: &[(Defect, &str, &str)] = &[
     (Defect::OneAtATime, "a_runtime_that_is_not_driven_blocks_no_other", "an answer: not within"),
     (Defect::DeniesTheRelease, "a_task_that_watches_a_lock_ends_with_it", "release of"),
     (Defect::PurgeForgetsTokens, "tokens_rise_over_a_purge", "token 1 after"),
+    (Defect::PurgeForgetsTokens, "a_record_survives_a_purge", "lost by the purge"),
     (Defect::PurgeFreesAll, "a_purge_spares_what_is_in_use", "the purge freed a held lock"),
 ];
 
@@ -231,7 +232,24 @@ pub(crate) const REMOTE: &[(Defect, &str, &str)] = &[
     (Defect::ForgetsAtRestart, "tokens_rise_over_a_restart", "token 1 after"),
     (Defect::ForgetsAtRestart, "a_lock_survives_a_restart", "not renewed after the restart"),
     (Defect::GivesUpInSilence, "a_wait_covers_an_outage", "the wait covers it"),
+    (Defect::ForgetsAtRestart, "a_record_survives_a_restart", "lost by the restart"),
     (Defect::GivesUpInSilence, "a_short_stop_of_the_server_costs_nothing", "its turn comes"),
+];
+
+/// What [`Recording`](crate::recording_lock::Recording) proves.
+pub(crate) const RECORDING: &[(Defect, &str, &str)] = &[
+    (Defect::KeepsRecordsInTheRow, "a_record_outlives_its_hold", "ended with its hold"),
+    (Defect::CutsRecords, "any_bytes_are_a_record", "3 bytes were written"),
+    (Defect::MixesRecordKinds, "records_of_names_and_kinds_are_apart", "as its Job"),
+    (Defect::WritesByName, "a_late_holder_writes_nothing", "wrote under the next one"),
+    (Defect::ComparesRecordedTokens, "a_late_holder_writes_nothing", "wrote under the next one"),
+    (Defect::WritesUnlessTaken, "nothing_is_written_after_a_forced_release", "after a forced release"),
+    (Defect::LooksThenWrites, "a_late_write_changes_nothing_that_was_read", "had read"),
+    (Defect::IgnoresNumbers, "a_late_copy_of_a_write_changes_nothing", "has replaced a later write"),
+    (Defect::RefusesRepeats, "a_write_that_is_repeated_is_answered_again", "the same again"),
+    (Defect::ReadsOldRecords, "a_counter_in_a_record_loses_nothing", "additions were lost"),
+    (Defect::IgnoresTheMode, "only_a_writer_writes", "a reader wrote"),
+    (Defect::AsksForRecords, "who_writes_no_record_pays_nothing", "which nobody writes"),
 ];
 
 /// What [`Forgetful`](crate::forgetful_lock::Forgetful) proves.
@@ -239,6 +257,7 @@ pub(crate) const FORGETFUL: &[(Defect, &str, &str)] = &[
     (Defect::GrantsWithoutMark, "nothing_is_granted_in_a_grace_period", "a free lock was granted"),
     (Defect::GrantsToReadersWithoutMark, "nothing_is_granted_in_a_grace_period", "to read was granted"),
     (Defect::CallsTheUnknownHeld, "nothing_is_granted_in_a_grace_period", "nobody knows"),
+    (Defect::WritesInGracePeriods, "nothing_is_written_in_a_grace_period", "it was written"),
     (Defect::ReclaimsNothing, "a_grace_period_takes_no_lock_from_its_holder", "took the lock"),
     (Defect::CallsTheUnknownFree, "who_holds_is_unknown_in_a_grace_period", "called free"),
     (Defect::BeginsNoPeriodAnew, "who_holds_is_unknown_in_a_grace_period", "did not begin anew"),

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use lockwell_core::backend::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, MemoryLock,
-    Moment, Released, Renewal, Requirement, Result, Wait, async_trait, valid_until,
+    Moment, Record, RecordKind, RecordWrite, Released, Renewal, Requirement, Result, Wait, async_trait,
+    valid_until,
 };
 
 use crate::defect::Defect;
@@ -228,6 +229,37 @@ impl DistributedLock for Remote {
             let wanted = wanted.clone();
             Box::pin(async move { memory.force_release(&wanted).await })
         });
+        asked.await?.0
+    }
+
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        let (grant, kind, number) = (grant.clone(), write.kind, write.number);
+        let value = write.value.to_vec();
+        let asked = self.ask(move |memory| {
+            let (grant, value) = (grant.clone(), value.clone());
+            Box::pin(
+                async move { memory.write_record(&grant, RecordWrite { kind, number, value: &value }).await },
+            )
+        });
+        asked.await?.0
+    }
+
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        _: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        let wanted = name.clone();
+        let asked = self.ask(move |memory| {
+            let wanted = wanted.clone();
+            Box::pin(async move { memory.read_record(&wanted, kind, None).await })
+        });
+        asked.await?.0
+    }
+
+    async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>> {
+        let asked = self.ask(move |memory| Box::pin(async move { memory.records(kind).await }));
         asked.await?.0
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockwell_core::backend::{
     Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, MemoryLock, Mode, Moment,
-    OwnerId, Released, Renewal, Result, Wait, async_trait, valid_until,
+    OwnerId, Record, RecordKind, RecordWrite, Released, Renewal, Result, Wait, async_trait, valid_until,
 };
 
 use crate::defect::Defect;
@@ -241,5 +241,18 @@ impl DistributedLock for Weak {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         self.right().force_release(name).await
+    }
+
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        self.right().write_record(grant, write).await
+    }
+
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        under: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        self.right().read_record(name, kind, under).await
     }
 }

@@ -17,7 +17,7 @@ use crate::session_lock::Session;
 use crate::weak_lock::Weak;
 
 /// What the memory backend meets.
-const OFFERS: [Need; 8] = [
+const OFFERS: [Need; 9] = [
     Need::Shared,
     Need::Permits,
     Need::Downgrade,
@@ -26,6 +26,7 @@ const OFFERS: [Need; 8] = [
     Need::Fifo,
     Need::Counted,
     Need::LongestWait,
+    Need::Records,
 ];
 
 /// A lock in this process, whose requests are counted and whose server can be replaced.

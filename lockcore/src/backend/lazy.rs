@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use crate::system::lock;
 use crate::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
-    Released, Renewal, Requirement, Result,
+    Record, RecordKind, RecordWrite, Released, Renewal, Requirement, Result,
 };
 
 /// How long one waits for the try of another. The runtime of that one may have stopped.
@@ -180,6 +180,23 @@ impl DistributedLock for Lazy {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         self.backend().await?.force_release(name).await
+    }
+
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        self.made()?.write_record(grant, write).await
+    }
+
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        under: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        self.backend().await?.read_record(name, kind, under).await
+    }
+
+    async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>> {
+        self.backend().await?.records(kind).await
     }
 
     async fn grace_left(&self) -> Result<Option<Duration>> {

@@ -64,8 +64,8 @@ pub use waiting::{ClaimReply, Queue, wait_for_turn};
 pub use crate::config::{Host, Passwords, Secret, ServerUrl, tls};
 pub use crate::contract::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Finding, Grant, Holder, LockName,
-    LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Severity, Wait,
-    check_label,
+    LockStatus, Mode, Operation, OwnerId, Record, RecordKind, RecordWrite, Released, Renewal, Requirement,
+    Result, Severity, StoredRecord, Wait, check_label,
 };
 pub use crate::life::valid_until;
 pub use crate::memory::MemoryLock;

@@ -21,6 +21,8 @@ pub(crate) struct HeldLock {
     valid_until: AtomicU64,
     /// The lease as it began.
     first: Lease,
+    /// The number of the last write of a record. It is locked during a write.
+    records: tokio::sync::Mutex<u64>,
 }
 
 /// The result of an event: what to do next, and the new state if that has changed.
@@ -57,7 +59,13 @@ impl HeldLock {
             first: lease,
             valid_until: AtomicU64::new(lease.deadline().as_nanos()),
             grant,
+            records: tokio::sync::Mutex::const_new(0),
         }
+    }
+
+    /// The number of the last write of a record. The next one waits until this is dropped.
+    pub(crate) async fn record_number(&self) -> tokio::sync::MutexGuard<'_, u64> {
+        self.records.lock().await
     }
 
     pub(crate) fn grant(&self) -> &Grant {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod observe;
+mod records;
 
 pub use observe::{Leader, Observation};
 

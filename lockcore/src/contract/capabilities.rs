@@ -233,6 +233,8 @@ pub enum Requirement {
     /// When a server fails and another one takes its place, no lock is granted twice. This assumes, as every
     /// lease does, that no clock steps forward.
     FailoverSafe,
+    /// Each lock can have records ([`DistributedLock::write_record`](crate::DistributedLock::write_record)).
+    Records,
     /// The lock is in a PostgreSQL database, so `verify_in` can bind a transaction of that database to it.
     #[serde(rename = "verify-in:postgres")]
     VerifyInPostgres,
@@ -251,7 +253,7 @@ impl Requirement {
 }
 
 /// All of them, with their names.
-pub const REQUIREMENTS: [(Requirement, &str); 15] = [
+pub const REQUIREMENTS: [(Requirement, &str); 16] = [
     (Requirement::Shared, "shared"),
     (Requirement::Permits, "permits"),
     (Requirement::Downgrade, "downgrade"),
@@ -264,6 +266,7 @@ pub const REQUIREMENTS: [(Requirement, &str); 15] = [
     (Requirement::AcrossHosts, "across-hosts"),
     (Requirement::Durable, "durable"),
     (Requirement::FailoverSafe, "failover-safe"),
+    (Requirement::Records, "records"),
     (Requirement::VerifyInPostgres, "verify-in:postgres"),
     (Requirement::VerifyInMySql, "verify-in:mysql"),
     (Requirement::VerifyInSqlite, "verify-in:sqlite"),

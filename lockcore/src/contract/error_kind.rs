@@ -89,6 +89,10 @@ pub enum Operation {
     Inspect,
     /// Releasing a lock from all its holders.
     ForceRelease,
+    /// Writing the record of a lock.
+    WriteRecord,
+    /// Reading the record of a lock.
+    ReadRecord,
     /// Beginning a grace period by hand.
     BeginGrace,
     /// Creating the lock's tables or nodes.
@@ -109,6 +113,8 @@ impl Operation {
             Self::Release => "release",
             Self::Inspect => "inspect",
             Self::ForceRelease => "force-release",
+            Self::WriteRecord => "write a record",
+            Self::ReadRecord => "read a record",
             Self::BeginGrace => "begin a grace period",
             Self::CreateSchema => "create schema",
             Self::Verify => "verify",

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use crate::{
-    Capabilities, Claim, Clock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment, Released,
-    Renewal, Result,
+    Capabilities, Claim, Clock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment, Record,
+    RecordKind, RecordWrite, Released, Renewal, Result,
 };
 
 /// The interface to one kind of lock server, which every backend implements.
@@ -81,6 +81,8 @@ use crate::{
 ///     holder is notified within five seconds after a forced release. With
 ///     [`herd_free`](crate::Requirement::HerdFree), a hand-over with 16 waiters takes at most two more than
 ///     twice the requests of a hand-over with two waiters.
+/// 20. **A record is written by the present holder only**, as [`write_record`](Self::write_record) says. It
+///     outlives the hold, a restart and a purge. Whoever writes none sends no request for it.
 ///
 /// The shortest lease that a backend allows may be five seconds at most. The conformance suite, the crate
 /// `lockwell-conformance`, checks these rules, except where no case can see a violation: that a release cannot overtake its acquire
@@ -181,6 +183,48 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// return [`Lost`](Renewal::Lost).
     async fn force_release(&self, name: &LockName) -> Result<usize>;
 
+    /// `async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()>`
+    ///
+    /// Writes a record of the lock. The server looks and writes in one step: whether this very hold is there,
+    /// and exclusive. A lease that has ended counts, as long as nobody else has the lock. The server compares
+    /// neither clocks nor tokens with those of the record, since tokens can fall.
+    ///
+    /// Of one hold ([`Grant::hold_id`]) a higher [number](RecordWrite::number) is written, an equal one is
+    /// `Ok`, and a lower one changes nothing: see [`RecordWrite::answer`]. lockcore has
+    /// [bound](Grant::bind) the grant, and sends one write of a hold at a time. A write is as durable as a
+    /// grant. Called only if [`Records`](crate::Requirement::Records) is promised.
+    ///
+    /// # Errors
+    /// [`Lost`](ErrorKind::Lost) only if the server says so, and [`GracePeriod`](ErrorKind::GracePeriod) where
+    /// it grants nothing; the hold goes on then.
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        let _: RecordWrite<'_> = write;
+        Err(no_records(grant.claim().name()))
+    }
+
+    /// `async fn read_record(&self, name: &LockName, kind: RecordKind, under: Option<&Grant>) -> Result<Option<Record>>`
+    ///
+    /// Reads a record. `under` a grant, it returns the last write of the holder before. Otherwise it may be
+    /// older. `None`: nothing was written, or it was removed. Called only if
+    /// [`Records`](crate::Requirement::Records) is promised.
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        under: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        let _: (RecordKind, Option<&Grant>) = (kind, under);
+        Err(no_records(name))
+    }
+
+    /// `async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>>`
+    ///
+    /// Returns the names of all locks with a record of this kind, for display, like [`names`](Self::names).
+    async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>> {
+        let _: RecordKind = kind;
+        Err(Error::new(ErrorKind::Unsupported, "this backend has no records"))
+    }
+
     /// `async fn grace_left(&self) -> Result<Option<Duration>>`
     ///
     /// Returns for how long nothing is granted, because the server may have forgotten grants. `None`: it
@@ -238,4 +282,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Closes the connections and sessions of all runtimes in an orderly way. Locks that are still held end
     /// with their leases.
     async fn close(&self) {}
+}
+
+fn no_records(name: &LockName) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("this backend has no records, and so none of {name}"))
 }

@@ -174,7 +174,7 @@ impl LockGuard {
     /// A handle that can be cloned and passed to tasks. It shows the state of the lock, but does not keep the
     /// lock.
     pub fn handle(&self) -> LockHandle {
-        self.handle.clone()
+        self.handle.clone().of(self.book())
     }
 
     /// The grant of the backend, for helpers that check the lock at the resource.

@@ -1,9 +1,9 @@
 //! A handle to a held lock, for tasks that use it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::background::{HeldLock, lost_at_work};
+use crate::background::{Book, HeldLock, lost_at_work};
 use crate::life::Event;
 use crate::{Claim, FencingToken, Grant, HoldId, LeaseState, LockName, Loss, Operation, Result};
 
@@ -12,11 +12,23 @@ use crate::{Claim, FencingToken, Grant, HoldId, LeaseState, LockName, Loss, Oper
 #[derive(Clone, Debug)]
 pub struct LockHandle {
     lock: Arc<HeldLock>,
+    /// Not of the guard, which has the client itself.
+    book: Weak<Book>,
 }
 
 impl LockHandle {
     pub(super) fn new(lock: Arc<HeldLock>) -> Self {
-        Self { lock }
+        Self { lock, book: Weak::new() }
+    }
+
+    /// For the use without its guard.
+    pub(super) fn of(self, book: Option<&Arc<Book>>) -> Self {
+        Self { book: book.map_or_else(Weak::new, Arc::downgrade), ..self }
+    }
+
+    /// Its client, if that is still there.
+    pub(super) fn client(&self) -> Option<Arc<Book>> {
+        self.book.upgrade()
     }
 
     pub(super) fn lock(&self) -> &Arc<HeldLock> {

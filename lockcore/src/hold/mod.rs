@@ -6,6 +6,7 @@ mod guard;
 mod hand_off;
 mod handed;
 mod handle;
+mod record;
 mod several;
 
 pub use guard::LockGuard;

@@ -1,6 +1,7 @@
 //! The in-memory backend: the executable specification of the other backends, and the lower bound of the
 //! comparison.
 
+mod records;
 mod store;
 mod turn;
 
@@ -14,8 +15,8 @@ use self::store::{Store, StoreReply, Tokens};
 use self::turn::Turn;
 use crate::system::{PerProcess, lock};
 use crate::{
-    Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, Moment, OwnerId, Released,
-    Renewal, Requirement, Result, ServerUrl,
+    Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, Moment, OwnerId, Record,
+    RecordKind, RecordWrite, Released, Renewal, Requirement, Result, ServerUrl,
 };
 
 /// A lock server in the memory of this process.
@@ -137,6 +138,7 @@ impl DistributedLock for MemoryLock {
                 Requirement::Push,
                 Requirement::HerdFree,
                 Requirement::FailoverSafe,
+                Requirement::Records,
             ])
             .bound_to_session()
     }
@@ -185,6 +187,23 @@ impl DistributedLock for MemoryLock {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         Ok(with(&self.store, |store| store.force_release(name, self.clock.now())))
+    }
+
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        lock(&self.store).write_record(grant, write)
+    }
+
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        _: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        Ok(lock(&self.store).records.read(name, kind))
+    }
+
+    async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>> {
+        Ok(lock(&self.store).records.names(kind))
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
 
+use super::records::Records;
 use super::turn::{Afterwards, Turn};
 use crate::{
     Claim, Error, ErrorKind, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, OwnerId,
-    Released, Renewal, Result, Wait,
+    RecordWrite, Released, Renewal, Result, Wait,
 };
 
 /// How many names are kept while nobody holds them.
@@ -31,6 +32,8 @@ pub(super) struct Store {
     locks: HashMap<LockName, Entry, RandomState>,
     /// The last token. One counter for all names: tokens rise for each name even though entries come and go.
     tokens: Tokens,
+    /// They outlive the locks.
+    pub(super) records: Records,
     afterwards: Afterwards,
 }
 
@@ -281,6 +284,17 @@ impl Store {
         self.afterwards.drops.extend(freed.into_iter().map(|lease| lease.claim));
         self.promote(name, now);
         number
+    }
+
+    /// A lease that has ended is the present one until another claim has the lock: no clock is read.
+    pub(super) fn write_record(&mut self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        let claim = grant.claim();
+        let entry = self.locks.get(claim.name());
+        let lease = entry.and_then(|entry| entry.position(claim).map(|at| &entry.holders[at]));
+        if !lease.is_some_and(|lease| lease.claim.mode() == Mode::Exclusive) {
+            return write.answer(grant, None);
+        }
+        self.records.write(grant, write)
     }
 }
 

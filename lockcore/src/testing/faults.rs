@@ -7,13 +7,15 @@ use crate::system::lock;
 use crate::{ErrorKind, Operation};
 
 /// The operations of a server.
-pub(super) const OPERATIONS: [Operation; 6] = [
+pub(super) const OPERATIONS: [Operation; 8] = [
     Operation::Acquire,
     Operation::Renew,
     Operation::Downgrade,
     Operation::Release,
     Operation::Inspect,
     Operation::ForceRelease,
+    Operation::WriteRecord,
+    Operation::ReadRecord,
 ];
 
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,8 @@ pub use crate::system::TestClock;
 use crate::system::lock;
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks,
-    MemoryLock, Moment, Operation, OwnerId, Released, Renewal, Requirement, Result,
+    MemoryLock, Moment, Operation, OwnerId, Record, RecordKind, RecordWrite, Released, Renewal, Requirement,
+    Result,
 };
 
 /// A lock server in memory, for tests of applications. On demand it fails, is slow, or takes locks away.
@@ -262,6 +263,27 @@ impl DistributedLock for TestLock {
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         self.0.meet(Operation::ForceRelease).await?;
         self.0.lose(name.as_str()).await
+    }
+
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        self.0.meet(Operation::WriteRecord).await?;
+        self.0.is_alive(grant.claim())?;
+        self.memory().write_record(grant, write).await
+    }
+
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        under: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        self.0.meet(Operation::ReadRecord).await?;
+        self.memory().read_record(name, kind, under).await
+    }
+
+    async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>> {
+        self.0.meet(Operation::ReadRecord).await?;
+        self.memory().records(kind).await
     }
 
     async fn lost(&self, grant: &Grant) {
