@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use lockwell::conformance::OneServer;
+use lockwell::conformance::{Need, OneServer};
 use testbed::Release;
 
 use super::servers::options;
 use super::targets::Started;
 
-pub(crate) use super::servers::offers;
+pub(crate) fn offers() -> Vec<Need> {
+    [&super::servers::offers()[..], &[Need::Records]].concat()
+}
 
 pub(crate) async fn one(release: &'static Release) -> Started {
     let redis = testbed::Redis::start_with(&options().release(release)).await?;

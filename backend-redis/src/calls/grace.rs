@@ -29,7 +29,9 @@ use crate::wire::link::Link;
 use crate::wire::route::Route;
 use crate::words::error::{GRACE, LONGEST};
 use crate::words::keys::Keys;
-use crate::words::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, INSPECT, RELEASE_CLAIM, RENEW, Script};
+use crate::words::script::{
+    ACQUIRE, CLAIM, DOWNGRADE, FORCE, INSPECT, RELEASE_CLAIM, RENEW, Script, WRITE_RECORD,
+};
 
 /// The argument of a script that may grant to waiters which says whether the count of listeners is exact. In
 /// a grace period it says that nothing is granted.
@@ -224,7 +226,8 @@ fn is_claim(script: &'static Script) -> bool {
 
 fn grants_of(script: &'static Script) -> Grants {
     let is = |others: &[&'static Script]| others.iter().any(|other| std::ptr::eq(script, *other));
-    if is(&[&ACQUIRE, &CLAIM]) {
+    // The server may have forgotten who holds the lock.
+    if is(&[&ACQUIRE, &CLAIM, &WRITE_RECORD]) {
         Grants::ToItsClaim
     } else if is(&[&RELEASE_CLAIM, &DOWNGRADE, &FORCE]) {
         Grants::ToWaiters

@@ -17,8 +17,17 @@ pub(crate) struct Item {
     pub(crate) slot: u16,
     pub(crate) keys: Arc<Vec<String>>,
     pub(crate) args: Arc<Vec<String>>,
+    /// The last argument, if it is no text.
+    pub(crate) value: Option<Arc<[u8]>>,
     /// The claim that the item may grant the lock to.
     pub(crate) takes: Option<Claim>,
+}
+
+impl Item {
+    /// One that grants nothing.
+    pub(crate) fn new(script: &'static Script, slot: u16, keys: Vec<String>, args: Vec<String>) -> Self {
+        Self { script, slot, keys: keys.into(), args: args.into(), value: None, takes: None }
+    }
 }
 
 /// The arguments name owners, which are secret.

@@ -1,6 +1,5 @@
 //! Arguments of scripts: for renewals, and those of all claims.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell_core::backend::KEEP_EVERY;
@@ -44,7 +43,7 @@ pub(crate) fn inspection(keys: &Keys, name: &LockName) -> Item {
     let LockKeys { lock, queue, waiters, slot, .. } = keys.of(name);
     let [members, details] = keys.group(name);
     let keys = vec![lock, queue, waiters, members, details];
-    Item { script: &INSPECT, slot, keys: keys.into(), args: Arc::default(), takes: None }
+    Item::new(&INSPECT, slot, keys, Vec::new())
 }
 
 /// Divides leases into those of one call each, which takes no longer than about half a millisecond of the
@@ -78,5 +77,5 @@ pub(crate) fn renewal<'a>(
     }
     locks.append(&mut groups);
     args.append(&mut places);
-    Item { script: &RENEW, slot, keys: locks.into(), args: args.into(), takes: None }
+    Item::new(&RENEW, slot, locks, args)
 }

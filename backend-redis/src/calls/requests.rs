@@ -1,21 +1,25 @@
 //! The requests of a claim: which script serves it, and with which arguments.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell_core::backend::PLACE_TTL;
-use lockwell_core::{Claim, Grant, LockName};
+use lockwell_core::backend::{PLACE_TTL, StoredRecord};
+use lockwell_core::{Claim, Grant, LockName, RecordWrite};
 
 use crate::calls::item::Item;
 use crate::calls::items::{is_exclusive, millis, owner};
 use crate::calls::place::Place;
 use crate::words::keys::{Keys, LockKeys};
-use crate::words::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, RECLAIM, RELEASE, RELEASE_CLAIM, Script};
+use crate::words::script::{
+    ACQUIRE, CLAIM, DOWNGRADE, FORCE, RECLAIM, RELEASE, RELEASE_CLAIM, Script, WRITE_RECORD,
+};
 
 /// The longest provisional lease: that of a waiter to which a release has granted the lock. A waiter that is
 /// gone delays the others by this time. It counts from the waiter's last heartbeat, so it is longer than the
 /// time between two of them.
 const PROVISIONAL: Duration = Duration::from_secs(3);
+
+/// For how long it is known that a record was removed, in milliseconds.
+const REMOVED_LIFE: &str = "86400000";
 
 /// The requests of one client. At a node of Redlock, a request names its round; `""` is none, or all of them.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +59,7 @@ impl Requests<'_> {
             claim.label().to_owned(),
         ];
         let takes = Some(claim.clone());
-        Item { script: &ACQUIRE, slot, keys: keys.into(), args: args.into(), takes }
+        Item { takes, ..Item::new(&ACQUIRE, slot, keys, args) }
     }
 
     /// Takes a lock in any mode. With a place the claim queues, and gives a heartbeat of this number.
@@ -85,7 +89,7 @@ impl Requests<'_> {
     pub(crate) fn release(&self, claim: &Claim) -> Item {
         let (name, slot) = (claim.name(), self.keys.slot(claim.name()));
         let keys = vec![self.keys.lock(name), self.keys.waiters(slot, name)];
-        Item { script: &RELEASE, slot, keys: keys.into(), args: Arc::new(vec![owner(claim)]), takes: None }
+        Item::new(&RELEASE, slot, keys, vec![owner(claim)])
     }
 
     /// Releases what a claim holds by this round, and its place if it may have one. A release of all rounds
@@ -119,6 +123,17 @@ impl Requests<'_> {
         Item { keys: keys.into(), ..item }
     }
 
+    /// Writes the record of a lock. A removed one is kept for a day, for late copies of the writes before it.
+    pub(crate) fn write_record(&self, grant: &Grant, write: &RecordWrite<'_>) -> Item {
+        let claim = grant.claim();
+        let (name, slot) = (claim.name(), self.keys.slot(claim.name()));
+        let keys = vec![self.keys.lock(name), self.keys.record(slot, write.kind, name)];
+        let life = if write.value.is_empty() { REMOVED_LIFE } else { "" };
+        let args = vec![owner(claim), grant.hold_id().to_string(), write.number.to_string(), life.to_owned()];
+        let value = Some(StoredRecord::text(grant, write).into());
+        Item { value, ..Item::new(&WRITE_RECORD, slot, keys, args) }
+    }
+
     /// Makes the record of a holder again at a server with this history, which has forgotten it.
     pub(crate) fn reclaim(&self, grant: &Grant, history: &str) -> Item {
         let claim = grant.claim();
@@ -135,7 +150,7 @@ impl Requests<'_> {
         let mut args = self.lead("");
         args.extend(own);
         // A late copy makes a record again that was released since.
-        Item { script: &RECLAIM, slot, keys: keys.into(), args: args.into(), takes: Some(claim.clone()) }
+        Item { takes: Some(claim.clone()), ..Item::new(&RECLAIM, slot, keys, args) }
     }
 
     /// The arguments of all calls that notify waiters.
@@ -150,6 +165,6 @@ impl Requests<'_> {
         let LockKeys { lock, queue, waiters, token, slot } = self.keys.of(name);
         let [members, details] = self.keys.group(name);
         let keys = vec![token, lock, queue, waiters, members, details];
-        Item { script, slot, keys: keys.into(), args: args.into(), takes: None }
+        Item::new(script, slot, keys, args)
     }
 }

@@ -235,8 +235,9 @@ fn command(script: &Script, by_text: bool, items: &[&Item]) -> redis::Cmd {
     let skip = |at: usize, lead: usize| if at == 0 { 0 } else { lead };
     let items = items.iter().enumerate();
     let keys = items.clone().flat_map(|(at, item)| item.keys.iter().skip(skip(at, lead_keys)));
-    let args = items.flat_map(|(at, item)| item.args.iter().skip(skip(at, lead_args)));
-    let words = keys.clone().chain(args);
+    let text = items.clone().flat_map(|(at, item)| item.args.iter().skip(skip(at, lead_args)));
+    let bytes = items.filter_map(|(_, item)| item.value.as_deref());
+    let words = keys.clone().chain(text).map(String::as_bytes).chain(bytes);
     let room = words.clone().fold((0, 0), |(count, bytes), word| (count + 1, bytes + word.len()));
     let mut command = script.call(by_text, keys.count(), room);
     for word in words {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lockwell_core::{Finding, LockName, Result, Severity};
+use lockwell_core::{Finding, LockName, RecordKind, Result, Severity};
 use redis::Value;
 
 use crate::checks::{ask, info, keeps_every_change};
@@ -15,8 +15,14 @@ use crate::words::keys::{Keys, SEPARATOR};
 /// About how many keys the server scans before it serves others again.
 const PORTION: usize = 500;
 
-/// The names of the locks at a server. The server scans all keys of its database.
-pub(crate) async fn names(wire: &Arc<Wire>, keys: &Keys, timeout: Duration) -> Result<Vec<LockName>> {
+/// The names of the locks at a server, or of those that have a record. The server scans all keys of its
+/// database.
+pub(crate) async fn names(
+    wire: &Arc<Wire>,
+    keys: &Keys,
+    timeout: Duration,
+    recorded: Option<RecordKind>,
+) -> Result<Vec<LockName>> {
     let namespace = keys.namespace();
     let (mut names, mut cursor) = (Vec::new(), "0".to_owned());
     loop {
@@ -28,7 +34,10 @@ pub(crate) async fn names(wire: &Arc<Wire>, keys: &Keys, timeout: Duration) -> R
         let (next, found): (String, Vec<String>) =
             redis::from_redis_value(answer).map_err(|error| fatal(&error.into(), None))?;
         let name = |key: &String| {
-            let name = key.strip_prefix(namespace).filter(|name| !name.starts_with(SEPARATOR))?;
+            let name = match recorded {
+                Some(kind) => keys.recorded(kind, key)?,
+                None => key.strip_prefix(namespace).filter(|name| !name.starts_with(SEPARATOR))?,
+            };
             LockName::new(name).ok()
         };
         names.extend(found.iter().filter_map(name));

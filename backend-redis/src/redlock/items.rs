@@ -102,6 +102,7 @@ impl NodesContext {
                 round.text(),
                 numbers.many.to_string(),
             ]),
+            value: None,
             takes: Some(claim.clone()),
         });
         Ballot { shared: Arc::clone(self), claim: claim.clone(), round, numbers, ticket, short }
@@ -111,7 +112,7 @@ impl NodesContext {
     pub(super) fn install(&self, claim: &Claim, round: RoundNumber, token: u64, many: NonZeroU32) -> Item {
         let args = vec![owner(claim), round.text(), token.to_string(), many.to_string()];
         let keys = self.keys_of_holder(claim).to_vec();
-        Item { script: &INSTALL, slot: 0, keys: keys.into(), args: args.into(), takes: None }
+        Item::new(&INSTALL, 0, keys, args)
     }
 
     /// Extends leases.
@@ -133,7 +134,7 @@ impl NodesContext {
         ];
         let keys = self.keys_of_holder(claim).to_vec();
         let takes = Some(claim.clone());
-        Item { script: &REINSTATE, slot: 0, keys: keys.into(), args: args.into(), takes }
+        Item { takes, ..Item::new(&REINSTATE, 0, keys, args) }
     }
 }
 
@@ -170,13 +171,7 @@ impl Ballot {
         args.extend([owner, ttl, label, many.to_string(), mode, waiter]);
         args.extend([floor.to_string(), self.round.text(), polls(listens)]);
         let keys = vec![lock, queue, waiters, members, details, counter];
-        Item {
-            script: &CLAIM_VOTE,
-            slot: 0,
-            keys: keys.into(),
-            args: args.into(),
-            takes: Some(claim.clone()),
-        }
+        Item { takes: Some(claim.clone()), ..Item::new(&CLAIM_VOTE, 0, keys, args) }
     }
 }
 

@@ -136,7 +136,7 @@ impl DistributedLock for Redlock {
     async fn names(&self) -> Result<Vec<LockName>> {
         let (quorum, limit) = (self.quorum()?, self.common.settings.options.timeout);
         let asked =
-            quorum.nodes.iter().map(|node| examine::names(node.calls.wire(), &self.common.keys, limit));
+            quorum.nodes.iter().map(|node| examine::names(node.calls.wire(), &self.common.keys, limit, None));
         let answers = gather(asked, quorum.majority(), GRACE).await;
         let (mut names, mut listed, mut last_error) = (Vec::new(), 0, None);
         for answer in answers.into_iter().flatten() {

@@ -341,13 +341,7 @@ impl Node {
 
     /// The note of the node.
     pub(super) async fn noted(&self, limit: Duration) -> Result<Option<Note>> {
-        let item = Item {
-            script: &READ_COUNTERS,
-            slot: 0,
-            keys: vec![self.whole_note.clone()].into(),
-            args: Arc::default(),
-            takes: None,
-        };
+        let item = Item::new(&READ_COUNTERS, 0, vec![self.whole_note.clone()], Vec::new());
         let text = match self.calls.call_within(item, limit).await?.value {
             Value::Array(values) => answers::text(values.first())?,
             value => answers::text(Some(&value))?,
@@ -391,7 +385,7 @@ impl Node {
     async fn replace_note(&self, seen: Option<&Note>, note: &Note, limit: Duration) -> Result<bool> {
         let args = vec![seen.map(Note::text).unwrap_or_default(), note.text()];
         let keys = vec![self.whole_note.clone()];
-        let item = Item { script: &MARK, slot: 0, keys: keys.into(), args: args.into(), takes: None };
+        let item = Item::new(&MARK, 0, keys, args);
         Ok(self.numbers(item, limit).await?.0 == [1])
     }
 

@@ -86,7 +86,7 @@ pub(super) async fn repair(shared: &Arc<NodesContext>, nodes: &[Arc<Node>], inde
     }
     let mut keys = vec![shared.common.keys.whole_note()];
     keys.extend(counters);
-    let item = Item { script: &RESTORE_COUNTERS, slot: 0, keys: keys.into(), args: args.into(), takes: None };
+    let item = Item::new(&RESTORE_COUNTERS, 0, keys, args);
     let (_, generation) = broken.numbers(item, LIMIT).await?;
     // On another connection it may have been another run, which has forgotten again. Then the note names the
     // wrong run.
@@ -102,13 +102,7 @@ async fn read(node: &Arc<Node>, counters: &[String]) -> Result<(Vec<u64>, bool)>
     // Before and after: a node that is repaired in between shows numbers from before its repair.
     let known = node.calls.wire().ready().map(|(_, generation)| generation);
     let was_whole = known.is_some_and(|generation| node.is_whole_on(generation));
-    let item = Item {
-        script: &READ_COUNTERS,
-        slot: 0,
-        keys: counters.to_vec().into(),
-        args: Arc::default(),
-        takes: None,
-    };
+    let item = Item::new(&READ_COUNTERS, 0, counters.to_vec(), Vec::new());
     let answer = node.calls.call_within(item, LIMIT).await?;
     let Value::Array(values) = answer.value else { return Err(unexpected()) };
     let values = values

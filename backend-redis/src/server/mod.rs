@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 mod reclaim;
+mod records;
 pub(crate) mod renewal;
 mod replicas;
 mod waiting;
@@ -14,7 +15,8 @@ use futures_util::future::join_all;
 use lockwell_core::backend::{PerRuntime, Queue, wait_for_turn};
 use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
-    Operation, Released, Renewal, Requirement, Result, ServerUrl, Wait, async_trait,
+    Operation, Record, RecordKind, RecordWrite, Released, Renewal, Requirement, Result, ServerUrl, Wait,
+    async_trait,
 };
 
 use redis::ConnectionInfo;
@@ -145,6 +147,7 @@ impl DistributedLock for RedisLock {
             Requirement::Push,
             Requirement::HerdFree,
             Requirement::AcrossHosts,
+            Requirement::Records,
         ]);
         let promised = promised.promising(self.is_durable.then_some(Requirement::Durable));
         match self.common.settings.longest {
@@ -228,13 +231,24 @@ impl DistributedLock for RedisLock {
     }
 
     async fn names(&self) -> Result<Vec<LockName>> {
-        let client = self.client()?;
-        let Settings { options, .. } = &self.common.settings;
-        let mut names = Vec::new();
-        for wire in client.calls.route().masters() {
-            names.extend(examine::names(&wire, &self.common.keys, options.timeout).await?);
-        }
-        Ok(names)
+        self.client()?.names(None).await
+    }
+
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        self.client()?.write_record(grant, write).await
+    }
+
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        _: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        self.client()?.read_record(name, kind).await
+    }
+
+    async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>> {
+        self.client()?.names(Some(kind)).await
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {

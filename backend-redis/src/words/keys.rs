@@ -1,7 +1,7 @@
 //! The names of the keys in Redis.
 
 use lockwell_core::backend::Constant;
-use lockwell_core::{Error, ErrorKind, LockName, Result};
+use lockwell_core::{Error, ErrorKind, LockName, RecordKind, Result};
 
 /// Separates the parts of our own keys. Lock names have no control characters, so no lock can have such a
 /// key.
@@ -87,6 +87,18 @@ impl Keys {
     pub(crate) fn group(&self, name: &LockName) -> [String; 2] {
         let slot = self.slot(name);
         [self.beside(slot, "members", name), self.beside(slot, "details", name)]
+    }
+
+    /// The record of a lock.
+    pub(crate) fn record(&self, slot: u16, kind: RecordKind, name: &LockName) -> String {
+        self.beside(slot, kind.word(), name)
+    }
+
+    /// The lock whose record of this kind has this key.
+    pub(crate) fn recorded<'a>(&self, kind: RecordKind, key: &'a str) -> Option<&'a str> {
+        let rest = key.strip_prefix(self.namespace())?.strip_prefix(SEPARATOR)?;
+        let rest = if self.cluster { rest.split_once('}')?.1 } else { rest };
+        rest.strip_prefix(kind.word())?.strip_prefix(SEPARATOR)
     }
 
     /// A key of ours for a lock.
@@ -218,8 +230,9 @@ mod tests {
         ["a", "a}b", "{", "}{", "{}", "{x}", "a{b}c{d}", "orders/42", "ü{ö}"].into_iter().all(|name| {
             let name = LockName::new(name).unwrap();
             let [members, details] = keys.group(&name);
+            let record = keys.record(keys.slot(&name), RecordKind::Job, &name);
             let keys = keys.of(&name);
-            [&keys.lock, &keys.queue, &keys.waiters, &keys.token, &members, &details]
+            [&keys.lock, &keys.queue, &keys.waiters, &keys.token, &members, &details, &record]
                 .into_iter()
                 .all(|key| slot(key) == keys.slot)
         })
@@ -254,6 +267,22 @@ mod tests {
             assert_eq!(keys.of(&LockName::new("a{b}").unwrap()).slot, only, "{namespace}");
         }
         assert_eq!(Keys::new("{x}:", false).only_slot(), None);
+    }
+
+    #[test]
+    fn the_key_of_a_record_names_its_lock() {
+        for (namespace, cluster) in
+            [("lockwell:", false), ("", false), ("", true), ("a}b:", true), ("{x}:", true)]
+        {
+            let keys = Keys::new(namespace, cluster);
+            for name in ["a", "}", "{a}b", "record"] {
+                let name = LockName::new(name).unwrap();
+                let key = keys.record(keys.slot(&name), RecordKind::Value, &name);
+                assert_eq!(keys.recorded(RecordKind::Value, &key), Some(name.as_str()));
+                assert_eq!(keys.recorded(RecordKind::Job, &key), None);
+                assert_eq!(keys.recorded(RecordKind::Value, &keys.lock(&name)), None);
+            }
+        }
     }
 
     #[test]

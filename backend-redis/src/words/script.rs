@@ -113,6 +113,10 @@ scripts! {
     MARK = "mark.lua", None;
     /// Makes records of holders again that the server has forgotten.
     RECLAIM = "reclaim.lua", Some(sharing(1, 4, 32));
+    /// Writes the record of a lock.
+    WRITE_RECORD = "write_record.lua", None;
+    /// Reads the record of a lock.
+    READ_RECORD = "read_record.lua", None;
     /// Frees a lock from the holders that it names.
     FORCE = "force.lua", None;
     /// Redlock, phase 1 of exclusive claims for a lock that is free.

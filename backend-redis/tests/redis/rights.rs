@@ -126,6 +126,9 @@ async fn the_documented_rights_are_enough() {
     tell(&server, &["SCRIPT", "FLUSH"]);
     everything(&url).await.expect("allowed");
     until("nothing is left", || keys(&server).is_empty()).await;
+    let guard = client(&url).await.lock("recorded").await.expect("allowed");
+    guard.write_record("x").await.expect("allowed");
+    assert_eq!(guard.read_record().await.expect("allowed").expect("it was written").value, b"x");
     let mut reset = vec!["~other:*", "resetchannels", "&other:*"];
     reset.splice(0..0, rights());
     let other = format!("{}?namespace=other:", url_of(&server, "other", &reset));
