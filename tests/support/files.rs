@@ -21,7 +21,8 @@ struct File {
 
 pub(crate) fn offers() -> Vec<Need> {
     use Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, LongestWait, Permits, Process, Purge, Shared, TokenBlocks,
+        Counted, Downgrade, Durable, Fencing, Fifo, LongestWait, Permits, Process, Purge, Records, Shared,
+        TokenBlocks,
     };
     vec![
         Shared,
@@ -35,6 +36,7 @@ pub(crate) fn offers() -> Vec<Need> {
         Durable,
         Process,
         Purge,
+        Records,
     ]
 }
 

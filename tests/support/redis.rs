@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use lockwell::conformance::{Need, OneServer};
+use lockwell::conformance::OneServer;
 use testbed::Release;
 
 use super::servers::options;
 use super::targets::Started;
 
-pub(crate) fn offers() -> Vec<Need> {
-    [&super::servers::offers()[..], &[Need::Records]].concat()
-}
+pub(crate) use super::servers::offers;
 
 pub(crate) async fn one(release: &'static Release) -> Started {
     let redis = testbed::Redis::start_with(&options().release(release)).await?;

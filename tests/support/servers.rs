@@ -13,8 +13,8 @@ pub(crate) fn options() -> Options {
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
 pub(crate) fn offers() -> Vec<lockwell::conformance::Need> {
     use lockwell::conformance::Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Server, Shared,
-        TokenBlocks,
+        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Records, Server,
+        Shared, TokenBlocks,
     };
     vec![
         Shared,
@@ -29,6 +29,7 @@ pub(crate) fn offers() -> Vec<lockwell::conformance::Need> {
         Process,
         Server,
         Link,
+        Records,
     ]
 }
 

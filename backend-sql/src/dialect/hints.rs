@@ -3,6 +3,7 @@
 //! It decides which statement is tried first, and nothing else: a hint that is wrong costs a statement. Each
 //! database has one pure function, `plan`, that makes the statements of a request from the hints.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwell_core::LockName;
@@ -34,21 +35,34 @@ pub(crate) fn each_known() -> impl Iterator<Item = impl Fn(Hint) -> bool + Copy>
     (0..1 << ALL.len()).map(|known: u8| move |hint| known & (1 << hint as u8) != 0)
 }
 
-/// What is remembered about the locks, by hint.
+/// What is remembered about the locks, by hint, and about the tables.
 #[derive(Debug)]
-pub struct Hints([Hot; 5]);
+pub struct Hints {
+    hot: [Hot; 5],
+    /// Whether there is a table for records.
+    has_records: AtomicBool,
+}
 
 impl Hints {
     pub(crate) fn new() -> Self {
-        Self(ALL.map(|hint| match hint {
+        let hot = ALL.map(|hint| match hint {
             Hint::Held | Hint::RowLocked => Hot::lasting(SPAN),
             _ => Hot::new(),
-        }))
+        });
+        Self { hot, has_records: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn has_records(&self) -> bool {
+        self.has_records.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_records(&self, are_there: bool) {
+        self.has_records.store(are_there, Ordering::Relaxed);
     }
 
     /// Of `Held` and `RowLocked` the one that was noted last is known.
     pub(crate) fn note(&self, hint: Hint, name: &LockName) {
-        self.0[hint as usize].note(name);
+        self.hot[hint as usize].note(name);
         match hint {
             Hint::Held => self.forget(Hint::RowLocked, name),
             Hint::RowLocked => self.forget(Hint::Held, name),
@@ -57,11 +71,11 @@ impl Hints {
     }
 
     pub(crate) fn forget(&self, hint: Hint, name: &LockName) {
-        self.0[hint as usize].forget(name);
+        self.hot[hint as usize].forget(name);
     }
 
     pub(crate) fn has(&self, hint: Hint, name: &LockName) -> bool {
-        self.0[hint as usize].is_hot(name)
+        self.hot[hint as usize].is_hot(name)
     }
 
     /// What is known about a lock. Each hint is looked up when it is asked for.

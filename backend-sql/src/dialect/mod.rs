@@ -10,6 +10,7 @@ pub(crate) mod hints;
 pub(crate) mod places;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod queued;
+pub(crate) mod records;
 pub(crate) mod requests;
 pub(crate) mod sweep;
 pub(crate) mod verify;
@@ -20,8 +21,9 @@ use std::time::Duration;
 use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant, LockName, LockStatus, Mode};
 
-use crate::dialect::database::{Database, Outcome};
+use crate::dialect::database::Outcome;
 use crate::dialect::hints::Hints;
+use crate::dialect::records::Records;
 use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
 use crate::words::{Extension, Forced, Freed, Hold, KnownPlaces, Portion, TakeRequest, TryAcquire};
@@ -29,7 +31,7 @@ use crate::words::{Extension, Forced, Freed, Hold, KnownPlaces, Portion, TakeReq
 /// The requests about locks. All of them are idempotent for a given owner, so each may be repeated after a
 /// lost reply. `groups.rs` says how several claims hold a lock together. How a claim enters the queue and
 /// keeps its place there differs: see `queued.rs`, and `sqlite/tickets.rs`.
-pub trait Dialect: Database {
+pub trait Dialect: Records {
     /// How often a client looks for places of its own that it does not know. It takes a scan of all places
     /// where no index finds those of a client.
     const OWN_PLACES_EVERY: Duration = Duration::from_secs(20);

@@ -3,6 +3,7 @@
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod hand_over;
 pub(crate) mod purge;
+mod records;
 pub(crate) mod turn;
 
 use std::any::Any;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use lockwell_core::backend::{ClaimReply, PerRuntime, valid_until};
 use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
-    Operation, Released, Renewal, Result, async_trait,
+    Operation, Record, RecordKind, RecordWrite, Released, Renewal, Result, async_trait,
 };
 
 use crate::client::Client;
@@ -60,6 +61,7 @@ impl<D: Dialect> SqlLock<D> {
         let context =
             |error: Error| lock.0.options.named(error.during(Operation::Connect).on_backend(backend));
         lock.set_up().await.map_err(context)?;
+        lock.set_up_records().await;
         lock.start_purging();
         Ok(lock)
     }
@@ -93,7 +95,7 @@ impl<D: Dialect> SqlLock<D> {
 impl<D: Dialect> DistributedLock for SqlLock<D> {
     fn capabilities(&self) -> Capabilities {
         // A pooler may be noticed after connecting, and takes capabilities away.
-        self.0.dialect.capabilities()
+        self.0.dialect.capabilities().promising(self.recording())
     }
 
     fn servers(&self) -> Option<&str> {
@@ -123,11 +125,21 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     }
 
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-        let renewed = match self.0.client() {
-            Ok(client) => client.renew(grants, until).await,
-            Err(error) => Err(error),
+        let renewed = async {
+            let client = self.0.client()?;
+            let (mut answers, sent) = client.renew(grants, until).await?;
+            // The write of a record has the row for a moment; a transaction that has verified the lock, for long.
+            let places: Vec<_> = (0..grants.len()).filter(|&at| answers[at] == Extension::Blocked).collect();
+            if !places.is_empty() {
+                let blocked: Vec<_> = places.iter().map(|&at| grants[at].clone()).collect();
+                // Its validity counts from the first request, which was earlier.
+                for (at, again) in places.into_iter().zip(client.renew(&blocked, until).await?.0) {
+                    answers[at] = again;
+                }
+            }
+            Ok::<_, Error>((answers, sent))
         };
-        let (answers, sent) = match renewed {
+        let (answers, sent) = match renewed.await {
             Ok(answer) => answer,
             Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
         };
@@ -223,6 +235,23 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         let (freed, next) = forced.await?;
         client.notify(next);
         Ok(freed)
+    }
+
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        self.write(grant, write).await
+    }
+
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        under: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        self.read(name, kind, under).await
+    }
+
+    async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>> {
+        self.recorded(kind).await
     }
 
     async fn grace_left(&self) -> Result<Option<Duration>> {

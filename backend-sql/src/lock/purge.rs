@@ -48,6 +48,13 @@ async fn portions<D: Dialect>(client: &Client<D>, idle: Duration, stops: bool) -
         });
         client.notify(reaped.await?);
     }
+    if client.dialect.hints().has_records() {
+        let removed = client.run(Route::Purge, |dialect, conn| Box::pin(dialect.purge_records(conn)));
+        // A user may well be without the right to delete.
+        if let Err(error) = removed.await {
+            tracing::debug!(error = format!("{error:#}"), "removed records are not deleted");
+        }
+    }
     // No name is empty.
     let (mut after, mut gone) = (String::new(), 0);
     loop {

@@ -13,6 +13,7 @@ use super::session;
 use super::statements::refuse_statements;
 use crate::dialect::database::{Database, promised};
 use crate::dialect::error::tables_locked;
+use crate::dialect::records::is_missing;
 use crate::sql::table::Sql;
 use crate::words::{ErrorClass, Notification};
 
@@ -20,6 +21,9 @@ use crate::words::{ErrorClass, Notification};
 const BATCH: usize = 500;
 /// The same where `TCP_NODELAY` cannot be set.
 const SHORT_BATCH: usize = 64;
+
+/// How many statements of a check must not fail.
+const CHECKED: usize = 5;
 
 impl Database for MySql {
     type Conn = Conn;
@@ -66,20 +70,25 @@ impl Database for MySql {
         }
         // In one message. Only the first statement returns rows.
         let mut answers = sqlx::raw_sql(self.sql.check.get()).fetch_many(&mut conn.inner);
-        let mut refused = Ok(());
+        let (mut refused, mut done) = (Ok(()), 0);
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(Either::Right(row)) => {
                     refused = refuse_statements(&row.try_get_unchecked::<String, _>(1)?);
                 }
-                Ok(Either::Left(_)) => (),
+                Ok(Either::Left(_)) => done += 1,
                 // Rows are not locked here, so it was a table.
                 Err(sqlx::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Blocked => {
                     return Err(tables_locked(session::TABLE_TIMEOUT));
                 }
+                Err(error) if done == CHECKED && is_missing(&error) => {
+                    tracing::debug!(%error, "no records");
+                    break;
+                }
                 Err(error) => return refused.and(Err(error)),
             }
         }
+        self.hints.note_records(done > CHECKED);
         refused
     }
 

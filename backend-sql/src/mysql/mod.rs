@@ -15,6 +15,7 @@ mod locks;
 mod park;
 mod plan;
 mod push;
+mod records;
 mod rows;
 mod session;
 mod statements;

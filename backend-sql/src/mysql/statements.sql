@@ -408,3 +408,37 @@ DELETE FROM {clients} WHERE client = $1 AND alive_until < {now} - $2
 SELECT 1 AS one FROM {held} WHERE name = $1 AND owner = $2 AND token = $3
     AND expires_at IS NOT NULL LOCK IN SHARE MODE;
 XA PREPARE 'lockwell'
+
+-- part: is_mine
+name = $1 AND owner = $2 AND expires_at IS NOT NULL AND mode = 0 AND members = 0
+
+-- name: write_record
+-- Writes a record for the present holder, whose lease may have ended. Whoever takes the lock waits for the row, which the first
+-- statement locks: those that follow read it without a lock. Copies of a write follow each other: the second statement locks the
+-- record as the third one does, or two of them would wait for each other. A late copy changes nothing. The answer is a row if
+-- the claim is the holder, and the last write. $1 name, $2 owner, $3 kind, $4 hold, $5 number, $6 token, $7 value.
+{begin};
+SELECT owner, token FROM {locks} WHERE {is_mine} LOCK IN SHARE MODE;
+INSERT INTO {records} (name, kind, hold, number, token, value)
+    SELECT $1, $3, $4, 0, 0, '' FROM {locks} WHERE {is_mine} ON DUPLICATE KEY UPDATE number = {records}.number;
+UPDATE {records} SET value = $7, token = $6, number = $5, hold = $4
+    WHERE name = $1 AND kind = $3 AND (hold <> $4 OR number < $5) AND EXISTS (SELECT 1 FROM {locks} WHERE {is_mine});
+SELECT r.hold, r.number FROM {records} AS r WHERE r.name = $1 AND r.kind = $3 AND EXISTS (SELECT 1 FROM {locks} WHERE {is_mine});
+{commit}
+
+-- name: read_record
+-- $1 name, $2 kind.
+SELECT value, token, hold FROM {records} WHERE name = $1 AND kind = $2
+
+-- name: read_record_under
+-- A replica may lack the last write, and a proxy sends what locks a row to the primary. $3 owner.
+SELECT r.value, r.token, r.hold FROM {locks} AS l LEFT JOIN {records} AS r ON r.name = l.name AND r.kind = $2
+WHERE l.name = $1 AND l.owner = $3 LOCK IN SHARE MODE
+
+-- name: recorded
+SELECT name FROM {records} WHERE kind = $1 AND value <> '' ORDER BY name
+
+-- name: purge_records
+-- A late copy of a write is refused when its hold has ended.
+DELETE r FROM {records} AS r LEFT JOIN {locks} AS l ON l.name = r.name AND l.expires_at IS NOT NULL
+WHERE r.value = '' AND l.name IS NULL

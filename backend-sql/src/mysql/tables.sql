@@ -54,6 +54,17 @@ CREATE TABLE IF NOT EXISTS {clients} (
     last_sign BIGINT NOT NULL
 ) ENGINE = InnoDB
 
+-- name: records
+CREATE TABLE IF NOT EXISTS {records} (
+    name VARBINARY(512) NOT NULL,
+    kind VARBINARY(8) NOT NULL,
+    hold BINARY(16) NOT NULL,
+    number BIGINT NOT NULL,
+    token BIGINT NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (name, kind)
+) ENGINE = InnoDB
+
 -- part: log_format
 SHOW VARIABLES WHERE Variable_name = 'binlog_format' AND @@log_bin
 
@@ -62,10 +73,11 @@ SHOW VARIABLES WHERE Variable_name = 'binlog_format' AND @@log_bin
 
 -- name: check
 -- Returns the format of the binary log, where there is one, and fails where a table or a column is missing. MySQL may give the
--- variable up, since it has been deprecated; then no row is returned.
+-- variable up, since it has been deprecated; then no row is returned. The last one may fail: then there can be no records.
 {log_format};
 SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0;
 SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0;
 SELECT ticket, name, owner, client, number, label, mode, tokens, lease, entered_at, granted, granted_until, granted_sign
     FROM {waiters} LIMIT 0;
-SELECT client, alive_until, last_sign FROM {clients} LIMIT 0
+SELECT client, alive_until, last_sign FROM {clients} LIMIT 0;
+SELECT name, kind, hold, number, token, value FROM {records} LIMIT 0

@@ -170,6 +170,18 @@ impl Literal for i64 {
     }
 }
 
+impl Literal for &[u8] {
+    fn kind() -> String {
+        "bytea".to_owned()
+    }
+
+    fn write(&self, out: &mut String) {
+        out.push_str("E'\\\\x");
+        self.iter().for_each(|byte| out.push_str(&format!("{byte:02x}")));
+        out.push('\'');
+    }
+}
+
 impl<T: Literal> Literal for Option<T> {
     fn kind() -> String {
         T::kind()
@@ -256,6 +268,7 @@ mod tests {
         assert_eq!(literal(&Vec::<i64>::new()), "ARRAY[]::bigint[]");
         assert_eq!(literal(&vec![Some(7), None]), "ARRAY['7',NULL]::bigint[]");
         assert_eq!(literal(&None::<Uuid>), "NULL::uuid");
+        assert_eq!(literal(&&b"'\0\xff"[..]), "E'\\\\x2700ff'::bytea");
         let uuid = Uuid::nil();
         assert_eq!(literal(&vec![uuid]), format!("ARRAY['{uuid}']::uuid[]"));
     }

@@ -32,6 +32,19 @@ async fn run_with_lock_timeout(sql: &str, conn: &mut PgConnection) -> sqlx::Resu
     }
 }
 
+/// Makes a table.
+pub(super) async fn make(sql: &str, conn: &mut PgConnection) -> sqlx::Result<()> {
+    match run_with_lock_timeout(sql, conn).await {
+        // Two processes create the same table at once: one of them gets an error of the catalogue.
+        Err(sqlx::Error::Database(error))
+            if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710")) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
 /// The name on which a client is notified. The statements build the same one.
 fn channel(client: Uuid) -> String {
     format!("lockwell_{}", client.simple())
@@ -84,8 +97,9 @@ impl Database for Postgres {
     }
 
     async fn check(&self, conn: &mut Conn) -> sqlx::Result<()> {
-        let found: Option<(bool, bool)> = self.statement(&self.sql.forgets).row(&mut *conn).await?;
-        let (is_lost, is_grace) = found.ok_or(sqlx::Error::RowNotFound)?;
+        let found: Option<(bool, bool, bool)> = self.statement(&self.sql.forgets).row(&mut *conn).await?;
+        let (is_lost, is_grace, has_records) = found.ok_or(sqlx::Error::RowNotFound)?;
+        self.hints.note_records(has_records);
         if is_grace != self.grace.is_some() {
             // All clients must look at the mark, or none.
             return Err(misconfigured(
@@ -117,14 +131,7 @@ impl Database for Postgres {
     async fn create(&self, conn: &mut Conn) -> sqlx::Result<()> {
         let first = self.grace.as_ref().map(Grace::ddl);
         for statement in first.as_deref().into_iter().chain(self.sql.tables().map(Sql::text)) {
-            match run_with_lock_timeout(statement, conn).await {
-                // Two processes create the same table at once: one of them gets an error of the catalogue.
-                Err(sqlx::Error::Database(error))
-                    if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710")) => {}
-                other => {
-                    other?;
-                }
-            }
+            make(statement, conn).await?;
         }
         Ok(())
     }

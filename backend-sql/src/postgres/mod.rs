@@ -14,6 +14,7 @@ mod hand_over;
 mod locks;
 mod named;
 mod plan;
+mod records;
 mod session;
 mod statements;
 mod unread;

@@ -520,3 +520,35 @@ DELETE FROM {clients} c WHERE c.client = $1 AND c.alive_until < clock_timestamp(
 SELECT h.one FROM (SELECT {may_verify} AS may) g CROSS JOIN LATERAL (SELECT 1 AS one FROM {held}
     WHERE name OPERATOR(pg_catalog.=) $1 AND owner OPERATOR(pg_catalog.=) $2
         AND token OPERATOR(pg_catalog.=) $3 AND {ends} IS NOT NULL AND g.may FOR SHARE) h
+
+-- name: write_record
+-- Writes a record for the present holder, whose lease may have ended. Whoever takes the lock waits for this statement, or this one
+-- for the grant, which it then sees. As in `verify`, a row that is missing says nothing where it may be lost. A late copy changes nothing. The answer is the last write. $1 name, $2 owner, $3 kind, $4 hold,
+-- $5 number, $6 token, $7 value.
+WITH mine AS (
+    SELECT h.name FROM (SELECT {may_verify} AS may) g CROSS JOIN LATERAL (SELECT l.name FROM {locks} l
+        WHERE l.name = $1 AND l.owner = $2 AND l.{ends} IS NOT NULL AND l.mode = 0 AND l.members = 0 AND g.may AND {durable}
+        FOR SHARE OF l) h
+)
+INSERT INTO {records} AS r (name, kind, hold, number, token, value) SELECT m.name, $3, $4, $5, $6, $7 FROM mine m
+ON CONFLICT (name, kind) DO UPDATE SET hold = excluded.hold, token = excluded.token,
+    number = CASE WHEN r.hold = excluded.hold THEN greatest(r.number, excluded.number) ELSE excluded.number END,
+    value = CASE WHEN r.hold = excluded.hold AND r.number >= excluded.number THEN r.value ELSE excluded.value END
+RETURNING r.hold, r.number
+
+-- name: read_record
+-- $1 name, $2 kind.
+SELECT value, token, hold FROM {records} WHERE name = $1 AND kind = $2
+
+-- name: read_record_under
+-- The lock of the row is refused by a standby, which may lack the last write; a pooler sends it to the primary. $3 owner.
+SELECT r.value, r.token, r.hold FROM {locks} l LEFT JOIN {records} r ON r.name = l.name AND r.kind = $2
+WHERE l.name = $1 AND l.owner = $3 FOR SHARE OF l
+
+-- name: recorded
+SELECT name FROM {records} WHERE kind = $1 AND value <> '' ORDER BY name
+
+-- name: purge_records
+-- A late copy of a write is refused when its hold has ended.
+DELETE FROM {records} r WHERE r.value = '' AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.{ends} IS NOT NULL)
+    AND {lazy}

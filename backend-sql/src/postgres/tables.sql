@@ -61,6 +61,17 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {clients} (
     sign bigint NOT NULL
 ) WITH (fillfactor = 50)
 
+-- name: records
+CREATE TABLE IF NOT EXISTS {records} (
+    name text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    hold uuid NOT NULL,
+    number bigint NOT NULL,
+    token bigint NOT NULL,
+    value bytea NOT NULL,
+    PRIMARY KEY (name, kind)
+)
+
 -- name: check_locks
 SELECT name, owner, token, {ends}, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0
 
@@ -74,6 +85,8 @@ SELECT ticket, name, owner, client, number, label, mode, tokens, lease, entered_
 SELECT client, alive_until, sign FROM {clients} LIMIT 0
 
 -- name: forgets
--- Whether a crash of the server would empty a table that must be kept, and whether grants wait for no disk.
+-- Whether a crash of the server would empty a table that must be kept, whether grants wait for no disk, and whether there can be
+-- records.
 SELECT EXISTS (SELECT 1 FROM pg_class WHERE oid IN ('{locks}'::regclass, '{members}'::regclass) AND relpersistence <> 'p'),
-    to_regclass('{state}') IS NOT NULL
+    to_regclass('{state}') IS NOT NULL, coalesce((SELECT bool_and(has_table_privilege(to_regclass('{records}'), r))
+        FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS r), false)

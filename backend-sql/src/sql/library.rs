@@ -84,6 +84,7 @@ impl Library {
                     "{clients}",
                     "{state}",
                     "{mark}",
+                    "{records}",
                     "{held}",
                     "{base}",
                 ];

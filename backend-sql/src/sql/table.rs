@@ -6,8 +6,8 @@ use crate::words::Hold;
 use lockwell_core::{Error, ErrorKind, Result};
 
 /// The table of locks; the others have the same name with `_members` behind it, for the members of groups,
-/// `_queue`, or `_waiters` and `_clients`, for those who wait, `_state` for what outlives a crash, and
-/// `_mark` for what does not.
+/// `_queue`, or `_waiters` and `_clients`, for those who wait, `_state` for what outlives a crash,
+/// `_mark` for what does not, and `_records` for the records of locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     name: String,
@@ -94,6 +94,7 @@ impl Table {
             .replace("{state}", &self.with("_state"))
             .replace("{mark}", &self.with("_mark"))
             .replace("{verify}", &self.with("_verify"))
+            .replace("{records}", &self.with("_records"))
             .replace("{base}", self.base())
     }
 }

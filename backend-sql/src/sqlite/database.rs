@@ -13,6 +13,7 @@ use super::driver::Sqlite;
 use super::sockets::{Inbox, Message, Received, Sent, Sockets};
 use super::wake::{pushed, warn_once};
 use crate::dialect::database::{Database, promised};
+use crate::dialect::records::is_missing;
 use crate::ids::AsUuid;
 use crate::sql::table::Sql;
 use crate::words::{EVERYBODY, Notification};
@@ -63,6 +64,11 @@ impl Database for Sqlite {
         let conn = conn.get();
         for check in self.sql.checks() {
             sqlx::query(check.get()).fetch_optional(&mut *conn).await?;
+        }
+        let records = sqlx::query(self.sql.check_records.get()).fetch_optional(conn).await;
+        match &records {
+            Err(error) if !is_missing(error) => return records.map(drop),
+            answer => self.hints.note_records(answer.is_ok()),
         }
         Ok(())
     }

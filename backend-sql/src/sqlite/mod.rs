@@ -15,6 +15,7 @@ mod forked;
 mod groups;
 mod locks;
 mod plan;
+mod records;
 #[cfg(unix)]
 mod sockets;
 #[cfg(not(unix))]

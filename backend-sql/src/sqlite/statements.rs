@@ -32,8 +32,8 @@ statements! {
     lock_state next turns holders count_waiters count_clients names held portion
     member stale_groups due_waiters
     locks queue queue_index tickets members state check_locks check_queue check_members check_state
-    longest_ttl closed_for taken taking take_each handed handing hand;
-    raise: Synced,
+    records check_records read_record recorded longest_ttl closed_for taken taking take_each handed handing hand;
+    raise: Synced, write_record: Synced, purge_records: Written,
     take: Granted, take_batch: Granted, renew: HeldSql<Granted>, join: Granted, downgrade: Granted, force: Granted,
     release_unwaited: Written, release_many: Written, hand_over: Written, leave_group: Written, reap: Written,
     enqueue: Written, keep_place: Written, forget_place: Written, leave: Written, purge: Written,
@@ -43,8 +43,16 @@ statements! {
 
 impl Statements {
     /// What makes the tables.
-    pub(super) fn tables(&self) -> [&Sql; 6] {
-        [&self.locks, &self.queue, &self.queue_index, &self.tickets, &self.members, &self.state]
+    pub(super) fn tables(&self) -> [&Sql; 7] {
+        [
+            &self.locks,
+            &self.queue,
+            &self.queue_index,
+            &self.tickets,
+            &self.members,
+            &self.state,
+            &self.records,
+        ]
     }
 
     /// What each connection makes for itself.
@@ -104,7 +112,7 @@ mod tests {
         }
         let names = "take take_each lock_state release_unwaited release_many hand next renew enqueue keep_place forget_place leave turns renewed holders \
                      count_waiters held force portion purge verify join member leave_group \
-                     reap downgrade due_waiters raise closed_for";
+                     reap downgrade due_waiters raise closed_for write_record read_record";
         for name in names.split_whitespace() {
             for held in ["{locks}", "{members}"] {
                 let text = fill(name, &library.text(name)).replace("{held}", held);

@@ -251,3 +251,24 @@ DELETE FROM {queue} WHERE ticket IN (SELECT ticket FROM {queue} WHERE alive_unti
 -- The write makes the transaction the only writer of the file until it ends, so nobody can take the lock meanwhile.
 UPDATE {held} SET token = token
 WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNING 1 AS one
+
+-- name: write_record
+-- Writes a record for the present holder, whose lease may have ended: the file has one writer at a time. A late copy changes
+-- nothing. The answer is the last write. ?1 name, ?2 owner, ?3 kind, ?4 hold, ?5 number, ?6 token, ?7 value.
+INSERT INTO {records} (name, kind, hold, number, token, value) SELECT ?1, ?3, ?4, ?5, ?6, ?7 FROM {locks}
+WHERE name = ?1 AND owner = ?2 AND expires_at IS NOT NULL AND mode = 0 AND members = 0
+ON CONFLICT (name, kind) DO UPDATE SET hold = excluded.hold, token = excluded.token,
+    number = CASE WHEN hold = excluded.hold THEN max(number, excluded.number) ELSE excluded.number END,
+    value = CASE WHEN hold = excluded.hold AND number >= excluded.number THEN value ELSE excluded.value END
+RETURNING hold, number
+
+-- name: read_record
+SELECT value, token, hold FROM {records} WHERE name = ?1 AND kind = ?2
+
+-- name: recorded
+SELECT name FROM {records} WHERE kind = ?1 AND length(value) > 0 ORDER BY name
+
+-- name: purge_records
+-- A late copy of a write is refused when its hold has ended.
+DELETE FROM {records} WHERE length(value) = 0
+    AND NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = {records}.name AND l.expires_at IS NOT NULL)

@@ -59,6 +59,17 @@ CREATE TABLE IF NOT EXISTS {state} (
     longest_ttl INTEGER NOT NULL
 )
 
+-- name: records
+CREATE TABLE IF NOT EXISTS {records} (
+    name TEXT COLLATE BINARY NOT NULL,
+    kind TEXT COLLATE BINARY NOT NULL,
+    hold BLOB NOT NULL,
+    number INTEGER NOT NULL,
+    token INTEGER NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (name, kind)
+)
+
 -- name: check_locks
 -- Fails where the table or a column is missing.
 SELECT name, owner, token, expires_at, acquired_at, label, mode, members FROM {locks} LIMIT 0
@@ -71,3 +82,6 @@ SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} L
 
 -- name: check_state
 SELECT one, boot, host, raised_at, opens_at, token_floor, token_bound, longest_ttl FROM {state} LIMIT 0
+
+-- name: check_records
+SELECT name, kind, hold, number, token, value FROM {records} LIMIT 0

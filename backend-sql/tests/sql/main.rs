@@ -35,6 +35,7 @@ mod purge;
 mod queue;
 mod reclaim;
 mod record;
+mod records;
 mod refused;
 mod rights;
 mod schema;

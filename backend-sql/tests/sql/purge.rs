@@ -29,14 +29,14 @@ fn fill(kind: Kind) -> String {
 }
 
 /// What purges, and nothing else.
-enum Purger {
+pub(crate) enum Purger {
     Sqlite(SqliteLock),
     Postgres(PostgresLock),
     MariaDb(MySqlLock),
 }
 
 impl Purger {
-    async fn connect(kind: Kind, url: &str) -> Self {
+    pub(crate) async fn connect(kind: Kind, url: &str) -> Self {
         let url = url.parse().expect("an address");
         match kind {
             Kind::Sqlite => Self::Sqlite(SqliteLock::connect(&url).await.expect("connects")),
@@ -45,7 +45,7 @@ impl Purger {
         }
     }
 
-    async fn purge(&self, idle: Duration) -> u64 {
+    pub(crate) async fn purge(&self, idle: Duration) -> u64 {
         match self {
             Self::Sqlite(lock) => lock.purge(idle).await,
             Self::Postgres(lock) => lock.purge(idle).await,

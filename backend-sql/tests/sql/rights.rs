@@ -91,6 +91,11 @@ async fn least(kind: Kind, url: &str) {
     }
     waiting.await.expect("no panic").expect("a permit is free").release().await.expect("held");
 
+    let guard = one.lock("c").await.expect("a free lock");
+    guard.write_record("x").await.expect("held");
+    assert_eq!(two.record("c").await.expect("an answer").expect("it was written").value, b"x");
+    guard.release().await.expect("held");
+
     assert_eq!(two.force_release("a").await.expect("an answer"), 1);
     drop(reader);
     let dead = claim("a", Mode::Shared, std::time::Duration::from_millis(100));
