@@ -21,7 +21,7 @@ const SHORT: Duration = Duration::from_millis(250);
 /// How often a holder reads its key while its watch reports nothing.
 const RECHECK: Duration = Duration::from_secs(30);
 
-fn of_another_client() -> Error {
+pub(crate) fn of_another_client() -> Error {
     Error::new(ErrorKind::Unsupported, "the lock was granted through another client")
 }
 

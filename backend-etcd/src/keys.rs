@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwell_core::backend::{escape, unescape};
-use lockwell_core::{Claim, FencingToken, Holder, LockName, Mode};
+use lockwell_core::{Claim, FencingToken, Holder, LockName, Mode, RecordKind};
 
 use crate::messages::KeyValue;
 
@@ -17,6 +17,23 @@ pub(crate) fn folder(prefix: &str, name: &LockName) -> String {
 pub(crate) fn name(prefix: &str, key: &[u8]) -> Option<LockName> {
     let (name, _) =
         std::str::from_utf8(key).ok()?.strip_prefix(prefix)?.strip_prefix('/')?.split_once('/')?;
+    LockName::new(unescape(name)?).ok()
+}
+
+/// `PREFIX/%record/` or `PREFIX/%job/`: the records of locks. No lock has such a folder, since what follows
+/// the percent sign is not hexadecimal.
+pub(crate) fn records(prefix: &str, kind: RecordKind) -> String {
+    format!("{prefix}/%{}/", kind.word())
+}
+
+/// The record of a lock.
+pub(crate) fn record(prefix: &str, kind: RecordKind, name: &LockName) -> String {
+    records(prefix, kind) + &escape(name.as_str(), |_, c| c != '/')
+}
+
+/// The lock whose record of this kind a key is.
+pub(crate) fn recorded(prefix: &str, kind: RecordKind, key: &[u8]) -> Option<LockName> {
+    let name = std::str::from_utf8(key).ok()?.strip_prefix(&records(prefix, kind))?;
     LockName::new(unescape(name)?).ok()
 }
 
@@ -276,6 +293,13 @@ mod tests {
             let name_of = LockName::new(text).unwrap();
             let key = format!("{}w/x", folder("app/locks", &name_of));
             assert_eq!(name("app/locks", key.as_bytes()), Some(name_of), "{text}");
+        }
+        for text in ["a", "a/b", "%record", "/"] {
+            let name_of = LockName::new(text).unwrap();
+            let key = record("app/locks", RecordKind::Value, &name_of);
+            assert_eq!(name("app/locks", key.as_bytes()), None, "{text}");
+            assert_eq!(recorded("app/locks", RecordKind::Value, key.as_bytes()), Some(name_of));
+            assert_eq!(recorded("app/locks", RecordKind::Job, key.as_bytes()), None);
         }
         assert_eq!(name("lockwell", floor("lockwell").as_bytes()), None);
         assert_eq!(name("lockwell", b"lockwellx/a/w/x"), None);

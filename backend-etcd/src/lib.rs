@@ -36,6 +36,7 @@ mod messages;
 mod options;
 mod pages;
 mod queue;
+mod records;
 mod turns;
 mod waiter;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, Finding, Grant, LockName, LockStatus, Moment, Operation,
-    Released, Renewal, Requirement, Result, ServerUrl, async_trait,
+    Record, RecordKind, RecordWrite, Released, Renewal, Requirement, Result, ServerUrl, async_trait,
 };
 
 use crate::client::ClientInner;
@@ -16,7 +16,7 @@ use crate::guarded::GuardedWrite;
 use crate::keys::{self, folder};
 use crate::messages::{KeyValue, Range, below};
 use crate::options::EtcdOptions;
-use crate::{BACKEND, examine, held, pages, waiter};
+use crate::{BACKEND, examine, held, pages, records, waiter};
 
 /// One and a half election timeouts of etcd, which are a second if nobody has changed that, in whole seconds.
 /// Where they are longer, the members make leases longer, too.
@@ -85,6 +85,7 @@ impl DistributedLock for EtcdLock {
                 Requirement::HerdFree,
                 Requirement::AcrossHosts,
                 Requirement::Durable,
+                Requirement::Records,
             ])
             .promising((!self.old_leaders_end_leases).then_some(Requirement::FailoverSafe))
             .with_ttl(SHORTEST, LONGEST)
@@ -144,6 +145,23 @@ impl DistributedLock for EtcdLock {
             freed += usize::from(answer? != Released::NotHeld);
         }
         Ok(freed)
+    }
+
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        records::write(&self.inner, grant, write).await
+    }
+
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        _: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        records::read(&self.inner, name, kind).await
+    }
+
+    async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>> {
+        records::names(&self.inner, kind).await
     }
 
     async fn lost(&self, grant: &Grant) {

@@ -35,6 +35,7 @@ mod lock;
 mod names;
 mod options;
 mod queue;
+mod records;
 mod session;
 
 pub use guarded::GuardedWrite;

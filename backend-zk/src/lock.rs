@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 use lockwell_core::backend::Backoff;
 use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
-    Operation, Released, Renewal, Requirement, Result, ServerUrl, async_trait,
+    Operation, Record, RecordKind, RecordWrite, Released, Renewal, Requirement, Result, ServerUrl,
+    async_trait,
 };
 
 use crate::client::ClientInner;
@@ -24,6 +25,7 @@ use crate::queue::inspect::{self, QueueEntry};
 use crate::queue::node::Node;
 use crate::queue::place::Place;
 use crate::queue::{held, release, waiter};
+use crate::records;
 use crate::session::clock::ServerClock;
 use crate::session::forked;
 use crate::session::four_letters::say_why;
@@ -127,6 +129,7 @@ fn capabilities(limits: Limits) -> Capabilities {
             Requirement::AcrossHosts,
             Requirement::Durable,
             Requirement::FailoverSafe,
+            Requirement::Records,
         ])
         .bound_to_session()
         .with_ttl(limits.least, limits.most)
@@ -175,6 +178,24 @@ impl DistributedLock for ZkLock {
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let work = inspect::force_release(&self.inner, name);
         tokio::time::timeout(self.inner.options.timeout, work).await.map_err(|_| no_answer())?
+    }
+
+    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        let work = records::write(grant, write, &self.inner.options.base);
+        tokio::time::timeout(self.inner.options.timeout, work).await.map_err(|_| records::unknown())?
+    }
+
+    async fn read_record(
+        &self,
+        name: &LockName,
+        kind: RecordKind,
+        under: Option<&Grant>,
+    ) -> Result<Option<Record>> {
+        self.again(|| records::read(&self.inner, name, kind, under).boxed()).await
+    }
+
+    async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>> {
+        self.again(|| records::names(&self.inner, kind).boxed()).await
     }
 
     /// The server reports the loss by the watch on the node; or the timeout of the session became shorter.

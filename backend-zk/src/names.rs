@@ -5,7 +5,7 @@
 //! is the percent sign itself.
 
 use lockwell_core::backend::escape;
-use lockwell_core::{Error, ErrorKind, LockName, Result};
+use lockwell_core::{Error, ErrorKind, LockName, RecordKind, Result};
 
 use crate::queue::child::LONGEST;
 
@@ -14,6 +14,11 @@ pub(crate) const BACKEND: &str = "zookeeper";
 
 /// A child of the base that no lock name maps to, since what follows its percent sign is not hexadecimal.
 pub(crate) const CLOCK: &str = "%clock-";
+
+/// The folder of the records of locks. No lock has this path, for the same reason as with [`CLOCK`].
+pub(crate) fn records_path(base: &str, kind: RecordKind) -> String {
+    format!("{base}/%{}", kind.word())
+}
 
 /// The path of the folder of this lock.
 pub(crate) fn lock_path(base: &str, name: &LockName) -> String {
@@ -86,6 +91,11 @@ mod tests {
         let paths: HashSet<String> = names.iter().map(|name| path(name)).collect();
         assert_eq!(paths.len(), names.len());
         assert!(!paths.iter().any(|path| path.contains(CLOCK)));
+        for kind in RecordKind::ALL {
+            let (of_records, word) = (records_path("/b", kind), kind.word());
+            assert!(!paths.contains(&of_records) && path(word) != of_records);
+            assert_ne!(path(&format!("%{word}")), of_records);
+        }
     }
 
     #[test]

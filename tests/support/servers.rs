@@ -37,9 +37,23 @@ pub(crate) fn offers() -> Vec<lockwell::conformance::Need> {
 #[cfg(any(feature = "zk", feature = "etcd"))]
 pub(crate) fn offers_of_majority() -> Vec<lockwell::conformance::Need> {
     use lockwell::conformance::Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Server, Shared,
+        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Records, Server,
+        Shared,
     };
-    vec![Shared, Permits, Downgrade, Fencing, Fifo, Counted, LongestWait, Durable, Process, Server, Link]
+    vec![
+        Shared,
+        Permits,
+        Downgrade,
+        Fencing,
+        Fifo,
+        Counted,
+        LongestWait,
+        Durable,
+        Process,
+        Server,
+        Link,
+        Records,
+    ]
 }
 
 /// The leader of several can be killed.

@@ -1,6 +1,6 @@
 //! Users and roles, and TLS.
 
-use lockwell_core::{DistributedLock, ErrorKind, LockConfig, LockName};
+use lockwell_core::{DistributedLock, ErrorKind, LockConfig, LockName, RecordKind, RecordWrite};
 use lockwell_etcd::EtcdLock;
 use testbed::{Certificates, Etcd, if_installed};
 
@@ -46,6 +46,9 @@ async fn a_role_needs_its_keys_and_nothing_else() {
     let at = |login: &str, path: &str| format!("etcd://{login}{}/{path}?timeout=2s", etcd.addr());
     let client = backend(&at("locks:secret@", "lockwell")).await.expect("a client");
     let grant = take(&client, "mine", secs(30)).await;
+    let write = RecordWrite { kind: RecordKind::Value, number: 1, value: b"x" };
+    client.write_record(&grant, write).await.expect("allowed");
+    assert_eq!(client.records(RecordKind::Value).await.expect("allowed").len(), 1);
     let reader = client.downgrade(&grant).await.expect("an answer");
     assert_eq!(client.names().await.expect("an answer").len(), 1);
     assert!(client.inspect(&LockName::new("mine").expect("a name")).await.expect("an answer").is_held());

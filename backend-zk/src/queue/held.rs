@@ -16,7 +16,7 @@ use crate::queue::child::Data;
 use crate::queue::node::Node;
 use crate::session::Session;
 
-fn of_another_client() -> Error {
+pub(crate) fn of_another_client() -> Error {
     Error::new(ErrorKind::Unsupported, "the lock was granted through another client, whose session keeps it")
 }
 

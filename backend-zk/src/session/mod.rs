@@ -269,17 +269,25 @@ impl Session {
     /// be older than a follower's: for a moment, because another thread of the leader applies what it has
     /// committed; and as long as the leader does not know that it is cut off.
     pub(crate) async fn list_now(&self, path: &str) -> Result<Vec<String>, zk::Error> {
+        self.now(|| self.client.list_children(path)).await
+    }
+
+    /// The same for another request that reads.
+    pub(crate) async fn now<T, F>(&self, read: impl FnOnce() -> F) -> Result<T, zk::Error>
+    where
+        F: Future<Output = Result<T, zk::Error>>,
+    {
         if self.lag().is_zero() {
-            return self.client.list_children(path).await;
+            return read().await;
         }
         let mut transaction = self.client.new_multi_writer();
         transaction.add_check_version("/", -1)?;
         // Both requests are sent before the wait for the first answer.
-        let (agreed, listed) = (transaction.commit(), self.client.list_children(path));
+        let (agreed, answer) = (transaction.commit(), read());
         match agreed.await {
             Err(zk::MultiWriteError::RequestFailed { source }) => Err(source),
             // The majority takes part even if the client may not read the root.
-            Ok(_) | Err(zk::MultiWriteError::OperationFailed { .. }) => listed.await,
+            Ok(_) | Err(zk::MultiWriteError::OperationFailed { .. }) => answer.await,
         }
     }
 

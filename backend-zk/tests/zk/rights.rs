@@ -64,6 +64,12 @@ async fn everything(url: &str) {
     drop(second);
     let all = one.lock_all(["a", "b"]).await.expect("free locks");
     all.release().await.expect("held");
+    for locks in [&one, &two] {
+        let guard = locks.lock("d").await.expect("a free lock");
+        guard.write_record("x").await.expect("held");
+        guard.release().await.expect("held");
+    }
+    assert_eq!(one.record("d").await.expect("an answer").expect("it was written").value, b"x");
 }
 
 /// The rights on the base path that docs/zookeeper.md names.
