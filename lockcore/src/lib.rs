@@ -37,6 +37,7 @@ mod client;
 mod config;
 mod contract;
 mod hold;
+mod jobs;
 mod life;
 mod local;
 mod memory;

@@ -1,0 +1,367 @@
+//! What one host does about a job and a key, as a pure function of (time, event).
+//!
+//! 1. It looks at the record without the lock. If the key is done, that is all.
+//! 2. It takes the lock. Only who waits for it can take a job over from one who dies.
+//! 3. It looks again, under the lock. If the key is done, or has had all of its attempts, that is all. Neither
+//!    does it repeat an attempt that has failed by itself while it waited: each host that waits would do so.
+//! 4. It writes that it begins, with the number of the attempt. If that fails, nothing runs.
+//! 5. If the job fails by itself, it writes that. A host that dies, is interrupted, or loses the lock writes
+//!    nothing, so the next one takes over.
+//! 6. If the job succeeds, it writes that the key is done, again and again while it holds the lock. If the lock
+//!    is lost meanwhile, it takes the lock once more: if the key is as it has left it, nobody else has begun.
+//!
+//! So the job runs at least once, and at most as often as it has attempts, unless the record is lost.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::Moment;
+
+/// For how long a host tries to write that a key is done, after it has lost the lock.
+const FINISH_WITHIN: Duration = Duration::from_secs(60);
+
+/// What has become of the last attempt for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptEnd {
+    /// It is under way, or its host has died.
+    Begun,
+    /// It has failed by itself.
+    Failed,
+    /// The key is done.
+    Done,
+}
+
+/// What the record says about a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyState {
+    /// How many attempts have begun.
+    pub attempts: u32,
+    /// What has become of the last one.
+    pub end: AttemptEnd,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnceEvent {
+    /// The answer to a look at the record. `None`: the key is not in it.
+    Found(Option<KeyState>),
+    /// The lock was granted.
+    Granted,
+    /// The wait for the lock is over.
+    NotGranted,
+    /// The record was written.
+    Written,
+    /// There is no answer to a request, which may have been carried out.
+    NoAnswer,
+    /// A request has failed and would fail again.
+    Refused,
+    /// The lock was lost.
+    Lost,
+    /// The job has succeeded.
+    Succeeded,
+    /// The job has failed by itself, or has taken too long.
+    Failed,
+    /// The host has to stop.
+    Interrupted,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnceAct {
+    /// Look at the record without the lock.
+    Look,
+    /// Take the lock, until this moment; otherwise for as long as its user waits.
+    Take(Option<Moment>),
+    /// Look at the record under the lock.
+    LookUnder,
+    /// Write this of the key.
+    Write(KeyState),
+    /// Do this attempt at the work.
+    Work(u32),
+    /// Release the lock, if it is held. That was all.
+    End(OnceEnd),
+}
+
+/// How it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnceEnd {
+    /// The job ran here, and the key is done.
+    Ran,
+    /// The job ran here, and failed.
+    RanAndFailed,
+    /// The key was done before.
+    Done,
+    /// The job failed elsewhere while this host waited.
+    FailedElsewhere,
+    /// All attempts are used up.
+    GivenUp,
+    /// The lock was held for the whole wait.
+    NotHad,
+    /// The lock was lost before the job had ended.
+    Lost,
+    /// The job succeeded, and that could not be written.
+    Unrecorded,
+    /// A request failed.
+    Refused,
+    /// The host had to stop.
+    Interrupted,
+}
+
+impl OnceEnd {
+    /// The exit status of a command. `None`: that of the job, of the error, or of the signal.
+    pub fn status(self) -> Option<u8> {
+        match self {
+            Self::Ran | Self::Done => Some(0),
+            Self::NotHad | Self::FailedElsewhere => Some(75),
+            Self::Lost | Self::Unrecorded => Some(76),
+            Self::GivenUp => Some(78),
+            Self::RanAndFailed | Self::Refused | Self::Interrupted => None,
+        }
+    }
+}
+
+/// One host's part in a job and a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Once {
+    limit: NonZeroU32,
+    step: Step,
+    /// How many attempts had begun when this host came.
+    before: u32,
+    /// The number of its own.
+    attempt: u32,
+    /// Since it has lost the lock after its success: until when it tries to write that.
+    finish_by: Option<Moment>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Looking,
+    Taking,
+    LookingUnder,
+    Beginning,
+    Working,
+    Failing,
+    Finishing,
+    TakingAgain,
+    LookingAgain,
+    Over(OnceEnd),
+}
+
+impl Once {
+    /// A host comes, with the most attempts that a key may have.
+    pub fn begin(attempts: NonZeroU32) -> (Self, OnceAct) {
+        let once = Self { limit: attempts, step: Step::Looking, before: 0, attempt: 0, finish_by: None };
+        (once, OnceAct::Look)
+    }
+
+    /// Something has happened.
+    pub fn on(&mut self, now: Moment, event: OnceEvent) -> OnceAct {
+        match (self.step, event) {
+            (Step::Over(end), _) => OnceAct::End(end),
+            (Step::Looking, OnceEvent::Found(found)) => self.looked(found),
+            (Step::Taking, OnceEvent::Granted) => self.go(Step::LookingUnder, OnceAct::LookUnder),
+            (Step::Taking, OnceEvent::NotGranted) => self.end(OnceEnd::NotHad),
+            (Step::LookingUnder, OnceEvent::Found(found)) => self.decide(found),
+            (Step::Beginning, OnceEvent::Written) => self.go(Step::Working, OnceAct::Work(self.attempt)),
+            (Step::Working, OnceEvent::Succeeded) => self.write(Step::Finishing, AttemptEnd::Done),
+            (Step::Working, OnceEvent::Failed) => self.write(Step::Failing, AttemptEnd::Failed),
+            // If it was not written, the next host takes it for one that has died.
+            (Step::Failing, _) => self.end(OnceEnd::RanAndFailed),
+            (Step::Finishing, OnceEvent::Written) => self.end(OnceEnd::Ran),
+            (Step::Finishing, OnceEvent::NoAnswer) => self.write(Step::Finishing, AttemptEnd::Done),
+            (Step::Finishing | Step::LookingAgain, OnceEvent::Lost) => self.take_again(now),
+            (Step::TakingAgain, OnceEvent::Granted) => self.go(Step::LookingAgain, OnceAct::LookUnder),
+            (Step::LookingAgain, OnceEvent::Found(found)) => self.decide_again(found),
+            (Step::LookingAgain, OnceEvent::NoAnswer) if !self.is_late(now) => OnceAct::LookUnder,
+            (Step::Finishing | Step::TakingAgain | Step::LookingAgain, _) => self.end(OnceEnd::Unrecorded),
+            (_, OnceEvent::Lost) => self.end(OnceEnd::Lost),
+            (_, OnceEvent::Interrupted) => self.end(OnceEnd::Interrupted),
+            _ => self.end(OnceEnd::Refused),
+        }
+    }
+
+    fn go(&mut self, step: Step, act: OnceAct) -> OnceAct {
+        self.step = step;
+        act
+    }
+
+    fn end(&mut self, end: OnceEnd) -> OnceAct {
+        self.go(Step::Over(end), OnceAct::End(end))
+    }
+
+    fn write(&mut self, step: Step, end: AttemptEnd) -> OnceAct {
+        self.go(step, OnceAct::Write(KeyState { attempts: self.attempt, end }))
+    }
+
+    fn looked(&mut self, found: Option<KeyState>) -> OnceAct {
+        match found {
+            Some(KeyState { end: AttemptEnd::Done, .. }) => self.end(OnceEnd::Done),
+            found => {
+                self.before = found.map_or(0, |key| key.attempts);
+                self.go(Step::Taking, OnceAct::Take(None))
+            }
+        }
+    }
+
+    fn decide(&mut self, found: Option<KeyState>) -> OnceAct {
+        let attempts = match found {
+            Some(KeyState { end: AttemptEnd::Done, .. }) => return self.end(OnceEnd::Done),
+            Some(key) if key.attempts >= self.limit.get() => return self.end(OnceEnd::GivenUp),
+            Some(key) if key.end == AttemptEnd::Failed && key.attempts > self.before => {
+                return self.end(OnceEnd::FailedElsewhere);
+            }
+            found => found.map_or(0, |key| key.attempts),
+        };
+        self.attempt = attempts + 1;
+        self.write(Step::Beginning, AttemptEnd::Begun)
+    }
+
+    fn take_again(&mut self, now: Moment) -> OnceAct {
+        let until = *self.finish_by.get_or_insert(now.after(FINISH_WITHIN));
+        if self.is_late(now) {
+            return self.end(OnceEnd::Unrecorded);
+        }
+        self.go(Step::TakingAgain, OnceAct::Take(Some(until)))
+    }
+
+    fn decide_again(&mut self, found: Option<KeyState>) -> OnceAct {
+        match found {
+            // By this host, in a write without an answer, or by the next one.
+            Some(KeyState { end: AttemptEnd::Done, .. }) => self.end(OnceEnd::Ran),
+            Some(KeyState { end: AttemptEnd::Begun, attempts }) if attempts == self.attempt => {
+                self.write(Step::Finishing, AttemptEnd::Done)
+            }
+            _ => self.end(OnceEnd::Unrecorded),
+        }
+    }
+
+    fn is_late(&self, now: Moment) -> bool {
+        self.finish_by.is_some_and(|until| until <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGUN: AttemptEnd = AttemptEnd::Begun;
+    const FAILED: AttemptEnd = AttemptEnd::Failed;
+    const DONE: AttemptEnd = AttemptEnd::Done;
+
+    fn key(attempts: u32, end: AttemptEnd) -> Option<KeyState> {
+        Some(KeyState { attempts, end })
+    }
+
+    /// What a host with three attempts does in the end, which finds this at first, and this under the lock.
+    fn finds(first: Option<KeyState>, under: Option<KeyState>, then: &[OnceEvent]) -> OnceAct {
+        let now = Moment::now();
+        let (mut once, mut act) = Once::begin(NonZeroU32::new(3).unwrap());
+        for event in [OnceEvent::Found(first), OnceEvent::Granted, OnceEvent::Found(under)].iter().chain(then)
+        {
+            act = once.on(now, *event);
+        }
+        act
+    }
+
+    #[test]
+    fn who_may_begin() {
+        let begins = |attempts| OnceAct::Write(KeyState { attempts, end: BEGUN });
+        for (first, under, act) in [
+            (None, None, begins(1)),
+            // Its host has died, before this one came or since.
+            (key(1, BEGUN), key(1, BEGUN), begins(2)),
+            (None, key(1, BEGUN), begins(2)),
+            // It failed before this host came, or while it waited.
+            (key(1, FAILED), key(1, FAILED), begins(2)),
+            (None, key(1, FAILED), OnceAct::End(OnceEnd::FailedElsewhere)),
+            (key(1, BEGUN), key(1, FAILED), begins(2)),
+            (key(1, FAILED), key(2, FAILED), OnceAct::End(OnceEnd::FailedElsewhere)),
+            (key(3, FAILED), key(3, FAILED), OnceAct::End(OnceEnd::GivenUp)),
+            (None, key(3, BEGUN), OnceAct::End(OnceEnd::GivenUp)),
+            (None, key(3, FAILED), OnceAct::End(OnceEnd::GivenUp)),
+            (None, key(3, DONE), OnceAct::End(OnceEnd::Done)),
+            (key(1, DONE), None, OnceAct::End(OnceEnd::Done)),
+        ] {
+            assert_eq!(finds(first, under, &[]), act, "{first:?}, {under:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_runs_that_could_not_be_written() {
+        for event in [OnceEvent::NoAnswer, OnceEvent::Refused, OnceEvent::Lost, OnceEvent::Interrupted] {
+            let act = finds(None, None, &[event]);
+            assert!(matches!(act, OnceAct::End(_)), "{event:?}: {act:?}");
+        }
+        assert_eq!(finds(None, None, &[OnceEvent::Written]), OnceAct::Work(1));
+    }
+
+    #[test]
+    fn a_job_that_ends_says_how() {
+        let ends = |then: &[OnceEvent]| finds(None, None, &[&[OnceEvent::Written][..], then].concat());
+        let wrote = |end| OnceAct::Write(KeyState { attempts: 1, end });
+        assert_eq!(ends(&[OnceEvent::Failed]), wrote(FAILED));
+        assert_eq!(ends(&[OnceEvent::Failed, OnceEvent::Lost]), OnceAct::End(OnceEnd::RanAndFailed));
+        // The next host takes over: nothing is written.
+        assert_eq!(ends(&[OnceEvent::Lost]), OnceAct::End(OnceEnd::Lost));
+        assert_eq!(ends(&[OnceEvent::Interrupted]), OnceAct::End(OnceEnd::Interrupted));
+        assert_eq!(ends(&[OnceEvent::Succeeded]), wrote(DONE));
+        assert_eq!(ends(&[OnceEvent::Succeeded, OnceEvent::NoAnswer]), wrote(DONE), "again");
+        assert_eq!(ends(&[OnceEvent::Succeeded, OnceEvent::Written]), OnceAct::End(OnceEnd::Ran));
+        assert_eq!(ends(&[OnceEvent::Succeeded, OnceEvent::Refused]), OnceAct::End(OnceEnd::Unrecorded));
+    }
+
+    #[test]
+    fn a_success_is_written_after_a_loss_if_nobody_else_has_begun() {
+        let lost = [OnceEvent::Written, OnceEvent::Succeeded, OnceEvent::Lost];
+        assert!(matches!(finds(None, None, &lost), OnceAct::Take(Some(_))));
+        let found =
+            |found| finds(None, None, &[&lost[..], &[OnceEvent::Granted, OnceEvent::Found(found)]].concat());
+        assert_eq!(found(key(1, BEGUN)), OnceAct::Write(KeyState { attempts: 1, end: DONE }));
+        assert_eq!(found(key(2, DONE)), OnceAct::End(OnceEnd::Ran));
+        for other in [key(2, BEGUN), key(2, FAILED), None] {
+            assert_eq!(found(other), OnceAct::End(OnceEnd::Unrecorded), "{other:?}");
+        }
+        let in_vain = [&lost[..], &[OnceEvent::NotGranted]].concat();
+        assert_eq!(finds(None, None, &in_vain), OnceAct::End(OnceEnd::Unrecorded));
+    }
+
+    #[test]
+    fn it_does_not_try_for_ever_to_write_a_success() {
+        let now = Moment::now();
+        let (mut once, _) = Once::begin(NonZeroU32::MIN);
+        let mut on = |after: u64, event| once.on(now.after(Duration::from_secs(after)), event);
+        for event in [
+            OnceEvent::Found(None),
+            OnceEvent::Granted,
+            OnceEvent::Found(None),
+            OnceEvent::Written,
+            OnceEvent::Succeeded,
+        ] {
+            on(0, event);
+        }
+        let until = now.after(FINISH_WITHIN + Duration::from_secs(7));
+        assert_eq!(on(7, OnceEvent::Lost), OnceAct::Take(Some(until)));
+        on(60, OnceEvent::Granted);
+        assert_eq!(on(61, OnceEvent::Lost), OnceAct::Take(Some(until)), "it is the same limit");
+        on(66, OnceEvent::Granted);
+        assert_eq!(on(67, OnceEvent::Lost), OnceAct::End(OnceEnd::Unrecorded));
+    }
+
+    #[test]
+    fn statuses() {
+        for (end, status) in [
+            (OnceEnd::Ran, Some(0)),
+            (OnceEnd::Done, Some(0)),
+            (OnceEnd::RanAndFailed, None),
+            (OnceEnd::NotHad, Some(75)),
+            (OnceEnd::FailedElsewhere, Some(75)),
+            (OnceEnd::Lost, Some(76)),
+            (OnceEnd::Unrecorded, Some(76)),
+            (OnceEnd::GivenUp, Some(78)),
+            (OnceEnd::Refused, None),
+            (OnceEnd::Interrupted, None),
+        ] {
+            assert_eq!(end.status(), status, "{end:?}");
+        }
+    }
+}

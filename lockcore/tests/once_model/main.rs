@@ -1,0 +1,128 @@
+//! Jobs that run once for a key, model-checked: hosts that come at any time, crash, lose the lock with or
+//! without noticing it, fail, are interrupted, and have no answers to their writes.
+//!
+//! What a host does is not modelled: it is `jobs/once.rs`, the code that production runs. The record is one that
+//! only the present holder of the lock writes, and that is never lost.
+
+mod state;
+
+use std::time::Instant;
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use state::{HOSTS, LIMIT, Outcome, State, Twist};
+
+const HONEST: &str = "no success is reported without one";
+const BOUNDED: &str = "no key has more attempts than it may";
+const FAILS_ONCE: &str = "who waits does not repeat what has failed meanwhile";
+const NO_EXCUSE: &str = "nobody leaves the job to others without a reason";
+const TAKES_OVER: &str = "a job is done after its host has died";
+
+#[derive(Clone, Debug)]
+struct World {
+    twist: Option<Twist>,
+    crashes: u8,
+    losses: u8,
+    silences: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Action {
+    /// What the host waits for comes to this.
+    Comes(usize, Outcome),
+    Crash(usize),
+    /// The lease of the host ends, and it does not know.
+    Lose(usize),
+}
+
+impl Model for World {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for host in 0..HOSTS {
+            if !state.is_there(host) {
+                continue;
+            }
+            for outcome in state.outcomes(host, state.silences < self.silences) {
+                actions.push(Action::Comes(host, outcome));
+            }
+            if state.crashes < self.crashes {
+                actions.push(Action::Crash(host));
+            }
+            if state.losses < self.losses && state.holder == Some(host) {
+                actions.push(Action::Lose(host));
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Comes(host, outcome) => state.comes(host, outcome, self.twist),
+            Action::Crash(host) => state.crash(host),
+            Action::Lose(_) => state.lose(),
+        }
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(HONEST, |_, state: &State| state.has_succeeded || !state.is_success_reported()),
+            Property::always(BOUNDED, |_, state: &State| state.works <= LIMIT),
+            Property::always(FAILS_ONCE, |_, state: &State| !state.has_repeated),
+            Property::always(NO_EXCUSE, |_, state: &State| state.have_reasons()),
+            Property::sometimes(TAKES_OVER, |_, state: &State| state.has_crashed_at_work && state.is_done()),
+        ]
+    }
+}
+
+fn world() -> World {
+    World { twist: None, crashes: 2, losses: 1, silences: 1 }
+}
+
+/// Searches until a property is violated, and says in how many steps.
+fn breaks(twist: Twist, property: &'static str) {
+    let wanted = HasDiscoveries::AnyOf([property].into());
+    let checker = World { twist: Some(twist), ..world() }.checker().finish_when(wanted).spawn_bfs().join();
+    let path =
+        checker.discovery(property).unwrap_or_else(|| panic!("{twist:?}: \"{property}\" always holds"));
+    println!("{twist:?} breaks \"{property}\":");
+    for (index, step) in path.into_actions().iter().enumerate() {
+        println!("{:3}. {step:?}", index + 1);
+    }
+}
+
+#[test]
+fn nothing_breaks_the_rules() {
+    let began = Instant::now();
+    let checker = world().checker().threads(2).spawn_bfs().join();
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    println!("{states} states, {depth} steps deep, {:.1} s", began.elapsed().as_secs_f32());
+    checker.assert_properties();
+}
+
+#[test]
+fn a_key_is_not_done_before_the_work() {
+    breaks(Twist::DoneBeforeWork, HONEST);
+}
+
+#[test]
+fn an_attempt_is_counted_before_it_begins() {
+    breaks(Twist::NoBegun, BOUNDED);
+}
+
+#[test]
+fn who_waits_remembers_what_there_was() {
+    breaks(Twist::WaitersRunFailures, FAILS_ONCE);
+}
+
+/// One who has died is taken for one who has failed.
+#[test]
+fn a_failure_is_what_a_host_has_written() {
+    breaks(Twist::DeathsAreFailures, NO_EXCUSE);
+}
