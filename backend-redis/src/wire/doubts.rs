@@ -87,12 +87,14 @@ impl Demands {
 
 fn eviction(info: &Info) -> Finding {
     // Every lock has an expiry, so that the policies which evict "volatile" keys evict locks.
-    let evicts = !matches!(info.get("maxmemory_policy"), "" | "noeviction");
-    if evicts && info.get("maxmemory") != "0" {
-        let text = "its maxmemory-policy lets it evict locks that are held";
-        return Finding::bad("eviction", text, "set it to noeviction");
+    let policy = info.get("maxmemory_policy");
+    if matches!(policy, "" | "noeviction") || info.get("maxmemory") == "0" {
+        return Finding::good("eviction", "locks are not evicted");
     }
-    Finding::good("eviction", "locks are not evicted")
+    // Records have none.
+    let records = if policy.starts_with("allkeys-") { ", and the records of locks" } else { "" };
+    let text = format!("its maxmemory-policy lets it evict locks that are held{records}");
+    Finding::bad("eviction", text, "set it to noeviction")
 }
 
 fn persistence(info: &Info, every_change: Option<bool>) -> Finding {
@@ -138,6 +140,9 @@ mod tests {
         let evicts = "maxmemory:1000\r\nmaxmemory_policy:volatile-lru\r\naof_enabled:0\r\n";
         let found = doubts(evicts, Some(false));
         assert!(found.len() == 2 && found[0].contains("noeviction") && found[1].contains("append-only"));
+        assert!(!found[0].contains("records"));
+        let all = evicts.replace("volatile", "allkeys");
+        assert!(doubts(&all, Some(false))[0].contains("locks that are held, and the records"));
     }
 
     #[test]

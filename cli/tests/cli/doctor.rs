@@ -150,7 +150,7 @@ fn a_redis_that_is_not_set_up_well() {
         found.is(2, &[("eviction", "bad"), ("persistence", "bad")]);
         found.says(
             "eviction",
-            "its maxmemory-policy lets it evict locks that are held",
+            "its maxmemory-policy lets it evict locks that are held, and the records of locks",
             "set it to noeviction",
         );
         found.says("persistence", "no append-only file", "set appendonly and appendfsync to yes and always");
