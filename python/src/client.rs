@@ -104,6 +104,12 @@ impl Client {
         start(async move { locks.inspect(name).await.map(|status| Plain(show::status(&status))) })
     }
 
+    /// The record of a lock.
+    fn record(&self, name: String) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.record(name).await.map(|found| Plain(found.map(show::record))) })
+    }
+
     /// All locks that are held.
     fn held(&self) -> PyResult<Op> {
         let locks = self.locks.get()?.clone();

@@ -13,7 +13,7 @@ use crate::error::raise;
 use crate::hold::{Hold, Place, drop_soon};
 use crate::op::{Nothing, Op, Outcome, Plain, start};
 use crate::owned::Owned;
-use crate::show::mode;
+use crate::show::{self, mode};
 use crate::words::{state, word};
 
 /// A held lock. Dropping it releases the lock, but not in a forked child.
@@ -155,6 +155,20 @@ impl Guard {
     fn release(&self) -> PyResult<Op> {
         let hold = self.take()?;
         start(async move { hold.release().await.map(|()| Nothing) })
+    }
+
+    /// Writes the record of the lock.
+    fn write_record(&self, value: &[u8]) -> PyResult<Op> {
+        self.check()?;
+        let (handle, value) = (self.handle.get()?.clone(), value.to_vec());
+        start(async move { handle.write_record(value).await.map(|()| Nothing) })
+    }
+
+    /// The record of the lock, as the holder before or this one has written it.
+    fn read_record(&self) -> PyResult<Op> {
+        self.check()?;
+        let handle = self.handle.get()?.clone();
+        start(async move { handle.read_record().await.map(|found| Plain(found.map(show::record))) })
     }
 
     /// Whether it is to be released still, by this process.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell::{Finding, Holder, LockEvent, LockStatus, Mode};
+use lockwell::{Finding, Holder, LockEvent, LockStatus, Mode, Record};
 
 use crate::words::word;
 
@@ -34,6 +34,11 @@ pub(crate) fn status(status: &LockStatus) -> StatusShown {
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     let (longest, unknown) = (seconds(status.longest_wait), seconds(status.unknown_for));
     (status.name.as_str().to_owned(), holders, status.waiters, longest, unknown)
+}
+
+/// Value, token, hold.
+pub(crate) fn record(record: Record) -> (Vec<u8>, u64, String) {
+    (record.value, record.token.get(), record.hold.to_string())
 }
 
 /// Subject, severity, message, remedy.

@@ -31,13 +31,15 @@ pub(crate) fn state(state: LeaseState) -> &'static str {
 }
 
 /// The operations that a test can make fail.
-const OPERATIONS: [Operation; 6] = [
+const OPERATIONS: [Operation; 8] = [
     Operation::Acquire,
     Operation::Renew,
     Operation::Downgrade,
     Operation::Release,
     Operation::Inspect,
     Operation::ForceRelease,
+    Operation::WriteRecord,
+    Operation::ReadRecord,
 ];
 
 pub(crate) fn operation(text: &str) -> PyResult<Operation> {

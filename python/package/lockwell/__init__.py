@@ -32,7 +32,7 @@ from ._errors import (
     WouldDeadlockError,
 )
 from ._events import Event, Events
-from ._facts import Finding, Holder, Leases, Stats, Status
+from ._facts import Finding, Holder, Leases, Record, Stats, Status
 from ._leader import Leader, Observation
 from ._lock import Lock, LockSet
 from ._locks import Locks
@@ -66,6 +66,7 @@ __all__ = [
     "Observation",
     "OverloadedError",
     "Owner",
+    "Record",
     "RefusedError",
     "Request",
     "Stats",

@@ -47,6 +47,17 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Record:
+    """What was written under a lock. Its writer held the lock then, and perhaps not now."""
+
+    value: bytes
+    token: int
+    """The fencing token of the hold that has written it."""
+    hold_id: str
+    """That hold."""
+
+
+@dataclass(frozen=True)
 class Stats:
     """Counters of the work in the background."""
 
@@ -92,3 +103,7 @@ class Leases:
 def status(shown: tuple[Any, ...]) -> Status:
     name, holders, *others = shown
     return Status(name, tuple(Holder(*holder) for holder in holders), *others)
+
+
+def record(shown: tuple[Any, ...] | None) -> Record | None:
+    return None if shown is None else Record(*shown)

@@ -10,6 +10,7 @@ from ._aio import finished
 from ._background import Background
 from ._block import Block
 from ._errors import ForkedError, LostError
+from ._facts import Record, record
 from ._native import Guard, Op, shielded
 from ._times import Seconds, seconds
 from ._verify import verify
@@ -112,6 +113,27 @@ class Lock(Block):
         lock is lost. It contains the secret by which the lock is released, so do not log it.
         """
         return self._guard.verify_statement()
+
+    def write_record(self, value: bytes) -> None:
+        """Writes the record of the lock: up to 16 KiB, for the next holders and for ``Locks.record``. It
+        outlives the hold. An empty value removes it.
+
+        ``LostError``: this hold is not the present one any more. ``InvalidInputError``: only a writer writes.
+        After another error it may have been written; the next write replaces it in any case.
+        """
+        wait(self._guard.write_record(value))
+
+    async def awrite_record(self, value: bytes) -> None:
+        """As ``write_record``, for asyncio. If this is cancelled, it may or may not be written."""
+        await finished(self._guard.write_record(value))
+
+    def read_record(self) -> Record | None:
+        """The record as the holder before has left it, or this one has written it. None: there is none."""
+        return record(wait(self._guard.read_record()))
+
+    async def aread_record(self) -> Record | None:
+        """As ``read_record``, for asyncio."""
+        return record(await finished(self._guard.read_record()))
 
     @shielded
     def release(self) -> None:

@@ -12,7 +12,7 @@ from ._aio import finished
 from ._decorator import Decorator, Name, decorator
 from ._errors import LockwellError
 from ._events import Events
-from ._facts import Finding, Leases, Stats, Status, status
+from ._facts import Finding, Leases, Record, Stats, Status, record, status
 from ._leader import Observation
 from ._lock import Lock, LockSet
 from ._native import Client
@@ -132,6 +132,16 @@ class Locks(Requests):
     async def ainspect(self, name: str) -> Status:
         """As ``inspect``, for asyncio."""
         return status(await finished(self._client.inspect(name)))
+
+    def record(self, name: str) -> Record | None:
+        """What a holder of this lock has written by ``Lock.write_record``. It may be older than the last
+        write. None: there is none. ``UnsupportedError``: the backend does not promise ``records``.
+        """
+        return record(wait(self._client.record(name)))
+
+    async def arecord(self, name: str) -> Record | None:
+        """As ``record``, for asyncio."""
+        return record(await finished(self._client.record(name)))
 
     def held(self) -> list[Status]:
         """All locks that are held, whoever holds them."""

@@ -31,8 +31,8 @@ class TestServer:
     def fail(self, operation: str, kind: str, times: int | None = None) -> None:
         """From now on, or for so many calls, this operation fails with an error of this kind.
 
-        Operations are ``acquire``, ``renew``, ``downgrade``, ``release``, ``inspect``, ``force_release``;
-        kinds are those of the exceptions, such as ``unreachable``.
+        Operations are ``acquire``, ``renew``, ``downgrade``, ``release``, ``inspect``, ``force_release``,
+        ``write_record``, ``read_record``; kinds are those of the exceptions, such as ``unreachable``.
         """
         self._server.fail(operation, kind, times)
 
