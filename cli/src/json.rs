@@ -4,7 +4,7 @@
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use lockwell::{Finding, Holder, LockName, LockStatus, Mode};
+use lockwell::{Finding, Holder, LockName, LockStatus, Mode, Record};
 use serde::Serialize;
 
 use crate::exit::{Failure, SOFTWARE};
@@ -110,6 +110,37 @@ pub(crate) struct WaitedReport<'a> {
 impl<'a> WaitedReport<'a> {
     pub(crate) fn new(status: &'a LockStatus, waited: Duration) -> Self {
         Self { schema_version: SCHEMA_VERSION, lock: LockReport::new(status), waited_ms: millis(waited) }
+    }
+}
+
+/// The record of a lock, or that there is none.
+#[derive(Serialize)]
+pub(crate) struct RecordReport<'a> {
+    schema_version: u32,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    /// If it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold_id: Option<String>,
+}
+
+impl<'a> RecordReport<'a> {
+    pub(crate) fn new(name: &'a LockName, record: Option<&'a Record>) -> Self {
+        let text = record.map(|record| str::from_utf8(&record.value));
+        let hex = |record: &Record| record.value.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            schema_version: SCHEMA_VERSION,
+            name: name.as_str(),
+            value: text.and_then(Result::ok),
+            value_hex: record.filter(|_| text.is_some_and(|text| text.is_err())).map(hex),
+            token: record.map(|record| record.token.get()),
+            hold_id: record.map(|record| record.hold.to_string()),
+        }
     }
 }
 

@@ -38,6 +38,7 @@ mod pages;
 mod patience;
 mod program;
 mod pulse;
+mod record;
 mod run;
 mod say;
 mod schema;
@@ -98,6 +99,7 @@ fn perform(registry: &Registry, command: Command) -> Result<u8, Failure> {
             Command::Status(args) => interruptible(status::status(registry, &args)).await,
             Command::Top(args) => interruptible(top::top(registry, &args)).await,
             Command::Wait(args) => interruptible(wait::wait(registry, &args)).await,
+            Command::Record(args) => interruptible(record::record(registry, &args)).await,
             Command::Acquire(args) => acquire::acquire(registry, &args).await,
             Command::Release(args) => force::release(registry, &args).await,
             Command::Doctor(args) => doctor::doctor(registry, &args).await,

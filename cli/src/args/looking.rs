@@ -88,6 +88,23 @@ pub(crate) struct WaitArgs {
     pub(crate) name: LockName,
 }
 
+/// Print the record of a lock: what its last holder has left for the next one.
+///
+/// The bytes are printed as they are. It says that its writer held the lock then, not that it holds it now.
+///
+/// Exit status: 0, or 1 if there is no record. See lockwell run --help for errors.
+#[derive(Args)]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// Print JSON: schema_version, name, value, token, hold_id. A value that is not UTF-8 is value_hex.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The name of the lock.
+    #[arg(value_parser = name::parse)]
+    pub(crate) name: LockName,
+}
+
 /// Check whether a server is set up well for locks.
 ///
 /// Connects, reads the settings of the server, and passes a test lock from one connection to another. Each

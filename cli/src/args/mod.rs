@@ -24,7 +24,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub(crate) use convert::ConvertArgs;
 pub(crate) use grace::GraceArgs;
 pub(crate) use holding::{AcquireArgs, HoldArgs, LeadArgs, ReleaseArgs, RunArgs, WorkArgs};
-pub(crate) use looking::{CompletionsArgs, DoctorArgs, ManArgs, SchemaArgs, StatusArgs, TopArgs, WaitArgs};
+pub(crate) use looking::{
+    CompletionsArgs, DoctorArgs, ManArgs, RecordArgs, SchemaArgs, StatusArgs, TopArgs, WaitArgs,
+};
 pub(crate) use server::Server;
 
 use self::texts::CLI_HELP;
@@ -46,6 +48,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Top(TopArgs),
     Wait(WaitArgs),
+    Record(RecordArgs),
     Acquire(AcquireArgs),
     Release(ReleaseArgs),
     Doctor(DoctorArgs),
@@ -99,6 +102,7 @@ impl Command {
             Self::Status(args) => args.json,
             Self::Top(args) => args.json,
             Self::Wait(args) => args.json,
+            Self::Record(args) => args.json,
             Self::Acquire(args) => args.json,
             Self::Release(args) => args.json,
             Self::Doctor(args) => args.json,

@@ -143,6 +143,8 @@ fn the_other_verbs() {
     assert_eq!(one["held"], false);
     let many = report("status", &site.finish(&["status", "--json"]));
     assert_eq!(many["locks"], Value::Array(vec![]));
+    let none = site.finish(&["record", "--json", "a"]);
+    assert_eq!(none.status, 1, "{none:?}");
     let doctor = report("doctor", &site.finish(&["doctor", "--json", "--look-only"]));
     let (always, _) = fields("findings");
     assert!(always.iter().all(|field| doctor["findings"][0].get(field).is_some()), "{doctor}");

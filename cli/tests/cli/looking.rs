@@ -5,11 +5,12 @@ use crate::support::{finish, lockwell};
 
 const HANDLE: &str = "lw1.0.00000000000000000000000000000001.1.a";
 
-const VERBS: [&[&str]; 9] = [
+const VERBS: [&[&str]; 10] = [
     &["status"],
     &["status", "--json", "a"],
     &["top", "--once", "--every", "100ms", "a"],
     &["wait", "a", "--for", "1s"],
+    &["record", "a"],
     &["doctor", "--look-only"],
     &["doctor"],
     &["grace", "--yes"],
@@ -59,6 +60,7 @@ pub(crate) async fn make_nothing(url: &str, fresh: Fresh, made: impl AsyncFn() -
                 let status = match verb[0] {
                     "release" => 76,
                     "grace" => 64,
+                    "record" => 1,
                     _ => 0,
                 };
                 assert!(run.status == status || doctor, "{url} {verb:?}: {run:?}");

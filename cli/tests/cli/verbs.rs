@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Running, Site, finish, lockwell, wait_until};
+use crate::json::is_as_told;
+use crate::support::{Running, Site, block_on, finish, lockwell, wait_until};
 
 #[test]
 fn a_wait_ends_with_the_hold() {
@@ -219,4 +220,40 @@ fn the_version_lists_what_is_compiled_in() {
     assert!(text.starts_with(concat!("lockwell ", env!("CARGO_PKG_VERSION"), " (features: ")), "{text}");
     assert_eq!(text.contains("tls"), cfg!(feature = "tls"), "{text}");
     assert_eq!(text.contains("sasl"), cfg!(feature = "sasl"), "{text}");
+}
+
+/// What the last holder has left, as it is.
+#[test]
+fn record() {
+    let site = Site::new().prepared();
+    let none = site.finish(&["record", "a"]);
+    assert_eq!((none.status, none.out.as_str(), none.err.as_str()), (1, "", ""));
+    let hold = block_on(async {
+        let guard = site.locks().await.lock("a").await.unwrap();
+        guard.write_record("line 42").await.unwrap();
+        let hold = guard.hold_id().to_string();
+        guard.release().await.unwrap();
+        hold
+    });
+    let there = site.finish(&["record", "a"]);
+    assert_eq!((there.status, there.out.as_str(), there.err.as_str()), (0, "line 42", ""));
+    let json = |status| {
+        let run = site.finish(&["record", "--json", "a"]);
+        assert_eq!(run.status, status, "{run:?}");
+        let report = serde_json::from_str(&run.out).unwrap();
+        is_as_told("record", &report);
+        report
+    };
+    let report: serde_json::Value = json(0);
+    assert_eq!((&report["value"], &report["hold_id"]), (&"line 42".into(), &hold.into()));
+    for (value, hex) in [(&b"\xff\0"[..], Some("ff00")), (b"", None)] {
+        block_on(async {
+            let guard = site.locks().await.lock("a").await.unwrap();
+            guard.write_record(value).await.unwrap();
+            guard.release().await.unwrap();
+        });
+        let report = json(u8::from(hex.is_none()).into());
+        assert_eq!(report.get("value_hex").and_then(|hex| hex.as_str()), hex);
+        assert!(report.get("value").is_none(), "{report}");
+    }
 }
