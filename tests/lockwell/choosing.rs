@@ -64,6 +64,36 @@ async fn agrees(title: &str, url: &str) {
     for name in known.split(", ") {
         assert!(rows.iter().any(|(one, _)| *one == name), "{name} is not in the table");
     }
+    learns_them_with_the_first_lock(title, url).await;
+}
+
+/// A client that has not connected yet knows what the server promises from its first lock on, and its tasks hand
+/// the lock on without a request, as those of other clients do.
+async fn learns_them_with_the_first_lock(title: &str, url: &str) {
+    let (locks, lazy) =
+        (lockwell::connect(url).await.expect("a server"), lockwell::connect_lazy(url).expect("an address"));
+    assert!(lazy.capabilities().is_presumed());
+    lazy.lock("a").await.expect("a free lock").release().await.expect("held");
+    assert_eq!(lazy.capabilities(), locks.capabilities(), "{title}");
+    if !locks.capabilities().promises(Requirement::TokenBlocks) {
+        return;
+    }
+    // On a machine that is busy, the slice may have ended.
+    for _ in 0..100 {
+        let guard = lazy.lock("a").await.expect("a free lock");
+        let owner = async || {
+            let guard = lazy.lock("a").await.expect("its turn comes");
+            let owner = guard.grant().claim().owner();
+            guard.release().await.expect("held");
+            owner
+        };
+        let release = async { guard.release().await.expect("held") };
+        let (one, two, three, ()) = tokio::join!(owner(), owner(), owner(), release);
+        if one == two || two == three {
+            return;
+        }
+    }
+    panic!("{title}: each task has asked the server");
 }
 
 fn options() -> Options {
