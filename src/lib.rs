@@ -129,14 +129,15 @@
 
 pub use lockwell_core::{
     Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, Events, FencingToken, Finding, HandOff, HoldId,
-    Holder, Leader, LeaseState, LockAllGuard, LockConfig, LockEvent, LockGuard, LockHandle, LockName,
-    LockRequest, LockStatus, Locks, Loss, Mode, Observation, Operation, Record, ReentrantGuard, Requirement,
-    Result, Severity, Stats, wait_for_releases,
+    Holder, Job, JobRun, JobState, Leader, LeaseState, LockAllGuard, LockConfig, LockEvent, LockGuard,
+    LockHandle, LockName, LockRequest, LockStatus, Locks, Loss, Mode, Observation, Once, Operation, Record,
+    ReentrantGuard, Requirement, Result, Severity, Stats, wait_for_releases,
 };
 
 /// The kinds of requests, as the type parameter of [`LockRequest`]. Applications seldom name these types.
 pub mod request {
-    pub use lockwell_core::{Acquire, All, Campaign, One, Owner, Reentrant};
+    pub use lockwell_core::suite::JobSteps;
+    pub use lockwell_core::{Acquire, All, Campaign, Keyed, One, Owner, Reentrant};
 }
 
 #[cfg(feature = "conformance")]

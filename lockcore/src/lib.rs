@@ -60,6 +60,9 @@ pub use contract::{
 };
 pub use hold::{LockAllGuard, LockGuard, LockHandle};
 pub use memory::MemoryLock;
-pub use request::{Acquire, All, Campaign, LockRequest, One, Owner, Reentrant, ReentrantGuard};
+pub use request::{
+    Acquire, All, Campaign, Job, JobRun, JobState, Keyed, LockRequest, Once, One, Owner, Reentrant,
+    ReentrantGuard,
+};
 pub use system::{Clock, Moment, TestClock};
 pub use telemetry::{Events, LockEvent};

@@ -409,13 +409,13 @@ mod tests {
         // One that asks need not hear it so soon.
         let asking = first.asking(2);
         waiters.notify(1);
-        assert_eq!(looks(), [vec![], vec![], vec![]]);
+        assert_eq!(looks(), [const { Vec::<i64>::new() }; 3]);
         assert_eq!(looks(), [vec![1], vec![], vec![]]);
         drop(asking);
         waiters.note_turn(1, 2);
         assert_eq!((looks(), waiters.unheard(1)), ([vec![], vec![], vec![]], vec![1]));
         waiters.grant(1, PushedGrant::new(FencingToken::new(7), Duration::from_secs(3), 5, 6));
-        assert_eq!(looks(), [vec![], vec![], vec![]], "a grant ends by itself");
+        assert_eq!(looks(), [const { Vec::<i64>::new() }; 3], "a grant ends by itself");
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod jobs;
 mod observe;
 mod records;
 

@@ -58,7 +58,7 @@ impl LockHandle {
     }
 
     /// Nothing that cannot succeed is sent.
-    async fn write(&self, kind: RecordKind, value: &[u8]) -> Result<()> {
+    pub(crate) async fn write(&self, kind: RecordKind, value: &[u8]) -> Result<()> {
         let book = self.client_of_held()?;
         let decorate = |error| book.decorate(error, Operation::WriteRecord, Some(self.name()));
         self.may_write(&book, value).map_err(decorate)?;
@@ -85,7 +85,7 @@ impl LockHandle {
         Ok(())
     }
 
-    async fn read(&self, kind: RecordKind) -> Result<Option<Record>> {
+    pub(crate) async fn read(&self, kind: RecordKind) -> Result<Option<Record>> {
         let book = self.client_of_held()?;
         let decorate = |error| book.decorate(error, Operation::ReadRecord, Some(self.name()));
         book.capabilities().require(&[Requirement::Records]).map_err(decorate)?;

@@ -21,7 +21,8 @@ use crate::Moment;
 const FINISH_WITHIN: Duration = Duration::from_secs(60);
 
 /// What has become of the last attempt for a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AttemptEnd {
     /// It is under way, or its host has died.
     Begun,
@@ -38,6 +39,13 @@ pub struct KeyState {
     pub attempts: u32,
     /// What has become of the last one.
     pub end: AttemptEnd,
+}
+
+impl KeyState {
+    /// How many attempts have ended, if the last one has not died.
+    pub fn ended(self) -> u32 {
+        self.attempts.saturating_sub(u32::from(self.end == AttemptEnd::Begun))
+    }
 }
 
 /// What has happened.
@@ -125,7 +133,7 @@ impl OnceEnd {
 pub struct Once {
     limit: NonZeroU32,
     step: Step,
-    /// How many attempts had begun when this host came.
+    /// How many attempts had ended when this host came.
     before: u32,
     /// The number of its own.
     attempt: u32,
@@ -163,12 +171,13 @@ impl Once {
             (Step::Taking, OnceEvent::NotGranted) => self.end(OnceEnd::NotHad),
             (Step::LookingUnder, OnceEvent::Found(found)) => self.decide(found),
             (Step::Beginning, OnceEvent::Written) => self.go(Step::Working, OnceAct::Work(self.attempt)),
-            (Step::Working, OnceEvent::Succeeded) => self.write(Step::Finishing, AttemptEnd::Done),
+            (Step::Working, OnceEvent::Succeeded) | (Step::Finishing, OnceEvent::NoAnswer) => {
+                self.write(Step::Finishing, AttemptEnd::Done)
+            }
             (Step::Working, OnceEvent::Failed) => self.write(Step::Failing, AttemptEnd::Failed),
             // If it was not written, the next host takes it for one that has died.
             (Step::Failing, _) => self.end(OnceEnd::RanAndFailed),
             (Step::Finishing, OnceEvent::Written) => self.end(OnceEnd::Ran),
-            (Step::Finishing, OnceEvent::NoAnswer) => self.write(Step::Finishing, AttemptEnd::Done),
             (Step::Finishing | Step::LookingAgain, OnceEvent::Lost) => self.take_again(now),
             (Step::TakingAgain, OnceEvent::Granted) => self.go(Step::LookingAgain, OnceAct::LookUnder),
             (Step::LookingAgain, OnceEvent::Found(found)) => self.decide_again(found),
@@ -197,7 +206,7 @@ impl Once {
         match found {
             Some(KeyState { end: AttemptEnd::Done, .. }) => self.end(OnceEnd::Done),
             found => {
-                self.before = found.map_or(0, |key| key.attempts);
+                self.before = found.map_or(0, KeyState::ended);
                 self.go(Step::Taking, OnceAct::Take(None))
             }
         }
@@ -248,8 +257,9 @@ mod tests {
     const FAILED: AttemptEnd = AttemptEnd::Failed;
     const DONE: AttemptEnd = AttemptEnd::Done;
 
+    /// What is known of a key that was begun so often.
     fn key(attempts: u32, end: AttemptEnd) -> Option<KeyState> {
-        Some(KeyState { attempts, end })
+        (attempts > 0).then_some(KeyState { attempts, end })
     }
 
     /// What a host with three attempts does in the end, which finds this at first, and this under the lock.
@@ -274,7 +284,8 @@ mod tests {
             // It failed before this host came, or while it waited.
             (key(1, FAILED), key(1, FAILED), begins(2)),
             (None, key(1, FAILED), OnceAct::End(OnceEnd::FailedElsewhere)),
-            (key(1, BEGUN), key(1, FAILED), begins(2)),
+            (key(1, BEGUN), key(1, FAILED), OnceAct::End(OnceEnd::FailedElsewhere)),
+            (key(2, BEGUN), key(2, BEGUN), begins(3)),
             (key(1, FAILED), key(2, FAILED), OnceAct::End(OnceEnd::FailedElsewhere)),
             (key(3, FAILED), key(3, FAILED), OnceAct::End(OnceEnd::GivenUp)),
             (None, key(3, BEGUN), OnceAct::End(OnceEnd::GivenUp)),

@@ -4,6 +4,7 @@ mod all;
 mod choices;
 mod in_time;
 mod leader;
+mod once;
 mod one;
 mod operation;
 mod owner;
@@ -20,6 +21,8 @@ use crate::{Error, ErrorKind, LockName, Mode, Result};
 pub use all::All;
 pub(crate) use choices::Choices;
 pub use leader::Campaign;
+pub(crate) use once::read_jobs;
+pub use once::{Job, JobRun, JobState, JobSteps, Keyed, Once};
 pub use one::Acquire;
 pub use owner::{Owner, Reentrant, ReentrantGuard};
 
@@ -29,7 +32,7 @@ pub use owner::{Owner, Reentrant, ReentrantGuard};
 /// A bad name or option is an error of that call, before any request is sent.
 ///
 /// `W` is the kind of request: for [`One`] lock, for [`All`] of several, for a [`Reentrant`] lock of an
-/// owner, or for leadership by a [`Campaign`](crate::Campaign).
+/// owner, for leadership by a [`Campaign`](crate::Campaign), or for a job with a [key](Keyed).
 ///
 /// # Cancel safety
 ///

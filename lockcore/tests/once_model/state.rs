@@ -45,7 +45,7 @@ struct Host {
     once: Once,
     act: OnceAct,
     is_dead: bool,
-    /// How many attempts there were when it came.
+    /// How many attempts had ended when it came.
     before: u32,
 }
 
@@ -121,7 +121,7 @@ impl State {
         let is_holder = self.holder == Some(host);
         let event = match (self.hosts[host].act, outcome) {
             (OnceAct::Look, _) => {
-                self.hosts[host].before = self.record.map_or(0, |key| key.attempts);
+                self.hosts[host].before = self.record.map_or(0, KeyState::ended);
                 let forgets = twist == Some(Twist::WaitersRunFailures);
                 let seen = |key: KeyState| if forgets { KeyState { attempts: u32::MAX, ..key } } else { key };
                 let nothing = KeyState { attempts: u32::MAX, end: AttemptEnd::Begun };
