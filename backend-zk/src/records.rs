@@ -84,12 +84,11 @@ async fn attempt(
 ) -> std::result::Result<Attempt, zk::Error> {
     // The claim makes its node with version 0, and nothing writes to that of an exclusive lock but a downgrade.
     let mut writer = node.session.client.new_check_writer(&node.path, Some(0))?;
-    match version {
-        Some(version) => writer.add_set_data(path, text, Some(version))?,
-        None => {
-            let persistent = CreateMode::Persistent.with_acls(node.session.options.acls());
-            writer.add_create(path, text, &persistent)?;
-        }
+    if version.is_some() {
+        writer.add_set_data(path, text, version)?;
+    } else {
+        let persistent = CreateMode::Persistent.with_acls(node.session.options.acls());
+        writer.add_create(path, text, &persistent)?;
     }
     match writer.commit().await {
         Ok(_) => Ok(Attempt::Done),
@@ -120,15 +119,12 @@ pub(crate) async fn read(
     under: Option<&Grant>,
 ) -> Result<Option<Record>> {
     let path = lock_path(&records_path(&inner.options.base, kind), name);
-    let read = match under {
-        Some(grant) => {
-            let node = grant.record::<Node>().ok_or_else(of_another_client)?;
-            node.session.bounded(node.session.client.get_data(&path)).await
-        }
-        None => {
-            let session = inner.pool.any().await?;
-            session.now(|| session.client.get_data(&path)).await
-        }
+    let read = if let Some(grant) = under {
+        let node = grant.record::<Node>().ok_or_else(of_another_client)?;
+        node.session.bounded(node.session.client.get_data(&path)).await
+    } else {
+        let session = inner.pool.any().await?;
+        session.now(|| session.client.get_data(&path)).await
     };
     match read {
         Ok((data, _)) => Ok(StoredRecord::parse(&data)?.record()),

@@ -132,7 +132,8 @@ pub(crate) struct RecordReport<'a> {
 impl<'a> RecordReport<'a> {
     pub(crate) fn new(name: &'a LockName, record: Option<&'a Record>) -> Self {
         let text = record.map(|record| str::from_utf8(&record.value));
-        let hex = |record: &Record| record.value.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16));
+        let hex = |record: &Record| record.value.iter().flat_map(digits).flatten().collect();
         Self {
             schema_version: SCHEMA_VERSION,
             name: name.as_str(),

@@ -233,10 +233,10 @@ fn command(script: &Script, by_text: bool, items: &[&Item]) -> redis::Cmd {
     let (lead_keys, lead_args) = script.sharing.map_or((0, 0), |sharing| sharing.lead);
     // What concerns the whole call is taken from the first.
     let skip = |at: usize, lead: usize| if at == 0 { 0 } else { lead };
+    let bytes = items.iter().filter_map(|item| item.value.as_deref());
     let items = items.iter().enumerate();
     let keys = items.clone().flat_map(|(at, item)| item.keys.iter().skip(skip(at, lead_keys)));
-    let text = items.clone().flat_map(|(at, item)| item.args.iter().skip(skip(at, lead_args)));
-    let bytes = items.filter_map(|(_, item)| item.value.as_deref());
+    let text = items.flat_map(|(at, item)| item.args.iter().skip(skip(at, lead_args)));
     let words = keys.clone().chain(text).map(String::as_bytes).chain(bytes);
     let room = words.clone().fold((0, 0), |(count, bytes), word| (count + 1, bytes + word.len()));
     let mut command = script.call(by_text, keys.count(), room);

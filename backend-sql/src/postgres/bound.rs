@@ -177,7 +177,8 @@ impl Literal for &[u8] {
 
     fn write(&self, out: &mut String) {
         out.push_str("E'\\\\x");
-        self.iter().for_each(|byte| out.push_str(&format!("{byte:02x}")));
+        let digits = self.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        out.extend(digits.filter_map(|digit| char::from_digit(digit.into(), 16)));
         out.push('\'');
     }
 }

@@ -73,7 +73,7 @@ async fn copies_of_a_write_do_not_wait_for_each_other() {
     let kind = Kind::MariaDb;
     let Some(url) = url(kind, "copied").await else { return };
     let locks = client(kind, &url).await;
-    let guard = locks.lock("a").ttl(Duration::from_secs(60)).await.expect("a free lock");
+    let guard = locks.lock("a").ttl(Duration::from_mins(1)).await.expect("a free lock");
     let grant = guard.grant().clone();
     let mut copies = Vec::new();
     for _ in 0..4 {

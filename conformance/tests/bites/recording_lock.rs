@@ -20,8 +20,10 @@ pub(crate) struct Recording {
     controls: Controls,
     right: MemoryLock,
     /// The last write of each record, and the one before it.
-    records: Mutex<HashMap<(LockName, RecordKind), (StoredRecord, Option<StoredRecord>)>>,
+    records: Mutex<HashMap<(LockName, RecordKind), Writes>>,
 }
+
+type Writes = (StoredRecord, Option<StoredRecord>);
 
 impl Recording {
     pub(crate) fn new(defect: Defect, controls: &Controls) -> Self {
