@@ -15,6 +15,7 @@ use crate::args::WorkArgs;
 use crate::exit::Failure;
 use crate::helper::{self, Watcher};
 use crate::hold::Hold;
+use crate::job::Job;
 use crate::nested;
 use crate::terminal::Terminal;
 
@@ -52,6 +53,7 @@ impl Child {
         name: &LockName,
         hold: &Hold,
         holding: &WorkArgs,
+        job: Option<&Job>,
         address: &str,
     ) -> Result<Self, Failure> {
         let (program, arguments) = words.split_first().ok_or_else(|| io::Error::other("no command"))?;
@@ -68,6 +70,9 @@ impl Child {
         command.env(NAME, name.as_str()).env(nested::HELD, nested::extended(hold.tokens()));
         if let Some(guard) = hold.guard(name) {
             command.env(TOKEN, guard.token().to_string()).env(HOLD, guard.hold_id().to_string());
+        }
+        if let Some(job) = job {
+            job.environment(&mut command);
         }
         if holding.pass_url {
             command.env(LockConfig::ENV, address);

@@ -20,6 +20,8 @@ pub(crate) const NOT_OBTAINED: u8 = 75;
 pub(crate) const LOST: u8 = 76;
 /// The lock server refused the login or a permission.
 pub(crate) const REFUSED: u8 = 77;
+/// A job has had all of its attempts.
+pub(crate) const GIVEN_UP: u8 = 78;
 /// The command cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 /// The command does not exist.

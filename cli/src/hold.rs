@@ -72,9 +72,4 @@ impl Hold {
             Self::All(all) => all.release().await,
         }
     }
-
-    /// Keeps the locks until their leases end: this process ends without a release.
-    pub(crate) fn leave(self) {
-        std::mem::forget(self);
-    }
 }

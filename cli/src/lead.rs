@@ -52,7 +52,16 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
         voice,
     };
     let (command, pulse) = (&args.command, Pulse::new());
-    let mut work = Work { command, name: &args.name, holding, address: &given, pulse, goes_on: true };
+    let mut work = Work {
+        command,
+        name: &args.name,
+        holding,
+        address: &given,
+        pulse,
+        goes_on: true,
+        job: None,
+        asked: false,
+    };
     let end = loop {
         let hold = tokio::select! {
             biased;

@@ -26,6 +26,7 @@ mod grace;
 mod handle;
 mod helper;
 mod hold;
+mod job;
 mod json;
 mod lead;
 mod log;

@@ -13,6 +13,7 @@ use crate::args::WorkArgs;
 use crate::child::Child;
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
+use crate::job::Job;
 use crate::loss;
 use crate::orphans::Orphans;
 use crate::pulse::Pulse;
@@ -41,6 +42,10 @@ pub(crate) struct Work<'a> {
     pub(crate) pulse: Pulse,
     /// Whether lockwell goes on when the lock is lost.
     pub(crate) goes_on: bool,
+    /// The job of which the command is an attempt.
+    pub(crate) job: Option<&'a mut Job>,
+    /// Whether a signal has asked the command to end.
+    pub(crate) asked: bool,
 }
 
 impl Work<'_> {
@@ -48,10 +53,14 @@ impl Work<'_> {
     pub(crate) async fn under(&mut self, hold: Hold, signals: &mut Signals) -> Result<Ended, Failure> {
         // What was said comes before what the command says.
         say::finish();
-        let started = Child::start(self.command, self.name, &hold, self.holding, self.address);
+        let job = self.job.as_deref();
+        let started = Child::start(self.command, self.name, &hold, self.holding, job, self.address);
         let mut child = match started {
             Ok(child) => child,
             Err(failure) => {
+                if let Some(job) = &mut self.job {
+                    job.failed(&hold).await;
+                }
                 release(hold).await;
                 return Err(failure);
             }
@@ -88,6 +97,9 @@ impl Work<'_> {
                         stopped = stop(child, signals, self.holding.grace, &mut asked) => stopped?,
                         () = orphans.collect(&own) => (),
                     }
+                    if let (Loss::HeldTooLong, None, Some(job)) = (loss, asked, &mut self.job) {
+                        drop(timeout(LAST_RELEASE, job.failed(&hold)).await);
+                    }
                     // The lease is over, or nearly, or nobody relies on it. There is nothing to wait for if
                     // the server does not answer.
                     drop(timeout(LAST_RELEASE, hold.release()).await);
@@ -95,6 +107,7 @@ impl Work<'_> {
                 }
                 signal = signals.next() => {
                     pass_on(child, signal, || hold.is_held());
+                    self.asked |= [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal);
                     if signal == Signal::TERM {
                         asked = Some(signal);
                         if kill.is_none() {

@@ -25,11 +25,16 @@ pub(crate) struct RunArgs {
     pub(crate) server: Server,
     #[command(flatten)]
     pub(crate) claim: ClaimArgs,
-    /// Keep the lock for at least this time, even if the command ends earlier or lockwell is killed. A job
-    /// that several machines start at the same time, by clocks that differ by less than this, then runs once.
-    /// Not on ZooKeeper.
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    pub(crate) at_least: Option<Duration>,
+    /// Run the command once for this key, over all machines, also if one dies in the middle: a text that names
+    /// the firing of a job, such as the date. If the key is done, nothing runs, and the exit status is 0.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["read", "permits"])]
+    pub(crate) once: Option<String>,
+    /// How many attempts a key may have, on all machines.
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "once")]
+    pub(crate) attempts: u32,
+    /// Gone.
+    #[arg(long, value_name = "TIME", hide = true)]
+    pub(crate) at_least: Option<String>,
     /// Take this lock as well. The command runs when all locks are held. May be given several times.
     #[arg(long, value_name = "NAME", value_parser = name::parse, conflicts_with_all = ["read", "permits"])]
     pub(crate) also: Vec<LockName>,

@@ -165,7 +165,7 @@ fn the_exit_statuses_are_told_alike() {
     let (statuses, _) = texts::RUN_HELP.split_once("Signals:").unwrap();
     let help = statuses.lines().filter_map(|line| line.trim_start().split("  ").next());
     let help = sorted(help.flat_map(numbers).collect());
-    assert_eq!(help, [64, 69, 70, 75, 76, 77, 126, 127]);
+    assert_eq!(help, [64, 69, 70, 75, 76, 77, 78, 126, 127]);
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/command.md");
     assert_eq!(sorted(first_cells(&std::fs::read_to_string(guide).unwrap())), help);
 }

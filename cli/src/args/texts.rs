@@ -24,9 +24,10 @@ Exit status:
    64  wrong usage, name or address, or something that this backend cannot do
    69  the lock server cannot be reached, did not answer in time, or grants nothing in a grace period
    70  any other error
-   75  the lock was not free in time (or as --exit-code-held says)
-   76  the lock was lost while the command ran
+   75  the lock was not free in time, or the job of --once failed elsewhere (or as --exit-code-held says)
+   76  the lock was lost while the command ran, or its success with --once could not be recorded
    77  the lock server refused access: wrong password or missing permission
+   78  with --once: all attempts are used up, without success
   126  the command cannot be executed
   127  the command does not exist
   128 + n  signal n came while lockwell waited for the lock
@@ -52,7 +53,8 @@ Environment:
   LOCKWELL_NAME   the lock
   LOCKWELL_TOKEN  the fencing token: a number that is higher than that of every earlier holder of the lock
   LOCKWELL_HOLD   the id of the hold, beside the token: see lockwell schema --verify
-  LOCKWELL_HELD   token and name of every lock that is held, one lock per line";
+  LOCKWELL_HELD   token and name of every lock that is held, one lock per line
+  LOCKWELL_ONCE, LOCKWELL_ATTEMPT  with --once: the key, and the number of the attempt for it";
 
 pub(super) const LEAD_HELP: &str = "\
 Exit status, signals and environment: see lockwell run --help. If the server cannot be reached at the start, lockwell ends with

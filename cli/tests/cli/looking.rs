@@ -60,6 +60,7 @@ pub(crate) async fn make_nothing(url: &str, fresh: Fresh, made: impl AsyncFn() -
                 let status = match verb[0] {
                     "release" => 76,
                     "grace" => 64,
+                    "record" if url.starts_with("redlock") => 64,
                     "record" => 1,
                     _ => 0,
                 };

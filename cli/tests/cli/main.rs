@@ -27,12 +27,11 @@ mod hold;
 mod hold_examples;
 mod jobs;
 mod json;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod least;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
 mod looking;
 mod loss;
 mod modes;
+mod once;
 mod options;
 mod rights;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]

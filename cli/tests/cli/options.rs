@@ -2,72 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
 use crate::support::{Running, Site, finish, lockwell, wait_until};
-
-/// Three machines whose cron fires at the same minute, half a second apart by their clocks.
-#[test]
-fn starts_that_are_close_run_once() {
-    let site = Site::new();
-    let mut runs = Vec::new();
-    for _ in 0..3 {
-        let args = ["run", "--no-wait", "--at-least", "5s", "report", "--", "sh", "-c", "echo >> ran"];
-        runs.push(Running::start(&mut site.lockwell(&args)));
-        std::thread::sleep(Duration::from_millis(500));
-    }
-    let mut statuses: Vec<_> = runs.into_iter().map(|run| run.finish().status).collect();
-    statuses.sort_unstable();
-    assert_eq!(statuses, [0, 75, 75]);
-    assert_eq!(std::fs::read_to_string(site.path("ran")).unwrap().lines().count(), 1);
-}
-
-#[test]
-fn the_least_time_is_kept_exactly() {
-    let site = Site::new();
-    let begun = Instant::now();
-    let args = ["run", "--at-least", "1500ms", "a", "--", "sh", "-c", "echo > started; exit 3"];
-    let run = Running::start(&mut site.lockwell(&args));
-    site.wait_for_file("started");
-    assert_eq!(site.finish(&["run", "--wait", "10s", "a", "--", "true"]).status, 0);
-    let took = begun.elapsed();
-    assert!(took >= Duration::from_millis(1500) && took < Duration::from_secs(5), "{took:?}");
-    assert_eq!(run.finish().status, 3);
-    // A command that lasts for longer is not kept waiting.
-    let begun = Instant::now();
-    let args = ["run", "--at-least", "200ms", "a", "--", "sleep", "0.6"];
-    assert_eq!(site.finish(&args).status, 0);
-    assert!(begun.elapsed() < Duration::from_secs(5));
-}
-
-#[test]
-fn the_least_time_outlives_a_crash_and_a_signal() {
-    for signal in [Signal::KILL, Signal::TERM] {
-        let site = Site::new();
-        let args = ["run", "--ttl", "500ms", "--at-least", "3s", "a", "--", "sh", "-c", "echo > started"];
-        let run = Running::start(&mut site.lockwell(&args));
-        site.wait_for_file("started");
-        let started = Instant::now();
-        if signal == Signal::TERM {
-            // For the command it comes too late: its status counts.
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        run.signal(signal);
-        let status = run.finish().status;
-        assert_eq!(status, if signal == Signal::KILL { -1 } else { 0 });
-        assert_eq!(site.finish(&["run", "--wait", "20s", "a", "--", "true"]).status, 0);
-        let took = started.elapsed();
-        // The lock was obtained a moment before the command wrote its file.
-        assert!(took >= Duration::from_millis(2500) && took < Duration::from_secs(9), "{signal:?}: {took:?}");
-    }
-}
-
-#[test]
-fn a_contradiction_is_refused() {
-    let site = Site::new();
-    let args = ["run", "--at-least", "5s", "--max-hold", "1s", "a", "--", "true"];
-    site.finish(&args).complains(64, "--at-least");
-}
 
 #[test]
 fn several_locks_are_one_hold() {

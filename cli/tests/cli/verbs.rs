@@ -204,14 +204,14 @@ fn completions_and_manual_pages() {
     let site = Site::new();
     for shell in ["bash", "zsh", "fish"] {
         let run = finish(&mut lockwell(&["completions", shell]));
-        assert!(run.status == 0 && run.out.contains("at-least"), "{shell}: {run:?}");
+        assert!(run.status == 0 && run.out.contains("lock-delay"), "{shell}: {run:?}");
         assert!(!run.out.contains("__exec"), "{shell}");
     }
     let page = finish(&mut lockwell(&["man"]));
     assert!(page.status == 0 && page.out.contains(".TH lockwell"), "{page:?}");
     assert_eq!(site.finish(&["man", "pages"]).status, 0);
     let run = std::fs::read_to_string(site.path("pages/lockwell-run.1")).unwrap();
-    assert!(run.contains("Exit status") && run.contains("at\\-least"), "{run}");
+    assert!(run.contains("Exit status") && run.contains("lock\\-delay"), "{run}");
 }
 
 #[test]
