@@ -1,10 +1,11 @@
 //! What the command prints for programs. Fields may be added, and are never renamed. A change that breaks
 //! readers raises [`SCHEMA_VERSION`].
 
+use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use lockwell::{Finding, Holder, LockName, LockStatus, Mode, Record};
+use lockwell::{FencingToken, Finding, Holder, Job, JobState, LockName, LockStatus, Mode, Record};
 use serde::Serialize;
 
 use crate::exit::{Failure, SOFTWARE};
@@ -142,6 +143,65 @@ impl<'a> RecordReport<'a> {
             token: record.map(|record| record.token.get()),
             hold_id: record.map(|record| record.hold.to_string()),
         }
+    }
+}
+
+/// What is known of jobs.
+#[derive(Serialize)]
+pub(crate) struct JobsReport<'a> {
+    schema_version: u32,
+    jobs: Vec<JobReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct JobReport<'a> {
+    name: &'a str,
+    key: &'a str,
+    state: &'static str,
+    /// By the clock of its host.
+    since: String,
+    attempts: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+}
+
+impl<'a> JobsReport<'a> {
+    pub(crate) fn new(jobs: &'a [Job]) -> Self {
+        let one = |job: &'a Job| JobReport {
+            name: job.name.as_str(),
+            key: &job.key,
+            state: job_state(job),
+            since: instant(job.began),
+            attempts: job.attempts,
+            took_ms: job.took.map(millis),
+            by: job.by.as_deref(),
+            token: job.token.map(FencingToken::get),
+        };
+        Self { schema_version: SCHEMA_VERSION, jobs: jobs.iter().map(one).collect() }
+    }
+}
+
+pub(crate) fn job_state(job: &Job) -> &'static str {
+    match job.state {
+        JobState::Done => "done",
+        JobState::Running => "running",
+        JobState::Failed => "failed",
+        JobState::Died => "died",
+        _ => "unknown",
+    }
+}
+
+/// As RFC 3339 writes it, in UTC.
+pub(crate) fn instant(time: SystemTime) -> String {
+    let mut text = String::new();
+    match write!(text, "{}", humantime::format_rfc3339_millis(time)) {
+        Ok(()) => text,
+        // A clock beyond the year 9999.
+        Err(_) => "unknown".to_owned(),
     }
 }
 
@@ -302,8 +362,6 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU32;
-
-    use lockwell::FencingToken;
 
     use super::*;
 

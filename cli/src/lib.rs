@@ -27,6 +27,7 @@ mod handle;
 mod helper;
 mod hold;
 mod job;
+mod jobs;
 mod json;
 mod lead;
 mod log;
@@ -100,6 +101,7 @@ fn perform(registry: &Registry, command: Command) -> Result<u8, Failure> {
             Command::Status(args) => interruptible(status::status(registry, &args)).await,
             Command::Top(args) => interruptible(top::top(registry, &args)).await,
             Command::Wait(args) => interruptible(wait::wait(registry, &args)).await,
+            Command::Jobs(args) => interruptible(jobs::jobs(registry, &args)).await,
             Command::Record(args) => interruptible(record::record(registry, &args)).await,
             Command::Acquire(args) => acquire::acquire(registry, &args).await,
             Command::Release(args) => force::release(registry, &args).await,

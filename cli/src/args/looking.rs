@@ -105,6 +105,31 @@ pub(crate) struct RecordArgs {
     pub(crate) name: LockName,
 }
 
+/// Show what has become of the jobs of lockwell run --once.
+///
+/// With a NAME, its last keys, the newest first; without, the last key of each job. A key is done, running,
+/// failed, or died: it was begun, and its host has not got the lock any more. Times are by the clock of its
+/// host.
+///
+/// Exit status: 0, or 1 if --done-within or --forget finds nothing. See lockwell run --help for errors.
+#[derive(Args)]
+pub(crate) struct JobsArgs {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// Print JSON: schema_version, jobs (name, key, state, since, attempts, took_ms, by, token).
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End with 1 if one of the jobs has no key that was done within this time, as in 26h.
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub(crate) done_within: Option<Duration>,
+    /// Forget a key of the one NAME, so that it can run again. Waits until the lock is free, and takes it.
+    #[arg(long, value_name = "KEY", conflicts_with = "done_within")]
+    pub(crate) forget: Option<String>,
+    /// The names of the jobs [default: all].
+    #[arg(value_name = "NAME", value_parser = name::parse)]
+    pub(crate) names: Vec<LockName>,
+}
+
 /// Check whether a server is set up well for locks.
 ///
 /// Connects, reads the settings of the server, and passes a test lock from one connection to another. Each

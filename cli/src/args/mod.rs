@@ -25,7 +25,7 @@ pub(crate) use convert::ConvertArgs;
 pub(crate) use grace::GraceArgs;
 pub(crate) use holding::{AcquireArgs, HoldArgs, LeadArgs, ReleaseArgs, RunArgs, WorkArgs};
 pub(crate) use looking::{
-    CompletionsArgs, DoctorArgs, ManArgs, RecordArgs, SchemaArgs, StatusArgs, TopArgs, WaitArgs,
+    CompletionsArgs, DoctorArgs, JobsArgs, ManArgs, RecordArgs, SchemaArgs, StatusArgs, TopArgs, WaitArgs,
 };
 pub(crate) use server::Server;
 
@@ -49,6 +49,7 @@ pub(crate) enum Command {
     Top(TopArgs),
     Wait(WaitArgs),
     Record(RecordArgs),
+    Jobs(JobsArgs),
     Acquire(AcquireArgs),
     Release(ReleaseArgs),
     Doctor(DoctorArgs),
@@ -103,6 +104,7 @@ impl Command {
             Self::Top(args) => args.json,
             Self::Wait(args) => args.json,
             Self::Record(args) => args.json,
+            Self::Jobs(args) => args.json,
             Self::Acquire(args) => args.json,
             Self::Release(args) => args.json,
             Self::Doctor(args) => args.json,

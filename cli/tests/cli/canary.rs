@@ -10,7 +10,7 @@ use crate::support::{Running, Site, finish, lockwell};
 const CANARY: &str = "c4n4ry-hunter2";
 
 /// The verbs that use a server.
-const AT_A_SERVER: [&str; 27] = [
+const AT_A_SERVER: [&str; 30] = [
     "run --wait 1 a -- env",
     "run -v --no-wait --also b a -- env",
     "run --read a -- false",
@@ -29,6 +29,9 @@ const AT_A_SERVER: [&str; 27] = [
     "wait a --for 1 --json",
     "record a",
     "record a --json",
+    "jobs",
+    "jobs a --json --done-within 26h",
+    "jobs a --forget b",
     "acquire --no-wait --for 1s taken",
     "acquire --no-wait --json --for 1s taken",
     "release lw1.0.00000000000000000000000000000001.1.a",

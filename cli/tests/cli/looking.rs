@@ -5,12 +5,14 @@ use crate::support::{finish, lockwell};
 
 const HANDLE: &str = "lw1.0.00000000000000000000000000000001.1.a";
 
-const VERBS: [&[&str]; 10] = [
+const VERBS: [&[&str]; 12] = [
     &["status"],
     &["status", "--json", "a"],
     &["top", "--once", "--every", "100ms", "a"],
     &["wait", "a", "--for", "1s"],
     &["record", "a"],
+    &["jobs"],
+    &["jobs", "a"],
     &["doctor", "--look-only"],
     &["doctor"],
     &["grace", "--yes"],
@@ -60,7 +62,7 @@ pub(crate) async fn make_nothing(url: &str, fresh: Fresh, made: impl AsyncFn() -
                 let status = match verb[0] {
                     "release" => 76,
                     "grace" => 64,
-                    "record" if url.starts_with("redlock") => 64,
+                    "record" | "jobs" if url.starts_with("redlock") => 64,
                     "record" => 1,
                     _ => 0,
                 };

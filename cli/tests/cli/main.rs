@@ -25,6 +25,7 @@ mod grace;
 mod hints;
 mod hold;
 mod hold_examples;
+mod job_list;
 mod jobs;
 mod json;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
