@@ -88,18 +88,17 @@ class Locks(Requests):
 
         If leadership is lost before the end of the work, there is a new campaign, and ``work`` is called
         again: it calls ``lock.check()`` between its steps. There is no limit of time, unless ``wait`` is
-        given, for each campaign. If the server cannot be reached, the campaign is repeated after a pause of
-        up to five seconds, until the end of that time.
+        given, for each campaign. A campaign goes on while the server cannot be reached.
         """
-        wait = seconds(options.pop("wait", None))
-        return _leader.run_as_leader(partial(self.campaign, name, **options), wait, work)
+        options.setdefault("wait", None)
+        return _leader.run_as_leader(partial(self.campaign, name, **options), work)
 
     async def arun_as_leader(
         self, name: str, work: Callable[[Lock], Awaitable[T]], **options: Unpack[Options]
     ) -> T:
         """As ``run_as_leader``, for asyncio. The work is cancelled when leadership is lost."""
-        wait = seconds(options.pop("wait", None))
-        return await _leader.arun_as_leader(partial(self.campaign, name, **options), wait, work)
+        options.setdefault("wait", None)
+        return await _leader.arun_as_leader(partial(self.campaign, name, **options), work)
 
     def observe(self, name: str, every: Seconds = 1.0) -> Observation:
         """The leaders of this name, for ``for`` and ``async for``: the present one, then each change."""
