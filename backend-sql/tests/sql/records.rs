@@ -53,7 +53,7 @@ async fn who_may_neither_make_nor_write_the_table_is_promised_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purge_deletes_what_was_removed() {
     for kind in ALL {
-        let Some(url) = url(kind, "emptied_records").await else { continue };
+        let Some(url) = url(kind, "purged_values").await else { continue };
         let locks = client(kind, &url).await;
         for (name, value) in [("kept", "x"), ("removed", "")] {
             let guard = locks.lock(name).await.expect("a free lock");
@@ -62,7 +62,7 @@ async fn a_purge_deletes_what_was_removed() {
             guard.release().await.expect("held");
         }
         Purger::connect(kind, &url).await.purge(Duration::ZERO).await;
-        assert_eq!(count(kind, &url, "emptied_records_records").await, "1", "{kind:?}");
+        assert_eq!(count(kind, &url, "purged_values_records").await, "1", "{kind:?}");
         assert_eq!(locks.record("kept").await.expect("an answer").expect("it was written").value, b"x");
     }
 }

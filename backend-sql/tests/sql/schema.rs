@@ -48,7 +48,10 @@ async fn the_queue_is_unlogged_and_nothing_else() {
     let sql = "SELECT string_agg(relname || ' ' || relpersistence::text, ', ' ORDER BY relname) FROM pg_class
         WHERE relkind = 'r' AND relname LIKE 'queued%'";
     let found = admin(kind, &url, sql).await;
-    assert_eq!(found.trim(), "queued p, queued_clients u, queued_members p, queued_waiters u");
+    assert_eq!(
+        found.trim(),
+        "queued p, queued_clients u, queued_members p, queued_records p, queued_waiters u"
+    );
 }
 
 /// Somebody changes a table and does not end: connecting stops waiting before all others wait for that, and

@@ -234,9 +234,10 @@ fn a_parent_that_hangs_loses_it_if_that_is_asked_for() {
 #[test]
 fn a_process_that_was_stopped_says_so() {
     let site = Site::new();
-    let held = Held::granted(&site, &["--ttl", "1s"]);
+    // A stop is the reason of losses within a lease after it: long enough for a busy machine to find the loss.
+    let held = Held::granted(&site, &["--ttl", "3s"]);
     held.run.signal(Signal::STOP);
-    assert_eq!(site.finish(&["run", "--wait", "10s", "a", "--", "true"]).status, 0);
+    assert_eq!(site.finish(&["run", "--wait", "20s", "a", "--", "true"]).status, 0);
     std::thread::sleep(Duration::from_millis(500));
     held.run.signal(Signal::CONT);
     let lost = loop {
