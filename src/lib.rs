@@ -182,6 +182,9 @@ pub mod guides {
     #[doc = include_str!("../docs/hold.md")]
     pub mod hold {}
     #[doc = include_str!("guide_links.md")]
+    #[doc = include_str!("../docs/jobs.md")]
+    pub mod jobs {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/migrating.md")]
     pub mod migrating {}
     #[doc = include_str!("../docs/modes.md")]
