@@ -97,7 +97,7 @@ fn no_page_is_forgotten() {
 
 /// Runs the command of an example, with a report that leaves a trace.
 fn example(site: &Site, command: &str) {
-    for program in ["nightly-report", "scheduler"] {
+    for program in ["nightly-report", "scheduler", "migrate"] {
         std::fs::write(site.path(program), "#!/bin/sh\necho $LOCKWELL_NAME > ran\n").unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(site.path(program), mode).unwrap();
@@ -159,4 +159,13 @@ fn the_example_for_kubernetes() {
     assert_eq!(words.last(), Some(&"/usr/local/bin/nightly-report"));
     // As Kubernetes fills it in.
     example(&Site::new(), &words.join(" ").replace("$(JOB)", "nightly-report-29341620"));
+}
+
+#[test]
+fn the_deployments_for_kubernetes() {
+    for name in ["leader", "migrations"] {
+        let text = file(&format!("examples/kubernetes/{name}.yaml"));
+        let command = text.lines().find_map(|line| line.trim().strip_prefix("command: [")).unwrap();
+        example(&Site::new(), &command.trim_end_matches(']').replace(", ", " "));
+    }
 }
