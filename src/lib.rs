@@ -213,7 +213,7 @@ pub mod guides {
     #[doc = include_str!("../ARCHITECTURE.md")]
     pub mod architecture {}
     #[doc = include_str!("guide_links.md")]
-    #[doc = include_str!("../CHANGELOG.md")]
+    #[doc = include_str!("../docs/CHANGELOG.md")]
     pub mod changelog {}
 }
 

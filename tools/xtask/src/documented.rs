@@ -181,7 +181,7 @@ fn the_tests_of_what_happens_are_there() {
             }
         }
     }
-    assert!(number > 40, "{number}");
+    assert!(number > 60, "{number}");
 }
 
 /// Everybody reads it first.
@@ -195,7 +195,7 @@ fn the_readme_has_eight_kilobytes_at_most() {
 /// text.
 fn told(beginning: &str) -> Vec<Told> {
     let mut told = Vec::new();
-    for page in pages().lines().filter(|page| *page != "CHANGELOG.md") {
+    for page in pages().lines().filter(|page| *page != "docs/CHANGELOG.md") {
         let text = fs::read_to_string(root().join(page)).expect("a page");
         told.extend(commands(&text, beginning).into_iter().map(|command| (page.to_owned(), command)));
     }

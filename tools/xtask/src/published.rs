@@ -47,7 +47,7 @@ fn each_package_says_what_it_is() {
 /// Nothing was published before the first release.
 #[test]
 fn the_changelog_begins_with_the_first_release() {
-    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).expect("a changelog");
+    let changelog = fs::read_to_string(root().join("docs/CHANGELOG.md")).expect("a changelog");
     let releases: Vec<_> = changelog.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     assert!(releases.last().is_some_and(|first| first.starts_with("0.1.0")), "{releases:?}");
 }
