@@ -63,7 +63,14 @@ fn checked(block: &str) -> String {
 
 #[test]
 fn the_pages() {
-    let pages = ["docs/command.md", "docs/hold.md", "docs/jobs.md", "docs/migrating.md", "docs/production.md", "README.md"];
+    let pages = [
+        "docs/command.md",
+        "docs/hold.md",
+        "docs/jobs.md",
+        "docs/migrating.md",
+        "docs/production.md",
+        "README.md",
+    ];
     let pages = pages.map(|page| blocks(&file(page)));
     assert!(pages[0].len() >= 8 && pages.iter().all(|blocks| !blocks.is_empty()), "{pages:?}");
     for block in pages.concat() {
@@ -88,7 +95,8 @@ fn no_page_is_forgotten() {
         let path = entry.unwrap().path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap();
         if path.extension().is_some_and(|it| it == "md")
-            && !["command.md", "first-day.md", "hold.md", "jobs.md", "migrating.md", "production.md"].contains(&name)
+            && !["command.md", "first-day.md", "hold.md", "jobs.md", "migrating.md", "production.md"]
+                .contains(&name)
         {
             assert!(blocks(&file(&format!("docs/{name}"))).is_empty(), "{name}");
         }
