@@ -1,6 +1,6 @@
 -- Locks as stored procedures of Tarantool: `LISTEN=127.0.0.1:3301 tarantool locks.lua`, in a folder for the data.
 local clock, fiber = require('clock'), require('fiber')
-local now, PLACE_TTL = clock.monotonic, 4 -- seconds: a waiter that has not asked for so long is gone
+local now, PLACE_TTL = clock.monotonic, 10 -- seconds: a waiter that has not asked for so long is gone: it may outlive an outage
 box.cfg{wal_mode = 'fsync', net_msg_max = 20000}
 box.once('lockwell', function()
   box.schema.sequence.create('tokens')
