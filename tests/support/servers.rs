@@ -10,7 +10,6 @@ pub(crate) fn options() -> Options {
 }
 
 /// What a server offers that has all kinds of locks.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
 pub(crate) fn offers() -> Vec<lockwell::conformance::Need> {
     use lockwell::conformance::Need::{
         Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Records, Server,
@@ -36,24 +35,7 @@ pub(crate) fn offers() -> Vec<lockwell::conformance::Need> {
 /// What one server offers that could be one of a majority.
 #[cfg(any(feature = "zk", feature = "etcd"))]
 pub(crate) fn offers_of_majority() -> Vec<lockwell::conformance::Need> {
-    use lockwell::conformance::Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Records, Server,
-        Shared,
-    };
-    vec![
-        Shared,
-        Permits,
-        Downgrade,
-        Fencing,
-        Fifo,
-        Counted,
-        LongestWait,
-        Durable,
-        Process,
-        Server,
-        Link,
-        Records,
-    ]
+    offers().into_iter().filter(|need| *need != lockwell::conformance::Need::TokenBlocks).collect()
 }
 
 /// The leader of several can be killed.

@@ -1,13 +1,11 @@
 //! The check of a lock inside the user's own transaction: the part that all databases share.
 
-use std::fmt::Write as _;
-
 use lockwell_core::{Error, ErrorKind, Grant, LockGuard, LockHandle, Operation, Result};
 
 use crate::dialect::error::fatal;
-use crate::sql::table::{HeldSql, Sql};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-use crate::sql::table::{Table, placed};
+use crate::sql::table::Table;
+use crate::sql::table::{HeldSql, Sql, hex, placed};
 use crate::words::Hold;
 
 /// The record of a grant that the check needs.
@@ -29,19 +27,13 @@ pub(crate) struct Written {
 
 impl Written {
     fn text(&self, sql: &Sql, grant: &Grant) -> String {
-        let name = grant.claim().name().as_str().bytes().fold(String::new(), |mut text, byte| {
-            // Writing to a string cannot fail.
-            write!(text, "{byte:02x}").unwrap_or_default();
-            text
-        });
+        let claim = grant.claim();
         let arguments = [
-            self.name.join(&name),
-            self.owner.join(&format!("{:032x}", grant.claim().owner().as_u128())),
+            self.name.join(&hex(claim.name().as_str().as_bytes())),
+            self.owner.join(&hex(&claim.owner().as_u128().to_be_bytes())),
             grant.last_token().to_string(),
         ];
-        let text = one(sql).to_owned();
-        let numbered = (1..).zip(&arguments);
-        numbered.fold(text, |text, (n, argument)| text.replace(&format!("{}{n}", self.mark), argument))
+        placed(one(sql), self.mark, |n| arguments.get(n).cloned())
     }
 }
 
@@ -54,7 +46,7 @@ fn one(sql: &Sql) -> &str {
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn routine(table: &Table, text: &str, verify: &HeldSql) -> String {
     let arguments = ["lock_name", "lock_owner", "lock_token"];
-    let of = |hold| placed(one(verify.of(hold)), |n| arguments.get(n).map(|&name| name.to_owned()));
+    let of = |hold| placed(one(verify.of(hold)), '$', |n| arguments.get(n).map(|&name| name.to_owned()));
     let text = text.replace("VERIFY_ALONE", &of(Hold::Alone)).replace("VERIFY_TOGETHER", &of(Hold::Together));
     table.fill(&text)
 }

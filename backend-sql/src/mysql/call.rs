@@ -40,7 +40,7 @@ impl Prepared for Statement {
     fn prepare(table: &Table, text: &str) -> Self {
         let text = Sql::new(table, text);
         let mut order = Vec::new();
-        let prepared = placed(text.text(), |n| {
+        let prepared = placed(text.text(), '$', |n| {
             order.push(n);
             Some("?".to_owned())
         });
@@ -148,7 +148,7 @@ impl Call<'_> {
 
 /// A text with all arguments in it.
 pub(super) fn written(text: &str, arguments: &[Argument]) -> String {
-    placed(text, |n| arguments.get(n).map(Argument::literal))
+    placed(text, '$', |n| arguments.get(n).map(Argument::literal))
 }
 
 /// What a packet has answered, statement by statement.

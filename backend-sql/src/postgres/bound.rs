@@ -9,7 +9,7 @@ use sqlx::{Arguments as _, AssertSqlSafe, Encode, FromRow, Type};
 use uuid::Uuid;
 
 use super::session::FOR_ONE;
-use crate::sql::table::{Sql, placed};
+use crate::sql::table::{Sql, hex, placed};
 
 /// How arguments are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,10 +176,7 @@ impl Literal for &[u8] {
     }
 
     fn write(&self, out: &mut String) {
-        out.push_str("E'\\\\x");
-        let digits = self.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        out.extend(digits.filter_map(|digit| char::from_digit(digit.into(), 16)));
-        out.push('\'');
+        out.extend(["E'\\\\x", &hex(self), "'"]);
     }
 }
 
@@ -237,7 +234,7 @@ fn alone(sql: &Sql, arguments: &[String]) -> AssertSqlSafe<String> {
 /// The text with the arguments in it. This is safe, since every literal is quoted. Where there is no such
 /// argument, the server reports it.
 fn written(sql: &Sql, arguments: &[String]) -> String {
-    placed(sql.text(), |n| arguments.get(n).cloned())
+    placed(sql.text(), '$', |n| arguments.get(n).cloned())
 }
 
 #[cfg(test)]

@@ -129,23 +129,30 @@ impl Sql {
     }
 }
 
-/// Puts something in the places of `$1`, `$2` and so on. What is put in is not looked at again.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(crate) fn placed(text: &str, mut argument: impl FnMut(usize) -> Option<String>) -> String {
-    let mut parts = text.split('$');
+/// Puts something in the places of `$1`, `$2` and so on, if the mark is `$`. What is put in is not looked at again.
+pub(crate) fn placed(text: &str, mark: char, mut argument: impl FnMut(usize) -> Option<String>) -> String {
+    let mut parts = text.split(mark);
     let mut whole = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
         let (number, rest) = part.split_at(end);
         let number = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        match number.and_then(&mut argument) {
-            Some(argument) => whole.push_str(&argument),
+        if let Some(argument) = number.and_then(&mut argument) {
+            whole.push_str(&argument);
+        } else {
             // A path in JSON, or not ours to fill: then the server says what is missing.
-            None => whole.extend(["$", &part[..end]]),
+            whole.push(mark);
+            whole.push_str(&part[..end]);
         }
         whole.push_str(rest);
     }
     whole
+}
+
+/// The hexadecimal digits of bytes.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 /// A statement for both kinds of hold, which differs only in the table: `{held}`.

@@ -1,7 +1,7 @@
 //! Jobs that run once for a key, and what is known of them.
 
 use crate::request::{Job, JobState, Keyed, read_jobs};
-use crate::{Error, LockName, LockRequest, Locks, Operation, RecordKind, Requirement, Result};
+use crate::{Error, LockName, LockRequest, Locks, Operation, RecordKind, Result};
 
 impl Locks {
     /// A request for a job that runs once for this key, over all hosts, also when a host dies in the middle.
@@ -33,7 +33,7 @@ impl Locks {
     /// The last keys of a job, the newest first.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) where [`records`](Requirement::Records) is not
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where [`records`](crate::Requirement::Records) is not
     /// promised.
     ///
     /// # Cancel safety
@@ -61,10 +61,7 @@ impl Locks {
     /// Cancel safe: it only reads.
     pub async fn jobs(&self) -> Result<Vec<Job>> {
         let decorate = |error| self.book.decorate(error, Operation::ReadRecord, None);
-        let promised = self.capabilities();
-        if !promised.is_presumed() {
-            promised.require(&[Requirement::Records]).map_err(decorate)?;
-        }
+        self.capabilities().check_records().map_err(decorate)?;
         let mut names = self.book.backend.records(RecordKind::Job).await.map_err(decorate)?;
         names.sort();
         let mut jobs = Vec::new();

@@ -1,6 +1,6 @@
 //! The records of locks, for readers that do not hold them.
 
-use crate::{Error, LockName, Locks, Operation, Record, RecordKind, Requirement, Result};
+use crate::{Error, LockName, Locks, Operation, Record, RecordKind, Result};
 
 impl Locks {
     /// Reads the record that a holder of this lock [has written](crate::LockGuard::write_record). It may be
@@ -21,7 +21,7 @@ impl Locks {
     /// ```
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) where [`records`](Requirement::Records) is not
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where [`records`](crate::Requirement::Records) is not
     /// promised.
     ///
     /// # Cancel safety
@@ -29,11 +29,7 @@ impl Locks {
     pub async fn record<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> Result<Option<Record>> {
         let decorate = |error, name| self.book.decorate(error, Operation::ReadRecord, name);
         let name = name.try_into().map_err(|error| decorate(error.into(), None))?;
-        let promised = self.capabilities();
-        // A client without a connection asks the server.
-        if !promised.is_presumed() {
-            promised.require(&[Requirement::Records]).map_err(|error| decorate(error, Some(&name)))?;
-        }
+        self.capabilities().check_records().map_err(|error| decorate(error, Some(&name)))?;
         let read = self.book.backend.read_record(&name, RecordKind::Value, None).await;
         read.map_err(|error| decorate(error, Some(&name)))
     }

@@ -157,6 +157,11 @@ impl Capabilities {
         Err(Error::new(ErrorKind::Unsupported, message).on_backend(self.backend))
     }
 
+    /// Refuses what reads records where there are none. A client without a connection asks the server.
+    pub(crate) fn check_records(&self) -> Result<()> {
+        if self.presumed { Ok(()) } else { self.require(&[Requirement::Records]) }
+    }
+
     /// Refuses a mode or a lease that the backend cannot honour.
     pub(crate) fn check(&self, mode: Mode, ttl: Duration) -> Result<()> {
         let supported = match mode {

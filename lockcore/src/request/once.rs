@@ -14,7 +14,7 @@ use crate::jobs::{
 };
 use crate::{
     Error, ErrorKind, FencingToken, LockGuard, LockHandle, LockName, Mode, Moment, Operation, RecordKind,
-    Requirement, Result, Wait,
+    Result, Wait,
 };
 
 /// The pauses before a write that has had no answer is repeated.
@@ -160,13 +160,13 @@ impl LockRequest<Keyed> {
     /// If `work` fails, or takes longer than [`max_hold`](LockRequest::max_hold), the attempt has failed. If
     /// it is dropped, panics, or its process dies, the attempt counts, and the next host tries again at once.
     /// So the work is done at least once, and `work` is called at most as often as there are attempts, unless
-    /// the record is lost: [`records`](Requirement::Records).
+    /// the record is lost: [`records`](crate::Requirement::Records).
     ///
     /// # Errors
     /// That of the work. Or of kind [`TimedOut`](ErrorKind::TimedOut) if the lock was held for the whole
     /// wait; [`Lost`](ErrorKind::Lost) if it was lost before the end of the work, or if the work has
     /// succeeded and this could not be written within a minute;
-    /// [`Unsupported`](ErrorKind::Unsupported) without [`records`](Requirement::Records);
+    /// [`Unsupported`](ErrorKind::Unsupported) without [`records`](crate::Requirement::Records);
     /// [`Misconfigured`](ErrorKind::Misconfigured) if a later version has written the record. Nothing runs
     /// unless it could be written that it begins.
     ///
@@ -408,11 +408,7 @@ impl JobSteps {
 /// Reads the record of a lock's jobs without the lock.
 pub(crate) async fn read_jobs(book: &Book, name: &LockName) -> Result<JobRecord> {
     let decorate = |error| book.decorate(error, Operation::ReadRecord, Some(name));
-    let promised = book.capabilities();
-    // A client without a connection asks the server.
-    if !promised.is_presumed() {
-        promised.require(&[Requirement::Records]).map_err(decorate)?;
-    }
+    book.capabilities().check_records().map_err(decorate)?;
     let found = book.backend.read_record(name, RecordKind::Job, None).await.map_err(decorate)?;
     JobRecord::parse(found.as_ref()).map_err(decorate)
 }

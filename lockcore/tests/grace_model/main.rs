@@ -10,12 +10,13 @@
 //! The search of every day takes seconds. The other says how big it is:
 //! `cargo test --release -p lockwell-core --test grace_model -- --ignored --nocapture --test-threads 1`.
 
+#[path = "../support/search.rs"]
+mod search;
 mod state;
 
-use std::time::Instant;
+use stateright::{Model, Property};
 
-use stateright::{Checker, HasDiscoveries, Model, Property};
-
+use search::holds;
 use state::{PROCESSES, RaiseRequest, RenewalRequest, State, Twist};
 
 const EXCLUSIVE: &str = "one holder at a time";
@@ -187,28 +188,12 @@ impl Model for World {
     }
 }
 
-fn holds(world: World) {
-    let began = Instant::now();
-    let checker = world.checker().threads(2).spawn_bfs().join();
-    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
-    println!("{states} states, {depth} steps deep, {:.1} s", began.elapsed().as_secs_f32());
-    checker.assert_properties();
-}
-
-/// Searches until a property is violated, and says in how many steps.
 fn breaks(twist: Twist, property: &'static str) {
     breaks_in(World::new(), twist, property);
 }
 
 fn breaks_in(world: World, twist: Twist, property: &'static str) {
-    let wanted = HasDiscoveries::AnyOf([property].into());
-    let checker = World { twist: Some(twist), ..world }.checker().finish_when(wanted).spawn_bfs().join();
-    let path =
-        checker.discovery(property).unwrap_or_else(|| panic!("{twist:?}: \"{property}\" always holds"));
-    println!("{twist:?} breaks \"{property}\":");
-    for (index, step) in path.into_actions().iter().enumerate() {
-        println!("{:3}. {step:?}", index + 1);
-    }
+    search::breaks(World { twist: Some(twist), ..world }, property);
 }
 
 #[test]

@@ -13,12 +13,13 @@
 //! The searches of every day take seconds. The others say how big they are:
 //! `cargo test --release -p lockwell-core --test hand_over_model -- --ignored --nocapture --test-threads 1`.
 
+#[path = "../support/search.rs"]
+mod search;
 mod state;
 
-use std::time::Instant;
+use stateright::{Model, Property};
 
-use stateright::{Checker, HasDiscoveries, Model, Property};
-
+use search::{breaks, holds};
 use state::{Message, PROCESSES, Phase, State, Twist};
 
 const EXCLUSIVE: &str = "one holder at a time";
@@ -202,26 +203,6 @@ fn all_are_served(state: &State) -> bool {
         }
     }
     false
-}
-
-fn holds(world: World) {
-    let began = Instant::now();
-    let checker = world.checker().threads(2).spawn_bfs().join();
-    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
-    println!("{states} states, {depth} steps deep, {:.1} s", began.elapsed().as_secs_f32());
-    checker.assert_properties();
-}
-
-/// Searches until a property is violated, and says in how many steps.
-fn breaks(world: World, property: &'static str) -> usize {
-    let wanted = HasDiscoveries::AnyOf([property].into());
-    let checker = world.checker().finish_when(wanted).spawn_bfs().join();
-    let path = checker.discovery(property).unwrap_or_else(|| panic!("\"{property}\" always holds"));
-    let steps = path.into_actions();
-    for (index, step) in steps.iter().enumerate() {
-        println!("{:3}. {step:?}", index + 1);
-    }
-    steps.len()
 }
 
 #[test]

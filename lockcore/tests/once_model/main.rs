@@ -4,11 +4,11 @@
 //! What a host does is not modelled: it is `jobs/once.rs`, the code that production runs. The record is one that
 //! only the present holder of the lock writes, and that is never lost.
 
+#[path = "../support/search.rs"]
+mod search;
 mod state;
 
-use std::time::Instant;
-
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 
 use state::{HOSTS, LIMIT, Outcome, State, Twist};
 
@@ -85,25 +85,13 @@ fn world() -> World {
     World { twist: None, crashes: 2, losses: 1, silences: 1 }
 }
 
-/// Searches until a property is violated, and says in how many steps.
 fn breaks(twist: Twist, property: &'static str) {
-    let wanted = HasDiscoveries::AnyOf([property].into());
-    let checker = World { twist: Some(twist), ..world() }.checker().finish_when(wanted).spawn_bfs().join();
-    let path =
-        checker.discovery(property).unwrap_or_else(|| panic!("{twist:?}: \"{property}\" always holds"));
-    println!("{twist:?} breaks \"{property}\":");
-    for (index, step) in path.into_actions().iter().enumerate() {
-        println!("{:3}. {step:?}", index + 1);
-    }
+    search::breaks(World { twist: Some(twist), ..world() }, property);
 }
 
 #[test]
 fn nothing_breaks_the_rules() {
-    let began = Instant::now();
-    let checker = world().checker().threads(2).spawn_bfs().join();
-    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
-    println!("{states} states, {depth} steps deep, {:.1} s", began.elapsed().as_secs_f32());
-    checker.assert_properties();
+    search::holds(world());
 }
 
 #[test]
