@@ -93,7 +93,7 @@ async fn by_tokio_postgres() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_diesel() {
-    use diesel::connection::TransactionManager as _;
+    use diesel::connection::{SimpleConnection as _, TransactionManager as _};
     use diesel::{Connection as _, RunQueryDsl as _, SqliteConnection, sql_query};
 
     #[derive(diesel::QueryableByName)]
@@ -106,6 +106,8 @@ async fn by_diesel() {
     let begin = async |address: String, text: String| {
         let file = address.strip_prefix("sqlite://").expect("a file");
         let mut connection = SqliteConnection::establish(file).expect("a connection");
+        // Others write to the file as well.
+        connection.batch_execute("PRAGMA busy_timeout = 30000").expect("a setting");
         Transactions::begin_transaction(&mut connection).expect("a transaction");
         let held: Vec<Held> = sql_query(text).load(&mut connection).expect("an answer");
         assert!(held.iter().all(|held| held.one == 1));
