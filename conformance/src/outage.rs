@@ -1,7 +1,5 @@
 //! The server goes away and comes back.
 
-use std::sync::{Arc, Mutex};
-
 use super::stage::{
     Stage, assert_within, done, free_by, holder, is_refused, pause, queued, release, secs, ttl_of,
 };
@@ -96,22 +94,17 @@ pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
     release(insist(&three, &name).await).await;
 }
 
-/// A wait covers a server that is away for longer than a request may take: for those who wait already, who keep
-/// their order where there is one, and for one that comes meanwhile.
+/// A wait covers a server that is away for longer than a request may take: for those who wait already, and for
+/// one that comes meanwhile. Their order may change, since a place without heartbeats does not count any more.
 pub(super) async fn a_wait_covers_an_outage(stage: Stage) {
     let [one, two, three, four] = stage.clients().await;
     let (name, free) = (stage.name("held"), stage.name("free"));
     let held = one.lock(&name).ttl(ttl_of(&one, 30_000)).await.expect("a free lock");
     release(four.lock(&free).await.expect("a free lock")).await;
-    let order = Arc::<Mutex<Vec<_>>>::default();
     let mut waiters = Vec::new();
     for (number, locks) in [&two, &three].into_iter().enumerate() {
-        let (waiting, order) = (locks.lock(&name).wait(secs(75)).into_future(), Arc::clone(&order));
-        waiters.push(tokio::spawn(async move {
-            let guard = waiting.await.expect("the wait covers it");
-            order.lock().expect("no panic").push(number);
-            release(guard).await;
-        }));
+        let waiting = locks.lock(&name).wait(secs(75)).into_future();
+        waiters.push(tokio::spawn(async { release(waiting.await.expect("the wait covers it")).await }));
         queued(&one, &name, number + 1, secs(5)).await;
     }
     stage.server().pause().await;
@@ -126,8 +119,6 @@ pub(super) async fn a_wait_covers_an_outage(stage: Stage) {
     for waiter in waiters {
         done("a waiter's turn", secs(60), waiter).await.expect("no panic");
     }
-    let order = order.lock().expect("no panic").clone();
-    assert!(order == [0, 1] || !one.capabilities().promises(Requirement::Fifo), "the order: {order:?}");
 }
 
 /// A short stop of the server, shorter than the lease, costs nobody the lock.
