@@ -380,6 +380,11 @@ impl Claim {
         self.life(|life| life.has_no_caller())
     }
 
+    /// Whether its caller is there, and it cannot go on: the backend says so, or its client was closed.
+    pub(crate) fn has_ended_early(&self) -> bool {
+        self.life(|life| life.cancelled && !life.abandoned)
+    }
+
     /// Whether the claim was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.life(|life| life.is_cancelled())

@@ -47,6 +47,7 @@ struct Report {
     servers: Option<Arc<str>>,
     retryable: bool,
     is_silence: bool,
+    is_of_ended_claim: bool,
     source: Option<Source>,
 }
 
@@ -72,6 +73,7 @@ impl Error {
             servers: None,
             retryable,
             is_silence: false,
+            is_of_ended_claim: false,
             source: None,
         }))
     }
@@ -137,6 +139,16 @@ impl Error {
         self
     }
 
+    /// Marks the error as one that only this claim cannot survive: another one of the same request goes on.
+    pub(crate) fn of_ended_claim(mut self) -> Self {
+        self.0.is_of_ended_claim = true;
+        self
+    }
+
+    pub(crate) fn is_of_ended_claim(&self) -> bool {
+        self.0.is_of_ended_claim
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -190,6 +202,8 @@ impl Error {
             servers: self.0.servers.clone(),
             retryable: self.0.retryable,
             is_silence: self.0.is_silence,
+            // The claims of others go on.
+            is_of_ended_claim: false,
             source: (!causes.is_empty()).then(|| causes.join(": ").into()),
         }))
     }

@@ -110,7 +110,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// the wait ended or the claim was cancelled. After `None` for a claim that was in a queue, and after an
     /// error, `lockcore` calls `release` in the background. While the claim may wait, it calls this again
     /// instead, for the same claim, after an error that is [retryable](Error::is_retryable). If a request that
-    /// this has sent to release the claim may arrive late, the backend [cancels](Claim::cancel) the claim first.
+    /// this has sent to release the claim may arrive late, the backend [cancels](Claim::cancel) the claim before
+    /// it returns such an error. Then `lockcore` goes on with another claim.
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>;
 
     /// `async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>>`

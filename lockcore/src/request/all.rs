@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::in_time::{InTime, timed_out, unanswered, within};
 use super::patience::{may_pass, through_grace};
-use super::{LockRequest, operation, running};
+use super::{Checked, LockRequest, operation, running};
 use crate::life::Limits;
 use crate::{
     Claim, Clock, Error, ErrorKind, ErrorWith, LockAllGuard, LockGuard, LockHandle, LockName, Mode,
@@ -193,10 +193,11 @@ impl LockRequest<All> {
         limits: Limits,
     ) -> Result<LockAllGuard> {
         for (name, mode) in &names[granted.len()..] {
-            let acquiring = self.choices.begin(&self.book, name.clone(), *mode, wait);
+            let (book, choices) = (Arc::clone(&self.book), self.choices.clone());
+            let checked = Checked { book, choices, name: name.clone(), mode: *mode, wait };
             let answer = tokio::select! {
                 biased;
-                answer = InTime::new(acquiring, &self.choices, &self.book) => answer?,
+                answer = InTime::new(checked) => answer?,
                 lost = first_lost(&self.book.clock, &granted) => return Err(self.lost(lost)),
             };
             granted.push(answer.ok_or_else(|| self.timed_out(Some(name)))?);

@@ -97,6 +97,34 @@ impl Choices {
     }
 }
 
+/// A request for one lock that has been checked.
+#[derive(Clone)]
+pub(crate) struct Checked {
+    pub(crate) book: Arc<Book>,
+    pub(crate) choices: Choices,
+    pub(crate) name: LockName,
+    pub(crate) mode: Mode,
+    pub(crate) wait: Wait,
+}
+
+impl Checked {
+    /// Begins to acquire, with a claim of its own.
+    pub(crate) fn begin(&self) -> Acquiring {
+        self.choices.begin(&self.book, self.name.clone(), self.mode, self.wait)
+    }
+
+    /// Begins the wait anew, for the next try.
+    pub(super) fn wait_anew(&mut self) -> Result<()> {
+        self.wait = self.choices.until(&self.book)?;
+        Ok(())
+    }
+
+    /// Whether the time of the wait has passed.
+    pub(super) fn is_late(&self) -> bool {
+        matches!(self.wait, Wait::Until(end) if self.book.clock.has_passed(end))
+    }
+}
+
 fn check_limits(limits: Limits) -> Result<()> {
     if [limits.max_hold, limits.progress].contains(&Some(Duration::ZERO)) {
         let message = "a longest hold, and a time between reports of progress, must be longer than nothing";

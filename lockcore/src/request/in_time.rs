@@ -5,9 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::Choices;
+use super::Checked;
 use super::operation::Acquiring;
-use crate::background::Book;
 use crate::contract::FIRST_ANSWER;
 use crate::{Claim, Clock, Error, ErrorKind, LockGuard, LockName, Operation, Result, Wait};
 
@@ -20,15 +19,14 @@ const GRACE: Duration = Duration::from_millis(20);
 /// Whatever is still under way when this is dropped goes on in the background.
 pub(super) struct InTime {
     work: Acquiring,
-    wait: Option<Duration>,
-    backend: &'static str,
+    checked: Checked,
     /// Fires after the end of the wait, in case that the backend has not answered.
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl InTime {
-    pub(super) fn new(work: Acquiring, choices: &Choices, book: &Book) -> Self {
-        Self { work, wait: choices.wait, backend: book.capabilities().backend(), end: None }
+    pub(super) fn new(checked: Checked) -> Self {
+        Self { work: checked.begin(), checked, end: None }
     }
 
     /// The claim, unless it was refused before anything was sent.
@@ -38,7 +36,8 @@ impl InTime {
 
     /// The error that the lock is held by another.
     pub(super) fn timed_out(&self) -> Error {
-        timed_out(self.wait, self.backend, self.work.claim().map(Claim::name))
+        let Checked { book, choices, name, .. } = &self.checked;
+        timed_out(choices.wait, book.capabilities().backend(), Some(name))
     }
 }
 
@@ -46,9 +45,15 @@ impl Future for InTime {
     type Output = Result<Option<LockGuard>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { work, wait, backend, end } = &mut *self;
-        if let Poll::Ready(answer) = Pin::new(&mut *work).poll(cx) {
-            return Poll::Ready(answer);
+        let Self { work, checked, end } = &mut *self;
+        while let Poll::Ready(answer) = Pin::new(&mut *work).poll(cx) {
+            match answer {
+                // The backend cannot go on with this claim. Another one waits for the rest of the time.
+                Err(error) if error.is_of_ended_claim() && !checked.is_late() => {
+                    (*work, *end) = (checked.begin(), None);
+                }
+                answer => return Poll::Ready(answer),
+            }
         }
         let Some(claim) = work.claim().filter(|claim| matches!(claim.wait(), Wait::Until(_))) else {
             return Poll::Pending;
@@ -62,7 +67,8 @@ impl Future for InTime {
         Poll::Ready(if claim.keeps_place() {
             Ok(None)
         } else {
-            let unanswered = || unanswered(*wait, backend, Some(claim.name()));
+            let backend = checked.book.capabilities().backend();
+            let unanswered = || unanswered(checked.choices.wait, backend, Some(claim.name()));
             let away =
                 |error: Error| error.during(Operation::Acquire).on_backend(backend).for_lock(claim.name());
             Err(claim.obstacle().map_or_else(unanswered, away))

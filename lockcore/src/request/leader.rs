@@ -2,6 +2,7 @@
 
 use std::future::{Future, IntoFuture};
 
+use crate::request::in_time::InTime;
 use crate::request::{Acquire, Choices, LockRequest, One, running};
 use crate::{Error, LockGuard, LockHandle, Result};
 
@@ -62,7 +63,7 @@ impl LockRequest<Campaign> {
         let mut checked = lock.checked(Choices::until)?;
         loop {
             let guard = {
-                let mut campaign = checked.begin_in_time();
+                let mut campaign = InTime::new(checked.clone());
                 (&mut campaign).await?.ok_or_else(|| campaign.timed_out())?
             };
             // An error says that leadership was lost.

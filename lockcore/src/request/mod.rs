@@ -19,7 +19,7 @@ use crate::background::Book;
 use crate::{Error, ErrorKind, LockName, Mode, Result};
 
 pub use all::All;
-pub(crate) use choices::Choices;
+pub(crate) use choices::{Checked, Choices};
 pub use leader::Campaign;
 pub(crate) use once::read_jobs;
 pub use once::{Job, JobRun, JobState, JobSteps, Keyed, Once};

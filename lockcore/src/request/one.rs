@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::in_time::InTime;
-use super::operation::Acquiring;
 use super::patience::through_grace;
-use super::{Choices, LockRequest, One, running};
+use super::{Checked, Choices, LockRequest, One, running};
 use crate::background::Book;
-use crate::{Error, ErrorWith, LockGuard, LockHandle, LockName, Mode, Operation, Result, Wait};
+use crate::{Error, ErrorWith, LockGuard, LockHandle, Operation, Result, Wait};
 
 impl LockRequest<One> {
     /// Takes the lock if it is free now; `None` if another claim holds it. See
@@ -88,32 +87,6 @@ impl LockRequest<One> {
     }
 }
 
-/// A request that has been checked.
-pub(crate) struct Checked {
-    pub(crate) book: Arc<Book>,
-    pub(crate) choices: Choices,
-    pub(crate) name: LockName,
-    pub(crate) mode: Mode,
-    pub(crate) wait: Wait,
-}
-
-impl Checked {
-    pub(crate) fn begin(&self) -> Acquiring {
-        self.choices.begin(&self.book, self.name.clone(), self.mode, self.wait)
-    }
-
-    /// The same, which ends with its wait.
-    pub(super) fn begin_in_time(&self) -> InTime {
-        InTime::new(self.begin(), &self.choices, &self.book)
-    }
-
-    /// Begins the wait anew, for the next try.
-    pub(super) fn wait_anew(&mut self) -> Result<()> {
-        self.wait = self.choices.until(&self.book)?;
-        Ok(())
-    }
-}
-
 impl IntoFuture for LockRequest<One> {
     type Output = Result<LockGuard>;
     type IntoFuture = Acquire;
@@ -142,7 +115,7 @@ impl Future for Acquire {
         if let State::New(request) = &mut self.0 {
             let request = request.take().expect("not polled after its end");
             let checked = request.checked(Choices::until)?;
-            self.0 = State::UnderWay(checked.begin_in_time());
+            self.0 = State::UnderWay(InTime::new(checked));
         }
         let State::UnderWay(work) = &mut self.0 else { unreachable!("set above") };
         let outcome = match std::task::ready!(Pin::new(&mut *work).poll(cx)) {

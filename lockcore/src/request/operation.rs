@@ -1,5 +1,6 @@
 //! Acquires, from the claim to the guard.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -93,6 +94,8 @@ async fn claim_and_settle(
 ///
 /// It asks for the same claim. So a server that has not forgotten the claim knows its place, or that it has the
 /// lock, and there is one claim to release in the end. An earlier request may still arrive after that.
+///
+/// If the backend cannot go on with the claim, the request makes another one (`in_time.rs`).
 async fn ask(book: &Book, claim: &Claim, mut patience: Patience) -> Result<Option<Grant>> {
     let clock = &book.clock;
     loop {
@@ -112,6 +115,11 @@ async fn ask(book: &Book, claim: &Claim, mut patience: Patience) -> Result<Optio
             claim.note_in_doubt();
         }
         heard?;
+        if claim.has_ended_early() {
+            // A server that ends one claim after the other is not asked without a pause.
+            Box::pin(patience.pause(clock, pending())).await?;
+            return patience.end().map_err(Error::of_ended_claim).map(|()| None);
+        }
         claim.note_away(patience.reason());
         Box::pin(patience.pause(clock, claim.wait_over())).await?;
     }

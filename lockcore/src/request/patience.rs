@@ -101,10 +101,19 @@ where
 mod tests {
     use futures_util::FutureExt;
 
+    use std::collections::HashSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+
     use super::super::Choices;
+    use super::super::in_time::InTime;
     use super::*;
+    use crate::backend::MemoryLock;
     use crate::testing::TestServer;
-    use crate::{Locks, Operation};
+    use crate::{
+        Capabilities, Claim, DistributedLock, Grant, LockName, LockStatus, Locks, Operation, OwnerId,
+        Released, Renewal, async_trait,
+    };
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -191,6 +200,69 @@ mod tests {
         drop(while_time_passes(&server, patient.into_future()).await.unwrap());
     }
 
+    /// A backend that cannot go on with its first claims.
+    #[derive(Debug, Default)]
+    struct Ending {
+        memory: MemoryLock,
+        ends: AtomicUsize,
+        seen: Mutex<HashSet<OwnerId>>,
+    }
+
+    #[async_trait]
+    impl DistributedLock for Ending {
+        fn capabilities(&self) -> Capabilities {
+            self.memory.capabilities()
+        }
+
+        async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+            assert!(self.seen.lock().unwrap().insert(claim.owner()), "the same claim again");
+            let is_over = |left: usize| left.checked_sub(1);
+            if self.ends.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_over).is_ok() {
+                claim.cancel();
+                return Err(Error::new(ErrorKind::Unreachable, "a request to release it may arrive late"));
+            }
+            self.memory.acquire(claim).await
+        }
+
+        async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+            self.memory.renew(grants, until).await
+        }
+
+        async fn release(&self, claim: &Claim) -> Result<Released> {
+            self.memory.release(claim).await
+        }
+
+        async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+            self.memory.inspect(name).await
+        }
+
+        async fn force_release(&self, name: &LockName) -> Result<usize> {
+            self.memory.force_release(name).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_goes_on_with_another_claim() {
+        let backend = Arc::new(Ending::default());
+        let locks = Locks::new(Arc::clone(&backend) as Arc<dyn DistributedLock>).unwrap();
+        let end = || backend.ends.store(2, Ordering::SeqCst);
+        end();
+        assert_eq!(locks.run_as_leader("a", async |_| 7).await.unwrap(), 7);
+        end();
+        locks.lock("b").wait(LONG).await.unwrap().release().await.unwrap();
+        end();
+        drop(locks.lock_all(["c", "d"]).wait(LONG).await.unwrap());
+        end();
+        drop(locks.owner().lock("e").wait(LONG).await.unwrap());
+        assert_eq!(backend.ends.load(Ordering::SeqCst), 0);
+        // Who has no patience learns of it.
+        for request in [locks.lock("f"), locks.lock("f").wait(LONG).patience(Duration::ZERO)] {
+            end();
+            assert_eq!(request.await.unwrap_err().kind(), ErrorKind::Unreachable);
+            assert_eq!(backend.ends.load(Ordering::SeqCst), 1, "one claim");
+        }
+    }
+
     #[tokio::test]
     async fn what_is_not_waited_for_fails_at_once() {
         let server = TestServer::new();
@@ -234,7 +306,7 @@ mod tests {
         let server = TestServer::new();
         let locks = server.locks().unwrap();
         server.fail(Operation::Acquire, ErrorKind::Overloaded);
-        let mut first = locks.lock("a").wait(LONG).checked(Choices::until).unwrap().begin_in_time();
+        let mut first = InTime::new(locks.lock("a").wait(LONG).checked(Choices::until).unwrap());
         let claim = first.claim().unwrap().clone();
         let mut second = locks.lock("a").wait(LONG / 2).into_future();
         assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none(), "both wait");

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use super::table::{Hold, OwnedName, ReentrantGuard, Table};
 use crate::background::Book;
-use crate::request::in_time::timed_out;
-use crate::request::one::Checked;
+use crate::request::in_time::{InTime, timed_out};
 use crate::request::patience::through_grace;
-use crate::request::{Choices, LockRequest, One, running};
+use crate::request::{Checked, Choices, LockRequest, One, running};
 use crate::{Error, ErrorWith, LockHandle, LockName, Operation, Result, Wait};
 
 /// A lock that its [`Owner`](crate::Owner) may hold already.
@@ -116,7 +115,7 @@ async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantG
     }
     // Two tasks take it at the same time if one of them was not driven for a while. They exclude each other
     // at the server, and whoever gets the lock has it for the owner.
-    let acquire = checked.begin_in_time();
+    let acquire = InTime::new(checked.clone());
     owned.note_claim(acquire.claim());
     let answer = tokio::select! {
         biased;
