@@ -132,9 +132,15 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             let places: Vec<_> = (0..grants.len()).filter(|&at| answers[at] == Extension::Blocked).collect();
             if !places.is_empty() {
                 let blocked: Vec<_> = places.iter().map(|&at| grants[at].clone()).collect();
-                // Its validity counts from the first request, which was earlier.
-                for (at, again) in places.into_iter().zip(client.renew(&blocked, until).await?.0) {
-                    answers[at] = again;
+                match client.renew(&blocked, until).await {
+                    // Its validity counts from the first request, which was earlier.
+                    Ok((again, _)) => {
+                        places.into_iter().zip(again).for_each(|(at, again)| answers[at] = again);
+                    }
+                    // The others have their answers.
+                    Err(error) => {
+                        tracing::debug!(%error, "leases whose rows were locked are not renewed yet")
+                    }
                 }
             }
             Ok::<_, Error>((answers, sent))

@@ -1,11 +1,13 @@
 //! The table of records, which an upgrade does not find.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
-use lockwell_core::{ErrorKind, Locks, RecordKind, RecordWrite, Requirement};
+use lockwell_core::{ErrorKind, Locks, Mode, RecordKind, RecordWrite, Renewal, Requirement};
+use sqlx::{AssertSqlSafe, Connection};
 
 use crate::purge::Purger;
-use crate::servers::{ALL, Kind, admin, client, count, url};
+use crate::servers::{ALL, Kind, admin, backend, claim, client, count, proxy, session, soon, through, url};
 
 async fn are_written(locks: &Locks, name: &str) {
     assert!(locks.capabilities().promises(Requirement::Records));
@@ -93,4 +95,32 @@ async fn copies_of_a_write_do_not_wait_for_each_other() {
     let deadlock = deadlock.split("TRANSACTIONS\n---").next().unwrap_or_default();
     assert!(!deadlock.contains("copied_records"), "{deadlock}");
     guard.release().await.expect("held");
+}
+
+/// A renewal is repeated for the rows that a write has at the moment. If that fails, it says nothing of the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_is_locked_makes_no_other_lease_unknown() {
+    let kind = Kind::Postgres;
+    let Some(url) = url(kind, "in_between").await else { return };
+    let proxy = proxy(kind).await.expect("it runs");
+    let lock = backend(kind, &through(&url, &proxy)).await.expect("a connection");
+    let mut grants = Vec::new();
+    for name in ["free", "locked"] {
+        let claim = claim(name, Mode::Exclusive, Duration::from_mins(1));
+        grants.push(lock.acquire(&claim).await.expect("an answer").expect("a free lock"));
+    }
+    let renewed = lock.renew(&grants, soon()).await;
+    assert!(renewed.iter().all(|one| matches!(one, Renewal::Renewed(_))), "{renewed:?}");
+    let mut user = session(&url).await;
+    let mut transaction = user.begin().await.expect("a transaction");
+    let row = "SELECT 1 FROM in_between WHERE name = 'locked' FOR UPDATE";
+    sqlx::raw_sql(AssertSqlSafe(row)).execute(&mut *transaction).await.expect("a row");
+    // The answer to the repetition is lost, and there is no other connection.
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
+    proxy.redirect(closed);
+    proxy.drop_reply(2);
+    let renewed = lock.renew(&grants, soon()).await;
+    assert!(matches!(renewed[..], [Renewal::Renewed(_), Renewal::Unknown(_)]), "{renewed:?}");
+    assert_eq!(proxy.dropped_replies(), 1);
+    transaction.rollback().await.expect("open");
 }
