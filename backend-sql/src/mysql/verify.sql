@@ -1,5 +1,6 @@
 -- Checks a lock in the transaction that calls it, which fails if the lock is not held, and otherwise keeps it from changing hands.
--- With the rights of its owner, so that who calls it can read no owner id.
+-- With the rights of its owner, so that who calls it can read no owner id. Only the users that need it are to call it:
+--     GRANT EXECUTE ON PROCEDURE {verify} TO the users of your scripts
 DROP PROCEDURE IF EXISTS {verify};
 DELIMITER //
 CREATE PROCEDURE {verify}(lock_name VARBINARY(512), lock_token BIGINT, lock_hold VARBINARY(32)) SQL SECURITY DEFINER

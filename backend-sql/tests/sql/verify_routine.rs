@@ -76,7 +76,7 @@ async fn replaced(thief: Locks) {
 routine_test!(on_postgres, Kind::Postgres, PgConnection, "public.called");
 routine_test!(on_mariadb, Kind::MariaDb, MySqlConnection, "called");
 
-/// Who calls it needs no rights on the tables, and cannot make it read others.
+/// Who calls it needs no rights on the tables, but one on the routine, and cannot make it read others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_caller_reads_no_owner() {
     let (kind, table) = (Kind::Postgres, "public.guarded");
@@ -89,6 +89,11 @@ async fn the_caller_reads_no_owner() {
     let hide = "CREATE TEMPORARY TABLE guarded (name text, owner uuid, token bigint, expires_at timestamptz)";
     sqlx::raw_sql(hide).execute(&mut connection).await.expect("a table of its own");
     let call = call(kind, &guard).replace("called", "guarded");
+    let refused = sqlx::raw_sql(AssertSqlSafe(call.as_str())).execute(&mut connection).await;
+    let refused = refused.expect_err("it was not granted").to_string();
+    assert!(refused.contains("permission denied for function"), "{refused}");
+    let grant = "GRANT EXECUTE ON FUNCTION public.guarded_verify(text, bigint, text) TO caller";
+    admin(kind, &url, grant).await;
     sqlx::raw_sql(AssertSqlSafe(call)).execute(&mut connection).await.expect("it is held");
     let refused = sqlx::raw_sql("SELECT owner FROM public.guarded").execute(&mut connection).await;
     assert!(refused.expect_err("no right").to_string().contains("permission denied"));
