@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import psycopg2
 import pymysql
 import pytest
 import sqlalchemy
+import sqlalchemy.exc
 import sqlalchemy.orm
 
 import lockwell
@@ -162,6 +164,20 @@ def test_a_connection_without_a_transaction_is_refused(servers: Servers, name: s
             held.verify_in(connection)
             connection.rollback()
             connection.close()
+
+
+@pytest.mark.parametrize("begin", [core, session])
+def test_an_error_shows_no_secret(begin: Callable[[str], Any], servers: Servers, name: str) -> None:
+    url = servers.url("postgres")
+    with lockwell.connect(url) as locks, locks.lock(name) as held:
+        secret = held.verify_statement()
+        with begin(url) as (transaction, _):
+            with pytest.raises(sqlalchemy.exc.ProgrammingError):
+                transaction.execute(sqlalchemy.text("SELECT 1 FROM nowhere"))
+            with pytest.raises(sqlalchemy.exc.DBAPIError) as aborted:
+                held.verify_in(transaction)
+        shown = "".join(traceback.format_exception(aborted.value)) + repr(vars(aborted.value))
+        assert "aborted" in shown and "[SQL" not in shown and secret not in shown
 
 
 def test_several_are_verified_one_by_one(servers: Servers, name: str) -> None:

@@ -18,7 +18,13 @@ def verify(lock: str, statement: str, transaction: Any) -> None:
         # The connection of SQLAlchemy has to know that a transaction begins.
         connection = transaction.connection.driver_connection
         _refuse(lock, connection)
-        found = transaction.exec_driver_sql(statement).fetchall()
+        try:
+            found = transaction.exec_driver_sql(statement).fetchall()
+        except Exception as error:
+            failed: Any = error
+            # Its text would show the statement, and so the secret by which the lock is released.
+            failed.statement = None
+            raise
     else:
         cursor = transaction if hasattr(transaction, "fetchall") else transaction.cursor()
         connection = getattr(cursor, "connection", transaction)
