@@ -3,7 +3,8 @@
 use super::stage::{LATE, Stage, assert_within, claim, done, pause, release, secs, ttl_of, within};
 use super::time::now;
 use lockwell_core::{
-    ErrorKind, Grant, LockName, Locks, Mode, Record, RecordKind, RecordWrite, Released, Requirement, Result,
+    ErrorKind, Grant, LockGuard, LockName, Locks, Mode, Record, RecordKind, RecordWrite, Released,
+    Requirement, Result,
 };
 
 const NUMBERED: [&[u8]; 3] = [b"first", b"second", b"third"];
@@ -257,6 +258,38 @@ pub(super) async fn only_a_writer_writes(stage: Stage) {
         is_lost(one.backend().write_record(&reader, write(3)).await, "a writer that became a reader wrote");
         assert_eq!(value(&one, &name).await.as_deref(), Some(NUMBERED[0]));
         give_up(&one, &reader).await;
+    }
+}
+
+/// Also who cannot write reads what the last writer has left.
+pub(super) async fn every_holder_reads(stage: Stage) {
+    let one = stage.client().await;
+    let promises = |what| one.backend().capabilities().promises(what);
+    let written = async |which: &str| {
+        let guard = one.lock(stage.name(which)).wait(secs(10)).await.expect("a free lock");
+        guard.write_record("first").await.expect("held");
+        guard
+    };
+    let freed = async |which: &str| {
+        release(written(which).await).await;
+        stage.name(which)
+    };
+    let reads = async |guard: LockGuard, who: &str| {
+        let read = guard.read_record().await.unwrap_or_else(|error| panic!("{who}: {error:#}"));
+        assert_eq!(read.map(|read| read.value).as_deref(), Some(NUMBERED[0]), "{who}");
+        release(guard).await;
+    };
+    if promises(Requirement::Shared) {
+        let reader = one.read(freed("read").await).wait(secs(10)).await.expect("a free lock");
+        reads(reader, "a reader").await;
+    }
+    if promises(Requirement::Permits) {
+        let permit = one.permit(freed("permit").await, 2).wait(secs(10)).await.expect("a free lock");
+        reads(permit, "the holder of a permit").await;
+    }
+    if promises(Requirement::Downgrade) {
+        let reader = written("downgraded").await.downgrade().await.expect("held");
+        reads(reader, "a writer that became a reader").await;
     }
 }
 

@@ -8,6 +8,7 @@ use super::call::send_whole;
 use super::driver::{Conn, MySql};
 use crate::dialect::records::{OwnedWrite, RecordRow, Records, record, writer};
 use crate::ids::AsUuid;
+use crate::words::Hold;
 
 impl Records for MySql {
     async fn create_records(&self, conn: &mut Conn) -> sqlx::Result<()> {
@@ -34,10 +35,12 @@ impl Records for MySql {
         kind: RecordKind,
         under: Option<&Grant>,
     ) -> sqlx::Result<Option<Option<Record>>> {
-        let sql = if under.is_some() { &self.sql.read_record_under } else { &self.sql.read_record };
-        let mut call = sql.call().bind(name).bind(kind.word().as_bytes());
-        if let Some(grant) = under {
-            call = call.bind(grant.claim().owner().as_uuid());
+        let under = under.map(Grant::claim);
+        let held = |claim| self.sql.read_record_under.of(Hold::of(claim));
+        let mut call =
+            under.map_or(&self.sql.read_record, held).call().bind(name).bind(kind.word().as_bytes());
+        if let Some(claim) = under {
+            call = call.bind(claim.owner().as_uuid());
         }
         let found: Option<RecordRow> = call.row(&mut conn.inner).await?;
         Ok(match found {

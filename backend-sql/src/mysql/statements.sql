@@ -432,8 +432,8 @@ SELECT value, token, hold FROM {records} WHERE name = $1 AND kind = $2
 
 -- name: read_record_under
 -- A replica may lack the last write, and a proxy sends what locks a row to the primary. $3 owner.
-SELECT r.value, r.token, r.hold FROM {locks} AS l LEFT JOIN {records} AS r ON r.name = l.name AND r.kind = $2
-WHERE l.name = $1 AND l.owner = $3 LOCK IN SHARE MODE
+SELECT r.value, r.token, r.hold FROM {held} AS l LEFT JOIN {records} AS r ON r.name = l.name AND r.kind = $2
+WHERE l.name = $1 AND l.owner = $3 AND l.expires_at IS NOT NULL LOCK IN SHARE MODE
 
 -- name: recorded
 SELECT name FROM {records} WHERE kind = $1 AND value <> '' ORDER BY name

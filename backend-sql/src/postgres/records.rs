@@ -1,15 +1,19 @@
 //! The records of locks on PostgreSQL.
 
 use lockwell_core::backend::closed_for;
-use lockwell_core::{ErrorKind, Grant, HoldId, LockName, Record, RecordKind};
+use lockwell_core::{Claim, ErrorKind, Grant, HoldId, LockName, Record, RecordKind};
+use sqlx::FromRow;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use super::bound::BoundStatement;
 use super::database::make;
 use super::driver::{Conn, Postgres};
 use super::grace::{Closed, LOOKS};
 use crate::dialect::error::ours;
 use crate::dialect::records::{OwnedWrite, RecordRow, Records, record, writer};
 use crate::ids::AsUuid;
+use crate::words::Hold;
 
 impl Records for Postgres {
     async fn create_records(&self, conn: &mut Conn) -> sqlx::Result<()> {
@@ -18,18 +22,14 @@ impl Records for Postgres {
 
     async fn write_record(&self, conn: &mut Conn, write: &OwnedWrite) -> sqlx::Result<Option<(HoldId, u64)>> {
         let claim = write.grant.claim();
-        let mut tries = 0..LOOKS;
-        loop {
-            let (hold, number, token, value) = write.columns();
-            let statement = self.statement(&self.sql.write_record).of(claim).bind(write.kind.word());
-            let statement = statement.bind(hold).bind(number).bind(token).bind(value);
-            let written: sqlx::Result<Option<(Uuid, i64)>> = statement.row(&mut *conn).await;
-            match self.closed(conn, &written, std::iter::once(claim)).await? {
-                Some(Closed::For(left)) => return Err(ours(ErrorKind::GracePeriod, closed_for(left))),
-                Some(Closed::NotNow) if tries.next().is_some() => (),
-                _ => return Ok(written?.map(|(hold, number)| writer(hold, number))),
-            }
-        }
+        let written: Option<(Uuid, i64)> = self
+            .unless_closed(conn, claim, || {
+                let (hold, number, token, value) = write.columns();
+                let statement = self.statement(&self.sql.write_record).of(claim).bind(write.kind.word());
+                statement.bind(hold).bind(number).bind(token).bind(value)
+            })
+            .await?;
+        Ok(written.map(|(hold, number)| writer(hold, number)))
     }
 
     async fn read_record(
@@ -39,16 +39,15 @@ impl Records for Postgres {
         kind: RecordKind,
         under: Option<&Grant>,
     ) -> sqlx::Result<Option<Option<Record>>> {
-        let sql = if under.is_some() { &self.sql.read_record_under } else { &self.sql.read_record };
-        let mut statement = self.statement(sql).bind(name.as_str()).bind(kind.word());
-        if let Some(grant) = under {
-            statement = statement.bind(grant.claim().owner().as_uuid());
-        }
-        let found: Option<RecordRow> = statement.row(conn).await?;
-        Ok(match found {
-            Some(row) => Some(record(row)),
-            None => under.is_none().then_some(None),
-        })
+        let statement = |sql| self.statement(sql).bind(name.as_str()).bind(kind.word());
+        let Some(claim) = under.map(Grant::claim) else {
+            let found: Option<RecordRow> = statement(&self.sql.read_record).row(conn).await?;
+            return Ok(Some(found.and_then(record)));
+        };
+        let sql = self.sql.read_record_under.of(Hold::of(claim));
+        let held = || statement(sql).bind(claim.owner().as_uuid());
+        let found: Option<RecordRow> = self.unless_closed(conn, claim, held).await?;
+        Ok(found.map(record))
     }
 
     async fn recorded(&self, conn: &mut Conn, kind: RecordKind) -> sqlx::Result<Vec<String>> {
@@ -57,5 +56,28 @@ impl Records for Postgres {
 
     async fn purge_records(&self, conn: &mut Conn) -> sqlx::Result<()> {
         self.statement(&self.sql.purge_records).execute(conn).await.map(drop)
+    }
+}
+
+impl Postgres {
+    /// Sends a statement that fails where the hold of a claim may have been forgotten.
+    async fn unless_closed<'a, T>(
+        &self,
+        conn: &mut Conn,
+        claim: &Claim,
+        statement: impl Fn() -> BoundStatement<'a>,
+    ) -> sqlx::Result<Option<T>>
+    where
+        T: for<'r> FromRow<'r, PgRow>,
+    {
+        let mut tries = 0..LOOKS;
+        loop {
+            let found = statement().row(&mut *conn).await;
+            match self.closed(conn, &found, std::iter::once(claim)).await? {
+                Some(Closed::For(left)) => return Err(ours(ErrorKind::GracePeriod, closed_for(left))),
+                Some(Closed::NotNow) if tries.next().is_some() => (),
+                _ => return found,
+            }
+        }
     }
 }

@@ -43,10 +43,10 @@ statements! {
     take take_new take_many take_placed claim enter_marked look enter poll_waiters release leave notify_heads turns notify_client
     holders count_waiters names about force force_members portion purge purge_waiters dead_client forget_places places_of forget_stale forget_client
     join_one join make leave_group_one leave_group reap stale_groups downgrade member due_waiters
-    write_record read_record read_record_under recorded purge_records
+    write_record read_record recorded purge_records
     locks members waiters clients records check_locks check_members check_waiters check_clients forgets;
     hand_first: NamedSql, hand_over: NamedSql, hand_on: NamedSql, hand_over_many: NamedSql,
-    send_notes: NamedSql, renew: HeldSql, verify: HeldSql
+    send_notes: NamedSql, renew: HeldSql, verify: HeldSql, read_record_under: HeldSql
 }
 
 impl Statements {

@@ -541,9 +541,14 @@ RETURNING r.hold, r.number
 SELECT value, token, hold FROM {records} WHERE name = $1 AND kind = $2
 
 -- name: read_record_under
--- The lock of the row is refused by a standby, which may lack the last write; a pooler sends it to the primary. $3 owner.
-SELECT r.value, r.token, r.hold FROM {locks} l LEFT JOIN {records} r ON r.name = l.name AND r.kind = $2
-WHERE l.name = $1 AND l.owner = $3 FOR SHARE OF l
+-- The lock of the row is refused by a standby, which may lack the last write; a pooler sends it to the primary. A row that is
+-- missing says nothing where it may be lost. $3 owner.
+WITH mine AS (
+    SELECT l.name FROM {held} l WHERE l.name = $1 AND l.owner = $3 AND l.{ends} IS NOT NULL FOR SHARE OF l
+)
+SELECT r.value, r.token, r.hold FROM (VALUES (1)) AS one LEFT JOIN mine ON true
+    LEFT JOIN {records} r ON r.name = mine.name AND r.kind = $2
+WHERE CASE WHEN mine.name IS NULL THEN NOT {may_verify} ELSE true END
 
 -- name: recorded
 SELECT name FROM {records} WHERE kind = $1 AND value <> '' ORDER BY name

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell_core::{DistributedLock, ErrorKind, Grant, Mode, Renewal};
+use lockwell_core::{DistributedLock, ErrorKind, Grant, Mode, RecordKind, RecordWrite, Renewal};
 use lockwell_sql::{PostgresLock, PostgresVerify};
 use sqlx::Connection;
 use testbed::{Postgres, if_installed};
@@ -101,6 +101,33 @@ async fn a_reader_that_has_left_goes_when_the_next_holder_comes_back() {
         assert_eq!(status.holders.len(), 1, "{status:?}");
         lock.downgrade(&writer).await.expect("held");
     }
+}
+
+/// Nor are they lost. A hold whose row is there reads, since no record was lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_wait_for_a_holder_that_has_lost_its_row() {
+    let Some((server, url)) = long("unread").await else { return };
+    let lock = backend(Kind::Postgres, &url).await.expect("a connection");
+    let read = async |grant: &Grant| {
+        let read = lock.read_record(grant.claim().name(), RecordKind::Value, Some(grant)).await;
+        read.map(|record| record.map(|record| record.value)).map_err(|error| error.kind())
+    };
+    let write = RecordWrite { kind: RecordKind::Value, number: 1, value: b"x" };
+    let before = granted(&*lock, "a").await;
+    lock.write_record(&before, write).await.expect("held");
+    lock.release(before.claim()).await.expect("an answer");
+    write_out(&server).await;
+    let writer = granted(&*lock, "a").await;
+    let reader = claim("b", Mode::Shared, LONG);
+    let reader = lock.acquire(&reader).await.expect("an answer").expect("a free lock");
+    crash(&server).await;
+    let error = lock.write_record(&writer, write).await.expect_err("nobody knows");
+    assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+    for grant in [&writer, &reader] {
+        assert_eq!(read(grant).await, Err(ErrorKind::GracePeriod));
+    }
+    assert_eq!(renewed(&*lock, std::slice::from_ref(&writer)).await, ["renewed"]);
+    assert_eq!(read(&writer).await, Ok(Some(b"x".to_vec())));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -154,6 +154,8 @@ pub(crate) enum Defect {
     ReadsOldRecords,
     /// A reader writes.
     IgnoresTheMode,
+    /// Only a writer reads.
+    ReadsForWritersOnly,
     /// A claim looks for a record.
     AsksForRecords,
 

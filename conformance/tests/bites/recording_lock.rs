@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockwell_core::backend::{
-    Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, MemoryLock, Mode, Moment,
-    Record, RecordKind, RecordWrite, Released, Renewal, Result, StoredRecord, async_trait,
+    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, MemoryLock,
+    Mode, Moment, Record, RecordKind, RecordWrite, Released, Renewal, Result, StoredRecord, async_trait,
 };
 
 use crate::defect::Defect;
@@ -136,8 +136,13 @@ impl DistributedLock for Recording {
         &self,
         name: &LockName,
         kind: RecordKind,
-        _: Option<&Grant>,
+        under: Option<&Grant>,
     ) -> Result<Option<Record>> {
+        if self.is(Defect::ReadsForWritersOnly)
+            && under.is_some_and(|grant| grant.claim().mode() != Mode::Exclusive)
+        {
+            return Err(Error::new(ErrorKind::Lost, "the lock is not held alone"));
+        }
         let records = lock(&self.records);
         let Some((last, before)) = records.get(&self.key(name, kind)) else { return Ok(None) };
         let read = if self.is(Defect::ReadsOldRecords) { before.as_ref() } else { Some(last) };

@@ -205,9 +205,13 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// `async fn read_record(&self, name: &LockName, kind: RecordKind, under: Option<&Grant>) -> Result<Option<Record>>`
     ///
-    /// Reads a record. `under` a grant, it returns the last write of the holder before. Otherwise it may be
-    /// older. `None`: nothing was written, or it was removed. Called only if
+    /// Reads a record. `under` a grant, of whatever mode, it returns the last write of the holder before.
+    /// Otherwise it may be older. `None`: nothing was written, or it was removed. Called only if
     /// [`Records`](crate::Requirement::Records) is promised.
+    ///
+    /// # Errors
+    /// [`Lost`](ErrorKind::Lost) may be the answer if the hold is not there, and
+    /// [`GracePeriod`](ErrorKind::GracePeriod) while the server may have forgotten it.
     async fn read_record(
         &self,
         name: &LockName,

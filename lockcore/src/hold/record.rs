@@ -30,6 +30,10 @@ impl LockGuard {
     /// Reads the record of the lock as the holder before has left it, or as this one has written it. `None`:
     /// there is none.
     ///
+    /// # Errors
+    /// [`Lost`](ErrorKind::Lost), and [`GracePeriod`](ErrorKind::GracePeriod) if the server may have forgotten
+    /// the hold, which goes on.
+    ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn read_record(&self) -> Result<Option<Record>> {
@@ -50,6 +54,9 @@ impl LockHandle {
     }
 
     /// The same as [`LockGuard::read_record`].
+    ///
+    /// # Errors
+    /// As there.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
