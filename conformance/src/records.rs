@@ -261,6 +261,34 @@ pub(super) async fn only_a_writer_writes(stage: Stage) {
     }
 }
 
+/// A late copy of an acquire may be granted after a forced release. Then its claim holds the lock again, and the guard
+/// that it had does not.
+pub(super) async fn an_earlier_grant_of_a_claim_writes_nothing(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("twice");
+    let claim = claim(&name, Mode::Exclusive, ttl_of(&one, 30_000), within(secs(10)));
+    let asked = async || one.backend().acquire(&claim).await;
+    let late = asked().await.expect("an answer").expect("a free lock");
+    assert_eq!(two.force_release(&name).await.expect("an answer"), 1);
+    let present = match asked().await {
+        Ok(present) => present.expect("a free lock"),
+        // It grants nothing to a claim that it has freed.
+        Err(error) if error.kind() == ErrorKind::NotHeld => return,
+        Err(error) => panic!("{error:#}"),
+    };
+    is_lost(
+        one.backend().write_record(&late, write(2)).await,
+        "a hold that was freed wrote under the next one",
+    );
+    one.backend().write_record(&present, write(1)).await.expect("held");
+    is_lost(
+        one.backend().write_record(&late, write(3)).await,
+        "a hold that was freed wrote over the next one",
+    );
+    assert_eq!(value(&two, &name).await.as_deref(), Some(NUMBERED[0]));
+    give_up(&one, &present).await;
+}
+
 /// Also who cannot write reads what the last writer has left.
 pub(super) async fn every_holder_reads(stage: Stage) {
     let one = stage.client().await;

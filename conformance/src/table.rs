@@ -170,6 +170,7 @@ const ALL: &[Case] = cases! {
         a_write_that_is_repeated_is_answered_again: [Records];
         a_counter_in_a_record_loses_nothing: [Records];
         only_a_writer_writes: [Records];
+        an_earlier_grant_of_a_claim_writes_nothing: [Records];
         every_holder_reads: [Records];
         a_record_survives_a_restart: [Records, Server, Durable];
         a_record_survives_a_purge: [Records, Purge];

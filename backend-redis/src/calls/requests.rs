@@ -129,7 +129,8 @@ impl Requests<'_> {
         let (name, slot) = (claim.name(), self.keys.slot(claim.name()));
         let keys = vec![self.keys.lock(name), self.keys.record(slot, write.kind, name)];
         let life = if write.value.is_empty() { REMOVED_LIFE } else { "" };
-        let args = vec![owner(claim), grant.hold_id().to_string(), write.number.to_string(), life.to_owned()];
+        let held = format!("{}:{}:", owner(claim), grant.last_token());
+        let args = vec![held, grant.hold_id().to_string(), write.number.to_string(), life.to_owned()];
         let value = Some(StoredRecord::text(grant, write).into());
         Item { value, ..Item::new(&WRITE_RECORD, slot, keys, args) }
     }

@@ -32,6 +32,11 @@ impl OwnedWrite {
         RecordWrite { kind: self.kind, number: self.number, value: &self.value }
     }
 
+    /// The token in the lock's row, by which the grant is known from others of its claim.
+    pub(crate) fn held_token(&self) -> i64 {
+        self.grant.last_token().get().cast_signed()
+    }
+
     /// The columns of the row, after the name and the kind: the hold, the number, the token and the value.
     pub(crate) fn columns(&self) -> (Uuid, i64, i64, &[u8]) {
         let hold = Uuid::from_u128(self.grant.hold_id().as_u128());
@@ -65,8 +70,8 @@ pub trait Records: Database {
     /// Creates the table where it alone is missing. [`check`](Database::check) has found out.
     fn create_records(&self, conn: &mut Self::Conn) -> impl Outcome<()>;
 
-    /// Writes a record if its claim holds the lock alone, under a lock of the lock's row. Returns the last
-    /// writer; `None` if the claim does not hold the lock.
+    /// Writes a record if its grant is the present one, and exclusive, under a lock of the lock's row. Returns
+    /// the last writer; `None` if the lock is not held by this grant.
     fn write_record(&self, conn: &mut Self::Conn, write: &OwnedWrite) -> impl Outcome<Option<(HoldId, u64)>>;
 
     /// Reads a record; under a grant from the server that has the last write of the holder before. `None`: the

@@ -18,7 +18,7 @@ impl Records for MySql {
     async fn write_record(&self, conn: &mut Conn, write: &OwnedWrite) -> sqlx::Result<Option<(HoldId, u64)>> {
         let (hold, number, token, value) = write.columns();
         let call = self.sql.write_record.of(write.grant.claim()).bind(write.kind.word().as_bytes());
-        let call = call.bind(hold).bind(number).bind(token).bind(value);
+        let call = call.bind(hold).bind(number).bind(token).bind(value).bind(write.held_token());
         let answers = send_whole(&mut conn.inner, call.written()).await?;
         // The row of the lock, and that of the record.
         let [_, stored] = &answers.rows[..] else { return Ok(None) };

@@ -410,13 +410,14 @@ SELECT 1 AS one FROM {held} WHERE name = $1 AND owner = $2 AND token = $3
 XA PREPARE 'lockwell'
 
 -- part: is_mine
-name = $1 AND owner = $2 AND expires_at IS NOT NULL AND mode = 0 AND members = 0
+name = $1 AND owner = $2 AND token = $8 AND expires_at IS NOT NULL AND mode = 0 AND members = 0
 
 -- name: write_record
 -- Writes a record for the present holder, whose lease may have ended. Whoever takes the lock waits for the row, which the first
 -- statement locks: those that follow read it without a lock. Copies of a write follow each other: the second statement locks the
 -- record as the third one does, or two of them would wait for each other. A late copy changes nothing. The answer is a row if
--- the claim is the holder, and the last write. $1 name, $2 owner, $3 kind, $4 hold, $5 number, $6 token, $7 value.
+-- the claim is the holder, and the last write. $1 name, $2 owner, $3 kind, $4 hold, $5 number, $6 token, $7 value, $8 the token
+-- in the lock's row: a late copy of the acquire may have got the lock for the same owner again, after a forced release.
 {begin};
 SELECT owner, token FROM {locks} WHERE {is_mine} LOCK IN SHARE MODE;
 INSERT INTO {records} (name, kind, hold, number, token, value)

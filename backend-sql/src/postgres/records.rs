@@ -26,7 +26,7 @@ impl Records for Postgres {
             .unless_closed(conn, claim, || {
                 let (hold, number, token, value) = write.columns();
                 let statement = self.statement(&self.sql.write_record).of(claim).bind(write.kind.word());
-                statement.bind(hold).bind(number).bind(token).bind(value)
+                statement.bind(hold).bind(number).bind(token).bind(value).bind(write.held_token())
             })
             .await?;
         Ok(written.map(|(hold, number)| writer(hold, number)))

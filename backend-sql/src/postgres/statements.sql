@@ -524,10 +524,12 @@ SELECT h.one FROM (SELECT {may_verify} AS may) g CROSS JOIN LATERAL (SELECT 1 AS
 -- name: write_record
 -- Writes a record for the present holder, whose lease may have ended. Whoever takes the lock waits for this statement, or this one
 -- for the grant, which it then sees. As in `verify`, a row that is missing says nothing where it may be lost. A late copy changes
--- nothing. The answer is the last write. $1 name, $2 owner, $3 kind, $4 hold, $5 number, $6 token, $7 value.
+-- nothing. The answer is the last write. $1 name, $2 owner, $3 kind, $4 hold, $5 number, $6 token, $7 value, $8 the token in the
+-- lock's row: a late copy of the acquire may have got the lock for the same owner again, after a forced release.
 WITH mine AS (
     SELECT h.name FROM (SELECT {may_verify} AS may) g CROSS JOIN LATERAL (SELECT l.name FROM {locks} l
-        WHERE l.name = $1 AND l.owner = $2 AND l.{ends} IS NOT NULL AND l.mode = 0 AND l.members = 0 AND g.may AND {durable}
+        WHERE l.name = $1 AND l.owner = $2 AND l.token = $8 AND l.{ends} IS NOT NULL AND l.mode = 0 AND l.members = 0
+            AND g.may AND {durable}
         FOR SHARE OF l) h
 )
 INSERT INTO {records} AS r (name, kind, hold, number, token, value) SELECT m.name, $3, $4, $5, $6, $7 FROM mine m

@@ -23,7 +23,8 @@ impl Records for Sqlite {
         let (hold, number, token, value) = write.columns();
         let written = conn.write(&self.sql.write_record, |query| {
             let query = query.bind(claim.name().as_str()).bind(claim.owner().as_uuid());
-            query.bind(write.kind.word()).bind(hold).bind(number).bind(token).bind(value)
+            let query = query.bind(write.kind.word()).bind(hold).bind(number).bind(token);
+            query.bind(value).bind(write.held_token())
         });
         match written.await?.rows.first() {
             Some(stored) => Ok(Some(writer(stored.try_get(0)?, stored.try_get(1)?))),

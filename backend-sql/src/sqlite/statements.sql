@@ -254,9 +254,10 @@ WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNI
 
 -- name: write_record
 -- Writes a record for the present holder, whose lease may have ended: the file has one writer at a time. A late copy changes
--- nothing. The answer is the last write. ?1 name, ?2 owner, ?3 kind, ?4 hold, ?5 number, ?6 token, ?7 value.
+-- nothing. The answer is the last write. ?1 name, ?2 owner, ?3 kind, ?4 hold, ?5 number, ?6 token, ?7 value, ?8 the token in the
+-- lock's row: a late copy of the acquire may have got the lock for the same owner again, after a forced release.
 INSERT INTO {records} (name, kind, hold, number, token, value) SELECT ?1, ?3, ?4, ?5, ?6, ?7 FROM {locks}
-WHERE name = ?1 AND owner = ?2 AND expires_at IS NOT NULL AND mode = 0 AND members = 0
+WHERE name = ?1 AND owner = ?2 AND token = ?8 AND expires_at IS NOT NULL AND mode = 0 AND members = 0
 ON CONFLICT (name, kind) DO UPDATE SET hold = excluded.hold, token = excluded.token,
     number = CASE WHEN hold = excluded.hold THEN max(number, excluded.number) ELSE excluded.number END,
     value = CASE WHEN hold = excluded.hold AND number >= excluded.number THEN value ELSE excluded.value END

@@ -154,6 +154,8 @@ pub(crate) enum Defect {
     ReadsOldRecords,
     /// A reader writes.
     IgnoresTheMode,
+    /// Whatever was granted to the claim of the holder writes.
+    KnowsWritersByTheirClaims,
     /// Only a writer reads.
     ReadsForWritersOnly,
     /// A claim looks for a record.

@@ -249,6 +249,11 @@ pub(crate) const RECORDING: &[(Defect, &str, &str)] = &[
     (Defect::RefusesRepeats, "a_write_that_is_repeated_is_answered_again", "the same again"),
     (Defect::ReadsOldRecords, "a_counter_in_a_record_loses_nothing", "additions were lost"),
     (Defect::IgnoresTheMode, "only_a_writer_writes", "a reader wrote"),
+    (
+        Defect::KnowsWritersByTheirClaims,
+        "an_earlier_grant_of_a_claim_writes_nothing",
+        "wrote under the next one",
+    ),
     (Defect::ReadsForWritersOnly, "every_holder_reads", "a reader: "),
     (Defect::AsksForRecords, "who_writes_no_record_pays_nothing", "which nobody writes"),
 ];

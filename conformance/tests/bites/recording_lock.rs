@@ -54,6 +54,13 @@ impl Recording {
             Defect::WritesByName => !holders.is_empty(),
             Defect::WritesUnlessTaken => is_mine || holders.is_empty(),
             Defect::ComparesRecordedTokens => last.is_none_or(|last| last <= grant.token()),
+            Defect::KnowsWritersByTheirClaims => {
+                let until = self.controls.clock.now().after(Duration::from_secs(1));
+                matches!(
+                    self.right.renew(std::slice::from_ref(grant), until).await[..],
+                    [Renewal::Renewed(_)]
+                )
+            }
             _ => is_mine,
         })
     }

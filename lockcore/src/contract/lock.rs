@@ -187,7 +187,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// `async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()>`
     ///
     /// Writes a record of the lock. The server looks and writes in one step: whether this very hold is there,
-    /// and exclusive. A lease that has ended counts, as long as nobody else has the lock. The server compares
+    /// and exclusive. Its claim alone does not tell: a late copy of the acquire can have got another grant after
+    /// a forced release. A lease that has ended counts, as long as nobody else has the lock. The server compares
     /// neither clocks nor tokens with those of the record, since tokens can fall.
     ///
     /// Of one hold ([`Grant::hold_id`]) a higher [number](RecordWrite::number) is written, an equal one is

@@ -291,7 +291,9 @@ impl Store {
         let claim = grant.claim();
         let entry = self.locks.get(claim.name());
         let lease = entry.and_then(|entry| entry.position(claim).map(|at| &entry.holders[at]));
-        if !lease.is_some_and(|lease| lease.claim.mode() == Mode::Exclusive) {
+        let is_held =
+            |lease: &Lease| lease.claim.mode() == Mode::Exclusive && lease.token == grant.last_token();
+        if !lease.is_some_and(is_held) {
             return write.answer(grant, None);
         }
         self.records.write(grant, write)
