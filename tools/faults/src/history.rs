@@ -192,7 +192,11 @@ impl Journal {
     }
 
     fn note(&self, who: Who, event: Event) {
-        let line = serde_json::to_string(&Line { task: who.task, event }).map(|line| line + "\n");
+        self.write(&Line { task: who.task, event });
+    }
+
+    pub(crate) fn write(&self, line: &impl Serialize) {
+        let line = serde_json::to_string(line).map(|line| line + "\n");
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let written = line.map_err(Into::into).and_then(|line| file.write_all(line.as_bytes()));
         // A history with gaps proves nothing.
@@ -241,12 +245,16 @@ pub(crate) const HELD: &str = "held";
 /// How an attempt that was given up is written.
 pub(crate) const CANCELLED: &str = "cancelled";
 
+/// The lines of a file. One without an end was being written when the worker died.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive('\n').map_while(|line| line.strip_suffix('\n'))
+}
+
 impl History {
-    /// Adds the file of a worker. A line without an end was being written when the worker died.
+    /// Adds the file of a worker.
     pub(crate) fn read(&mut self, worker: u32, text: &str) -> Result<()> {
         let mut open: HashMap<u32, Hold> = HashMap::new();
-        for (number, line) in text.split_inclusive('\n').enumerate() {
-            let Some(line) = line.strip_suffix('\n') else { break };
+        for (number, line) in lines(text).enumerate() {
             serde_json::from_str(line)
                 .ok()
                 .and_then(|line| self.add(worker, line, &mut open))

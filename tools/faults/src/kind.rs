@@ -131,6 +131,11 @@ impl Kind {
         }
     }
 
+    /// Whether it keeps records of jobs.
+    pub(crate) fn has_records(self) -> bool {
+        self != Self::Redlock3
+    }
+
     /// Whether it has semaphores.
     pub(crate) fn has_permits(self) -> bool {
         self != Self::Redlock3

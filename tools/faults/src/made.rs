@@ -51,7 +51,7 @@ impl Origin {
     pub(crate) fn made(&self, scenario: &Scenario, kind: Kind) -> Made {
         let needed = families(kind);
         let releases = self.releases.iter().filter(|(family, _)| needed.contains(family));
-        let takes_contenders = kind != Kind::Memory && !scenario.crew.pauses;
+        let takes_contenders = kind != Kind::Memory && scenario.crew.takes_contenders();
         Made {
             commit: self.commit.clone(),
             hold_us: Some(scenario.crew.hold),

@@ -29,6 +29,8 @@ pub(crate) struct Crew {
     pub(crate) dropped: u32,
     /// The whole process is stopped, now and then, between the look at the lock and the write.
     pub(crate) pauses: bool,
+    /// Workers are hosts, and their tasks run jobs once for a key, one job each.
+    pub(crate) jobs: bool,
     /// How long it goes on if no fault makes it longer, in milliseconds.
     pub(crate) least: u64,
 }
@@ -45,8 +47,14 @@ impl Crew {
         impatient: 6,
         dropped: 15,
         pauses: false,
+        jobs: false,
         least: 5_000,
     };
+
+    /// Whether a worker may be a program in another language.
+    pub(crate) fn takes_contenders(self) -> bool {
+        !self.pauses && !self.jobs
+    }
 }
 
 /// What one worker of a crew is to do. Its own durations are microseconds.

@@ -18,11 +18,12 @@ use super::scenario::{Expected, Scenario};
 use super::schedule::{Fault, PlannedFault};
 use super::servers::{TestServers, worker_clock};
 use super::witness::{Guard, Witness};
-use super::worker::Worker;
-use super::{checker, excerpt, judge};
+use super::{checker, excerpt, jobs, judge};
 use crate::error::{Error, Result};
+use crate::jobs::{Firing, Notes, Stored};
 use crate::made::Made;
 use crate::plan::Work;
+use crate::post::Post;
 use crate::run::Run;
 use crate::time::{micros, nanos, nanos_of};
 
@@ -31,9 +32,6 @@ use crate::time::{micros, nanos, nanos_of};
 /// Attempts that are given up cover about a third of the time of a lock that nobody gets, and the rest of
 /// what is judged must be longer than the bound.
 const CALM: Duration = Duration::from_secs(5);
-
-/// How long the workers may take to come to an end, all at once.
-const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What is known of the workers when they have ended.
 #[derive(Debug)]
@@ -53,17 +51,20 @@ impl Run<'_> {
         let servers = TestServers::start(self.kind, self.scenario.memory, self.scenario.setup).await?;
         let path = self.folder.join("witness");
         let witness = Witness::start(&path, Guard::default())?;
-        let (stage, workers) = self.assemble(servers, &schedule, &path).await?;
+        let stage = self.assemble(servers, &schedule, &path).await?;
         let began = nanos();
-        let Ended { killed, until, badly } = self.perform(&stage, workers, &schedule).await?;
+        let Ended { killed, until, badly } = self.perform(&stage, &schedule).await?;
         // An error in this must not hide what can be seen without it.
-        let (mut left_behind, mut history) = (Vec::new(), History::default());
+        let (mut left_behind, mut history, mut notes) = (Vec::new(), History::default(), Notes::default());
         let looked = quiet(&stage, &mut left_behind).await;
-        let looked = looked.and(self.read(&mut history));
-        let happened = stage.happened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let looked = looked.and(self.read(&mut history, &mut notes));
+        let stored = if self.scenario.crew.jobs { stored(&stage).await } else { Ok(BTreeMap::new()) };
+        let mut happened = stage.happened.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let deprived = stage.deprived.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let rules = judge::rules(self, &happened, deprived, until);
         let mut findings = checker::check(&history, &rules);
+        jobs::effects(&notes, &mut happened);
+        let looked = looked.and(stored.map(|stored| jobs::check(&notes, &stored, &mut findings)));
         findings.left_behind = u64::try_from(left_behind.len()).unwrap_or(u64::MAX);
         findings.ended_badly = u64::try_from(badly.len()).unwrap_or(u64::MAX);
         findings.examples.extend(badly.into_iter().chain(left_behind));
@@ -71,7 +72,8 @@ impl Run<'_> {
             .examples
             .extend(looked.as_ref().err().map(|error| format!("not all was looked at: {error}")));
         let testimony = witness.testimony();
-        let counts = judge::counts(self.scenario.crew.pauses, &history, &testimony, &happened, &killed);
+        let mut counts = judge::counts(self.scenario.crew.pauses, &history, &testimony, &happened, &killed);
+        jobs::count(&notes, &mut counts);
         let verdict = judge::verdict(expected, &findings, &testimony, &counts, &happened);
         let verdict = judge::unless_unseen(verdict, looked)?;
         let excerpt = excerpt::of(&history, &happened, began, nanos_of(self.kind.ttl()));
@@ -92,9 +94,13 @@ impl Run<'_> {
     }
 
     /// Adds what the workers have noted: of all of them, also if one has crashed before it noted anything.
-    fn read(&self, history: &mut History) -> Result<()> {
+    fn read(&self, history: &mut History, notes: &mut Notes) -> Result<()> {
         let mut all = Ok(());
         for worker in 0..self.scenario.crew.workers {
+            if self.scenario.crew.jobs {
+                all = all.and(notes.read(worker, &self.history(worker)));
+                continue;
+            }
             let text = std::fs::read_to_string(self.history(worker)).map_err(Error::from);
             all = all.and(text.and_then(|text| history.read(worker, &text)));
         }
@@ -137,24 +143,20 @@ impl Run<'_> {
         servers: TestServers,
         schedule: &[PlannedFault],
         witness: &Path,
-    ) -> Result<(Arc<Stage>, Vec<Worker>)> {
+    ) -> Result<Arc<Stage>> {
         let prefix = format!("faults/{}/{:08x}", self.scenario.name, rand::random::<u32>());
-        let (mut lines, mut workers) = (Vec::new(), Vec::new());
+        let (mut lines, mut posts) = (Vec::new(), Vec::new());
         for worker in 0..self.scenario.crew.workers {
             let line = servers.line().await?;
             let work = self.work(worker, witness, &prefix);
-            workers.push(if self.kind == Kind::Memory {
-                Worker::tasks(&line.url, work).await?
-            } else {
-                let clocks = servers.clocks.as_ref();
-                let clock = clocks.map(|clocks| clocks.environment(&worker_clock(worker))).transpose()?;
-                let environment = clock.as_ref().map_or(&[][..], |clock| &clock[..]);
-                Worker::process(&line.url, work, environment).await?
-            });
+            let clocks = servers.clocks.as_ref();
+            let clock = clocks.map(|clocks| clocks.environment(&worker_clock(worker))).transpose()?;
+            let environment = clock.map_or_else(Vec::new, Vec::from);
+            posts.push(Post::fill(self.kind, &line.url, work, environment).await?);
             lines.push(line);
         }
-        for worker in &mut workers {
-            worker.ready().await?;
+        for post in &posts {
+            post.ready().await?;
         }
         let operator = if Scenario::has_operator(schedule) { Some(operator(&servers).await?) } else { None };
         let names = self.work(0, witness, &prefix).names();
@@ -165,7 +167,7 @@ impl Run<'_> {
             turns,
             line_turns,
             lines,
-            workers: workers.iter().map(Worker::id).collect(),
+            posts,
             names,
             operator,
             chosen: Mutex::default(),
@@ -173,22 +175,17 @@ impl Run<'_> {
             deprived: Mutex::default(),
             happened: Mutex::default(),
         };
-        Ok((Arc::new(stage), workers))
+        Ok(Arc::new(stage))
     }
 
     /// Lets the workers work and the faults happen. However a worker ends, that is no error of the run.
-    async fn perform(
-        &self,
-        stage: &Arc<Stage>,
-        mut workers: Vec<Worker>,
-        schedule: &[PlannedFault],
-    ) -> Result<Ended> {
-        for worker in &mut workers {
-            worker.begin().await;
+    async fn perform(&self, stage: &Arc<Stage>, schedule: &[PlannedFault]) -> Result<Ended> {
+        for post in &stage.posts {
+            post.begin().await;
         }
         let begun = tokio::time::Instant::now();
         let watch = self.scenario.crew.pauses.then(|| {
-            let ids: Vec<u32> = stage.workers.iter().flatten().copied().collect();
+            let ids: Vec<u32> = stage.posts.iter().filter_map(Post::id).collect();
             // Ends with this, also where a part of the run fails.
             let mut watch = JoinSet::new();
             watch.spawn(go_on(ids, self.kind.ttl() * 2));
@@ -215,18 +212,15 @@ impl Run<'_> {
         let least = begun + Duration::from_millis(self.scenario.crew.least);
         tokio::time::sleep_until(least.max(tokio::time::Instant::now() + calm)).await;
         let until = nanos();
-        for worker in &mut workers {
-            worker.stop().await;
+        for post in &stage.posts {
+            post.stop().await;
         }
-        let finish = |(number, worker): (usize, Worker)| {
-            let was_killed = killed.iter().any(|one| *one as usize == number);
-            worker.finish(was_killed, TIMEOUT)
-        };
         // At once, since each that hangs takes all of that time.
-        let ends = join_all(workers.into_iter().enumerate().map(finish)).await;
+        let ends = (0..).zip(&stage.posts).map(|(number, post)| post.finish(killed.contains(&number)));
+        let ends = join_all(ends).await;
         drop(watch);
-        let errors = ends.into_iter().enumerate().filter_map(|(number, end)| Some((number, end.err()?)));
-        let badly = errors.map(|(number, error)| format!("worker {number}: {error}")).collect();
+        let wrong = (0..).zip(ends).flat_map(|(number, ends)| ends.into_iter().map(move |end| (number, end)));
+        let badly = wrong.map(|(number, end): (u32, String)| format!("worker {number}: {end}")).collect();
         Ok(Ended { killed, until, badly })
     }
 }
@@ -274,6 +268,14 @@ async fn quiet(stage: &Stage, all: &mut Vec<String>) -> Result<()> {
     };
     locks.close().await?;
     Ok(())
+}
+
+/// What is stored of the jobs.
+async fn stored(stage: &Stage) -> Result<BTreeMap<Firing, Stored>> {
+    let locks = operator(&stage.servers).await?;
+    let stored = jobs::stored(&locks, &stage.names).await?;
+    locks.close().await?;
+    Ok(stored)
 }
 
 async fn left_behind(locks: &Locks, names: &[String]) -> Result<Vec<String>> {
@@ -336,7 +338,7 @@ mod tests {
         let noted = r#"{"task":0,"event":"missed","lock":2,"mode":0,"asked":10,"answered":20,"why":"held"}"#;
         std::fs::write(run.history(1), format!("{noted}\n{{\"task\"")).expect("it is written");
         let mut history = History::default();
-        assert!(run.read(&mut history).is_err());
+        assert!(run.read(&mut history, &mut Notes::default()).is_err());
         assert_eq!(history.operations(), 1);
     }
 

@@ -23,6 +23,8 @@ pub enum Way {
 pub enum Fault {
     /// SIGKILL.
     KillWorker { worker: u32 },
+    /// SIGKILL, and another starts in its place after that time.
+    CrashWorker { worker: u32, millis: u64 },
     /// SIGSTOP, and SIGCONT after that time.
     StopWorker { worker: u32, millis: u64 },
     /// All that goes this way between a worker and all servers is lost.

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::history::{Ask, CANCELLED, End, HELD, Hold, Journal, TIMED_OUT, Who};
 use super::witness::{Client, Holder, Read};
 use crate::error::{Error, Result};
+use crate::jobs;
 use crate::plan::{Until, Work};
 use crate::time::nanos;
 
@@ -35,6 +36,9 @@ pub(crate) const SHARE: u32 = 4;
 
 /// Works until then.
 pub(crate) async fn work(locks: &Locks, work: &Work, until: &Until) -> Result<()> {
+    if work.crew.jobs {
+        return jobs::host(locks, work, until).await;
+    }
     let journal = Arc::new(Journal::create(&work.history)?);
     let work = Arc::new(work.clone());
     let mut tasks = JoinSet::new();

@@ -169,7 +169,7 @@ pub(crate) fn contender() -> Option<PathBuf> {
 /// The program of a worker: this one, or another that does the same.
 fn program(work: &Work) -> Result<PathBuf> {
     match contender() {
-        Some(program) if !work.crew.pauses && work.worker % 2 == 1 => Ok(program),
+        Some(program) if work.crew.takes_contenders() && work.worker % 2 == 1 => Ok(program),
         _ => Ok(std::env::current_exe()?),
     }
 }

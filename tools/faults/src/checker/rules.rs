@@ -125,6 +125,12 @@ pub struct Findings {
     /// Workers that did not end, panicked or crashed.
     #[serde(default)]
     pub ended_badly: u64,
+    /// Jobs that had too many attempts, or ran again after their success was known.
+    #[serde(default)]
+    pub jobs_repeated: u64,
+    /// Jobs that were not done in the end, and had attempts left.
+    #[serde(default)]
+    pub jobs_not_done: u64,
     /// The longest time for which a free lock was withheld, in microseconds.
     pub longest_withheld_us: u64,
     /// Some of it in words.
@@ -143,6 +149,8 @@ impl Findings {
             (self.revived, "guards held after their loss"),
             (self.left_behind, "locks left behind"),
             (self.ended_badly, "workers that did not end, panicked or crashed"),
+            (self.jobs_repeated, "jobs that ran too often"),
+            (self.jobs_not_done, "jobs that were not done"),
         ];
         all.into_iter().filter(|(number, _)| *number > 0).collect()
     }
@@ -172,13 +180,13 @@ impl Findings {
 
 /// Findings of one rule, counted; the first ones in words.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub(super) number: u64,
     examples: Vec<String>,
 }
 
 impl Found {
-    pub(super) fn add(&mut self, words: impl FnOnce() -> String) {
+    pub(crate) fn add(&mut self, words: impl FnOnce() -> String) {
         self.number += 1;
         if self.examples.len() < EXAMPLES {
             self.examples.push(words());
@@ -186,7 +194,7 @@ impl Found {
     }
 
     /// The number; the words go to the others.
-    pub(super) fn into(self, examples: &mut Vec<String>) -> u64 {
+    pub(crate) fn into(self, examples: &mut Vec<String>) -> u64 {
         examples.extend(self.examples);
         self.number
     }

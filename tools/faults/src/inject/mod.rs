@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use testbed::{Direction, HungSyncs, Proxy, Server};
 
 use super::clocks::Clocks;
+use super::post::Post;
 use super::schedule::{Fault, PlannedFault, Way};
 use super::servers::{Line, TestServers, failed, server_clock, worker_clock};
 use crate::checker::rules::{Deprived, Span};
@@ -47,8 +48,7 @@ pub(crate) struct Stage {
     pub(crate) servers: TestServers,
     /// Of each worker.
     pub(crate) lines: Vec<Line>,
-    /// The process ids of the workers, where they are processes.
-    pub(crate) workers: Vec<Option<u32>>,
+    pub(crate) posts: Vec<Post>,
     /// The names of the locks.
     pub(crate) names: Vec<String>,
     /// The operator's client.
@@ -63,7 +63,7 @@ pub(crate) struct Stage {
     /// Of each server: it is stopped and started by one fault at a time, also where a start takes longer than
     /// planned.
     pub(crate) turns: Vec<tokio::sync::Mutex<()>>,
-    /// The same of the connections of each worker.
+    /// The same of each worker and its connections.
     pub(crate) line_turns: Vec<tokio::sync::Mutex<()>>,
 }
 
@@ -113,11 +113,12 @@ impl Stage {
         }
     }
 
-    /// The workers whose connections are healed at the end of this fault, in their order. One that comes
-    /// before the end of another would be healed with it.
+    /// The workers who are replaced, or whose connections are healed, at the end of this fault, in their order.
+    /// One that comes before the end of another would be healed with it.
     fn needs_lines(&self, fault: Fault) -> std::ops::Range<usize> {
         match fault {
-            Fault::Blackhole { worker, .. }
+            Fault::CrashWorker { worker, .. }
+            | Fault::Blackhole { worker, .. }
             | Fault::Cut { worker, .. }
             | Fault::Delay { worker, .. }
             | Fault::Hold { worker, .. }
@@ -139,7 +140,9 @@ impl Stage {
     /// Returns how much it did, where that can be counted.
     async fn begin(&self, fault: Fault) -> Result<Option<u64>> {
         match fault {
-            Fault::KillWorker { worker } => self.signal(worker, Signal::KILL)?,
+            Fault::KillWorker { worker } | Fault::CrashWorker { worker, .. } => {
+                self.signal(worker, Signal::KILL)?;
+            }
             Fault::StopWorker { worker, .. } => self.signal(worker, Signal::STOP)?,
             Fault::Blackhole { worker, way, .. } => {
                 self.proxies(worker).for_each(|proxy| proxy.blackhole(direction(way)));
@@ -203,6 +206,7 @@ impl Stage {
     /// As [`begin`](Self::begin).
     async fn end(&self, fault: Fault) -> Result<Option<u64>> {
         match fault {
+            Fault::CrashWorker { worker, .. } => self.posts[worker as usize].replace().await?,
             Fault::StopWorker { worker, .. } => self.signal(worker, Signal::CONT)?,
             Fault::HoldBack { worker, .. } => {
                 return Ok(Some(self.proxies(worker).map(Proxy::deliver).sum()));
@@ -255,7 +259,8 @@ impl Stage {
     }
 
     fn signal(&self, worker: u32, signal: Signal) -> Result<()> {
-        let id = self.workers[worker as usize].and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let id =
+            self.posts[worker as usize].id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let id = id.ok_or_else(|| Error::failed("the worker is no process"))?;
         kill_process(id, signal).map_err(|errno| Error::failed(format!("a signal to a worker: {errno}")))
     }

@@ -5,7 +5,7 @@ use crate::plan::Crew;
 use crate::scenario::Expected::{MayLose, MayOverlap, Safe};
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
-use crate::table::expected::{LONG, LONG_OF_HOLDERS, safe_in_processes, safe_on_line};
+use crate::table::expected::{LONG, LONG_OF_HOLDERS, QUICK, safe_in_processes, safe_on_line};
 
 pub(super) const ALL: &[Scenario] = &[
     Scenario { name: "calm", about: "nothing happens to anybody", ..LONG },
@@ -20,6 +20,21 @@ pub(super) const ALL: &[Scenario] = &[
         },
         expected: safe_in_processes,
         ..LONG
+    },
+    Scenario {
+        name: "job-holder-killed",
+        about: "four hosts run four jobs once for each of many keys; one of them is killed with SIGKILL and starts again, sixteen times",
+        crew: Crew { workers: 4, tasks: 4, locks: 2, hold: 500_000, jobs: true, ..Crew::USUAL },
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..16 {
+                let (worker, millis) = (draw.worker(), draw.between(0, 400));
+                draw.fault(at, Fault::CrashWorker { worker, millis });
+                at += draw.between(300, 1_300);
+            }
+        },
+        expected: |kind| (kind != Kind::Memory && kind.has_records()).then_some(Safe),
+        ..QUICK
     },
     Scenario {
         name: "killed-in-requests",
