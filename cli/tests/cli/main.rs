@@ -33,6 +33,7 @@ mod looking;
 mod loss;
 mod modes;
 mod once;
+mod once_everywhere;
 mod options;
 mod rights;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]

@@ -1,4 +1,4 @@
-//! `run --once`: the table of statuses, and a machine that dies in the middle.
+//! `run --once`: who takes over, and what is refused. `once_everywhere.rs` has the table of statuses.
 
 use rustix::process::Signal;
 
@@ -6,33 +6,6 @@ use crate::support::{Running, Site, is_alive, pid_of, wait_until};
 
 fn once<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
     [&["run", "--once", "2026-11-29"][..], options, &["job", "--", "sh", "-c", script]].concat()
-}
-
-#[test]
-fn a_key_is_done_once_on_all_machines() {
-    let site = Site::new();
-    let script = "echo $LOCKWELL_ONCE $LOCKWELL_ATTEMPT >> ran";
-    for _ in 0..3 {
-        let run = site.finish(&once(&[], script));
-        assert_eq!((run.status, run.err.as_str()), (0, ""), "{run:?}");
-    }
-    assert_eq!(site.read("ran").trim(), "2026-11-29 1");
-    assert_eq!(site.finish(&["run", "--once", "2026-11-28", "job", "--", "sh", "-c", script]).status, 0);
-    assert_eq!(site.read("ran").lines().count(), 2, "a missed day is another key");
-}
-
-#[test]
-fn failures_are_counted_and_given_up() {
-    let site = Site::new();
-    for attempt in 1..=2 {
-        let run = site.finish(&once(&["--attempts", "2"], "exit $((LOCKWELL_ATTEMPT + 4))"));
-        assert_eq!(run.status, attempt + 4, "{run:?}");
-    }
-    for options in [&["--attempts", "2"][..], &["--attempts", "2", "-q", "--exit-code-held", "0"]] {
-        site.finish(&once(options, "echo > ran")).complains(78, "given up after 2 attempts");
-    }
-    assert!(!site.path("ran").exists());
-    assert_eq!(site.finish(&once(&["--attempts", "3"], "true")).status, 0);
 }
 
 #[test]
@@ -62,16 +35,6 @@ fn who_waits_takes_over_from_one_that_is_killed_and_not_from_one_that_failed() {
     let mut statuses: Vec<_> = runs.into_iter().map(|run| run.finish().status).collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [5, 75, 75]);
-}
-
-#[test]
-fn one_that_loses_the_lock_has_not_failed() {
-    let site = Site::new();
-    let run = Running::start(&mut site.lockwell(&once(&["--ttl", "2s"], "echo > started; exec sleep 60")));
-    site.wait_for_file("started");
-    assert_eq!(site.finish(&["release", "--force", "--yes", "job"]).status, 0);
-    run.finish().complains(76, "lost the lock");
-    assert_eq!(site.finish(&once(&["--no-wait"], "exit $((LOCKWELL_ATTEMPT + 4))")).status, 6);
 }
 
 #[test]

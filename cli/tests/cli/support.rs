@@ -15,11 +15,18 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// A folder of its own for each test.
 pub(crate) struct Site {
     folder: TempDir,
+    /// The lock server, if it is not the file of this folder.
+    server: Option<String>,
 }
 
 impl Site {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), server: None }
+    }
+
+    /// One with this lock server.
+    pub(crate) fn at(url: &str) -> Self {
+        Self { server: Some(url.to_owned()), ..Self::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -27,7 +34,8 @@ impl Site {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("sqlite://{}", self.path("locks.db").display())
+        let file = || format!("sqlite://{}", self.path("locks.db").display());
+        self.server.clone().unwrap_or_else(file)
     }
 
     /// The contents of a file of the folder, without the line end. Empty while there is no such file.
@@ -42,7 +50,7 @@ impl Site {
         self.read(name)
     }
 
-    /// `lockwell` with the lock file of this folder, in this folder.
+    /// `lockwell` with the lock file of this folder, or its server, in this folder.
     pub(crate) fn lockwell(&self, args: &[&str]) -> Command {
         let mut command = lockwell(args);
         command.env("LOCKWELL_URL", self.url()).current_dir(self.folder.path());
