@@ -36,9 +36,12 @@ impl Job {
     }
 }
 
+/// A part of the table.
+type Walk = fn(&Job);
+
 /// What the server makes of the whole table. One walk does not wait for the other.
 fn walk(url: Option<&str>, forgets: bool) {
-    let walks: [(&str, fn(&Job)); 6] = [
+    let walks: [(&str, Walk); 6] = [
         ("done", a_key_is_done_once_on_all_machines),
         ("failed", failures_are_counted_and_given_up),
         ("killed", who_waits_takes_over_from_one_that_is_killed),

@@ -3,7 +3,8 @@
 //! A `scenario` has workers, which are processes that take locks and note until when they considered
 //! themselves the holders, and a `schedule` of faults, drawn from a seed. The `checker` reads the
 //! histories afterwards, and two `witness`es outside the library say what was lost. The `result` is
-//! compared with what is expected of the backend.
+//! compared with what is expected of the backend. The hosts of `jobs` run jobs once for a key instead, and
+//! note their attempts.
 
 #[cfg(test)]
 mod broken;
