@@ -35,14 +35,13 @@ fn what_is_held_is_measured() {
     }
 }
 
-/// The program of compare-bench/README.md.
+/// The program that compare-bench/README.md shows.
 #[test]
 fn a_program_of_the_user_is_measured() {
     if Command::new("python3").arg("--version").output().is_err() {
         return testbed::lacks("there is no python3");
     }
-    let readme = include_str!("../../README.md");
-    let program = readme.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let program = include_str!("../../examples/own.py");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.py");
     fs::write(&file, program.replace("tempfile.gettempdir()", &format!("{:?}", folder.path()))).unwrap();
