@@ -13,7 +13,7 @@ use crate::patience::Patience;
 use crate::pulse::Pulse;
 use crate::signals::{self, Signals};
 use crate::supervise::{Ended, Work, release};
-use crate::{nested, program, say};
+use crate::{nested, program, say, systemd};
 
 /// How long to try to leave the queue.
 const LAST_RELEASE: Duration = Duration::from_secs(1);
@@ -62,6 +62,7 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
         job: None,
         asked: false,
     };
+    systemd::tell(&format!("STATUS=waiting to lead {:?}", args.name)).await;
     let end = loop {
         let hold = tokio::select! {
             biased;
@@ -79,6 +80,8 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
             }
             Err(error) => break Err(error.into()),
         };
+        let token = hold.guards()[0].token();
+        systemd::tell(&format!("READY=1\nSTATUS=leading {:?} with token {token}", args.name)).await;
         match work.under(hold, &mut signals).await? {
             Ended::Command(status, hold) => {
                 // The command ended while leading. A loss after its end does not matter.
@@ -90,9 +93,13 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
                 break Ok(exit::status_of_child(status));
             }
             Ended::Lost(Some(signal)) => break Ok(signals::status_of(signal)),
-            Ended::Lost(None) => voice.tell("leadership was lost; campaigning again"),
+            Ended::Lost(None) => {
+                systemd::tell(&format!("STATUS=lost; waiting to lead {:?}", args.name)).await;
+                voice.tell("leadership was lost; campaigning again");
+            }
         }
     };
+    systemd::tell("STOPPING=1").await;
     // As for `run`: a claim that is released leaves its queue.
     if let Err(error) = locks.close_within(LAST_RELEASE).await {
         tracing::info!(error = format!("{error:#}"), "the claim is still being cleaned up");

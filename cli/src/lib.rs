@@ -47,6 +47,7 @@ mod schema;
 mod signals;
 mod status;
 mod supervise;
+mod systemd;
 mod terminal;
 mod top;
 mod wait;

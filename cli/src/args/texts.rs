@@ -57,8 +57,9 @@ Environment:
   LOCKWELL_ONCE, LOCKWELL_ATTEMPT  with --once: the key, and the number of the attempt for it";
 
 pub(super) const LEAD_HELP: &str = "\
-Exit status, signals and environment: see lockwell run --help. If the server cannot be reached at the start, lockwell ends with
-69. Later it tries again without a limit.";
+Exit status, signals and environment: see lockwell run --help. If the server cannot be reached at the start, lockwell
+ends with 69. Later it tries again without a limit.
+A unit of systemd with Type=notify is active when it leads for the first time; its status says whether it leads.";
 
 pub(super) const HOLD_HELP: &str = "\
 Lines on standard output, with --json objects with schema_version and event:

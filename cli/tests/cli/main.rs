@@ -32,6 +32,7 @@ mod json;
 mod looking;
 mod loss;
 mod modes;
+mod notified;
 mod once;
 mod once_everywhere;
 mod options;
