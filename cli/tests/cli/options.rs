@@ -26,6 +26,21 @@ fn several_locks_are_one_hold() {
 }
 
 #[test]
+fn options_after_the_command_are_its_own() {
+    let site = Site::new();
+    for verb in ["run", "lead"] {
+        // Some of them are options of lockwell, before the name of the command.
+        let words = ["-l", "--wait", "x", "-v", "--json", "--help", "--", "-q"];
+        let run = site.finish(&[&[verb, "-q", "job", "printf", "%s "], &words[..]].concat());
+        assert_eq!((run.status, run.out.trim_end()), (0, &*words.join(" ")), "{run:?}");
+        let run = site.finish(&[verb, "job", "--", "printf", "%s ", "--", "-l"]);
+        assert_eq!((run.status, &*run.out), (0, "-- -l "), "{run:?}");
+    }
+    let run = site.finish(&["run", "job", "ls", "-l"]);
+    assert!(run.status == 0 && run.out.contains("locks.db") && run.out.contains("-rw"), "{run:?}");
+}
+
+#[test]
 fn what_is_said_and_with_which_status() {
     let site = Site::new();
     let holder = site.holder("a", &["--label", "job 7"]);
