@@ -36,6 +36,12 @@ def some_url(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -
     return f"sqlite://{tmp_path}/locks.db" if request.param == "sqlite" else servers.url(request.param)
 
 
+@pytest.fixture(params=["redis", "postgres", "mariadb"])
+def shared_url(request: pytest.FixtureRequest, servers: Servers) -> str:
+    """Where a child of a process that has a client may have one."""
+    return servers.url(request.param)
+
+
 @pytest.fixture
 def redis_url(servers: Servers) -> str:
     return servers.url("redis")

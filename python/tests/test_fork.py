@@ -23,11 +23,6 @@ from scripts import run
 from servers import Servers
 
 
-@pytest.fixture(params=["redis", "postgres", "mariadb"])
-def shared_url(request: pytest.FixtureRequest, servers: Servers) -> str:
-    return servers.url(request.param)
-
-
 def test_a_child_leaves_the_locks_of_its_parent(shared_url: str, name: str) -> None:
     run(
         """
@@ -241,15 +236,11 @@ def eventually(look: Callable[[], object], log: Path) -> object:
 GUNICORN = """
 import json, os, pathlib, lockwell
 
-# Before the fork, as with --preload: only for the master.
-preloaded = lockwell.connect(os.environ["LOCKWELL_URL"])
-held = preloaded.lock("gunicorn/master", ttl=1).acquire()
-locks = None
+# With --preload before the fork; the lock is for the master alone.
+locks = lockwell.per_process()
+held = locks.lock("gunicorn/master", ttl=1).acquire()
 
 def app(environ, start_response):
-    global locks
-    if locks is None:
-        locks = lockwell.connect()
     answer = {"pid": os.getpid()}
     if environ["PATH_INFO"] == "/forked":
         try:
@@ -292,9 +283,13 @@ def test_gunicorn(redis_url: str, tmp_path: Path, kind: str) -> None:
 
     with running(command, tmp_path, LOCKWELL_URL=redis_url) as log:
         eventually(lambda: get("/"), log)
+        requests, workers = 1, set()
         with ThreadPoolExecutor(6) as threads:
-            workers = {answer["pid"] for answer in threads.map(get, ["/"] * 29)}
-        assert (tmp_path / "counter").read_text() == "30", log.read_text()
+            # On a busy machine the first worker may be alone for a while.
+            while len(workers) < 2 and requests < 2000:
+                workers |= {answer["pid"] for answer in threads.map(get, ["/"] * 29)}
+                requests += 29
+        assert (tmp_path / "counter").read_text() == str(requests), log.read_text()
         assert len(workers) > 1
         assert "connect in the child" in str(get("/forked")["error"])
         with lockwell.connect(redis_url) as locks:
@@ -304,16 +299,10 @@ def test_gunicorn(redis_url: str, tmp_path: Path, kind: str) -> None:
 CELERY = """
 import os, pathlib, lockwell
 from celery import Celery
-from celery.signals import worker_process_init
 
 app = Celery("app", broker=os.environ["BROKER"], backend=os.environ["BROKER"])
 app.conf.update(broker_connection_retry_on_startup=True, worker_prefetch_multiplier=1)
-locks = None
-
-@worker_process_init.connect
-def connect(**_):
-    global locks
-    locks = lockwell.connect()
+locks = lockwell.per_process()
 
 @app.task
 def count():

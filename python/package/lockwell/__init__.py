@@ -8,7 +8,7 @@ meanwhile.
 """
 
 from . import _process as _process
-from ._connect import aconnect, connect
+from ._connect import aconnect, connect, per_process
 from ._errors import (
     ClaimCancelledError,
     ClosedError,
@@ -79,4 +79,5 @@ __all__ = [
     "__version__",
     "aconnect",
     "connect",
+    "per_process",
 ]

@@ -49,8 +49,15 @@ class Locks(Requests):
     """
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client)
-        self._client = client
+        self._only = client
+
+    @property
+    def _client(self) -> Client:
+        return self._only
+
+    @property
+    def _claimant(self) -> Client:
+        return self._client
 
     def campaign(self, name: str, **options: Unpack[Options]) -> Request[Lock]:
         """A campaign for leadership: whoever holds the lock leads."""

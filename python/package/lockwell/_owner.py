@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import _native
 from ._requests import Requests
 
 
@@ -18,3 +19,10 @@ class Owner(Requests):
 
     Requests have the options that those of ``Locks`` have.
     """
+
+    def __init__(self, owner: _native.Owner) -> None:
+        self._owner = owner
+
+    @property
+    def _claimant(self) -> _native.Owner:
+        return self._owner

@@ -14,8 +14,9 @@ from ._request import Request
 class Requests:
     """Requests for one lock."""
 
-    def __init__(self, claimant: _native.Client | _native.Owner) -> None:
-        self._claimant = claimant
+    @property
+    def _claimant(self) -> _native.Client | _native.Owner:
+        raise NotImplementedError
 
     def _one(self, kind: str, name: str, limit: int, options: Options) -> Request[Lock]:
         return Request(partial(self._claimant.acquire, kind, name, limit, native(options)), Lock)
