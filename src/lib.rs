@@ -136,7 +136,7 @@ pub use lockwell_core::{
 
 /// The kinds of requests, as the type parameter of [`LockRequest`]. Applications seldom name these types.
 pub mod request {
-    pub use lockwell_core::suite::JobSteps;
+    pub use lockwell_core::suite::{Attempt, JobSteps};
     pub use lockwell_core::{Acquire, All, Campaign, Keyed, One, Owner, Reentrant};
 }
 

@@ -4,5 +4,5 @@
 
 pub use crate::contract::REQUIREMENTS;
 pub use crate::jobs::{AttemptEnd, KeyState, Once, OnceAct, OnceEnd, OnceEvent};
-pub use crate::request::JobSteps;
+pub use crate::request::{Attempt, JobSteps};
 pub use crate::system::{ClockThreads, Hooks, KEEPER, set_hooks, set_lookup};

@@ -41,15 +41,24 @@ impl Locks {
     pub async fn job<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> Result<Vec<Job>> {
         let bad = |error: Error| self.book.decorate(error, Operation::ReadRecord, None);
         let name = name.try_into().map_err(|error| bad(error.into()))?;
-        let record = read_jobs(&self.book, &name).await?;
-        let mut jobs: Vec<_> = record.entries().map(|(entry, by)| Job::new(&name, entry, by)).collect();
-        if let Some(newest) = jobs.first_mut().filter(|newest| newest.state == JobState::Running) {
+        let mut record = read_jobs(&self.book, &name).await?;
+        loop {
+            let mut jobs: Vec<_> = record.entries().map(|(entry, by)| Job::new(&name, entry, by)).collect();
+            let Some(newest) = jobs.first_mut().filter(|newest| newest.state == JobState::Running) else {
+                return Ok(jobs);
+            };
             let holders = self.inspect(&name).await?.holders;
-            if !holders.iter().any(|holder| Some(holder.token) == newest.token) {
-                newest.state = JobState::Died;
+            if holders.iter().any(|holder| Some(holder.token) == newest.token) {
+                return Ok(jobs);
             }
+            // It may have ended between the two looks. Whoever ends writes that before the lock is free.
+            let again = read_jobs(&self.book, &name).await?;
+            if again == record {
+                newest.state = JobState::Died;
+                return Ok(jobs);
+            }
+            record = again;
         }
-        Ok(jobs)
     }
 
     /// The newest key of each job of this server.

@@ -4,7 +4,9 @@
 //! 2. It takes the lock. Only who waits for it can take a job over from one who dies.
 //! 3. It looks again, under the lock. If the key is done, or has had all of its attempts, that is all. Neither
 //!    does it repeat an attempt that has failed by itself while it waited: each host that waits would do so.
-//! 4. It writes that it begins, with the number of the attempt. If that fails, nothing runs.
+//! 4. It writes that it begins, with the number of the attempt, until there is an answer. If that fails, nothing
+//!    runs. If it loses the lock meanwhile, it waits for it again, and an attempt of its own that it finds in the
+//!    record then is the one that has not begun yet: it does not count twice.
 //! 5. If the job fails by itself, it writes that. A host that dies, is interrupted, or loses the lock writes
 //!    nothing, so the next one takes over.
 //! 6. If the job succeeds, it writes that the key is done, again and again while it holds the lock. If the lock
@@ -53,6 +55,8 @@ impl KeyState {
 pub enum OnceEvent {
     /// The answer to a look at the record. `None`: the key is not in it.
     Found(Option<KeyState>),
+    /// A look under the lock has found what this host has written last: that its attempt begins.
+    FoundOwn,
     /// The lock was granted.
     Granted,
     /// The wait for the lock is over.
@@ -135,7 +139,7 @@ pub struct Once {
     step: Step,
     /// How many attempts had ended when this host came.
     before: u32,
-    /// The number of its own.
+    /// The number of its own, once it has been written that it begins.
     attempt: u32,
     /// Since it has lost the lock after its success: until when it tries to write that.
     finish_by: Option<Moment>,
@@ -169,7 +173,16 @@ impl Once {
             (Step::Looking, OnceEvent::Found(found)) => self.looked(found),
             (Step::Taking, OnceEvent::Granted) => self.go(Step::LookingUnder, OnceAct::LookUnder),
             (Step::Taking, OnceEvent::NotGranted) => self.end(OnceEnd::NotHad),
+            (Step::Looking, OnceEvent::NoAnswer) => OnceAct::Look,
             (Step::LookingUnder, OnceEvent::Found(found)) => self.decide(found),
+            (Step::LookingUnder, OnceEvent::NoAnswer) => OnceAct::LookUnder,
+            (Step::LookingUnder, OnceEvent::FoundOwn) | (Step::Beginning, OnceEvent::NoAnswer) => {
+                self.write(Step::Beginning, AttemptEnd::Begun)
+            }
+            // Nothing has begun, so there is nothing to lose.
+            (Step::LookingUnder | Step::Beginning, OnceEvent::Lost) => {
+                self.go(Step::Taking, OnceAct::Take(None))
+            }
             (Step::Beginning, OnceEvent::Written) => self.go(Step::Working, OnceAct::Work(self.attempt)),
             (Step::Working, OnceEvent::Succeeded) | (Step::Finishing, OnceEvent::NoAnswer) => {
                 self.write(Step::Finishing, AttemptEnd::Done)
@@ -180,7 +193,12 @@ impl Once {
             (Step::Finishing, OnceEvent::Written) => self.end(OnceEnd::Ran),
             (Step::Finishing | Step::LookingAgain, OnceEvent::Lost) => self.take_again(now),
             (Step::TakingAgain, OnceEvent::Granted) => self.go(Step::LookingAgain, OnceAct::LookUnder),
-            (Step::LookingAgain, OnceEvent::Found(found)) => self.decide_again(found),
+            // Nobody else has begun since.
+            (Step::LookingAgain, OnceEvent::FoundOwn) => self.write(Step::Finishing, AttemptEnd::Done),
+            // By this host, in a write without an answer, or by the next one.
+            (Step::LookingAgain, OnceEvent::Found(Some(KeyState { end: AttemptEnd::Done, .. }))) => {
+                self.end(OnceEnd::Ran)
+            }
             (Step::LookingAgain, OnceEvent::NoAnswer) if !self.is_late(now) => OnceAct::LookUnder,
             (Step::Finishing | Step::TakingAgain | Step::LookingAgain, _) => self.end(OnceEnd::Unrecorded),
             (_, OnceEvent::Lost) => self.end(OnceEnd::Lost),
@@ -231,17 +249,6 @@ impl Once {
             return self.end(OnceEnd::Unrecorded);
         }
         self.go(Step::TakingAgain, OnceAct::Take(Some(until)))
-    }
-
-    fn decide_again(&mut self, found: Option<KeyState>) -> OnceAct {
-        match found {
-            // By this host, in a write without an answer, or by the next one.
-            Some(KeyState { end: AttemptEnd::Done, .. }) => self.end(OnceEnd::Ran),
-            Some(KeyState { end: AttemptEnd::Begun, attempts }) if attempts == self.attempt => {
-                self.write(Step::Finishing, AttemptEnd::Done)
-            }
-            _ => self.end(OnceEnd::Unrecorded),
-        }
     }
 
     fn is_late(&self, now: Moment) -> bool {
@@ -299,11 +306,28 @@ mod tests {
 
     #[test]
     fn nothing_runs_that_could_not_be_written() {
-        for event in [OnceEvent::NoAnswer, OnceEvent::Refused, OnceEvent::Lost, OnceEvent::Interrupted] {
+        for event in [OnceEvent::Refused, OnceEvent::Interrupted] {
             let act = finds(None, None, &[event]);
             assert!(matches!(act, OnceAct::End(_)), "{event:?}: {act:?}");
         }
-        assert_eq!(finds(None, None, &[OnceEvent::Written]), OnceAct::Work(1));
+        let begins = OnceAct::Write(KeyState { attempts: 1, end: BEGUN });
+        assert_eq!(finds(None, None, &[OnceEvent::NoAnswer]), begins, "again");
+        assert_eq!(finds(None, None, &[OnceEvent::NoAnswer, OnceEvent::Written]), OnceAct::Work(1));
+    }
+
+    #[test]
+    fn an_attempt_that_has_not_run_does_not_count_twice() {
+        let after_a_loss = |found: OnceEvent| {
+            finds(key(1, FAILED), key(1, FAILED), &[OnceEvent::Lost, OnceEvent::Granted, found])
+        };
+        let begins = |attempts| OnceAct::Write(KeyState { attempts, end: BEGUN });
+        assert_eq!(finds(None, None, &[OnceEvent::NoAnswer, OnceEvent::Lost]), OnceAct::Take(None));
+        assert_eq!(after_a_loss(OnceEvent::FoundOwn), begins(2), "it was written");
+        assert_eq!(after_a_loss(OnceEvent::Found(key(1, FAILED))), begins(2), "it was not");
+        // Another host has begun since.
+        assert_eq!(after_a_loss(OnceEvent::Found(key(2, BEGUN))), begins(3));
+        let failed = OnceAct::End(OnceEnd::FailedElsewhere);
+        assert_eq!(after_a_loss(OnceEvent::Found(key(2, FAILED))), failed);
     }
 
     #[test]
@@ -325,12 +349,13 @@ mod tests {
     fn a_success_is_written_after_a_loss_if_nobody_else_has_begun() {
         let lost = [OnceEvent::Written, OnceEvent::Succeeded, OnceEvent::Lost];
         assert!(matches!(finds(None, None, &lost), OnceAct::Take(Some(_))));
-        let found =
-            |found| finds(None, None, &[&lost[..], &[OnceEvent::Granted, OnceEvent::Found(found)]].concat());
-        assert_eq!(found(key(1, BEGUN)), OnceAct::Write(KeyState { attempts: 1, end: DONE }));
-        assert_eq!(found(key(2, DONE)), OnceAct::End(OnceEnd::Ran));
-        for other in [key(2, BEGUN), key(2, FAILED), None] {
-            assert_eq!(found(other), OnceAct::End(OnceEnd::Unrecorded), "{other:?}");
+        let finds_then = |found| finds(None, None, &[&lost[..], &[OnceEvent::Granted, found]].concat());
+        let done = OnceAct::Write(KeyState { attempts: 1, end: DONE });
+        assert_eq!(finds_then(OnceEvent::FoundOwn), done);
+        assert_eq!(finds_then(OnceEvent::Found(key(2, DONE))), OnceAct::End(OnceEnd::Ran));
+        for other in [key(1, BEGUN), key(2, BEGUN), key(2, FAILED), None] {
+            let act = finds_then(OnceEvent::Found(other));
+            assert_eq!(act, OnceAct::End(OnceEnd::Unrecorded), "{other:?}");
         }
         let in_vain = [&lost[..], &[OnceEvent::NotGranted]].concat();
         assert_eq!(finds(None, None, &in_vain), OnceAct::End(OnceEnd::Unrecorded));

@@ -97,6 +97,12 @@ impl JobRecord {
         self.keys.iter().rev().enumerate().map(move |(at, entry)| (entry, (at == 0).then_some(by)))
     }
 
+    /// When one of its keys was last done, by the clock of its host.
+    pub(crate) fn last_done(&self) -> Option<SystemTime> {
+        let done = self.keys.iter().filter(|entry| entry.end == AttemptEnd::Done);
+        done.map(|entry| entry.began() + entry.took().unwrap_or_default()).max()
+    }
+
     /// Who began the newest attempt, if it is of this key.
     pub(crate) fn token_of(&self, key: &str) -> Option<FencingToken> {
         self.keys.back().filter(|newest| newest.key == key).map(|_| FencingToken::new(self.token))
@@ -171,8 +177,12 @@ mod tests {
         assert_eq!(read, record);
         assert_eq!(read.key("a\"b").unwrap().state(), KeyState { attempts: 2, end: AttemptEnd::Begun });
         assert_eq!(read.token_of("a\"b"), Some(FencingToken::new(7)));
+        assert_eq!(record.last_done(), None);
         record.end("a\"b", AttemptEnd::Done);
         assert!(record.key("a\"b").unwrap().took().is_some());
+        record.begin("c", 1, "web-1", FencingToken::new(8));
+        assert!(record.last_done().unwrap() >= record.key("a\"b").unwrap().began());
+        assert!(record.forget("c"));
         assert!(record.forget("a\"b") && !record.forget("a\"b"));
         assert!(record.text().unwrap().is_empty());
     }

@@ -65,7 +65,7 @@ impl Choices {
     /// reached a server yet.
     ///
     /// Who waits without an end, and has not said so, learns from the error that the server is away.
-    fn patience(&self, wait: Wait, is_presumed: bool) -> Patience {
+    pub(super) fn patience(&self, wait: Wait, is_presumed: bool) -> Patience {
         let limit = match wait {
             Wait::No => return Patience::new(Duration::ZERO, false),
             Wait::Forever if !self.wait_is_chosen && !is_presumed => Duration::ZERO,

@@ -3,6 +3,8 @@
 mod all;
 mod choices;
 mod in_time;
+mod job;
+mod job_steps;
 mod leader;
 mod once;
 mod one;
@@ -20,9 +22,11 @@ use crate::{Error, ErrorKind, LockName, Mode, Result};
 
 pub use all::All;
 pub(crate) use choices::{Checked, Choices};
+pub use job::{Job, JobState, Once};
+pub use job_steps::JobSteps;
+pub(crate) use job_steps::read_jobs;
 pub use leader::Campaign;
-pub(crate) use once::read_jobs;
-pub use once::{Job, JobRun, JobState, JobSteps, Keyed, Once};
+pub use once::{Attempt, JobRun, Keyed};
 pub use one::Acquire;
 pub use owner::{Owner, Reentrant, ReentrantGuard};
 

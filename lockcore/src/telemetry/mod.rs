@@ -7,6 +7,8 @@
 mod acquiring;
 mod events;
 #[cfg(feature = "metrics")]
+mod job_series;
+#[cfg(feature = "metrics")]
 mod level;
 mod outcome;
 #[cfg_attr(feature = "metrics", path = "series.rs")]
@@ -15,15 +17,19 @@ mod series;
 mod spans;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use events::Announcer;
+#[cfg(feature = "metrics")]
+use job_series::JobSeries;
+#[cfg(not(feature = "metrics"))]
+use series::JobSeries;
 use series::Series;
 use tracing::Span;
 
 use crate::contract::Counters;
 use crate::telemetry::outcome::RenewalOutcome;
-use crate::{Clock, Grant, LeaseState, Moment, Stats};
+use crate::{Clock, Grant, LeaseState, LockName, Moment, Stats};
 
 pub(crate) use acquiring::Watch;
 pub use events::{Events, LockEvent};
@@ -49,13 +55,15 @@ pub(crate) struct Telemetry {
     backend: &'static str,
     counters: Counters,
     series: Series,
+    jobs: JobSeries,
     events: Announcer,
 }
 
 impl Telemetry {
     pub(crate) fn new(backend: &'static str) -> Arc<Self> {
         let (counters, events) = (Counters::default(), Announcer::default());
-        Arc::new(Self { backend, counters, series: Series::new(backend), events })
+        let (series, jobs) = (Series::new(backend), JobSeries::new(backend));
+        Arc::new(Self { backend, counters, series, jobs, events })
     }
 
     pub(crate) fn stats(&self, held: usize) -> Stats {
@@ -135,6 +143,16 @@ impl Telemetry {
     pub(crate) fn release_failed(&self) {
         self.counters.release_failures.add();
         self.series.release_failed();
+    }
+
+    /// The record of a job was read or written. It was last done then.
+    pub(crate) fn job_seen(&self, name: &LockName, done: Option<SystemTime>) {
+        self.jobs.seen(name, done);
+    }
+
+    /// An attempt at a job begins here.
+    pub(crate) fn job_begins(&self, name: &LockName) {
+        self.jobs.begins(name);
     }
 }
 

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unused_self)]
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::telemetry::outcome::{AcquireOutcome, RenewalOutcome};
-use crate::{Clock, Loss, Moment};
+use crate::{Clock, LockName, Loss, Moment};
 
 /// When something began; nobody measures it.
 #[derive(Clone, Copy, Debug)]
@@ -45,4 +45,18 @@ impl Series {
     pub(super) fn renewed_before(&self, _: Moment, _: &Clock) {}
 
     pub(super) fn release_failed(&self) {}
+}
+
+/// No series of jobs.
+#[derive(Debug)]
+pub(super) struct JobSeries;
+
+impl JobSeries {
+    pub(super) fn new(_: &'static str) -> Self {
+        Self
+    }
+
+    pub(super) fn seen(&self, _: &LockName, _: Option<SystemTime>) {}
+
+    pub(super) fn begins(&self, _: &LockName) {}
 }

@@ -38,7 +38,7 @@ const OUTCOMES: [AcquireOutcome; 5] = [
 ];
 const LOSS: [Loss; 4] = [Loss::Expired, Loss::Taken, Loss::HeldTooLong, Loss::NoProgress];
 
-static METADATA: Metadata<'static> = Metadata::new("lockwell", metrics::Level::INFO, None);
+pub(super) static METADATA: Metadata<'static> = Metadata::new("lockwell", metrics::Level::INFO, None);
 
 /// Calls the recorder for threads that must not wait for it.
 static METRICS: Aside = Aside::new("lockwell-metrics");
@@ -74,7 +74,7 @@ fn key(name: &'static str, backend: &'static str, label: Option<(&'static str, &
 }
 
 /// Calls the recorder, on the calling thread if that may wait for it.
-fn record(key: &Key, on: impl FnOnce(&dyn Recorder, &Key) + Send + 'static) {
+pub(super) fn record(key: &Key, on: impl FnOnce(&dyn Recorder, &Key) + Send + 'static) {
     if must_not_wait() {
         let key = key.clone();
         METRICS.run(move || {

@@ -1,5 +1,5 @@
 //! Jobs that run once for a key, model-checked: hosts that come at any time, crash, lose the lock with or
-//! without noticing it, fail, are interrupted, and have no answers to their writes.
+//! without noticing it, fail, are interrupted, and have no answers to their requests.
 //!
 //! What a host does is not modelled: it is `jobs/once.rs`, the code that production runs. The record is one that
 //! only the present holder of the lock writes, and that is never lost.
@@ -16,6 +16,7 @@ const HONEST: &str = "no success is reported without one";
 const BOUNDED: &str = "no key has more attempts than it may";
 const FAILS_ONCE: &str = "who waits does not repeat what has failed meanwhile";
 const NO_EXCUSE: &str = "nobody leaves the job to others without a reason";
+const COUNTS_ONCE: &str = "no attempt counts that its host could still have made";
 const TAKES_OVER: &str = "a job is done after its host has died";
 
 #[derive(Clone, Debug)]
@@ -76,6 +77,9 @@ impl Model for World {
             Property::always(BOUNDED, |_, state: &State| state.works <= LIMIT),
             Property::always(FAILS_ONCE, |_, state: &State| !state.has_repeated),
             Property::always(NO_EXCUSE, |_, state: &State| state.have_reasons()),
+            Property::always(COUNTS_ONCE, |_, state: &State| {
+                !state.is_given_up() || state.attempts() >= LIMIT
+            }),
             Property::sometimes(TAKES_OVER, |_, state: &State| state.has_crashed_at_work && state.is_done()),
         ]
     }
@@ -113,4 +117,9 @@ fn who_waits_remembers_what_there_was() {
 #[test]
 fn a_failure_is_what_a_host_has_written() {
     breaks(Twist::DeathsAreFailures, NO_EXCUSE);
+}
+
+#[test]
+fn an_attempt_that_has_not_run_does_not_count_twice() {
+    breaks(Twist::CountsTwice, COUNTS_ONCE);
 }

@@ -24,6 +24,8 @@ pub(crate) enum Twist {
     WaitersRunFailures,
     /// A host that finds an attempt under way takes it for one that has failed.
     DeathsAreFailures,
+    /// A host does not know its own attempt again that has not run.
+    CountsTwice,
 }
 
 /// What comes of an act.
@@ -45,6 +47,8 @@ struct Host {
     once: Once,
     act: OnceAct,
     is_dead: bool,
+    /// It has written that an attempt begins, perhaps in vain, and this attempt has not begun yet.
+    begins: bool,
     /// How many attempts had ended when it came.
     before: u32,
 }
@@ -55,6 +59,8 @@ pub(crate) struct State {
     hosts: [Host; HOSTS],
     pub(crate) holder: Option<usize>,
     record: Option<KeyState>,
+    /// Who has written that the last attempt begins.
+    begun_by: Option<usize>,
     pub(crate) crashes: u8,
     pub(crate) losses: u8,
     pub(crate) silences: u8,
@@ -73,12 +79,13 @@ impl State {
         let limit = NonZeroU32::new(LIMIT.into()).expect("not 0");
         let host = || {
             let (once, act) = Once::begin(limit);
-            Host { once, act, is_dead: false, before: 0 }
+            Host { once, act, is_dead: false, begins: false, before: 0 }
         };
         Self {
             hosts: [host(), host(), host()],
             holder: None,
             record: None,
+            begun_by: None,
             crashes: 0,
             losses: 0,
             silences: 0,
@@ -108,18 +115,28 @@ impl State {
             OnceAct::Work(_) => vec![Outcome::Answered, Outcome::Succeeds, Outcome::Fails],
             _ => vec![Outcome::Answered],
         };
-        if may_be_silent && matches!(self.hosts[host].act, OnceAct::Write(_)) {
-            all.push(Outcome::Silent { done: false });
-            if self.holder == Some(host) {
-                all.push(Outcome::Silent { done: true });
+        match self.hosts[host].act {
+            OnceAct::Look | OnceAct::LookUnder | OnceAct::Write(_) if may_be_silent => {
+                all.push(Outcome::Silent { done: false });
             }
+            _ => (),
+        }
+        if may_be_silent && matches!(self.hosts[host].act, OnceAct::Write(_)) && self.holder == Some(host) {
+            all.push(Outcome::Silent { done: true });
         }
         all
     }
 
     pub(crate) fn comes(&mut self, host: usize, outcome: Outcome, twist: Option<Twist>) {
         let is_holder = self.holder == Some(host);
+        if let OnceAct::Write(KeyState { end: AttemptEnd::Begun, .. }) = self.hosts[host].act {
+            self.hosts[host].begins = true;
+        }
         let event = match (self.hosts[host].act, outcome) {
+            (OnceAct::Look | OnceAct::LookUnder | OnceAct::Write(_), Outcome::Silent { done: false }) => {
+                self.silences += 1;
+                OnceEvent::NoAnswer
+            }
             (OnceAct::Look, _) => {
                 self.hosts[host].before = self.record.map_or(0, KeyState::ended);
                 let forgets = twist == Some(Twist::WaitersRunFailures);
@@ -133,18 +150,20 @@ impl State {
                 self.holder = Some(host);
                 OnceEvent::Granted
             }
-            (OnceAct::LookUnder, _) if !is_holder => OnceEvent::Lost,
-            (OnceAct::LookUnder, _) => OnceEvent::Found(match (self.record, twist) {
-                (Some(key), Some(Twist::DeathsAreFailures)) if key.end == AttemptEnd::Begun => {
-                    Some(KeyState { end: AttemptEnd::Failed, ..key })
+            (OnceAct::LookUnder | OnceAct::Write(_), _) if !is_holder => OnceEvent::Lost,
+            (OnceAct::LookUnder, _) => match (self.record, twist) {
+                (Some(key), _)
+                    if key.end == AttemptEnd::Begun
+                        && self.begun_by == Some(host)
+                        && twist != Some(Twist::CountsTwice) =>
+                {
+                    OnceEvent::FoundOwn
                 }
-                (record, _) => record,
-            }),
-            (OnceAct::Write(_), Outcome::Silent { done: false }) => {
-                self.silences += 1;
-                OnceEvent::NoAnswer
-            }
-            (OnceAct::Write(_), _) if !is_holder => OnceEvent::Lost,
+                (Some(key), Some(Twist::DeathsAreFailures)) if key.end == AttemptEnd::Begun => {
+                    OnceEvent::Found(Some(KeyState { end: AttemptEnd::Failed, ..key }))
+                }
+                (record, _) => OnceEvent::Found(record),
+            },
             (OnceAct::Write(key), outcome) => {
                 self.write(host, key, twist);
                 if outcome == Outcome::Answered {
@@ -166,10 +185,13 @@ impl State {
             (OnceAct::Work(_), _) => OnceEvent::Lost,
             (OnceAct::End(_), _) => return,
         };
-        let Host { once, act, .. } = &mut self.hosts[host];
+        let Host { once, act, begins, .. } = &mut self.hosts[host];
         *act = once.on(*NOW, event);
         match *act {
-            OnceAct::Work(_) => self.works += 1,
+            OnceAct::Work(_) => {
+                *begins = false;
+                self.works += 1;
+            }
             OnceAct::End(_) if self.holder == Some(host) => self.holder = None,
             _ => (),
         }
@@ -180,6 +202,9 @@ impl State {
         let failed = self.record.filter(|before| before.end == AttemptEnd::Failed);
         if begins && failed.is_some_and(|before| before.attempts > self.hosts[host].before) {
             self.has_repeated = true;
+        }
+        if begins {
+            self.begun_by = Some(host);
         }
         self.record = match twist {
             Some(Twist::NoBegun) if begins => return,
@@ -214,6 +239,17 @@ impl State {
 
     pub(crate) fn is_done(&self) -> bool {
         self.record.is_some_and(|key| key.end == AttemptEnd::Done) && self.has_succeeded
+    }
+
+    /// How many attempts have run, or may have been counted although their hosts died or lost the lock before. A
+    /// host that gives up itself has no such excuse.
+    pub(crate) fn attempts(&self) -> u8 {
+        let begins = |host: &&Host| host.begins && host.act != OnceAct::End(OnceEnd::Refused);
+        self.works + u8::try_from(self.hosts.iter().filter(begins).count()).expect("few hosts")
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.ends().any(|end| end == OnceEnd::GivenUp)
     }
 
     /// Whoever leaves a job because it has failed, or has had all of its attempts, is right.

@@ -1,0 +1,317 @@
+//! The steps of a host for a job that runs once for a key.
+//!
+//! [`jobs::Once`](crate::jobs::Once) decides. This file asks the server what it wants to know.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Choices;
+use super::in_time::{unanswered, within};
+use super::job::{Job, Once};
+use crate::backend::Backoff;
+use crate::background::Book;
+use crate::jobs::{AttemptEnd, Entry, JobRecord, KeyState, Once as Machine, OnceAct, OnceEnd, OnceEvent};
+use crate::{
+    Clock, Error, ErrorKind, FencingToken, LockGuard, LockHandle, LockName, Mode, Moment, Operation,
+    RecordKind, Result, Wait,
+};
+
+/// The pauses before a request for the record that has had no answer is repeated.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// The steps of a host for a job and a key, for callers that take the lock themselves, as the command does.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct JobSteps {
+    book: Arc<Book>,
+    choices: Choices,
+    name: LockName,
+    key: String,
+    machine: Machine,
+    record: JobRecord,
+    /// The number of the last attempt that was to begin here.
+    attempt: u32,
+    /// With which it may have been written that it begins: with several if the lock was lost meanwhile.
+    tokens: Vec<FencingToken>,
+    /// How long the work may take, and until when it may go on.
+    longest: Option<Duration>,
+    over: Moment,
+}
+
+impl JobSteps {
+    pub(super) fn new(
+        book: Arc<Book>,
+        choices: Choices,
+        name: LockName,
+        (key, attempts): (String, NonZeroU32),
+        longest: Option<Duration>,
+    ) -> Self {
+        let (machine, _) = Machine::begin(attempts);
+        let record = JobRecord::default();
+        let (attempt, tokens, over) = (0, Vec::new(), Moment::NEVER);
+        Self { book, choices, name, key, machine, record, attempt, tokens, longest, over }
+    }
+
+    /// Looks without the lock. The job if its key is done. After an error it may be called again.
+    pub async fn look(&mut self) -> Result<Option<Job>> {
+        self.record = read_jobs(&self.book, &self.name).await?;
+        self.note_seen();
+        match self.on(OnceEvent::Found(self.found())) {
+            OnceAct::End(_) => Ok(self.job()),
+            _ => Ok(None),
+        }
+    }
+
+    /// The same, and again while the server is away, for as long as a claim with this wait goes on.
+    pub(super) async fn look_within(&mut self, wait: Wait) -> Result<Option<Job>> {
+        let clock = self.book.clock.clone();
+        let (span, backend) = (self.choices.wait, self.book.capabilities().backend());
+        let mut patience = self.choices.patience(wait, self.book.capabilities().is_presumed());
+        let looking = async {
+            loop {
+                match self.look().await {
+                    Ok(found) => return Ok(Some(found)),
+                    Err(error) => patience.hear(error, &clock)?,
+                }
+                patience.pause(&clock, end_of(&clock, wait)).await?;
+            }
+        };
+        match within(&clock, wait, looking).await? {
+            Some(found) => Ok(found),
+            None => Err(patience.end().err().unwrap_or_else(|| unanswered(span, backend, Some(&self.name)))),
+        }
+    }
+
+    /// The lock is held. [`Once::Ran`], with the number of the attempt: the work is to be done now.
+    ///
+    /// While it is held, a request without an answer is repeated. After an error of kind
+    /// [`Lost`](ErrorKind::Lost) nothing has begun, and this may be called again under the next lock.
+    pub async fn begin(&mut self, held: &LockHandle) -> Result<Once<u32>> {
+        let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
+        let mut act = self.on(OnceEvent::Granted);
+        loop {
+            let answer = match act {
+                OnceAct::Work(attempt) => {
+                    self.book.telemetry.job_begins(&self.name);
+                    self.over = self.book.clock.now().after(self.longest.unwrap_or(Duration::MAX));
+                    return Ok(Once::Ran(attempt));
+                }
+                OnceAct::End(end) => return self.left(end),
+                act => self.under(held, act).await,
+            };
+            match answer {
+                Ok(event) => act = self.on(event),
+                Err(error) => {
+                    act = self.on(heard(&error));
+                    if matches!(act, OnceAct::Take(_) | OnceAct::End(_)) {
+                        return Err(error);
+                    }
+                    self.pause(&error, &mut pauses).await;
+                }
+            }
+        }
+    }
+
+    /// Resolves when the work has taken as long as it may, and has failed.
+    pub fn too_long(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (clock, over) = (self.book.clock.clone(), self.over);
+        async move { clock.sleep_until(over).await }
+    }
+
+    /// The work has failed by itself. If that cannot be written, the next host takes it for one that has died.
+    pub async fn failed(&mut self, held: &LockHandle) {
+        let act = self.on(OnceEvent::Failed);
+        if matches!(act, OnceAct::Write(_))
+            && let Err(error) = self.under(held, act).await
+        {
+            tracing::warn!(lock = %self.name, error = format!("{error:#}"), "the failure of a job is not recorded");
+        }
+    }
+
+    /// The work has succeeded: writes that, for as long as it takes, and under a new lock if this one is lost.
+    pub async fn succeeded(&mut self, held: &LockHandle) -> Result<()> {
+        let mut again: Option<LockGuard> = None;
+        let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
+        let mut last = None;
+        let mut act = self.on(OnceEvent::Succeeded);
+        loop {
+            let answer = match act {
+                OnceAct::Take(until) => {
+                    drop(again.take());
+                    self.take(until.unwrap_or(Moment::NEVER)).await.map(|guard| {
+                        let granted = guard.is_some();
+                        again = guard;
+                        if granted { OnceEvent::Granted } else { OnceEvent::NotGranted }
+                    })
+                }
+                OnceAct::End(OnceEnd::Ran) => {
+                    self.note_seen();
+                    return Ok(());
+                }
+                OnceAct::End(_) => return Err(self.unrecorded(last)),
+                act => {
+                    let held = again.as_ref().map_or_else(|| held.clone(), LockGuard::handle);
+                    self.under(&held, act).await
+                }
+            };
+            act = match answer {
+                Ok(event) => self.on(event),
+                Err(error) => {
+                    let event = heard(&error);
+                    self.pause(&error, &mut pauses).await;
+                    last = Some(error);
+                    self.on(event)
+                }
+            };
+        }
+    }
+
+    /// Forgets the key. False: it was not known.
+    pub(crate) async fn forget(&mut self, held: &LockHandle) -> Result<bool> {
+        self.look_under(held).await?;
+        let known = self.record.forget(&self.key);
+        if known {
+            self.store(held).await?;
+        }
+        Ok(known)
+    }
+
+    fn on(&mut self, event: OnceEvent) -> OnceAct {
+        self.machine.on(self.book.clock.now(), event)
+    }
+
+    /// Looks at the record under the lock, or writes it.
+    async fn under(&mut self, held: &LockHandle, act: OnceAct) -> Result<OnceEvent> {
+        match act {
+            OnceAct::LookUnder => {
+                self.look_under(held).await?;
+                Ok(self.found_under())
+            }
+            OnceAct::Write(state) => {
+                self.note(state, held.token());
+                self.store(held).await?;
+                Ok(OnceEvent::Written)
+            }
+            act => unreachable!("{act:?} under the lock"),
+        }
+    }
+
+    fn note(&mut self, state: KeyState, token: FencingToken) {
+        if state.end == AttemptEnd::Begun {
+            self.record.begin(&self.key, state.attempts, &self.choices.label, token);
+            self.attempt = state.attempts;
+            self.tokens.push(token);
+        } else {
+            self.record.end(&self.key, state.end);
+        }
+    }
+
+    async fn look_under(&mut self, held: &LockHandle) -> Result<()> {
+        let found = held.read(RecordKind::Job).await?;
+        let parsed = JobRecord::parse(found.as_ref());
+        self.record = parsed.map_err(|error| self.decorate(error, Operation::ReadRecord))?;
+        self.note_seen();
+        Ok(())
+    }
+
+    async fn store(&mut self, held: &LockHandle) -> Result<()> {
+        let text = self.record.text()?;
+        held.write(RecordKind::Job, &text).await
+    }
+
+    fn found(&self) -> Option<KeyState> {
+        self.record.key(&self.key).map(Entry::state)
+    }
+
+    /// An attempt with another token is not our own, whatever its number is. Of older keys the token is not known.
+    fn found_under(&self) -> OnceEvent {
+        let own = KeyState { attempts: self.attempt, end: AttemptEnd::Begun };
+        let is_own = |token| self.tokens.contains(&token);
+        match self.found() {
+            Some(found) if found == own && self.record.token_of(&self.key).is_none_or(is_own) => {
+                OnceEvent::FoundOwn
+            }
+            found => OnceEvent::Found(found),
+        }
+    }
+
+    /// Others have done the job, or have tried to.
+    fn left(&self, end: OnceEnd) -> Result<Once<u32>> {
+        let gone = || self.decorate(Error::new(ErrorKind::Internal, "no job"), Operation::ReadRecord);
+        let job = self.job().ok_or_else(gone)?;
+        Ok(match end {
+            OnceEnd::GivenUp => Once::GivenUp(job),
+            OnceEnd::FailedElsewhere => Once::FailedElsewhere(job),
+            _ => Once::Done(job),
+        })
+    }
+
+    fn job(&self) -> Option<Job> {
+        let (entry, by) = self.record.entries().find(|(entry, _)| entry.key == self.key)?;
+        Some(Job::new(&self.name, entry, by))
+    }
+
+    fn note_seen(&self) {
+        self.book.telemetry.job_seen(&self.name, self.record.last_done());
+    }
+
+    async fn pause(&self, error: &Error, pauses: &mut Backoff) {
+        tracing::info!(lock = %self.name, error = format!("{error:#}"), "the record of a job is asked for again");
+        pauses.pause_by(&self.book.clock).await;
+    }
+
+    /// Takes the lock once more, to write that the key is done.
+    async fn take(&self, until: Moment) -> Result<Option<LockGuard>> {
+        let mut choices = self.choices.clone();
+        choices.limits = crate::life::Limits::default();
+        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
+        loop {
+            match choices.begin(&self.book, self.name.clone(), Mode::Exclusive, Wait::Until(until)).await {
+                Err(error) if error.is_retryable() && !self.book.clock.has_passed(until) => {
+                    backoff.pause_by(&self.book.clock).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    fn unrecorded(&self, last: Option<Error>) -> Error {
+        let text = "the job has succeeded, and that is not recorded: it may run again";
+        let error = Error::new(ErrorKind::Lost, text);
+        let error = match last {
+            Some(last) => error.with_source(last),
+            None => error,
+        };
+        self.decorate(error, Operation::WriteRecord)
+    }
+
+    pub(super) fn decorate(&self, error: Error, operation: Operation) -> Error {
+        self.book.decorate(error, operation, Some(&self.name))
+    }
+}
+
+/// What an error of a request for the record means.
+fn heard(error: &Error) -> OnceEvent {
+    match error.kind() {
+        ErrorKind::Lost => OnceEvent::Lost,
+        _ if error.is_retryable() => OnceEvent::NoAnswer,
+        _ => OnceEvent::Refused,
+    }
+}
+
+/// Resolves at the end of this wait.
+async fn end_of(clock: &Clock, wait: Wait) {
+    match wait {
+        Wait::Until(end) => clock.sleep_until(end).await,
+        _ => std::future::pending().await,
+    }
+}
+
+/// Reads the record of a lock's jobs without the lock.
+pub(crate) async fn read_jobs(book: &Book, name: &LockName) -> Result<JobRecord> {
+    let decorate = |error| book.decorate(error, Operation::ReadRecord, Some(name));
+    book.capabilities().check_records().map_err(decorate)?;
+    let found = book.backend.read_record(name, RecordKind::Job, None).await.map_err(decorate)?;
+    JobRecord::parse(found.as_ref()).map_err(decorate)
+}

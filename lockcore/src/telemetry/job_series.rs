@@ -1,0 +1,83 @@
+//! Metrics of jobs that run once for a key.
+//!
+//! Unlike a lock, a job is watched by its name, so the name is a label. For a number of names: those that come
+//! later share one series, without a name. No key is a label.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use metrics::{Key, KeyName, Label, Recorder, Unit, with_recorder};
+
+use super::series::{METADATA, record};
+use crate::LockName;
+use crate::system::lock;
+
+const ATTEMPTS: &str = "lockwell_job_attempts_total";
+const SUCCESS: &str = "lockwell_job_success_seconds";
+
+/// How many jobs of a client have series of their own.
+const MOST_JOBS: usize = 100;
+
+/// The series of one client's jobs.
+#[derive(Debug)]
+pub(super) struct JobSeries {
+    backend: &'static str,
+    /// When each job was last done, since 1970; `None`: all that have no series of their own.
+    done: Mutex<HashMap<Option<LockName>, Duration>>,
+}
+
+impl JobSeries {
+    pub(super) fn new(backend: &'static str) -> Self {
+        with_recorder(describe);
+        Self { backend, done: Mutex::default() }
+    }
+
+    /// What is known of a job: when it was last done, here or elsewhere.
+    pub(super) fn seen(&self, name: &LockName, done: Option<SystemTime>) {
+        let since = done.and_then(|done| done.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+        let mut known = lock(&self.done);
+        let job = listed(&known, name);
+        let last = known.entry(job.clone()).or_default();
+        let is_later = since > *last;
+        *last = since.max(*last);
+        drop(known);
+        let job = job.as_ref();
+        // A rate needs the value before the first attempt.
+        record(&self.key(ATTEMPTS, job), |recorder, key| {
+            recorder.register_counter(key, &METADATA).increment(0);
+        });
+        if is_later {
+            record(&self.key(SUCCESS, job), move |recorder, key| {
+                recorder.register_gauge(key, &METADATA).set(since.as_secs_f64());
+            });
+        }
+    }
+
+    pub(super) fn begins(&self, name: &LockName) {
+        let job = listed(&lock(&self.done), name);
+        record(&self.key(ATTEMPTS, job.as_ref()), |recorder, key| {
+            recorder.register_counter(key, &METADATA).increment(1);
+        });
+    }
+
+    fn key(&self, name: &'static str, job: Option<&LockName>) -> Key {
+        let job = job.map_or_else(String::new, ToString::to_string);
+        Key::from_parts(name, vec![Label::from_static_parts("backend", self.backend), Label::new("job", job)])
+    }
+}
+
+/// The name, if it has a series of its own.
+fn listed(known: &HashMap<Option<LockName>, Duration>, name: &LockName) -> Option<LockName> {
+    let name = Some(name.clone());
+    if known.contains_key(&name) || known.len() < MOST_JOBS { name } else { None }
+}
+
+/// The texts that a recorder shows beside the series.
+fn describe(recorder: &dyn Recorder) {
+    let name = KeyName::from_const_str;
+    let text = "Attempts at jobs that run once for a key, which began here";
+    recorder.describe_counter(name(ATTEMPTS), Some(Unit::Count), text.into());
+    let text = "When a job was last done, as far as is known here; Unix time";
+    recorder.describe_gauge(name(SUCCESS), Some(Unit::Seconds), text.into());
+}
