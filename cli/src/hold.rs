@@ -43,6 +43,16 @@ impl Hold {
         self.guards().iter().for_each(LockGuard::progress);
     }
 
+    /// The lock of this name, and the others.
+    pub(crate) fn split(self, name: &LockName) -> (Option<LockGuard>, Vec<LockGuard>) {
+        let mut guards = match self {
+            Self::One(guard) => vec![guard],
+            Self::All(all) => all.into_guards(),
+        };
+        let own = guards.iter().position(|guard| guard.name() == name);
+        (own.map(|own| guards.swap_remove(own)), guards)
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         self.guards().iter().all(LockGuard::is_held)
     }

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use lockwell::request::JobSteps;
-use lockwell::{LockHandle, LockName, Locks, Once, Requirement};
+use lockwell::{Error, ErrorKind, LockHandle, LockName, Locks, Once, Requirement};
 use rustix::process::Signal;
 use tokio::process::Command;
 
@@ -65,17 +65,18 @@ impl Job {
         }
     }
 
-    /// `None`: the command is to run now. Otherwise the end, with its status.
-    pub(crate) async fn begin(&mut self, hold: &Hold) -> Result<Option<Failure>, Failure> {
+    /// The command is to run now, or there is an end, with its status. After a loss of the lock nothing has
+    /// begun, and this may be called again with the next hold.
+    pub(crate) async fn begin(&mut self, hold: &Hold) -> Result<Result<(), Failure>, Error> {
         let (key, name) = (&self.key, &self.name);
         let (status, text) = match self.steps.begin(&handle(hold, name)?).await? {
             Once::Ran(attempt) => {
                 self.attempt = attempt;
-                return Ok(None);
+                return Ok(Ok(()));
             }
             Once::Done(_) => {
                 self.voice.tell(&format!("the key {key:?} of {name:?} is done"));
-                return Ok(Some(Failure::silent(0)));
+                return Ok(Err(Failure::silent(0)));
             }
             Once::FailedElsewhere(job) => {
                 let by = job.by.map_or_else(String::new, |by| format!(" on {by}"));
@@ -90,7 +91,7 @@ impl Job {
                 ),
             ),
         };
-        Ok(Some(Failure::new(status, text)))
+        Ok(Err(Failure::new(status, text)))
     }
 
     pub(crate) fn environment(&self, command: &mut Command) {
@@ -114,13 +115,45 @@ pub(crate) fn unrecorded(why: &str) -> Failure {
     Failure::new(exit::LOST, format!("the command has succeeded, and that is not recorded: {why}"))
 }
 
-/// Whether a signal ended the command that asks it, or all, to end: it has not failed by itself.
-pub(crate) fn was_stopped(status: ExitStatus) -> bool {
-    let asks = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::KILL];
-    status.signal().is_some_and(|signal| asks.iter().any(|one| one.as_raw() == signal))
+/// Whether a signal asked lockwell to end, which it has passed on.
+pub(crate) fn is_asked_to_end(received: &[Signal]) -> bool {
+    received.iter().any(|one| [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(one))
 }
 
-fn handle(hold: &Hold, name: &LockName) -> Result<LockHandle, Failure> {
-    let guard = hold.guard(name).ok_or_else(|| Failure::new(exit::SOFTWARE, "the lock is not held"))?;
-    Ok(guard.handle())
+/// Whether the command has not failed by itself: lockwell was asked to end, or a signal ended the command that
+/// asks for that, or that lockwell has received.
+pub(crate) fn was_interrupted(status: ExitStatus, received: &[Signal]) -> bool {
+    let asks = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::KILL];
+    let ends = |signal| asks.iter().chain(received).any(|one| one.as_raw() == signal);
+    is_asked_to_end(received) || status.signal().is_some_and(ends)
+}
+
+fn handle(hold: &Hold, name: &LockName) -> Result<LockHandle, Error> {
+    let gone = || Error::new(ErrorKind::Internal, "the lock is not held");
+    Ok(hold.guard(name).ok_or_else(gone)?.handle())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interruptions() {
+        let (exited, by) =
+            (ExitStatus::from_raw(9 << 8), |signal: Signal| ExitStatus::from_raw(signal.as_raw()));
+        for (status, received, interrupted) in [
+            (exited, &[][..], false),
+            (exited, &[Signal::TERM], true),
+            (exited, &[Signal::CONT, Signal::HUP], true),
+            (exited, &[Signal::USR1, Signal::WINCH], false),
+            (by(Signal::TERM), &[], true),
+            (by(Signal::KILL), &[], true),
+            (by(Signal::SEGV), &[], false),
+            (by(Signal::SEGV), &[Signal::USR1], false),
+            (by(Signal::USR1), &[], false),
+            (by(Signal::USR1), &[Signal::USR1], true),
+        ] {
+            assert_eq!(was_interrupted(status, received), interrupted, "{status:?} {received:?}");
+        }
+    }
 }

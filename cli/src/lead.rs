@@ -60,7 +60,7 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
         pulse,
         goes_on: true,
         job: None,
-        asked: false,
+        received: Vec::new(),
     };
     systemd::tell(&format!("STATUS=waiting to lead {:?}", args.name)).await;
     let end = loop {

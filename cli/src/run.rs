@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use lockwell::Registry;
-use tokio::time::Instant;
+use lockwell::{ErrorKind, LockName, Locks, Registry};
+use tokio::time::{Instant, sleep};
 
 use crate::args::RunArgs;
 use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
 use crate::job::{self, Job};
-use crate::obtain::ObtainRequest;
+use crate::obtain::{ObtainRequest, WaitLimit};
 use crate::patience::Patience;
 use crate::pulse::Pulse;
 use crate::say::rounded;
@@ -20,6 +20,9 @@ use crate::{nested, program, say};
 
 /// How long to try to leave the queue.
 const LAST_RELEASE: Duration = Duration::from_secs(1);
+
+/// The pause after a lock that was lost before a job had begun.
+const AFTER_LOSS: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failure> {
     // Whoever reads the messages may have stopped, and the command is ended all the same if the lock is lost.
@@ -63,7 +66,7 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     let not_obtained = tokio::select! {
         biased;
         signal = signals.next_ending() => Ok(signals::status_of(signal)),
-        hold = request.obtain(&locks, &mut patience) => match hold {
+        hold = obtain(&request, &locks, &mut patience, job.as_mut()) => match hold {
             Ok(hold) => return under_lock(args, hold, job.as_mut(), &given, &mut signals).await,
             Err(failure) => Err(not_obtained(args, failure)),
         },
@@ -85,6 +88,31 @@ fn check(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
+/// Obtains the locks, and writes that the attempt at a job begins. A lock that is lost before that is waited for
+/// again.
+async fn obtain(
+    request: &ObtainRequest<'_>,
+    locks: &Locks,
+    patience: &mut Patience,
+    mut job: Option<&mut Job>,
+) -> Result<Hold, Failure> {
+    loop {
+        let hold = request.obtain(locks, patience).await?;
+        let Some(job) = &mut job else { return Ok(hold) };
+        let begun = job.begin(&hold).await;
+        if let Ok(Ok(())) = begun {
+            return Ok(hold);
+        }
+        release(hold).await;
+        match begun {
+            Ok(ended) => ended?,
+            Err(error) if error.kind() == ErrorKind::Lost && request.wait_limit != WaitLimit::No => (),
+            Err(error) => return Err(error.into()),
+        }
+        sleep(AFTER_LOSS).await;
+    }
+}
+
 fn not_obtained(args: &RunArgs, mut failure: Failure) -> Failure {
     if failure.status == exit::NOT_OBTAINED {
         failure.status = args.exit_code_held;
@@ -98,62 +126,67 @@ fn not_obtained(args: &RunArgs, mut failure: Failure) -> Failure {
 async fn under_lock(
     args: &RunArgs,
     hold: Hold,
-    mut job: Option<&mut Job>,
+    job: Option<&mut Job>,
     address: &str,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let began = Instant::now();
-    if let Some(job) = &mut job {
-        match job.begin(&hold).await {
-            Ok(None) => (),
-            ended => {
-                release(hold).await;
-                return match ended? {
-                    Some(failure) if failure.status == 0 => Ok(0),
-                    Some(failure) if failure.status == exit::GIVEN_UP => Err(failure),
-                    Some(failure) => Err(not_obtained(args, failure)),
-                    None => Ok(0),
-                };
-            }
-        }
-    }
     let (command, holding) = (&args.command, &args.holding);
     let pulse = Pulse::new();
-    let mut work =
-        Work { command, name: &args.name, holding, address, pulse, goes_on: false, job, asked: false };
+    let (name, received) = (&args.name, Vec::new());
+    let mut work = Work { command, name, holding, address, pulse, goes_on: false, job, received };
     let (status, hold) = match work.under(hold, signals).await? {
         Ended::Command(status, hold) => (status, hold),
         Ended::Lost(_) => return Ok(exit::LOST),
     };
+    if status.success()
+        && let Some(job) = work.job
+    {
+        return succeeded(args, hold, job, signals).await;
+    }
     // Read before the release, which ends the validity.
     let held = hold.is_held();
-    let lost = |cause: Option<String>| {
-        let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-        Failure::new(exit::LOST, format!("the lock {:?} was lost while the command ran{cause}", args.name))
-    };
     let cause = if held { None } else { work.cause(&hold) };
-    if let Some(job) = work.job {
-        // A success is written even after a loss.
-        if status.success() {
-            let written = tokio::select! {
-                biased;
-                written = job.succeeded(&hold) => written,
-                signal = signals.next_ending() => Err(job::unrecorded(&format!("{signal:?} came"))),
-            };
-            release(hold).await;
-            return written.map(|()| 0);
-        }
-        if held && !work.asked && !job::was_stopped(status) {
-            job.failed(&hold).await;
-        }
+    if held
+        && work.job.is_some()
+        && !work.was_interrupted(status, signals).await
+        && let Some(job) = work.job
+    {
+        job.failed(&hold).await;
     }
-    if !held {
-        release(hold).await;
-        return Err(lost(cause));
-    }
-    if release(hold).await {
+    if release(hold).await && held {
         args.holding.voice().tell(&format!("freed {:?} after {}", args.name, rounded(began.elapsed())));
         return Ok(exit::status_of_child(status));
     }
-    Err(lost(None))
+    Err(lost(&args.name, cause))
+}
+
+/// Records the success of a job, also after a loss of its own lock: the record says whether another has begun.
+/// Nothing says that of its other locks. If one of them was lost, the next attempt is to do the work again.
+async fn succeeded(args: &RunArgs, hold: Hold, job: &mut Job, signals: &mut Signals) -> Result<u8, Failure> {
+    let (own, others) = hold.split(&args.name);
+    let mut gone = None;
+    for guard in others {
+        let (name, held) = (guard.name().clone(), guard.is_held());
+        if !release(Hold::One(guard)).await || !held {
+            gone = Some(name);
+        }
+    }
+    let own = own.map(Hold::One).ok_or_else(|| Failure::new(exit::SOFTWARE, "the lock is not held"))?;
+    if let Some(name) = gone {
+        release(own).await;
+        return Err(lost(&name, None));
+    }
+    let written = tokio::select! {
+        biased;
+        written = job.succeeded(&own) => written,
+        signal = signals.next_ending() => Err(job::unrecorded(&format!("{signal:?} came"))),
+    };
+    release(own).await;
+    written.map(|()| 0)
+}
+
+fn lost(name: &LockName, cause: Option<String>) -> Failure {
+    let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
+    Failure::new(exit::LOST, format!("the lock {name:?} was lost while the command ran{cause}"))
 }

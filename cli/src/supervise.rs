@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
+use std::pin::pin;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::args::WorkArgs;
 use crate::child::Child;
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
-use crate::job::Job;
+use crate::job::{self, Job};
 use crate::loss;
 use crate::orphans::Orphans;
 use crate::pulse::Pulse;
@@ -22,6 +23,9 @@ use crate::signals::{self, Signals};
 
 /// How long to try to free a lock that is lost.
 const LAST_RELEASE: Duration = Duration::from_secs(1);
+
+/// How long after the end of a command a signal may come that has ended it, too.
+const STOP_OF_ALL: Duration = Duration::from_millis(500);
 
 /// How a run under the lock ended.
 pub(crate) enum Ended {
@@ -44,8 +48,8 @@ pub(crate) struct Work<'a> {
     pub(crate) goes_on: bool,
     /// The job of which the command is an attempt.
     pub(crate) job: Option<&'a mut Job>,
-    /// Whether a signal has asked the command to end.
-    pub(crate) asked: bool,
+    /// The signals that have come while the command ran.
+    pub(crate) received: Vec<Signal>,
 }
 
 impl Work<'_> {
@@ -107,7 +111,9 @@ impl Work<'_> {
                 }
                 signal = signals.next() => {
                     pass_on(child, signal, || hold.is_held());
-                    self.asked |= [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal);
+                    if !self.received.contains(&signal) {
+                        self.received.push(signal);
+                    }
                     if signal == Signal::TERM {
                         asked = Some(signal);
                         if kill.is_none() {
@@ -125,6 +131,20 @@ impl Work<'_> {
                 () = orphans.collect(&own) => (),
             }
         }
+    }
+
+    /// Whether the command, which has ended so, was interrupted, and has not failed by itself. Whoever ends a
+    /// control group or a process group sends one signal after the other, to the command perhaps first.
+    pub(crate) async fn was_interrupted(&mut self, status: ExitStatus, signals: &mut Signals) -> bool {
+        let mut late = pin!(sleep(STOP_OF_ALL));
+        while !job::was_interrupted(status, &self.received) {
+            tokio::select! {
+                biased;
+                signal = signals.next() => self.received.push(signal),
+                () = &mut late => return false,
+            }
+        }
+        true
     }
 
     /// Why the lease of a lost lock was not renewed, as far as it is known.

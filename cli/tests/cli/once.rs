@@ -1,8 +1,8 @@
 //! `run --once`: who takes over, and what is refused. `once_everywhere.rs` has the table of statuses.
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process, test_kill_process};
 
-use crate::support::{Running, Site, is_alive, pid_of, wait_until};
+use crate::support::{Running, Site, is_alive, is_stopped, pid_of, wait_until};
 
 fn once<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
     [&["run", "--once", "2026-11-29"][..], options, &["job", "--", "sh", "-c", script]].concat()
@@ -47,6 +47,47 @@ fn one_that_is_asked_to_end_has_not_failed() {
     assert_eq!(run.finish().status, 9);
     let next = site.finish(&once(&[], "exit $((LOCKWELL_ATTEMPT + 4))"));
     assert_eq!(next.status, 6, "{next:?}");
+}
+
+/// Whoever ends a control group ends both, and the command perhaps first.
+#[test]
+fn one_that_is_ended_together_with_lockwell_has_not_failed() {
+    for (signal, script, status) in [
+        (Signal::TERM, "trap 'exit 9' TERM; echo $$ > pid; sleep 60 & wait", 9),
+        (Signal::USR1, "echo $$ > pid; exec sleep 60", 138),
+    ] {
+        let site = Site::new();
+        let run = Running::start(&mut site.lockwell(&once(&[], script)));
+        let command = pid_of(site.wait_for_file("pid").parse().unwrap());
+        kill_process(command, signal).unwrap();
+        wait_until("lockwell to have seen the end", || test_kill_process(command).is_err());
+        run.signal(signal);
+        assert_eq!(run.finish().status, status);
+        let jobs = site.finish(&["jobs", "job"]).out;
+        assert!(jobs.contains(": died, "), "{jobs}");
+    }
+}
+
+/// The command ends with success, and lockwell has not noticed yet that a lock was lost meanwhile.
+#[test]
+fn another_lock_that_is_lost_is_not_hidden_by_a_success() {
+    for (lost, status, state) in [("other", 76, "died"), ("job", 0, "done")] {
+        let site = Site::new();
+        let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.02; done";
+        let run = Running::start(&mut site.lockwell(&once(&["--also", "other"], script)));
+        let command = pid_of(site.wait_for_file("pid").parse().unwrap());
+        run.signal(Signal::STOP);
+        wait_until("a stop", || is_stopped(run.pid()));
+        assert_eq!(site.finish(&["release", "--force", "--yes", lost]).status, 0);
+        std::fs::write(site.path("go"), "").unwrap();
+        wait_until("the end of the command", || !is_alive(command));
+        run.signal(Signal::CONT);
+        let end = run.finish();
+        assert_eq!(end.status, status, "{end:?}");
+        assert!(status == 0 || end.err.contains("the lock \"other\" was lost"), "{end:?}");
+        let jobs = site.finish(&["jobs", "job"]).out;
+        assert!(jobs.contains(&format!(": {state}, ")), "{jobs}");
+    }
 }
 
 #[test]
