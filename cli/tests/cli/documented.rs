@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::support::{Finished, Running, Site};
 
 /// A file of the repository.
-fn file(path: &str) -> String {
+pub(crate) fn file(path: &str) -> String {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -28,6 +28,7 @@ mod hold_examples;
 mod job_list;
 mod jobs;
 mod json;
+mod kubelet;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
 mod looking;
 mod loss;
