@@ -17,7 +17,7 @@ pub(crate) async fn carry_out<D: Dialect>(
     waiters: &Waiters,
     conn: &mut D::Conn,
     batch: &[Arc<Request<D>>],
-) -> sqlx::Result<Vec<Answer>> {
+) -> sqlx_core::Result<Vec<Answer>> {
     let claims = || batch.iter().filter_map(|one| one.claim().cloned()).collect::<Vec<_>>();
     let freed = match &*batch[0] {
         Request::Take(_) => {
@@ -51,7 +51,7 @@ async fn take<D: Dialect>(
     waiters: &Waiters,
     conn: &mut D::Conn,
     requests: &[TakeRequest],
-) -> sqlx::Result<Vec<TryAcquire>> {
+) -> sqlx_core::Result<Vec<TryAcquire>> {
     let mut answers = take_or_join(dialect, conn, requests).await?;
     let claims: Vec<_> = requests.iter().map(|request| request.claim.clone()).collect();
     let stale = reap_stale(dialect, waiters, conn, &claims, &answers).await?;
@@ -70,7 +70,7 @@ pub(crate) async fn reap_stale<D: Dialect>(
     conn: &mut D::Conn,
     claims: &[Claim],
     answers: &[TryAcquire],
-) -> sqlx::Result<Vec<usize>> {
+) -> sqlx_core::Result<Vec<usize>> {
     let stale: Vec<usize> = (0..claims.len()).filter(|&at| answers[at] == TryAcquire::Stale).collect();
     if stale.is_empty() {
         return Ok(stale);
@@ -98,7 +98,7 @@ pub(crate) async fn renew_members<D: Dialect>(
     conn: &mut D::Conn,
     claims: &[Claim],
     answers: &mut [TryAcquire],
-) -> sqlx::Result<()> {
+) -> sqlx_core::Result<()> {
     let mut known = Vec::new();
     for (answer, claim) in answers.iter_mut().zip(claims) {
         if let TryAcquire::Member(token) = *answer {
@@ -121,7 +121,7 @@ async fn take_or_join<D: Dialect>(
     dialect: &D,
     conn: &mut D::Conn,
     requests: &[TakeRequest],
-) -> sqlx::Result<Vec<TryAcquire>> {
+) -> sqlx_core::Result<Vec<TryAcquire>> {
     if let [request] = requests {
         return match Hold::of(&request.claim) {
             Hold::Alone => dialect.take(conn, requests).await,
@@ -171,7 +171,7 @@ async fn renew<D: Dialect>(
     dialect: &D,
     conn: &mut D::Conn,
     grants: &[Grant],
-) -> sqlx::Result<Vec<Extension>> {
+) -> sqlx_core::Result<Vec<Extension>> {
     let mut answers = vec![Extension::Lost; grants.len()];
     for hold in [Hold::Alone, Hold::Together] {
         let places: Vec<usize> =

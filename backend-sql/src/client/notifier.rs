@@ -213,7 +213,7 @@ impl<D: Dialect> NotifierTask<D> {
         subscription: &mut D::Subscription,
         delivery: &watch::Sender<Delivery>,
         ready: &watch::Sender<bool>,
-    ) -> sqlx::Error {
+    ) -> sqlx_core::Error {
         loop {
             // No ticket is negative.
             let probe = -2 - i64::from(rand::random::<u32>());
@@ -227,7 +227,7 @@ impl<D: Dialect> NotifierTask<D> {
                             (sent, received) = (true, received || !needed);
                             by = Moment::now().after(PROBE_TIMEOUT);
                         }
-                        Err(error) => return sqlx::Error::Protocol(format!("{error:#}")),
+                        Err(error) => return sqlx_core::Error::Protocol(format!("{error:#}")),
                     },
                     note = D::notification(subscription) => match note {
                         Ok(Some(Notification { ticket, .. })) if ticket == probe => received = true,
@@ -236,7 +236,7 @@ impl<D: Dialect> NotifierTask<D> {
                         Err(error) => return error,
                     },
                     () = sleep(by.remaining()), if sent => {
-                        return sqlx::Error::Protocol("a notification to ourselves has not come back".into());
+                        return sqlx_core::Error::Protocol("a notification to ourselves has not come back".into());
                     }
                 }
             }
@@ -351,7 +351,7 @@ impl<D: Dialect> NotifierTask<D> {
     }
 
     /// Polls over one connection: asks whose turn it is, and notifies those waiters.
-    async fn poll(&self, ready: &watch::Sender<bool>) -> sqlx::Result<()> {
+    async fn poll(&self, ready: &watch::Sender<bool>) -> sqlx_core::Result<()> {
         let mut conn = within(self.asker.limit, self.asker.dialect.connect(&self.asker.waiters)).await?;
         ready.send_replace(true);
         let end = Moment::now().after(POLL_CONNECTION_FOR);
@@ -394,7 +394,7 @@ impl<D: Dialect> NotifierTask<D> {
 
     /// Waits for a waiter. It does not keep a connection to a file that was removed meanwhile: see
     /// [`idle`](crate::client::idle).
-    async fn arrival(&self, conn: &mut D::Conn) -> sqlx::Result<()> {
+    async fn arrival(&self, conn: &mut D::Conn) -> sqlx_core::Result<()> {
         loop {
             if D::IS_REMOTE {
                 self.asker.waiters.arrival().await;
@@ -417,12 +417,15 @@ impl Drop for StopReceiving<'_> {
     }
 }
 
-fn lost() -> sqlx::Error {
-    sqlx::Error::Protocol("the connection was lost".into())
+fn lost() -> sqlx_core::Error {
+    sqlx_core::Error::Protocol("the connection was lost".into())
 }
 
 /// Fails if there is no answer in time. The connection must not be used then.
-async fn within<T>(limit: Duration, answer: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-    let late = |_| Err(sqlx::Error::Io(std::io::Error::from(std::io::ErrorKind::TimedOut)));
+async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = sqlx_core::Result<T>>,
+) -> sqlx_core::Result<T> {
+    let late = |_| Err(sqlx_core::Error::Io(std::io::Error::from(std::io::ErrorKind::TimedOut)));
     timeout(limit, answer).await.unwrap_or_else(late)
 }

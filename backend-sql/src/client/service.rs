@@ -37,7 +37,7 @@ impl<D: Dialect> Statements<D> {
     }
 
     /// A connection of which it is known whether it may be used.
-    async fn connect(&self) -> sqlx::Result<IdleConnection<D>> {
+    async fn connect(&self) -> sqlx_core::Result<IdleConnection<D>> {
         let since = Moment::now();
         let mut conn = self.dialect.connect(&self.waiters).await?;
         let is_named = self.silent.names_connections();
@@ -193,8 +193,8 @@ impl<D: Dialect> Statements<D> {
         if D::IS_REMOTE || matches!(batch, [one] if one.is_one_statement()) {
             return done.await;
         }
-        let Ok(files) = FILES.get() else { return (Err(sqlx::Error::WorkerCrashed), None) };
-        files.spawn(done).await.unwrap_or((Err(sqlx::Error::WorkerCrashed), None))
+        let Ok(files) = FILES.get() else { return (Err(sqlx_core::Error::WorkerCrashed), None) };
+        files.spawn(done).await.unwrap_or((Err(sqlx_core::Error::WorkerCrashed), None))
     }
 
     /// The outcome of an error for the whole batch, and whether the connection can be used again.
@@ -204,7 +204,7 @@ impl<D: Dialect> Statements<D> {
     /// connection that was opened for this batch shows where the address leads now.
     fn failed(
         &self,
-        error: &sqlx::Error,
+        error: &sqlx_core::Error,
         batch: &[&Arc<Request<D>>],
         attempt: Attempt,
         since: Moment,
@@ -253,14 +253,14 @@ impl<D: Dialect> Statements<D> {
 /// processes.
 static FILES: SharedRuntime = SharedRuntime::new("lockwell-files");
 
-type Answers = sqlx::Result<Vec<Answer>>;
+type Answers = sqlx_core::Result<Vec<Answer>>;
 
 type Outcomes = Vec<CallOutcome<Answered<Answer>>>;
 
 /// The error of a request without an answer. One to a file had no turn in time.
-fn silence<D: Dialect>(cause: Option<&sqlx::Error>) -> Error {
+fn silence<D: Dialect>(cause: Option<&sqlx_core::Error>) -> Error {
     // SQLite may say itself what is wrong, such as that the file was moved.
-    let said = cause.and_then(sqlx::Error::as_database_error).map(meaning);
+    let said = cause.and_then(sqlx_core::Error::as_database_error).map(meaning);
     if D::IS_REMOTE || matches!(said, Some((_, ErrorKind::Unreachable, _))) {
         return no_answer(cause);
     }

@@ -38,7 +38,7 @@ impl Silent {
         route: Route,
         dialect: &D,
         conn: &mut D::Conn,
-    ) -> sqlx::Result<bool> {
+    ) -> sqlx_core::Result<bool> {
         let sessions = lock(&self.sessions).clone();
         for (_, session) in sessions.into_iter().filter(|(of, _)| *of == route) {
             if dialect.is_busy(conn, &session).await? {

@@ -11,9 +11,9 @@ use lockwell_core::backend::{Bounds, Waiters};
 use lockwell_core::{Capabilities, Finding, Requirement};
 
 /// What comes of statements.
-pub trait Outcome<T>: Future<Output = sqlx::Result<T>> + Send {}
+pub trait Outcome<T>: Future<Output = sqlx_core::Result<T>> + Send {}
 
-impl<T, F: Future<Output = sqlx::Result<T>> + Send> Outcome<T> for F {}
+impl<T, F: Future<Output = sqlx_core::Result<T>> + Send> Outcome<T> for F {}
 
 /// One database: how to get a connection, how to make the tables, what its errors mean, and what an
 /// administrator asks it.
@@ -60,12 +60,12 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     /// Checks that the connection still leads to the database that other processes use. It is called after
     /// each batch and before the answers are used. An error replaces the connection and repeats the batch.
-    fn intact(&self, _: &Self::Conn) -> sqlx::Result<()> {
+    fn intact(&self, _: &Self::Conn) -> sqlx_core::Result<()> {
         Ok(())
     }
 
     /// The class of an error that the database itself reports.
-    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
+    fn class_of(&self, error: &dyn sqlx_core::error::DatabaseError) -> ErrorClass {
         meaning(error).0
     }
 

@@ -25,8 +25,8 @@ impl FollowUp {
     pub(crate) fn settle<T: Default>(
         &mut self,
         database: &impl Database,
-        outcome: sqlx::Result<T>,
-    ) -> Option<sqlx::Result<T>> {
+        outcome: sqlx_core::Result<T>,
+    ) -> Option<sqlx_core::Result<T>> {
         match outcome {
             Err(error) if self.0 < TRIES && is_passing(database, &error) => {
                 self.0 += 1;
@@ -40,8 +40,8 @@ impl FollowUp {
     /// The answer of a statement that is not tried again.
     pub(crate) fn without_another_try<T: Default>(
         database: &impl Database,
-        error: sqlx::Error,
-    ) -> sqlx::Result<T> {
+        error: sqlx_core::Error,
+    ) -> sqlx_core::Result<T> {
         if is_passing(database, &error) {
             tracing::debug!(%error, "what follows a release was not done");
             return Ok(T::default());
@@ -52,14 +52,14 @@ impl FollowUp {
 
 /// The error of a statement that follows a release, as one of the connection: so the release is repeated in
 /// doubt.
-pub(crate) fn in_doubt(error: sqlx::Error) -> sqlx::Error {
+pub(crate) fn in_doubt(error: sqlx_core::Error) -> sqlx_core::Error {
     match error {
-        sqlx::Error::Database(error) => sqlx::Error::Protocol(format!("after a release: {error}")),
+        sqlx_core::Error::Database(error) => sqlx_core::Error::Protocol(format!("after a release: {error}")),
         other => other,
     }
 }
 
 /// Whether others have locked or changed what the statement needs.
-fn is_passing(database: &impl Database, error: &sqlx::Error) -> bool {
+fn is_passing(database: &impl Database, error: &sqlx_core::Error) -> bool {
     matches!(class_of(database, error), ErrorClass::Again | ErrorClass::Blocked)
 }

@@ -23,7 +23,7 @@ pub(crate) async fn find_behind<D: Dialect>(
     conn: &mut D::Conn,
     name: &LockName,
     head: Option<i64>,
-) -> sqlx::Result<Vec<i64>> {
+) -> sqlx_core::Result<Vec<i64>> {
     match head {
         Some(SEVERAL) => dialect.due_waiters(conn, name).await,
         head => Ok(head.into_iter().collect()),
@@ -35,7 +35,7 @@ pub(crate) async fn find_next<D: Dialect>(
     dialect: &D,
     conn: &mut D::Conn,
     name: &LockName,
-) -> sqlx::Result<Vec<i64>> {
+) -> sqlx_core::Result<Vec<i64>> {
     let head = dialect.head(conn, name).await?;
     find_behind(dialect, conn, name, head).await
 }
@@ -47,7 +47,7 @@ pub(crate) async fn freed_each<D: Dialect>(
     conn: &mut D::Conn,
     claims: &[Claim],
     released: &[bool],
-) -> sqlx::Result<Vec<Freed>> {
+) -> sqlx_core::Result<Vec<Freed>> {
     let mut answers = Vec::with_capacity(claims.len());
     for (claim, &released) in claims.iter().zip(released) {
         let mut freed = Freed::new(released, Vec::new());

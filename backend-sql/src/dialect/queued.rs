@@ -78,7 +78,7 @@ pub(crate) async fn claim_each<D: HandOverQueue>(
     conn: &mut D::Conn,
     entries: &[QueuedClaim],
     sign: i64,
-) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+) -> sqlx_core::Result<(Vec<TryAcquire>, Option<u64>)> {
     let mut answers = vec![TryAcquire::Busy(None); entries.len()];
     // Places are given in this order, so that the first that asks is also the first in the queue.
     let mut places: Vec<usize> = (0..entries.len()).filter(|&at| enters(&entries[at])).collect();

@@ -60,7 +60,7 @@ pub(crate) fn record((value, token, hold): RecordRow) -> Option<Record> {
 
 /// Whether the answer to a look at the table says that there is none, or none of this form for this user.
 #[cfg(any(feature = "mysql", feature = "sqlite-unbundled"))]
-pub(crate) fn is_missing(error: &sqlx::Error) -> bool {
+pub(crate) fn is_missing(error: &sqlx_core::Error) -> bool {
     let kind = error.as_database_error().map(|error| meaning(error).1);
     matches!(kind, Some(ErrorKind::Misconfigured | ErrorKind::Refused))
 }

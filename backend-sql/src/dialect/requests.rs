@@ -50,7 +50,7 @@ pub struct Job<D: Database>(pub(crate) Box<Work<D>>);
 type Work<D> = dyn for<'c> Fn(&'c D, &'c mut <D as Database>::Conn) -> Done<'c, ()> + Send + Sync;
 
 /// The result of work.
-pub(crate) type Done<'c, T> = BoxFuture<'c, sqlx::Result<T>>;
+pub(crate) type Done<'c, T> = BoxFuture<'c, sqlx_core::Result<T>>;
 
 impl<D: Database> fmt::Debug for Job<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -137,7 +137,7 @@ impl<D: Database> Request<D> {
     }
 
     /// The answer when a transaction has locked a row. `None`: that is an error.
-    pub(crate) fn blocked(&self, cause: &sqlx::Error) -> Option<Answer> {
+    pub(crate) fn blocked(&self, cause: &sqlx_core::Error) -> Option<Answer> {
         match self {
             Self::Take(_) | Self::Claim(_) => Some(Answer::Took(TryAcquire::Blocked)),
             // It is no error: that would not say whether an earlier try, whose answer was lost, may have freed
@@ -165,7 +165,7 @@ pub(crate) enum Route {
 
 /// The row of a lock was locked: it was skipped, or the database did not get it in time. Who had locked it is
 /// not known.
-pub(crate) fn blocked(cause: Option<&sqlx::Error>) -> Error {
+pub(crate) fn blocked(cause: Option<&sqlx_core::Error>) -> Error {
     let text = "the row of this lock, or its table, stayed locked: a transaction that has verified the lock is still open, somebody \
                 has locked the table (LOCK TABLES, a dump that does, a change of the table), or the database is slow";
     caused_by(Error::new(ErrorKind::Held, text), cause)

@@ -111,7 +111,7 @@ pub(crate) fn statement(grant: &Grant, backend: &'static str) -> Result<Sql> {
 }
 
 /// The result of the check: whether the statement found a row.
-pub(crate) fn outcome(found: sqlx::Result<bool>, grant: &Grant, backend: &'static str) -> Result<()> {
+pub(crate) fn outcome(found: sqlx_core::Result<bool>, grant: &Grant, backend: &'static str) -> Result<()> {
     let error = match found {
         Ok(false) => Error::new(ErrorKind::Lost, "the lock is not held any more; roll the transaction back"),
         Ok(true) => return Ok(()),
@@ -161,14 +161,14 @@ macro_rules! verify_trait {
             /// Cancel safe as far as the transaction is: roll it back.
             fn verify_in(
                 &self,
-                transaction: &mut sqlx::Transaction<'_, $database>,
+                transaction: &mut sqlx_core::transaction::Transaction<'_, $database>,
             ) -> impl Future<Output = lockwell_core::Result<()>> + Send;
         }
 
         impl $name for lockwell_core::Grant {
             async fn verify_in(
                 &self,
-                transaction: &mut sqlx::Transaction<'_, $database>,
+                transaction: &mut sqlx_core::transaction::Transaction<'_, $database>,
             ) -> lockwell_core::Result<()> {
                 let sql = $crate::dialect::verify::statement(self, $backend)?;
                 let found = verify_trait!(@ask transaction, sql, self $(, $found)?);
@@ -179,7 +179,7 @@ macro_rules! verify_trait {
         impl $name for lockwell_core::LockGuard {
             async fn verify_in(
                 &self,
-                transaction: &mut sqlx::Transaction<'_, $database>,
+                transaction: &mut sqlx_core::transaction::Transaction<'_, $database>,
             ) -> lockwell_core::Result<()> {
                 self.grant().verify_in(transaction).await
             }
@@ -188,14 +188,14 @@ macro_rules! verify_trait {
         impl $name for lockwell_core::LockHandle {
             async fn verify_in(
                 &self,
-                transaction: &mut sqlx::Transaction<'_, $database>,
+                transaction: &mut sqlx_core::transaction::Transaction<'_, $database>,
             ) -> lockwell_core::Result<()> {
                 self.grant().verify_in(transaction).await
             }
         }
     };
     (@ask $transaction:ident, $sql:ident, $grant:ident) => {
-        sqlx::query($sql.get())
+        sqlx_core::query::query($sql.get())
             .bind($grant.claim().name().as_str())
             .bind($crate::ids::AsUuid::as_uuid(&$grant.claim().owner()))
             .bind($grant.last_token().get().cast_signed())

@@ -146,7 +146,7 @@ pub(crate) async fn carry_out<D: HandOverQueue>(
     conn: &mut D::Conn,
     waiters: &Waiters,
     batch: &[Arc<Request<D>>],
-) -> sqlx::Result<Vec<Answer>> {
+) -> sqlx_core::Result<Vec<Answer>> {
     // Each try of a request is a heartbeat with another number, so an answer belongs to the try with its number.
     let (number, sent) = (waiters.next_heartbeat(), Moment::now());
     let sign = number.cast_signed();

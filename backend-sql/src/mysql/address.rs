@@ -2,8 +2,8 @@
 
 use lockwell_core::tls::TlsFiles;
 use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
-use sqlx::ConnectOptions;
-use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+use sqlx_core::connection::ConnectOptions;
+use sqlx_mysql::{MySqlConnectOptions, MySqlSslMode};
 
 use crate::sql::options::{Listens, database, one_server};
 

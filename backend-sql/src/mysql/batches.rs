@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use lockwell_core::{Claim, Grant};
-use sqlx::FromRow;
-use sqlx::Row;
-use sqlx::mysql::{MySqlQueryResult, MySqlRow};
+use sqlx_core::from_row::FromRow;
+use sqlx_core::row::Row;
+use sqlx_mysql::{MySqlQueryResult, MySqlRow};
 use uuid::Uuid;
 
 use super::call::{Call, Statement, send_whole};
@@ -37,7 +37,7 @@ pub(super) struct LockState {
 
 impl<'r> FromRow<'r, MySqlRow> for LockState {
     /// Unchecked, since it comes by the text protocol as well, which has its own types.
-    fn from_row(row: &'r MySqlRow) -> sqlx::Result<Self> {
+    fn from_row(row: &'r MySqlRow) -> sqlx_core::Result<Self> {
         let flag = |at: usize| row.try_get_unchecked::<i64, _>(at).map(|flag| flag != 0);
         Ok(Self {
             token: row.try_get_unchecked(0)?,
@@ -73,7 +73,7 @@ pub(super) fn taking<'a>(statement: &'a Statement, claim: &Claim) -> Call<'a> {
 
 impl MySql {
     /// Takes one lock, with as few statements as possible: one if it is free, two if it is new.
-    pub(super) async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<TryAcquire> {
+    pub(super) async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<TryAcquire> {
         for step in plan(Asked::Take, self.hints.of(claim.name())) {
             let statement = match step {
                 Step::TakeFree => &self.sql.take_free,
@@ -105,9 +105,9 @@ impl MySql {
         conn: &mut Conn,
         claim: &Claim,
         statement: &Statement,
-    ) -> sqlx::Result<Option<TryAcquire>> {
+    ) -> sqlx_core::Result<Option<TryAcquire>> {
         let done = taking(statement, claim).execute(&mut conn.inner).await;
-        if let Err(sqlx::Error::Database(error)) = &done
+        if let Err(sqlx_core::Error::Database(error)) = &done
             && self.class_of(&**error) == ErrorClass::Blocked
         {
             self.hints.note(Hint::RowLocked, claim.name());
@@ -119,7 +119,7 @@ impl MySql {
         &self,
         conn: &mut Conn,
         requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    ) -> sqlx_core::Result<Vec<TryAcquire>> {
         let rows = Rows::of_requests(requests)?;
         let done = self.sql.take_many.call().bind(rows.json()).execute(&mut conn.inner).await?;
         let mut taken = done.rows_affected();
@@ -151,9 +151,12 @@ impl MySql {
     }
 
     /// A row that a transaction has locked refuses its own claim, and not the others of the batch.
-    fn unless_blocked(&self, taken: sqlx::Result<Option<TryAcquire>>) -> sqlx::Result<Option<TryAcquire>> {
+    fn unless_blocked(
+        &self,
+        taken: sqlx_core::Result<Option<TryAcquire>>,
+    ) -> sqlx_core::Result<Option<TryAcquire>> {
         match taken {
-            Err(sqlx::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Blocked => {
+            Err(sqlx_core::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Blocked => {
                 Ok(Some(TryAcquire::Blocked))
             }
             other => other,
@@ -161,7 +164,7 @@ impl MySql {
     }
 
     /// The states of the locks of these rows, in the order of the request.
-    pub(super) async fn lock_state(&self, conn: &mut Conn, rows: &Rows) -> sqlx::Result<Vec<LockState>> {
+    pub(super) async fn lock_state(&self, conn: &mut Conn, rows: &Rows) -> sqlx_core::Result<Vec<LockState>> {
         let found: Vec<LockState> =
             self.sql.lock_state.call().bind(rows.json()).rows(&mut conn.inner).await?;
         Ok(rows.in_order(found.into_iter()))
@@ -172,7 +175,7 @@ impl MySql {
         &self,
         conn: &mut Conn,
         claim: &Claim,
-    ) -> sqlx::Result<Option<LockState>> {
+    ) -> sqlx_core::Result<Option<LockState>> {
         let rows = Rows::of_claims(std::iter::once(claim))?;
         Ok(self.lock_state(conn, &rows).await?.pop())
     }
@@ -183,7 +186,7 @@ impl MySql {
         conn: &mut Conn,
         hold: Hold,
         grants: &[Grant],
-    ) -> sqlx::Result<Vec<Extension>> {
+    ) -> sqlx_core::Result<Vec<Extension>> {
         let all = Rows::of_grants(grants.iter())?;
         let done = self.sql.renew.of(hold).call().bind(all.json()).execute(&mut conn.inner).await?;
         // sqlx counts the rows that were found, changed or not.
@@ -194,7 +197,7 @@ impl MySql {
         let renewing = self.sql.renew_some.of(hold).call().bind(all.json());
         let answers = send_whole(&mut conn.inner, renewing.written()).await?;
         let unlocked = answers.rows.iter().map(|row| row.try_get_unchecked(0));
-        let unlocked: HashSet<Uuid> = unlocked.collect::<sqlx::Result<_>>()?;
+        let unlocked: HashSet<Uuid> = unlocked.collect::<sqlx_core::Result<_>>()?;
         if grants.iter().all(|grant| unlocked.contains(&owner(grant))) {
             return Ok(vec![Extension::Extended; grants.len()]);
         }

@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use lockwell_core::Claim;
-use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
-use sqlx::{Arguments, AssertSqlSafe, Either, FromRow};
+use sqlx_core::Either;
+use sqlx_core::arguments::Arguments;
+use sqlx_core::from_row::FromRow;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
 use uuid::Uuid;
 
 use crate::dialect::error::ended;
@@ -78,7 +81,7 @@ impl Call<'_> {
         self
     }
 
-    fn bound(&self) -> sqlx::Result<MySqlArguments> {
+    fn bound(&self) -> sqlx_core::Result<MySqlArguments> {
         let mut bound = MySqlArguments::default();
         for &n in &*self.statement.order {
             let added = match self.arguments.get(n) {
@@ -88,7 +91,7 @@ impl Call<'_> {
                 // The server says what is missing.
                 None => continue,
             };
-            added.map_err(sqlx::Error::Encode)?;
+            added.map_err(sqlx_core::Error::Encode)?;
         }
         Ok(bound)
     }
@@ -97,15 +100,15 @@ impl Call<'_> {
         AssertSqlSafe(Arc::clone(&self.statement.prepared))
     }
 
-    pub(super) async fn rows<T>(self, conn: &mut MySqlConnection) -> sqlx::Result<Vec<T>>
+    pub(super) async fn rows<T>(self, conn: &mut MySqlConnection) -> sqlx_core::Result<Vec<T>>
     where
         T: for<'r> FromRow<'r, MySqlRow>,
     {
-        let rows = sqlx::query_with(self.prepared(), self.bound()?).fetch_all(conn).await?;
+        let rows = sqlx_core::query::query_with(self.prepared(), self.bound()?).fetch_all(conn).await?;
         rows.iter().map(T::from_row).collect()
     }
 
-    pub(super) async fn row<T>(self, conn: &mut MySqlConnection) -> sqlx::Result<Option<T>>
+    pub(super) async fn row<T>(self, conn: &mut MySqlConnection) -> sqlx_core::Result<Option<T>>
     where
         T: for<'r> FromRow<'r, MySqlRow>,
     {
@@ -113,7 +116,7 @@ impl Call<'_> {
     }
 
     /// The only column of all rows.
-    pub(super) async fn values<T>(self, conn: &mut MySqlConnection) -> sqlx::Result<Vec<T>>
+    pub(super) async fn values<T>(self, conn: &mut MySqlConnection) -> sqlx_core::Result<Vec<T>>
     where
         (T,): for<'r> FromRow<'r, MySqlRow>,
     {
@@ -121,7 +124,7 @@ impl Call<'_> {
     }
 
     /// The only column of the only row, if there is one.
-    pub(super) async fn value<T>(self, conn: &mut MySqlConnection) -> sqlx::Result<Option<T>>
+    pub(super) async fn value<T>(self, conn: &mut MySqlConnection) -> sqlx_core::Result<Option<T>>
     where
         (T,): for<'r> FromRow<'r, MySqlRow>,
     {
@@ -129,15 +132,15 @@ impl Call<'_> {
     }
 
     /// The only column of the only row.
-    pub(super) async fn only_value<T>(self, conn: &mut MySqlConnection) -> sqlx::Result<T>
+    pub(super) async fn only_value<T>(self, conn: &mut MySqlConnection) -> sqlx_core::Result<T>
     where
         (T,): for<'r> FromRow<'r, MySqlRow>,
     {
-        self.value(conn).await?.ok_or(sqlx::Error::RowNotFound)
+        self.value(conn).await?.ok_or(sqlx_core::Error::RowNotFound)
     }
 
-    pub(super) async fn execute(self, conn: &mut MySqlConnection) -> sqlx::Result<MySqlQueryResult> {
-        sqlx::query_with(self.prepared(), self.bound()?).execute(conn).await
+    pub(super) async fn execute(self, conn: &mut MySqlConnection) -> sqlx_core::Result<MySqlQueryResult> {
+        sqlx_core::query::query_with(self.prepared(), self.bound()?).execute(conn).await
     }
 
     /// The text with all arguments in it.
@@ -162,9 +165,9 @@ pub(super) struct Answers {
 
 /// Sends statements in one message. After an error the answers are those of the statements before it, and a
 /// transaction that they have begun is open: [`undo`] ends it.
-pub(super) async fn send(conn: &mut MySqlConnection, packet: String) -> (Answers, sqlx::Result<()>) {
+pub(super) async fn send(conn: &mut MySqlConnection, packet: String) -> (Answers, sqlx_core::Result<()>) {
     let mut answers = Answers::default();
-    let mut stream = sqlx::raw_sql(AssertSqlSafe(packet)).fetch_many(conn);
+    let mut stream = sqlx_core::raw_sql::raw_sql(AssertSqlSafe(packet)).fetch_many(conn);
     loop {
         match stream.next().await {
             Some(Ok(Either::Right(row))) => answers.rows.push(row),
@@ -176,20 +179,20 @@ pub(super) async fn send(conn: &mut MySqlConnection, packet: String) -> (Answers
 }
 
 /// Ends what an error has left of a transaction. Nothing of it may stay open: later statements would join it.
-pub(super) async fn undo(conn: &mut MySqlConnection, error: sqlx::Error) -> sqlx::Error {
-    if !matches!(error, sqlx::Error::Database(_)) {
+pub(super) async fn undo(conn: &mut MySqlConnection, error: sqlx_core::Error) -> sqlx_core::Error {
+    if !matches!(error, sqlx_core::Error::Database(_)) {
         // The connection is no good.
         return error;
     }
     let ending = "ROLLBACK; SET SESSION wait_timeout = DEFAULT";
-    let ending = sqlx::raw_sql(ending).execute(conn).await.map(drop);
+    let ending = sqlx_core::raw_sql::raw_sql(ending).execute(conn).await.map(drop);
     match ended(Err::<Infallible, _>(error), ending) {
         Err(error) => error,
     }
 }
 
 /// Sends statements in one message, all or none of which are to be carried out.
-pub(super) async fn send_whole(conn: &mut MySqlConnection, packet: String) -> sqlx::Result<Answers> {
+pub(super) async fn send_whole(conn: &mut MySqlConnection, packet: String) -> sqlx_core::Result<Answers> {
     match send(conn, packet).await {
         (answers, Ok(())) => Ok(answers),
         (_, Err(error)) => Err(undo(conn, error).await),

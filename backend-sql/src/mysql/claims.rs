@@ -2,8 +2,8 @@
 
 use lockwell_core::Moment;
 use lockwell_core::backend::PLACE_TTL;
-use sqlx::FromRow;
-use sqlx::Row;
+use sqlx_core::from_row::FromRow;
+use sqlx_core::row::Row;
 use uuid::Uuid;
 
 use super::batches::{LockState, granted, taking};
@@ -40,7 +40,7 @@ impl MySql {
         conn: &mut Conn,
         entries: &[&QueuedClaim],
         sign: Option<i64>,
-    ) -> sqlx::Result<Vec<LockState>> {
+    ) -> sqlx_core::Result<Vec<LockState>> {
         let rows = Rows::of_entries(entries)?;
         let call = match sign {
             Some(sign) => signing(&self.sql.enter, &rows, conn, sign),
@@ -51,7 +51,7 @@ impl MySql {
         if sign.is_some() {
             conn.signed = Some(sent);
         }
-        let found: Vec<_> = answers.rows.iter().map(LockState::from_row).collect::<sqlx::Result<_>>()?;
+        let found: Vec<_> = answers.rows.iter().map(LockState::from_row).collect::<sqlx_core::Result<_>>()?;
         Ok(rows.in_order(found.into_iter()))
     }
 
@@ -61,7 +61,7 @@ impl MySql {
         &self,
         conn: &mut Conn,
         QueuedClaim { claim, row }: &QueuedClaim,
-    ) -> sqlx::Result<Option<Entered>> {
+    ) -> sqlx_core::Result<Option<Entered>> {
         let call = self.sql.enter_one.of(claim).bind(conn.client());
         let call = call.bind(row.number).bind(claim.label()).bind(block(claim)).bind(row.lease.map(micros));
         let answers = send_whole(&mut conn.inner, call.written()).await?;
@@ -80,7 +80,7 @@ impl HandOverQueue for MySql {
         conn: &mut Conn,
         entries: &[&QueuedClaim],
         sign: i64,
-    ) -> sqlx::Result<Vec<Entered>> {
+    ) -> sqlx_core::Result<Vec<Entered>> {
         let mut tries = 0;
         let steps = self.entering(conn, entries);
         let mut signs = !steps.contains(&Step::EnterMarked);
@@ -124,7 +124,7 @@ impl HandOverQueue for MySql {
         conn: &mut Conn,
         entries: &[&QueuedClaim],
         _: i64,
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    ) -> sqlx_core::Result<Vec<TryAcquire>> {
         // What is still blocked at the end: a transaction has locked the row.
         let mut answers = vec![TryAcquire::Blocked; entries.len()];
         let mut open: Vec<usize> = (0..entries.len()).collect();
@@ -161,7 +161,7 @@ impl HandOverQueue for MySql {
         conn: &mut Conn,
         entries: &[QueuedClaim],
         sign: i64,
-    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+    ) -> sqlx_core::Result<(Vec<TryAcquire>, Option<u64>)> {
         claim_each(self, conn, entries, sign).await
     }
 
@@ -170,14 +170,14 @@ impl HandOverQueue for MySql {
         conn: &mut Conn,
         places: &[(i64, Uuid)],
         sign: i64,
-    ) -> sqlx::Result<WaiterPoll> {
+    ) -> sqlx_core::Result<WaiterPoll> {
         let rows = Rows::of_places(places)?;
         let polling = signing(&self.sql.poll_waiters, &rows, conn, sign);
         let sent = Moment::now();
         let answers = send_whole(&mut conn.inner, polling.written()).await?;
         conn.signed = Some(sent);
-        let row = answers.rows.first().ok_or(sqlx::Error::RowNotFound)?;
-        let listed = |at: usize| -> sqlx::Result<Vec<i64>> {
+        let row = answers.rows.first().ok_or(sqlx_core::Error::RowNotFound)?;
+        let listed = |at: usize| -> sqlx_core::Result<Vec<i64>> {
             Ok(numbers(row.try_get_unchecked::<Option<String>, _>(at)?.as_deref()))
         };
         let left: Option<i64> = row.try_get_unchecked(3)?;

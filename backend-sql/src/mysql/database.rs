@@ -5,7 +5,8 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use lockwell_core::backend::{Bounds, Constant, Waiters, can_set_nodelay};
 use lockwell_core::{Capabilities, Finding, Requirement};
-use sqlx::{Either, Row};
+use sqlx_core::Either;
+use sqlx_core::row::Row;
 
 use super::driver::{Conn, MySql};
 use super::push::Parked;
@@ -44,7 +45,7 @@ impl Database for MySql {
         ])
     }
 
-    async fn connect(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Conn> {
+    async fn connect(&self, waiters: &Arc<Waiters>) -> sqlx_core::Result<Conn> {
         session::open(&self.connect).await.map(|inner| Conn::new(inner, waiters))
     }
 
@@ -54,22 +55,25 @@ impl Database for MySql {
         session::close(conn.inner).await;
     }
 
-    async fn session(&self, conn: &mut Conn) -> sqlx::Result<Option<String>> {
-        sqlx::query_scalar("SELECT CAST(CONNECTION_ID() AS CHAR)").fetch_one(&mut conn.inner).await.map(Some)
+    async fn session(&self, conn: &mut Conn) -> sqlx_core::Result<Option<String>> {
+        sqlx_core::query_scalar::query_scalar("SELECT CAST(CONNECTION_ID() AS CHAR)")
+            .fetch_one(&mut conn.inner)
+            .await
+            .map(Some)
     }
 
-    async fn is_busy(&self, conn: &mut Conn, session: &str) -> sqlx::Result<bool> {
+    async fn is_busy(&self, conn: &mut Conn, session: &str) -> sqlx_core::Result<bool> {
         let sql =
             "SELECT COUNT(*) > 0 FROM information_schema.PROCESSLIST WHERE id = ? AND command <> 'Sleep'";
-        sqlx::query_scalar(sql).bind(session).fetch_one(&mut conn.inner).await
+        sqlx_core::query_scalar::query_scalar(sql).bind(session).fetch_one(&mut conn.inner).await
     }
 
-    async fn check(&self, conn: &mut Conn) -> sqlx::Result<()> {
+    async fn check(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
         if self.is_plain {
             session::warn_of_logins(&mut conn.inner).await;
         }
         // In one message. Only the first statement returns rows.
-        let mut answers = sqlx::raw_sql(self.sql.check.get()).fetch_many(&mut conn.inner);
+        let mut answers = sqlx_core::raw_sql::raw_sql(self.sql.check.get()).fetch_many(&mut conn.inner);
         let (mut refused, mut done) = (Ok(()), 0);
         while let Some(answer) = answers.next().await {
             match answer {
@@ -78,7 +82,7 @@ impl Database for MySql {
                 }
                 Ok(Either::Left(_)) => done += 1,
                 // Rows are not locked here, so it was a table.
-                Err(sqlx::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Blocked => {
+                Err(sqlx_core::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Blocked => {
                     return Err(tables_locked(session::TABLE_TIMEOUT));
                 }
                 Err(error) if done == CHECKED && is_missing(&error) => {
@@ -92,9 +96,9 @@ impl Database for MySql {
         refused
     }
 
-    async fn create(&self, conn: &mut Conn) -> sqlx::Result<()> {
+    async fn create(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
         for statement in self.sql.tables() {
-            sqlx::query(statement.get()).execute(&mut conn.inner).await?;
+            sqlx_core::query::query(statement.get()).execute(&mut conn.inner).await?;
         }
         Ok(())
     }
@@ -103,26 +107,26 @@ impl Database for MySql {
         Sql::script(self.sql.tables())
     }
 
-    async fn version(&self, _: &mut Conn) -> sqlx::Result<Option<i64>> {
+    async fn version(&self, _: &mut Conn) -> sqlx_core::Result<Option<i64>> {
         Ok(None)
     }
 
-    async fn subscribe(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Option<Parked>> {
+    async fn subscribe(&self, waiters: &Arc<Waiters>) -> sqlx_core::Result<Option<Parked>> {
         self.park(waiters).await
     }
 
     /// A parked connection tells the waiters itself: otherwise each hand-over would wait for one more task.
     /// This only says why it has ended.
-    async fn notification(parked: &mut Parked) -> sqlx::Result<Option<Notification>> {
+    async fn notification(parked: &mut Parked) -> sqlx_core::Result<Option<Notification>> {
         Err(parked.end().await)
     }
 
-    async fn names(&self, conn: &mut Conn) -> sqlx::Result<Vec<String>> {
+    async fn names(&self, conn: &mut Conn) -> sqlx_core::Result<Vec<String>> {
         let names: Vec<Vec<u8>> = self.sql.names.call().values(&mut conn.inner).await?;
         Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())
     }
 
-    async fn examine(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
+    async fn examine(&self, conn: &mut Conn) -> sqlx_core::Result<Vec<Finding>> {
         self.findings(conn).await
     }
 }

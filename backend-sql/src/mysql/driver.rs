@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwell_core::Moment;
 use lockwell_core::backend::Waiters;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx_mysql::{MySqlConnectOptions, MySqlConnection};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use lockwell_core::Finding;
-use sqlx::Row;
+use sqlx_core::row::Row;
 
 use super::driver::{Conn, MySql};
 use super::statements::{ROWS, STATEMENTS};
@@ -19,11 +19,11 @@ const SEMI_SYNC: [&str; 3] = [
 
 impl MySql {
     /// What the database says about itself.
-    pub(super) async fn findings(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
+    pub(super) async fn findings(&self, conn: &mut Conn) -> sqlx_core::Result<Vec<Finding>> {
         let asked = SystemTime::now();
-        let row = sqlx::query(self.sql.about.sql().get()).fetch_one(&mut conn.inner).await?;
+        let row = sqlx_core::query::query(self.sql.about.sql().get()).fetch_one(&mut conn.inner).await?;
         let answered = SystemTime::now();
-        let text = |index: usize| -> sqlx::Result<String> {
+        let text = |index: usize| -> sqlx_core::Result<String> {
             let bytes: Vec<u8> = row.try_get_unchecked(index)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
@@ -42,18 +42,19 @@ impl MySql {
         if !matches!(&*text(7)?, "0" | "OFF") {
             findings.push(takes_no_writes("connect to the primary, or set read_only to 0"));
         }
-        let format = sqlx::raw_sql(self.sql.log_format.get()).fetch_optional(&mut conn.inner).await?;
+        let format =
+            sqlx_core::raw_sql::raw_sql(self.sql.log_format.get()).fetch_optional(&mut conn.inner).await?;
         let format: String = format.map_or_else(|| Ok(String::new()), |row| row.try_get_unchecked(1))?;
         findings.extend(binary_log(logs, sync, &format));
         Ok(findings)
     }
 }
 
-async fn semi_sync(conn: &mut Conn) -> sqlx::Result<bool> {
+async fn semi_sync(conn: &mut Conn) -> sqlx_core::Result<bool> {
     for question in SEMI_SYNC {
-        match sqlx::query_scalar::<_, i64>(question).fetch_one(&mut conn.inner).await {
+        match sqlx_core::query_scalar::query_scalar::<_, i64>(question).fetch_one(&mut conn.inner).await {
             // This server does not know the variable.
-            Err(sqlx::Error::Database(error)) if number(&*error) == 1193 => (),
+            Err(sqlx_core::Error::Database(error)) if number(&*error) == 1193 => (),
             answer => return answer.map(|enabled| enabled != 0),
         }
     }

@@ -1,7 +1,7 @@
 //! The requests about groups on MySQL.
 
 use lockwell_core::{Claim, LockName};
-use sqlx::mysql::MySqlQueryResult;
+use sqlx_mysql::MySqlQueryResult;
 use uuid::Uuid;
 
 use super::batches::granted;
@@ -33,7 +33,7 @@ impl MySql {
         conn: &mut Conn,
         requests: &[TakeRequest],
         overdue: bool,
-    ) -> sqlx::Result<Vec<Option<TryAcquire>>> {
+    ) -> sqlx_core::Result<Vec<Option<TryAcquire>>> {
         let mut tried = vec![false; requests.len()];
         for (request, tried) in requests.iter().zip(&mut tried) {
             let steps = plan(Asked::Join, self.hints.of(request.claim.name()));
@@ -68,7 +68,7 @@ impl MySql {
         Ok(answers)
     }
 
-    pub(super) async fn may_join(&self, conn: &mut Conn, request: &TakeRequest) -> sqlx::Result<bool> {
+    pub(super) async fn may_join(&self, conn: &mut Conn, request: &TakeRequest) -> sqlx_core::Result<bool> {
         let found: Option<i64> =
             joining(&self.sql.may_join_one, &request.claim).value(&mut conn.inner).await?;
         Ok(found.is_some())
@@ -81,7 +81,7 @@ impl MySql {
         conn: &mut Conn,
         calls: impl ExactSizeIterator<Item = Call<'a>>,
         which: usize,
-    ) -> sqlx::Result<Vec<MySqlQueryResult>> {
+    ) -> sqlx_core::Result<Vec<MySqlQueryResult>> {
         let many = calls.len();
         if many == 0 {
             return Ok(Vec::new());

@@ -1,8 +1,8 @@
 //! A release grants the lock to its first waiter.
 
 use lockwell_core::Claim;
-use sqlx::Row;
-use sqlx::mysql::{MySqlQueryResult, MySqlRow};
+use sqlx_core::row::Row;
+use sqlx_mysql::{MySqlQueryResult, MySqlRow};
 use uuid::Uuid;
 
 use super::call::{Answers, Call, Statement, send, undo};
@@ -36,12 +36,12 @@ struct Handed {
 
 impl Handed {
     /// The answers to all releases of a message, as far as they are carried out.
-    fn read_all(answers: &Answers) -> impl Iterator<Item = sqlx::Result<Self>> {
+    fn read_all(answers: &Answers) -> impl Iterator<Item = sqlx_core::Result<Self>> {
         let statements = answers.done.chunks(STATEMENTS);
         answers.rows.iter().zip(statements).map(|(row, done)| Self::read(row, done))
     }
 
-    fn read(row: &MySqlRow, done: &[MySqlQueryResult]) -> sqlx::Result<Self> {
+    fn read(row: &MySqlRow, done: &[MySqlQueryResult]) -> sqlx_core::Result<Self> {
         let flag = |at: usize| row.try_get_unchecked::<i64, _>(at).map(|flag| flag != 0);
         let mode: Option<i64> = row.try_get_unchecked(2)?;
         let client: Option<String> = row.try_get_unchecked(3)?;
@@ -62,7 +62,7 @@ fn handing<'a>(statement: &'a Statement, claim: &Claim, conn: &Conn) -> Call<'a>
 
 impl MySql {
     /// Frees one lock, or grants it to its first waiter, and wakes that.
-    pub(super) async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
+    pub(super) async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Freed> {
         let mut freed = Freed::default();
         for step in plan(Asked::Release, self.hints.of(claim.name())) {
             if *step == Step::Release {
@@ -87,7 +87,7 @@ impl MySql {
 
     /// Grants the lock to its first waiter, with less work for the server than
     /// [`hand_over`](Self::hand_over). `None`: it was not granted, and is still held.
-    async fn pass_on(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<Freed>> {
+    async fn pass_on(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Option<Freed>> {
         if !self.may_kill(conn) {
             return Ok(None);
         }
@@ -117,14 +117,14 @@ impl MySql {
         statement: &Statement,
         claim: &Claim,
         is_committed: impl Fn(&Answers) -> bool + Send,
-    ) -> sqlx::Result<Answers> {
+    ) -> sqlx_core::Result<Answers> {
         let message = handing(statement, claim, conn).written();
         match send(&mut conn.inner, message).await {
             (sent, outcome) if !is_committed(&sent) => {
-                let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
+                let error = outcome.err().unwrap_or(sqlx_core::Error::RowNotFound);
                 Err(undo(&mut conn.inner, error).await)
             }
-            (sent, Err(sqlx::Error::Database(error))) => {
+            (sent, Err(sqlx_core::Error::Database(error))) => {
                 self.push.note_kill(&mut conn.may_kill, &*error);
                 Ok(sent)
             }
@@ -134,7 +134,7 @@ impl MySql {
 
     /// Frees one lock, or grants it to its first waiter. Again, if that one has left meanwhile: the lock is
     /// free then, and another may take it, so what the first try has released stays released.
-    async fn hand_over(&self, conn: &mut Conn, claim: &Claim, freed: &mut Freed) -> sqlx::Result<()> {
+    async fn hand_over(&self, conn: &mut Conn, claim: &Claim, freed: &mut Freed) -> sqlx_core::Result<()> {
         let mut follow_up = FollowUp::default();
         for _ in 0..TRIES {
             let outcome = self.hand_over_once(conn, claim, freed).await;
@@ -149,12 +149,17 @@ impl MySql {
     }
 
     /// Returns whether the first waiter has left meanwhile. There may be another.
-    async fn hand_over_once(&self, conn: &mut Conn, claim: &Claim, freed: &mut Freed) -> sqlx::Result<bool> {
+    async fn hand_over_once(
+        &self,
+        conn: &mut Conn,
+        claim: &Claim,
+        freed: &mut Freed,
+    ) -> sqlx_core::Result<bool> {
         let wakes = self.may_kill(conn);
         let statement = if wakes { &self.sql.hand_over_and_wake } else { &self.sql.hand_over };
         let is_committed = |sent: &Answers| Handed::read_all(sent).next().is_some();
         let answers = self.hand(conn, statement, claim, is_committed).await?;
-        let handed = Handed::read_all(&answers).next().ok_or(sqlx::Error::RowNotFound)??;
+        let handed = Handed::read_all(&answers).next().ok_or(sqlx_core::Error::RowNotFound)??;
         let again = handed.again;
         freed.released |= handed.released;
         self.settle(conn, claim, handed, wakes, freed).await?;
@@ -169,7 +174,7 @@ impl MySql {
         handed: Handed,
         is_woken: bool,
         freed: &mut Freed,
-    ) -> sqlx::Result<()> {
+    ) -> sqlx_core::Result<()> {
         // With a token in it.
         if handed.text.as_deref().is_some_and(|text| text.contains(':')) {
             self.hints.note(Hint::HandedOn, claim.name());
@@ -189,7 +194,11 @@ impl MySql {
     /// Frees many locks, or grants them to their first waiters. The rows of others are not locked: a claim
     /// that was refused is released as well, and must not wait for a transaction that has verified another's
     /// hold.
-    pub(super) async fn release_many(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    pub(super) async fn release_many(
+        &self,
+        conn: &mut Conn,
+        claims: &[Claim],
+    ) -> sqlx_core::Result<Vec<Freed>> {
         let mut answers = vec![Freed::default(); claims.len()];
         let rows = Rows::of_claims(claims.iter())?;
         let owned: Vec<(Uuid, i64)> = self.sql.owned.call().bind(rows.json()).rows(&mut conn.inner).await?;
@@ -224,7 +233,7 @@ impl MySql {
         for at in quiet {
             let freed = &mut answers[at];
             if freed.blocked {
-                return Err(sqlx::Error::Protocol("a release of several locks was not finished".into()));
+                return Err(sqlx_core::Error::Protocol("a release of several locks was not finished".into()));
             }
             freed.in_doubt = !freed.released;
         }
@@ -238,7 +247,7 @@ impl MySql {
         claims: &[Claim],
         places: &[usize],
         answers: &mut [Freed],
-    ) -> sqlx::Result<()> {
+    ) -> sqlx_core::Result<()> {
         let each = places.iter().map(|&at| handing(&self.sql.hand_over, &claims[at], conn).written());
         let message = each.collect::<Vec<_>>().join(";\n");
         let (sent, mut outcome) = send(&mut conn.inner, message).await;

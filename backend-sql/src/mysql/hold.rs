@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use lockwell_core::Moment;
 use lockwell_core::backend::unique_bits;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{AssertSqlSafe, Connection};
+use sqlx_core::connection::Connection;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_mysql::{MySqlConnectOptions, MySqlConnection};
 use uuid::Uuid;
 
 use super::session::{self, ANSWER_TIMEOUT};
@@ -31,7 +32,7 @@ pub(super) struct Holder {
 
 impl Holder {
     /// `None`: the name is not found at the connection that took it.
-    pub(super) async fn open(connect: &Login<MySqlConnectOptions>) -> sqlx::Result<Option<Self>> {
+    pub(super) async fn open(connect: &Login<MySqlConnectOptions>) -> sqlx_core::Result<Option<Self>> {
         let mut conn = session::open(connect).await?;
         // One that we have lost without a word is to end soon. Unlike a parked one, it says nothing by
         // itself.
@@ -50,20 +51,21 @@ impl Holder {
     }
 
     /// Called between two statements of the parked connection.
-    pub(super) async fn keep(&mut self) -> sqlx::Result<()> {
+    pub(super) async fn keep(&mut self) -> sqlx_core::Result<()> {
         if !self.speak_at.has_passed() {
             return Ok(());
         }
         self.speak_at = Moment::now().after(SPEAK_EVERY);
-        let late =
-            || sqlx::Error::Protocol("the connection that a parked one waits for does not answer".into());
+        let late = || {
+            sqlx_core::Error::Protocol("the connection that a parked one waits for does not answer".into())
+        };
         tokio::time::timeout(ANSWER_TIMEOUT, self.conn.ping()).await.map_err(|_| late())?
     }
 }
 
 /// Takes a name, and says whether the connection that answers is the one that has it. Each question is a
 /// statement of its own, as a proxy would carry it out.
-pub(super) async fn takes_name(conn: &mut MySqlConnection, name: &str) -> sqlx::Result<bool> {
+pub(super) async fn takes_name(conn: &mut MySqlConnection, name: &str) -> sqlx_core::Result<bool> {
     let mut numbers = [None; 3];
     let questions = [
         // Our last one may not be quite gone.
@@ -77,13 +79,16 @@ pub(super) async fn takes_name(conn: &mut MySqlConnection, name: &str) -> sqlx::
     let [taken, mine, holder] = numbers;
     if taken == Some(0) {
         // The server has not noticed yet that our last one has failed.
-        return Err(sqlx::Error::Protocol("another connection of this client is still parked".into()));
+        return Err(sqlx_core::Error::Protocol("another connection of this client is still parked".into()));
     }
     Ok(taken == Some(1) && mine.is_some() && mine == holder)
 }
 
-pub(super) async fn ask_number(conn: &mut MySqlConnection, question: String) -> sqlx::Result<Option<i64>> {
-    use sqlx::Row;
-    let row = sqlx::raw_sql(AssertSqlSafe(question)).fetch_one(conn).await?;
+pub(super) async fn ask_number(
+    conn: &mut MySqlConnection,
+    question: String,
+) -> sqlx_core::Result<Option<i64>> {
+    use sqlx_core::row::Row;
+    let row = sqlx_core::raw_sql::raw_sql(AssertSqlSafe(question)).fetch_one(conn).await?;
     row.try_get_unchecked(0)
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwell_core::backend::{lock, unique_bits};
-use sqlx::AssertSqlSafe;
-use sqlx::error::DatabaseError;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx_core::error::DatabaseError;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_mysql::{MySqlConnectOptions, MySqlConnection};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -32,7 +32,7 @@ pub(super) struct Push {
     /// A waiter has another account than ours.
     denied: AtomicBool,
     /// The parked connections that are to end, with their clients.
-    ending: Mutex<Vec<(Uuid, JoinHandle<sqlx::Error>)>>,
+    ending: Mutex<Vec<(Uuid, JoinHandle<sqlx_core::Error>)>>,
 }
 
 impl Push {
@@ -43,7 +43,7 @@ impl Push {
     }
 
     /// A parked connection ends after its present statement.
-    pub(super) fn note_ending(&self, client: Uuid, parked: JoinHandle<sqlx::Error>) {
+    pub(super) fn note_ending(&self, client: Uuid, parked: JoinHandle<sqlx_core::Error>) {
         let mut ending = lock(&self.ending);
         ending.retain(|(_, parked)| !parked.is_finished());
         ending.push((client, parked));
@@ -135,7 +135,7 @@ impl Killer {
         &self,
         conn: Option<MySqlConnection>,
         clients: BTreeSet<Uuid>,
-    ) -> sqlx::Result<Option<MySqlConnection>> {
+    ) -> sqlx_core::Result<Option<MySqlConnection>> {
         if self.push.refused.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -153,7 +153,7 @@ impl Killer {
         for client in clients {
             match kill(&mut conn, client).await {
                 Ok(()) => (),
-                Err(sqlx::Error::Database(error)) if [1094, 1095, 1317].contains(&number(&*error)) => {
+                Err(sqlx_core::Error::Database(error)) if [1094, 1095, 1317].contains(&number(&*error)) => {
                     self.push.note_kill(&mut None, &*error);
                 }
                 Err(error) => return Err(error),
@@ -164,7 +164,7 @@ impl Killer {
 }
 
 /// Ends the statement of the parked connection of a client.
-async fn kill(conn: &mut MySqlConnection, client: Uuid) -> sqlx::Result<()> {
+async fn kill(conn: &mut MySqlConnection, client: Uuid) -> sqlx_core::Result<()> {
     let kill = format!("KILL QUERY IS_USED_LOCK('{}')", name(client));
-    sqlx::raw_sql(AssertSqlSafe(kill)).execute(conn).await.map(drop)
+    sqlx_core::raw_sql::raw_sql(AssertSqlSafe(kill)).execute(conn).await.map(drop)
 }

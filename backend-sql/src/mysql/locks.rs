@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
 use lockwell_core::{Claim, Grant, LockName, LockStatus, Mode};
-use sqlx::Row;
-use sqlx::mysql::MySqlRow;
+use sqlx_core::row::Row;
+use sqlx_mysql::MySqlRow;
 use uuid::Uuid;
 
 use super::call::{hex, send_whole, undo};
@@ -30,7 +30,7 @@ use crate::words::{
 
 impl MySql {
     /// Frees a lock. Returns the number of holders.
-    async fn force(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
+    async fn force(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx_core::Result<usize> {
         let held = self.sql.held.call().bind(name).bind(forced.up_to());
         let held: Option<(i64, i64)> = held.row(&mut conn.inner).await?;
         // An earlier try, whose answer was lost, may have freed it.
@@ -56,7 +56,7 @@ impl MySql {
         conn: &mut Conn,
         mut names: Vec<&LockName>,
         freed: bool,
-    ) -> sqlx::Result<BTreeMap<LockName, Vec<i64>>> {
+    ) -> sqlx_core::Result<BTreeMap<LockName, Vec<i64>>> {
         let mut turns = BTreeMap::new();
         if names.is_empty() {
             return Ok(turns);
@@ -96,7 +96,7 @@ impl Dialect for MySql {
         conn: &mut Conn,
         waiters: &Waiters,
         batch: &[Arc<Request<Self>>],
-    ) -> sqlx::Result<Vec<Answer>> {
+    ) -> sqlx_core::Result<Vec<Answer>> {
         hand_over::carry_out(self, conn, waiters, batch).await
     }
 
@@ -104,30 +104,35 @@ impl Dialect for MySql {
         &self.hints
     }
 
-    async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
+    async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx_core::Result<Vec<TryAcquire>> {
         match requests {
             [request] => Ok(vec![self.take_one(conn, &request.claim).await?]),
             many => self.take_many(conn, many).await,
         }
     }
 
-    async fn release(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    async fn release(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {
         match claims {
             [claim] => Ok(vec![self.release_one(conn, claim).await?]),
             many => self.release_many(conn, many).await,
         }
     }
 
-    async fn renew(&self, conn: &mut Conn, hold: Hold, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
+    async fn renew(
+        &self,
+        conn: &mut Conn,
+        hold: Hold,
+        grants: &[Grant],
+    ) -> sqlx_core::Result<Vec<Extension>> {
         self.renew_unlocked(conn, hold, grants).await
     }
 
-    async fn leave_each(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_each(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {
         let rows = Rows::of_claims(claims.iter())?;
         let leave = self.sql.leave.call().bind(rows.json());
         let answers = send_whole(&mut conn.inner, leave.written()).await?;
         let owner = |row: &MySqlRow| row.try_get_unchecked::<String, _>(0);
-        let left: HashSet<String> = answers.rows.iter().map(owner).collect::<sqlx::Result<_>>()?;
+        let left: HashSet<String> = answers.rows.iter().map(owner).collect::<sqlx_core::Result<_>>()?;
         let has_left = |claim: &Claim| left.contains(&hex(claim.owner().as_uuid().as_bytes()));
         // A separate statement: it sees all places that were taken before these were left.
         let mut names: Vec<_> = claims.iter().filter(|claim| has_left(claim)).map(Claim::name).collect();
@@ -139,19 +144,24 @@ impl Dialect for MySql {
         Ok(claims.iter().map(freed).collect())
     }
 
-    async fn turns(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+    async fn turns(&self, conn: &mut Conn, names: &[LockName]) -> sqlx_core::Result<Vec<i64>> {
         let turns = self.turns_at(conn, names.iter().collect(), false).await?;
         Ok(turns.into_values().flatten().collect())
     }
 
-    async fn inspect(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<LockStatus> {
+    async fn inspect(&self, conn: &mut Conn, name: &LockName) -> sqlx_core::Result<LockStatus> {
         let holders: Vec<HolderRow> = self.sql.holders.call().bind(name).rows(&mut conn.inner).await?;
         let waiters: Option<WaitersRow> =
             self.sql.count_waiters.call().bind(name).row(&mut conn.inner).await?;
         Ok(status(name, holders, waiters.unwrap_or_default()))
     }
 
-    async fn force_release(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
+    async fn force_release(
+        &self,
+        conn: &mut Conn,
+        name: &LockName,
+        forced: &Forced,
+    ) -> sqlx_core::Result<usize> {
         // Whom it is about to free is noted before it commits, so it is several messages.
         send_whole(&mut conn.inner, self.sql.begin.text().to_owned()).await?;
         let freed = match self.force(conn, name, forced).await {
@@ -161,11 +171,11 @@ impl Dialect for MySql {
         send_whole(&mut conn.inner, self.sql.commit.text().to_owned()).await.map(|_| freed)
     }
 
-    async fn sweep(&self, conn: &mut Conn) -> sqlx::Result<Swept> {
+    async fn sweep(&self, conn: &mut Conn) -> sqlx_core::Result<Swept> {
         let dead_for = micros(PLACE_TTL);
         let found = self.sql.dead_client.call().bind(dead_for);
         let (clients, dead): (i64, Option<Uuid>) =
-            found.row(&mut conn.inner).await?.ok_or(sqlx::Error::RowNotFound)?;
+            found.row(&mut conn.inner).await?.ok_or(sqlx_core::Error::RowNotFound)?;
         if let Some(client) = dead {
             let forget = self.sql.forget_places.call().bind(client).bind(PORTION);
             if forget.execute(&mut conn.inner).await?.rows_affected() < PORTION.unsigned_abs() {
@@ -176,7 +186,7 @@ impl Dialect for MySql {
         Ok(Swept { clients: clients.unsigned_abs(), more: dead.is_some() })
     }
 
-    async fn forget_stale(&self, conn: &mut Conn, known: &KnownPlaces) -> sqlx::Result<()> {
+    async fn forget_stale(&self, conn: &mut Conn, known: &KnownPlaces) -> sqlx_core::Result<()> {
         let places = self.sql.places_of.call().bind(conn.client()).rows(&mut conn.inner).await?;
         for (owner, number) in known.stale(places) {
             self.sql.forget_stale.call().bind(owner).bind(number).execute(&mut conn.inner).await?;
@@ -184,7 +194,7 @@ impl Dialect for MySql {
         Ok(())
     }
 
-    async fn purge(&self, conn: &mut Conn, idle: Duration, after: &str) -> sqlx::Result<Portion> {
+    async fn purge(&self, conn: &mut Conn, idle: Duration, after: &str) -> sqlx_core::Result<Portion> {
         if after.is_empty() {
             self.sql.purge_waiters.call().execute(&mut conn.inner).await?;
         }
@@ -194,7 +204,7 @@ impl Dialect for MySql {
         };
         let purge = self.sql.purge.call().bind(after.as_bytes()).bind(last.as_slice()).bind(micros(idle));
         let gone = purge.execute(&mut conn.inner).await?.rows_affected();
-        let last = String::from_utf8(last).map_err(|error| sqlx::Error::Decode(error.into()))?;
+        let last = String::from_utf8(last).map_err(|error| sqlx_core::Error::Decode(error.into()))?;
         Ok(Portion { gone, last: Some(last) })
     }
 
@@ -203,7 +213,7 @@ impl Dialect for MySql {
         conn: &mut Conn,
         _: Mode,
         requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    ) -> sqlx_core::Result<Vec<TryAcquire>> {
         let mut answers = self.join_rows(conn, requests, false).await?;
         for _ in 0..AGAIN {
             let rest: Vec<usize> = (0..requests.len()).filter(|&at| answers[at].is_none()).collect();
@@ -218,7 +228,7 @@ impl Dialect for MySql {
         Ok(answers.into_iter().map(|answer| answer.unwrap_or(TryAcquire::Busy(None))).collect())
     }
 
-    async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {
         let leaving = |claim: &Claim| self.sql.leave_group.of(claim);
         let mut sorted: Vec<usize> = (0..claims.len()).collect();
         sorted.sort_unstable_by_key(|&at| claims[at].name());
@@ -242,7 +252,7 @@ impl Dialect for MySql {
         freed_each(self, conn, claims, &released).await
     }
 
-    async fn reap(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+    async fn reap(&self, conn: &mut Conn, names: &[LockName]) -> sqlx_core::Result<Vec<i64>> {
         let mut sorted: Vec<_> = names.iter().collect();
         sorted.sort_unstable();
         self.together(conn, sorted.into_iter().map(|name| self.sql.reap.call().bind(name)), DELETES).await?;
@@ -253,20 +263,21 @@ impl Dialect for MySql {
         Ok(next)
     }
 
-    async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+    async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx_core::Result<Vec<LockName>> {
         let names: Vec<Vec<u8>> =
             self.sql.stale_groups.call().bind(micros(idle)).values(&mut conn.inner).await?;
         Ok(names.iter().filter_map(|name| name_of(name)).collect())
     }
 
-    async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx::Result<bool> {
+    async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx_core::Result<bool> {
         let call = self.sql.downgrade.of(grant.claim()).bind(Mode::Shared.code());
         let answers = send_whole(&mut conn.inner, call.written()).await?;
-        let is_member: i64 = answers.rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get_unchecked(0)?;
+        let is_member: i64 =
+            answers.rows.first().ok_or(sqlx_core::Error::RowNotFound)?.try_get_unchecked(0)?;
         Ok(is_member != 0)
     }
 
-    async fn head(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Option<i64>> {
+    async fn head(&self, conn: &mut Conn, name: &LockName) -> sqlx_core::Result<Option<i64>> {
         let head: Option<Head> =
             self.sql.next.call().bind(name).bind(conn.client()).row(&mut conn.inner).await?;
         let Some((ticket, other)) = head else { return Ok(None) };
@@ -274,7 +285,7 @@ impl Dialect for MySql {
         Ok(ticket)
     }
 
-    async fn due_waiters(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Vec<i64>> {
+    async fn due_waiters(&self, conn: &mut Conn, name: &LockName) -> sqlx_core::Result<Vec<i64>> {
         let client = conn.client();
         let mut follow_up = FollowUp::default();
         let called: Vec<(i64, Uuid)> = loop {

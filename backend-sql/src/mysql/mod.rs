@@ -25,7 +25,7 @@ mod verify;
 use std::sync::Arc;
 
 use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
-use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+use sqlx_mysql::{MySqlConnectOptions, MySqlSslMode};
 
 pub(crate) use self::statements::{ddl, verify_routine};
 
@@ -37,7 +37,7 @@ use crate::lock::{self, SqlLock};
 use crate::sql::login::{Login, Place, names_no_server, server};
 use crate::sql::options::{SOCKET, SqlOptions};
 
-verify_trait!(MySqlVerify, sqlx::MySql, "mysql", "MySQL or MariaDB", verify::finds);
+verify_trait!(MySqlVerify, sqlx_mysql::MySql, "mysql", "MySQL or MariaDB", verify::finds);
 
 const WRITTEN: Written = Written { mark: '$', name: ["x'", "'"], owner: ["x'", "'"] };
 

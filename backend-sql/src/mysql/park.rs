@@ -7,8 +7,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use lockwell_core::FencingToken;
 use lockwell_core::backend::Waiters;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
-use sqlx::{AssertSqlSafe, Either, Row};
+use sqlx_core::Either;
+use sqlx_core::row::Row;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -37,15 +39,15 @@ async fn named(
     connect: &Login<MySqlConnectOptions>,
     client: Uuid,
     instead_of: &mut MySqlConnection,
-) -> sqlx::Result<bool> {
+) -> sqlx_core::Result<bool> {
     // The old one is closed, and with that it gives the name back.
     *instead_of = session::open(connect).await?;
     take_name(instead_of, client).await
 }
 
-pub(super) async fn take_name(conn: &mut MySqlConnection, client: Uuid) -> sqlx::Result<bool> {
+pub(super) async fn take_name(conn: &mut MySqlConnection, client: Uuid) -> sqlx_core::Result<bool> {
     // One that we have lost without a word is to give the name back soon.
-    sqlx::raw_sql("SET SESSION wait_timeout = 5").execute(&mut *conn).await?;
+    sqlx_core::raw_sql::raw_sql("SET SESSION wait_timeout = 5").execute(&mut *conn).await?;
     takes_name(conn, &name(client)).await
 }
 
@@ -137,13 +139,13 @@ pub(super) struct ParkedSession {
     /// It finds out what was granted, and whether it must be asked whose turn it is.
     pub(super) for_grants: Statement,
     /// The connection that holds that name is being opened.
-    pub(super) opening: Option<JoinHandle<sqlx::Result<Option<Holder>>>>,
+    pub(super) opening: Option<JoinHandle<sqlx_core::Result<Option<Holder>>>>,
 }
 
 impl ParkedSession {
     /// Stays parked until a connection fails or it is over, and tells the waiters what it hears. Returns why it
     /// has ended.
-    pub(super) async fn stay(mut self, push: &Push, is_over: &AtomicBool) -> sqlx::Error {
+    pub(super) async fn stay(mut self, push: &Push, is_over: &AtomicBool) -> sqlx_core::Error {
         let mut holder = None;
         if let Err(error) = self.listen(push, is_over, &mut holder).await {
             return error;
@@ -164,7 +166,7 @@ impl ParkedSession {
         push: &Push,
         is_over: &AtomicBool,
         holder: &mut Option<Holder>,
-    ) -> sqlx::Result<()> {
+    ) -> sqlx_core::Result<()> {
         let (mut trust, mut notified, mut slept_long) = (HeardKills::default(), Notified::default(), false);
         let mut has_blocked = false;
         let mut is_whole = true;
@@ -266,8 +268,8 @@ impl ParkedSession {
     }
 
     /// Sends a message, and waits for what comes of it.
-    async fn send(&mut self, message: String, sleep: Duration) -> sqlx::Result<ParkOutcome> {
-        let mut answers = sqlx::raw_sql(AssertSqlSafe(message)).fetch_many(&mut self.conn);
+    async fn send(&mut self, message: String, sleep: Duration) -> sqlx_core::Result<ParkOutcome> {
+        let mut answers = sqlx_core::raw_sql::raw_sql(AssertSqlSafe(message)).fetch_many(&mut self.conn);
         // The first answer comes after the way there and back. Then each follows the one before it.
         let mut limits = [sleep + ANSWER_TIMEOUT, sleep + MAX_LATENESS].into_iter();
         let (mut rows, mut has_answered) = (None, false);
@@ -278,17 +280,17 @@ impl ParkedSession {
                 Err(_) => return Err(protocol("the parked connection does not answer")),
                 Ok(Some(Ok(Either::Right(row)))) => rows = Some(row),
                 Ok(Some(Ok(Either::Left(_)))) => has_answered = true,
-                Ok(Some(Err(sqlx::Error::Database(error)))) if number(&*error) == 1317 => {
+                Ok(Some(Err(sqlx_core::Error::Database(error)))) if number(&*error) == 1317 => {
                     return Ok(ParkOutcome::Killed);
                 }
                 Ok(Some(Err(error))) => return Err(error),
-                Ok(None) => return answer(&rows.ok_or(sqlx::Error::RowNotFound)?),
+                Ok(None) => return answer(&rows.ok_or(sqlx_core::Error::RowNotFound)?),
             }
         }
     }
 
     /// Parks another connection instead.
-    async fn replace(&mut self) -> sqlx::Result<()> {
+    async fn replace(&mut self) -> sqlx_core::Result<()> {
         let parked =
             tokio::time::timeout(ANSWER_TIMEOUT, named(&self.connect, self.client, &mut self.conn)).await;
         match parked {
@@ -306,11 +308,11 @@ async fn rest(waiters: &Waiters, granted: &[i64]) {
     drop(tokio::time::timeout(REST, waiters.another(granted)).await);
 }
 
-fn protocol(text: &str) -> sqlx::Error {
-    sqlx::Error::Protocol(text.into())
+fn protocol(text: &str) -> sqlx_core::Error {
+    sqlx_core::Error::Protocol(text.into())
 }
 
-fn answer(row: &MySqlRow) -> sqlx::Result<ParkOutcome> {
+fn answer(row: &MySqlRow) -> sqlx_core::Result<ParkOutcome> {
     let number = |at: usize| row.try_get_unchecked::<Option<i64>, _>(at).map(Option::unwrap_or_default);
     let text = |at: usize| row.try_get_unchecked::<Option<String>, _>(at).map(Option::unwrap_or_default);
     if number(0)? == 0 {

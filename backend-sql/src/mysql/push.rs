@@ -45,7 +45,7 @@ pub struct Parked {
     client: Uuid,
     push: Arc<Push>,
     is_over: Arc<AtomicBool>,
-    task: Option<JoinHandle<sqlx::Error>>,
+    task: Option<JoinHandle<sqlx_core::Error>>,
 }
 
 /// The server logs a connection that breaks off.
@@ -60,17 +60,17 @@ impl Drop for Parked {
 
 impl Parked {
     /// Why it has ended.
-    pub(super) async fn end(&mut self) -> sqlx::Error {
+    pub(super) async fn end(&mut self) -> sqlx_core::Error {
         match &mut self.task {
-            Some(task) => task.await.unwrap_or(sqlx::Error::WorkerCrashed),
-            None => sqlx::Error::WorkerCrashed,
+            Some(task) => task.await.unwrap_or(sqlx_core::Error::WorkerCrashed),
+            None => sqlx_core::Error::WorkerCrashed,
         }
     }
 }
 
 impl MySql {
     /// Parks a connection. `None`: kills would not arrive, or hit others.
-    pub(super) async fn park(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Option<Parked>> {
+    pub(super) async fn park(&self, waiters: &Arc<Waiters>) -> sqlx_core::Result<Option<Parked>> {
         let client = waiters.client().as_uuid();
         if self.push.refused.load(Ordering::Relaxed) {
             return Ok(None);
@@ -83,7 +83,7 @@ impl MySql {
                 return Ok(None);
             }
             // A cluster may not have such names at all.
-            Err(sqlx::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Fatal => {
+            Err(sqlx_core::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Fatal => {
                 self.push.refuse(error.message());
                 return Ok(None);
             }
@@ -93,7 +93,7 @@ impl MySql {
         let opening = is_mariadb.then(|| {
             let connect = self.connect.clone();
             // A network that answers nothing must not keep the parked connection from its sleep for ever.
-            let late = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+            let late = |_| Err(sqlx_core::Error::Io(std::io::ErrorKind::TimedOut.into()));
             tokio::spawn(async move {
                 let opening = tokio::time::timeout(session::ANSWER_TIMEOUT, Holder::open(&connect));
                 opening.await.unwrap_or_else(late)
@@ -130,7 +130,7 @@ impl MySql {
             ask_number(&mut conn.inner, format!("SELECT RELEASE_LOCK('{name}')")).await.map(|_| takes)
         };
         // If the connection has failed, the next statement will say so.
-        conn.may_kill = Some(learned.await.unwrap_or_else(|error: sqlx::Error| {
+        conn.may_kill = Some(learned.await.unwrap_or_else(|error: sqlx_core::Error| {
             tracing::debug!(%error, "a release cannot send a kill itself");
             false
         }));

@@ -1,7 +1,7 @@
 //! The records of locks on MySQL and MariaDB.
 
 use lockwell_core::{Grant, HoldId, LockName, Record, RecordKind};
-use sqlx::Row;
+use sqlx_core::row::Row;
 use uuid::Uuid;
 
 use super::call::send_whole;
@@ -11,11 +11,15 @@ use crate::ids::AsUuid;
 use crate::words::Hold;
 
 impl Records for MySql {
-    async fn create_records(&self, conn: &mut Conn) -> sqlx::Result<()> {
-        sqlx::query(self.sql.records.get()).execute(&mut conn.inner).await.map(drop)
+    async fn create_records(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
+        sqlx_core::query::query(self.sql.records.get()).execute(&mut conn.inner).await.map(drop)
     }
 
-    async fn write_record(&self, conn: &mut Conn, write: &OwnedWrite) -> sqlx::Result<Option<(HoldId, u64)>> {
+    async fn write_record(
+        &self,
+        conn: &mut Conn,
+        write: &OwnedWrite,
+    ) -> sqlx_core::Result<Option<(HoldId, u64)>> {
         let (hold, number, token, value) = write.columns();
         let call = self.sql.write_record.of(write.grant.claim()).bind(write.kind.word().as_bytes());
         let call = call.bind(hold).bind(number).bind(token).bind(value).bind(write.held_token());
@@ -24,7 +28,7 @@ impl Records for MySql {
         let [_, stored] = &answers.rows[..] else { return Ok(None) };
         let hold: Vec<u8> = stored.try_get_unchecked(0)?;
         let number: i64 = stored.try_get_unchecked(1)?;
-        let hold = Uuid::from_slice(&hold).map_err(|error| sqlx::Error::Decode(error.into()))?;
+        let hold = Uuid::from_slice(&hold).map_err(|error| sqlx_core::Error::Decode(error.into()))?;
         Ok(Some(writer(hold, number)))
     }
 
@@ -34,7 +38,7 @@ impl Records for MySql {
         name: &LockName,
         kind: RecordKind,
         under: Option<&Grant>,
-    ) -> sqlx::Result<Option<Option<Record>>> {
+    ) -> sqlx_core::Result<Option<Option<Record>>> {
         let under = under.map(Grant::claim);
         let held = |claim| self.sql.read_record_under.of(Hold::of(claim));
         let mut call =
@@ -49,13 +53,13 @@ impl Records for MySql {
         })
     }
 
-    async fn recorded(&self, conn: &mut Conn, kind: RecordKind) -> sqlx::Result<Vec<String>> {
+    async fn recorded(&self, conn: &mut Conn, kind: RecordKind) -> sqlx_core::Result<Vec<String>> {
         let call = self.sql.recorded.call().bind(kind.word().as_bytes());
         let names: Vec<Vec<u8>> = call.values(&mut conn.inner).await?;
         Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())
     }
 
-    async fn purge_records(&self, conn: &mut Conn) -> sqlx::Result<()> {
+    async fn purge_records(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
         self.sql.purge_records.call().execute(&mut conn.inner).await.map(drop)
     }
 }

@@ -30,11 +30,11 @@ fn row(claim: &Claim) -> Row<'_> {
 }
 
 impl Rows {
-    pub(super) fn of_requests(requests: &[TakeRequest]) -> sqlx::Result<Self> {
+    pub(super) fn of_requests(requests: &[TakeRequest]) -> sqlx_core::Result<Self> {
         Self::of_claims(requests.iter().map(|request| &request.claim))
     }
 
-    pub(super) fn of_entries(entries: &[&QueuedClaim]) -> sqlx::Result<Self> {
+    pub(super) fn of_entries(entries: &[&QueuedClaim]) -> sqlx_core::Result<Self> {
         let rows = entries.iter().map(|QueuedClaim { claim, row: place }| Row {
             3: place.number,
             7: place.lease.map_or(0, micros),
@@ -43,30 +43,30 @@ impl Rows {
         Self::new(rows.collect())
     }
 
-    pub(super) fn of_places(places: &[(i64, Uuid)]) -> sqlx::Result<Self> {
+    pub(super) fn of_places(places: &[(i64, Uuid)]) -> sqlx_core::Result<Self> {
         let row =
             |(number, owner): &(i64, Uuid)| Row { 1: hex(owner.as_bytes()), 3: *number, ..Row::default() };
         Self::new(places.iter().map(row).collect())
     }
 
-    pub(super) fn of_claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> sqlx::Result<Self> {
+    pub(super) fn of_claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> sqlx_core::Result<Self> {
         Self::new(claims.map(row).collect())
     }
 
-    pub(super) fn of_grants<'a>(grants: impl Iterator<Item = &'a Grant>) -> sqlx::Result<Self> {
+    pub(super) fn of_grants<'a>(grants: impl Iterator<Item = &'a Grant>) -> sqlx_core::Result<Self> {
         Self::of_claims(grants.map(Grant::claim))
     }
 
-    pub(super) fn of_names<'a>(names: impl Iterator<Item = &'a LockName>) -> sqlx::Result<Self> {
+    pub(super) fn of_names<'a>(names: impl Iterator<Item = &'a LockName>) -> sqlx_core::Result<Self> {
         let row = |name: &LockName| Row { 0: hex(name.as_str().as_bytes()), ..Row::default() };
         Self::new(names.map(row).collect())
     }
 
-    fn new(mut rows: Vec<Row<'_>>) -> sqlx::Result<Self> {
+    fn new(mut rows: Vec<Row<'_>>) -> sqlx_core::Result<Self> {
         rows.iter_mut().enumerate().for_each(|(place, row)| row.8 = place);
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         let places = rows.iter().map(|row| row.8).collect();
-        let json = serde_json::to_string(&rows).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let json = serde_json::to_string(&rows).map_err(|error| sqlx_core::Error::Encode(error.into()))?;
         Ok(Self { json, places })
     }
 

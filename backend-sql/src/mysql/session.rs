@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{AssertSqlSafe, Connection, Either, Row};
+use sqlx_core::Either;
+use sqlx_core::connection::Connection;
+use sqlx_core::row::Row;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_mysql::{MySqlConnectOptions, MySqlConnection};
 
 use crate::dialect::answers::mysql::number;
 use crate::dialect::error::misconfigured;
@@ -56,7 +59,7 @@ pub(super) async fn close(conn: MySqlConnection) {
 
 /// Warns of an account that could log in without TLS only since the server remembers it.
 pub(super) async fn warn_of_logins(conn: &mut MySqlConnection) {
-    let account = sqlx::raw_sql("SHOW CREATE USER CURRENT_USER()").fetch_one(conn).await;
+    let account = sqlx_core::raw_sql::raw_sql("SHOW CREATE USER CURRENT_USER()").fetch_one(conn).await;
     match account.and_then(|row| row.try_get_unchecked::<String, _>(0)) {
         // An account without a password has no `AS`.
         Ok(account) if account.contains("'caching_sha2_password' AS") => tracing::warn!(
@@ -69,24 +72,24 @@ pub(super) async fn warn_of_logins(conn: &mut MySqlConnection) {
 }
 
 /// A connection that is ready for our statements.
-pub(super) async fn open(login: &Login<MySqlConnectOptions>) -> sqlx::Result<MySqlConnection> {
+pub(super) async fn open(login: &Login<MySqlConnectOptions>) -> sqlx_core::Result<MySqlConnection> {
     let mut conn = login.connect().await?;
     let first = FIRST.replace("{settings}", SETTINGS).replace("{snapshot}", SNAPSHOT);
     let mut went_on = None;
     {
-        let mut answers = sqlx::raw_sql(AssertSqlSafe(first)).fetch_many(&mut conn);
+        let mut answers = sqlx_core::raw_sql::raw_sql(AssertSqlSafe(first)).fetch_many(&mut conn);
         while let Some(answer) = answers.next().await {
             match answer {
                 // Unchecked, since the text protocol has its own types.
                 Ok(Either::Right(row)) => went_on = Some(row.try_get_unchecked::<i64, _>(1)?),
                 Ok(Either::Left(_)) => {}
                 // This server does not know the variable. Before the question, it would be one that we need.
-                Err(sqlx::Error::Database(error)) if went_on.is_some() && number(&*error) == 1193 => {}
+                Err(sqlx_core::Error::Database(error)) if went_on.is_some() && number(&*error) == 1193 => {}
                 Err(error) => return Err(error),
             }
         }
     }
-    if went_on.ok_or(sqlx::Error::RowNotFound)? == 0 {
+    if went_on.ok_or(sqlx_core::Error::RowNotFound)? == 0 {
         let text = "this server was started with sysdate-is-now, so its clock stands still while a statement waits, and \
                     leases would end too early or too late: start it without";
         return Err(misconfigured(text));

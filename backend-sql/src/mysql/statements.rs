@@ -53,7 +53,7 @@ pub(super) const STATEMENTS: &str = "the server writes statements into its binar
 pub(super) const ROWS: &str = "set binlog_format to ROW or MIXED";
 
 /// Fails where every write would fail.
-pub(super) fn refuse_statements(format: &str) -> sqlx::Result<()> {
+pub(super) fn refuse_statements(format: &str) -> sqlx_core::Result<()> {
     if format == "STATEMENT" {
         return Err(misconfigured(format!("{STATEMENTS}: {ROWS}")));
     }

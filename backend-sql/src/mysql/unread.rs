@@ -1,6 +1,6 @@
 //! The first packet of a server, for its number.
 
-use sqlx::mysql::MySqlConnectOptions;
+use sqlx_mysql::MySqlConnectOptions;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 

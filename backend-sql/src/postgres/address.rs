@@ -2,8 +2,8 @@
 
 use lockwell_core::tls::TlsFiles;
 use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
-use sqlx::ConnectOptions;
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use sqlx_core::connection::ConnectOptions;
+use sqlx_postgres::{PgConnectOptions, PgSslMode};
 
 use crate::sql::options::{Listens, database, one_server};
 

@@ -4,8 +4,12 @@
 //! on the one where it was prepared, and on another one its name may stand for another client's: the wrong
 //! one would be executed, without an error. A text that has everything in it means the same on all of them.
 
-use sqlx::postgres::{PgArguments, PgConnection, PgQueryResult, PgRow};
-use sqlx::{Arguments as _, AssertSqlSafe, Encode, FromRow, Type};
+use sqlx_core::arguments::Arguments as _;
+use sqlx_core::encode::Encode;
+use sqlx_core::from_row::FromRow;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_core::types::Type;
+use sqlx_postgres::{PgArguments, PgConnection, PgQueryResult, PgRow};
 use uuid::Uuid;
 
 use super::session::FOR_ONE;
@@ -19,7 +23,7 @@ pub(super) enum Style {
 }
 
 enum Arguments {
-    Prepared(sqlx::Result<PgArguments>),
+    Prepared(sqlx_core::Result<PgArguments>),
     Inline(Vec<String>),
 }
 
@@ -63,14 +67,14 @@ impl<'a> BoundStatement<'a> {
     /// Adds the next argument.
     pub(super) fn bind<'t, T>(mut self, value: T) -> Self
     where
-        T: Encode<'t, sqlx::Postgres> + Type<sqlx::Postgres> + Literal,
+        T: Encode<'t, sqlx_postgres::Postgres> + Type<sqlx_postgres::Postgres> + Literal,
     {
         match &mut self.arguments {
             Arguments::Prepared(arguments) => {
                 if let Ok(bound) = arguments
                     && let Err(error) = bound.add(value)
                 {
-                    *arguments = Err(sqlx::Error::Encode(error));
+                    *arguments = Err(sqlx_core::Error::Encode(error));
                 }
             }
             Arguments::Inline(texts) => texts.push(literal(&value)),
@@ -78,20 +82,22 @@ impl<'a> BoundStatement<'a> {
         self
     }
 
-    pub(super) async fn rows<T>(self, conn: &mut PgConnection) -> sqlx::Result<Vec<T>>
+    pub(super) async fn rows<T>(self, conn: &mut PgConnection) -> sqlx_core::Result<Vec<T>>
     where
         T: for<'r> FromRow<'r, PgRow>,
     {
         let rows = match self.arguments {
             Arguments::Prepared(arguments) => {
-                sqlx::query_with(self.sql.get(), arguments?).fetch_all(conn).await?
+                sqlx_core::query::query_with(self.sql.get(), arguments?).fetch_all(conn).await?
             }
-            Arguments::Inline(texts) => sqlx::raw_sql(alone(self.sql, &texts)).fetch_all(conn).await?,
+            Arguments::Inline(texts) => {
+                sqlx_core::raw_sql::raw_sql(alone(self.sql, &texts)).fetch_all(conn).await?
+            }
         };
         rows.iter().map(T::from_row).collect()
     }
 
-    pub(super) async fn row<T>(self, conn: &mut PgConnection) -> sqlx::Result<Option<T>>
+    pub(super) async fn row<T>(self, conn: &mut PgConnection) -> sqlx_core::Result<Option<T>>
     where
         T: for<'r> FromRow<'r, PgRow>,
     {
@@ -99,7 +105,7 @@ impl<'a> BoundStatement<'a> {
     }
 
     /// The only column of all rows.
-    pub(super) async fn values<T>(self, conn: &mut PgConnection) -> sqlx::Result<Vec<T>>
+    pub(super) async fn values<T>(self, conn: &mut PgConnection) -> sqlx_core::Result<Vec<T>>
     where
         (T,): for<'r> FromRow<'r, PgRow>,
     {
@@ -107,7 +113,7 @@ impl<'a> BoundStatement<'a> {
     }
 
     /// The only column of the only row, if there is one.
-    pub(super) async fn value<T>(self, conn: &mut PgConnection) -> sqlx::Result<Option<T>>
+    pub(super) async fn value<T>(self, conn: &mut PgConnection) -> sqlx_core::Result<Option<T>>
     where
         (T,): for<'r> FromRow<'r, PgRow>,
     {
@@ -115,19 +121,21 @@ impl<'a> BoundStatement<'a> {
     }
 
     /// The only column of the only row.
-    pub(super) async fn only_value<T>(self, conn: &mut PgConnection) -> sqlx::Result<T>
+    pub(super) async fn only_value<T>(self, conn: &mut PgConnection) -> sqlx_core::Result<T>
     where
         (T,): for<'r> FromRow<'r, PgRow>,
     {
-        self.value(conn).await?.ok_or(sqlx::Error::RowNotFound)
+        self.value(conn).await?.ok_or(sqlx_core::Error::RowNotFound)
     }
 
-    pub(super) async fn execute(self, conn: &mut PgConnection) -> sqlx::Result<PgQueryResult> {
+    pub(super) async fn execute(self, conn: &mut PgConnection) -> sqlx_core::Result<PgQueryResult> {
         match self.arguments {
             Arguments::Prepared(arguments) => {
-                sqlx::query_with(self.sql.get(), arguments?).execute(conn).await
+                sqlx_core::query::query_with(self.sql.get(), arguments?).execute(conn).await
             }
-            Arguments::Inline(texts) => sqlx::raw_sql(alone(self.sql, &texts)).execute(conn).await,
+            Arguments::Inline(texts) => {
+                sqlx_core::raw_sql::raw_sql(alone(self.sql, &texts)).execute(conn).await
+            }
         }
     }
 }

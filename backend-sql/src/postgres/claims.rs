@@ -18,7 +18,7 @@ impl Postgres {
         &self,
         conn: &mut Conn,
         requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    ) -> sqlx_core::Result<Vec<TryAcquire>> {
         if let [TakeRequest { claim, .. }] = requests {
             if let Some(taken) = self.take_one(conn, claim).await? {
                 return Ok(vec![self.answer(conn, claim, taken).await?]);
@@ -35,23 +35,23 @@ impl Postgres {
     }
 
     /// Takes a lock that has a row. `None`: it has none.
-    async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<Taken>> {
+    async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Option<Taken>> {
         self.taking_one(&self.sql.take, claim).row(conn).await
     }
 
     /// Takes a lock that has no row yet.
-    async fn take_new(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<i64>> {
+    async fn take_new(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Option<i64>> {
         self.taking_one(&self.sql.take_new, claim).value(conn).await
     }
 
-    async fn take_many(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<Taken>> {
+    async fn take_many(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx_core::Result<Vec<Taken>> {
         let claims = requests.iter().map(|request| &request.claim);
         self.taking(&self.sql.take_many, claims).rows(conn).await
     }
 
     /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement
     /// decides.
-    async fn answer(&self, conn: &mut Conn, claim: &Claim, taken: Taken) -> sqlx::Result<TryAcquire> {
+    async fn answer(&self, conn: &mut Conn, claim: &Claim, taken: Taken) -> sqlx_core::Result<TryAcquire> {
         Ok(match taken {
             (Some(number), ..) => TryAcquire::Granted(token(number)),
             (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
@@ -64,7 +64,7 @@ impl Postgres {
         conn: &mut Conn,
         entries: &[QueuedClaim],
         sign: i64,
-    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+    ) -> sqlx_core::Result<(Vec<TryAcquire>, Option<u64>)> {
         let [entry @ QueuedClaim { claim, row }] = entries else {
             return claim_each(self, conn, entries, sign).await;
         };
@@ -88,7 +88,7 @@ impl Postgres {
         &self,
         conn: &mut Conn,
         QueuedClaim { claim, row }: &QueuedClaim,
-    ) -> sqlx::Result<Option<TryAcquire>> {
+    ) -> sqlx_core::Result<Option<TryAcquire>> {
         // A grant is valid from the heartbeat that it names. Of a short lease too little would be left.
         let lately = row.lease.map_or(SIGNED_LATELY, |lease| SIGNED_LATELY.min(lease / 6));
         let alive_for = micros(PLACE_TTL.saturating_sub(lately));
@@ -128,7 +128,7 @@ impl Postgres {
         conn: &mut Conn,
         claim: &Claim,
         place: Option<(QueueRow, i64)>,
-    ) -> sqlx::Result<(TryAcquire, Option<u64>)> {
+    ) -> sqlx_core::Result<(TryAcquire, Option<u64>)> {
         let (client, mut took, mut clock) = (conn.client(), TryAcquire::Busy(None), None);
         for _ in 0..TRIES {
             let row: Claimed = self
@@ -140,7 +140,7 @@ impl Postgres {
                 .bind(place.and_then(|(row, _)| row.lease).map(micros))
                 .row(&mut *conn)
                 .await?
-                .ok_or(sqlx::Error::RowNotFound)?;
+                .ok_or(sqlx_core::Error::RowNotFound)?;
             let (taken, in_use, left, is_new, again, now, _) = row;
             if let Some(number) = taken {
                 return Ok((TryAcquire::Granted(token(number)), clock));
@@ -162,7 +162,7 @@ impl Postgres {
     }
 
     /// Makes rows for locks that were never used.
-    pub(super) async fn make(&self, conn: &mut Conn, names: Vec<&str>) -> sqlx::Result<()> {
+    pub(super) async fn make(&self, conn: &mut Conn, names: Vec<&str>) -> sqlx_core::Result<()> {
         self.statement(&self.sql.make).bind(names).execute(conn).await.map(drop)
     }
 }
@@ -173,7 +173,7 @@ impl HandOverQueue for Postgres {
         conn: &mut Conn,
         entries: &[&QueuedClaim],
         sign: i64,
-    ) -> sqlx::Result<Vec<Entered>> {
+    ) -> sqlx_core::Result<Vec<Entered>> {
         let mut rows = self.enter_rows(conn, entries, sign).await?;
         if rows.iter().any(|(.., is_new, _, _)| *is_new) {
             let new = entries.iter().zip(&rows).filter(|(_, (.., is_new, _, _))| *is_new);
@@ -195,7 +195,7 @@ impl HandOverQueue for Postgres {
         conn: &mut Conn,
         entries: &[&QueuedClaim],
         sign: i64,
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    ) -> sqlx_core::Result<Vec<TryAcquire>> {
         if let [QueuedClaim { claim, row }] = entries {
             return Ok(vec![self.claim_one(conn, claim, Some((*row, sign))).await?.0]);
         }
@@ -213,7 +213,7 @@ impl HandOverQueue for Postgres {
         conn: &mut Conn,
         entries: &[QueuedClaim],
         sign: i64,
-    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
+    ) -> sqlx_core::Result<(Vec<TryAcquire>, Option<u64>)> {
         let mut tries = 0..LOOKS;
         loop {
             let claimed = self.claim_all(conn, entries, sign).await;
@@ -230,7 +230,7 @@ impl HandOverQueue for Postgres {
         conn: &mut Conn,
         places: &[(i64, Uuid)],
         sign: i64,
-    ) -> sqlx::Result<WaiterPoll> {
+    ) -> sqlx_core::Result<WaiterPoll> {
         let (clock, missing, turns, left): (i64, Vec<i64>, Vec<i64>, Option<i64>) = self
             .statement(&self.sql.poll_waiters)
             .bind(places.iter().map(|(number, _)| *number).collect::<Vec<_>>())
@@ -240,7 +240,7 @@ impl HandOverQueue for Postgres {
             .bind(sign)
             .row(conn)
             .await?
-            .ok_or(sqlx::Error::RowNotFound)?;
+            .ok_or(sqlx_core::Error::RowNotFound)?;
         Ok(WaiterPoll { clock: clock.cast_unsigned(), missing, turns, left: left.map(span) })
     }
 }
@@ -251,7 +251,7 @@ impl Postgres {
         conn: &mut Conn,
         entries: &[&QueuedClaim],
         sign: i64,
-    ) -> sqlx::Result<Vec<EnteredRow>> {
+    ) -> sqlx_core::Result<Vec<EnteredRow>> {
         let claims = || entries.iter().map(|entry| &entry.claim);
         self.statement(&self.sql.enter)
             .of_each(claims())

@@ -15,8 +15,9 @@
 use std::time::Duration;
 
 use lockwell_core::{Error, ErrorKind, Moment, Result};
-use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, Connection as _};
+use sqlx_core::connection::Connection as _;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_postgres::PgConnection;
 
 use super::driver::Postgres;
 use super::durability::Durability;
@@ -108,7 +109,7 @@ pub(super) async fn convert(
     }
 }
 
-async fn once(postgres: &Postgres, table: &Table, change: Change) -> sqlx::Result<()> {
+async fn once(postgres: &Postgres, table: &Table, change: Change) -> sqlx_core::Result<()> {
     let sql = Statements::new(table, &FILES);
     let mut conn = postgres.session.connect().await?;
     // As long as locks are held, nobody is kept from the tables.
@@ -137,7 +138,11 @@ async fn once(postgres: &Postgres, table: &Table, change: Change) -> sqlx::Resul
 }
 
 /// Fails if somebody holds a lock, or may hold one, and if tokens would fall.
-async fn may_be_converted(conn: &mut PgConnection, sql: &Statements, change: Change) -> sqlx::Result<()> {
+async fn may_be_converted(
+    conn: &mut PgConnection,
+    sql: &Statements,
+    change: Change,
+) -> sqlx_core::Result<()> {
     let held = match change {
         Change::Grace(_) => &sql.held_on_disk,
         Change::Disk | Change::Longest(_) => &sql.held_with_grace,
@@ -170,22 +175,22 @@ async fn may_be_converted(conn: &mut PgConnection, sql: &Statements, change: Cha
 }
 
 /// Statements without an answer.
-async fn run(conn: &mut PgConnection, text: &str) -> sqlx::Result<()> {
+async fn run(conn: &mut PgConnection, text: &str) -> sqlx_core::Result<()> {
     // The only text from outside is the name of the table, which has been checked.
-    sqlx::raw_sql(AssertSqlSafe(text.to_owned())).execute(conn).await.map(drop)
+    sqlx_core::raw_sql::raw_sql(AssertSqlSafe(text.to_owned())).execute(conn).await.map(drop)
 }
 
 /// The row of a statement that does not depend on the session, within a transaction or alone.
-async fn row<T>(conn: &mut PgConnection, sql: &Sql) -> sqlx::Result<T>
+async fn row<T>(conn: &mut PgConnection, sql: &Sql) -> sqlx_core::Result<T>
 where
-    T: for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow>,
+    T: for<'r> sqlx_core::from_row::FromRow<'r, sqlx_postgres::PgRow>,
 {
     let text = AssertSqlSafe(format!("{FOR_ONE} {}", sql.text()));
-    T::from_row(&sqlx::raw_sql(text).fetch_one(conn).await?)
+    T::from_row(&sqlx_core::raw_sql::raw_sql(text).fetch_one(conn).await?)
 }
 
 /// What an error means for whoever converts the tables.
-fn meaning(postgres: &Postgres, error: &sqlx::Error) -> Error {
+fn meaning(postgres: &Postgres, error: &sqlx_core::Error) -> Error {
     match class_of(postgres, error) {
         ErrorClass::Again | ErrorClass::Blocked => {
             let text = "others use the lock tables, perhaps in a transaction that has verified a lock";

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
 use lockwell_core::{Capabilities, Finding, Requirement};
-use sqlx::AssertSqlSafe;
-use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_postgres::{PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
 
 use super::driver::{Conn, Postgres};
@@ -22,10 +22,10 @@ use crate::words::{ErrorClass, Notification};
 /// How long creating or checking the tables waits for other users of them. All later users wait meanwhile.
 const SCHEMA_LOCK_TIMEOUT: &str = "2s";
 
-async fn run_with_lock_timeout(sql: &str, conn: &mut PgConnection) -> sqlx::Result<()> {
+async fn run_with_lock_timeout(sql: &str, conn: &mut PgConnection) -> sqlx_core::Result<()> {
     let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{SCHEMA_LOCK_TIMEOUT}'; {sql}");
-    match sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await {
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
+    match sqlx_core::raw_sql::raw_sql(AssertSqlSafe(text)).execute(conn).await {
+        Err(sqlx_core::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
             Err(tables_locked(SCHEMA_LOCK_TIMEOUT))
         }
         done => done.map(drop),
@@ -33,10 +33,10 @@ async fn run_with_lock_timeout(sql: &str, conn: &mut PgConnection) -> sqlx::Resu
 }
 
 /// Makes a table.
-pub(super) async fn make(sql: &str, conn: &mut PgConnection) -> sqlx::Result<()> {
+pub(super) async fn make(sql: &str, conn: &mut PgConnection) -> sqlx_core::Result<()> {
     match run_with_lock_timeout(sql, conn).await {
         // Two processes create the same table at once: one of them gets an error of the catalogue.
-        Err(sqlx::Error::Database(error))
+        Err(sqlx_core::Error::Database(error))
             if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710")) =>
         {
             Ok(())
@@ -71,22 +71,22 @@ impl Database for Postgres {
         promised.promising([Requirement::Push, Requirement::HerdFree])
     }
 
-    async fn connect(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Conn> {
+    async fn connect(&self, waiters: &Arc<Waiters>) -> sqlx_core::Result<Conn> {
         let mut conn = Conn::new(self.session.connect().await?, waiters);
         self.look_again(&mut conn).await?;
         Ok(conn)
     }
 
-    async fn session(&self, conn: &mut Conn) -> sqlx::Result<Option<String>> {
+    async fn session(&self, conn: &mut Conn) -> sqlx_core::Result<Option<String>> {
         // A pooler would give the session to others.
         if self.session.is_shared() { Ok(None) } else { session::name(conn).await }
     }
 
-    async fn is_busy(&self, conn: &mut Conn, session: &str) -> sqlx::Result<bool> {
+    async fn is_busy(&self, conn: &mut Conn, session: &str) -> sqlx_core::Result<bool> {
         session::is_busy(conn, session).await
     }
 
-    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
+    fn class_of(&self, error: &dyn sqlx_core::error::DatabaseError) -> ErrorClass {
         match error.code().as_deref().unwrap_or_default() {
             code if self.session.is_mistaken(code) => {
                 self.session.note_shared();
@@ -96,9 +96,9 @@ impl Database for Postgres {
         }
     }
 
-    async fn check(&self, conn: &mut Conn) -> sqlx::Result<()> {
+    async fn check(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
         let found: Option<(bool, bool, bool)> = self.statement(&self.sql.forgets).row(&mut *conn).await?;
-        let (is_lost, is_grace, has_records) = found.ok_or(sqlx::Error::RowNotFound)?;
+        let (is_lost, is_grace, has_records) = found.ok_or(sqlx_core::Error::RowNotFound)?;
         self.hints.note_records(has_records);
         if is_grace != self.grace.is_some() {
             // All clients must look at the mark, or none.
@@ -128,7 +128,7 @@ impl Database for Postgres {
         Ok(())
     }
 
-    async fn create(&self, conn: &mut Conn) -> sqlx::Result<()> {
+    async fn create(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
         let first = self.grace.as_ref().map(Grace::ddl);
         for statement in first.as_deref().into_iter().chain(self.sql.tables().map(Sql::text)) {
             make(statement, conn).await?;
@@ -140,11 +140,11 @@ impl Database for Postgres {
         self.grace.as_ref().map(Grace::script).unwrap_or_default() + &self.sql.ddl()
     }
 
-    async fn version(&self, _: &mut Conn) -> sqlx::Result<Option<i64>> {
+    async fn version(&self, _: &mut Conn) -> sqlx_core::Result<Option<i64>> {
         Ok(None)
     }
 
-    async fn subscribe(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Option<PgListener>> {
+    async fn subscribe(&self, waiters: &Arc<Waiters>) -> sqlx_core::Result<Option<PgListener>> {
         // A connection that a pooler shares would stay subscribed, and deliver notifications to its next
         // user.
         if self.pooled || self.session.is_shared() {
@@ -166,30 +166,30 @@ impl Database for Postgres {
         Ok(Some(subscription))
     }
 
-    async fn probe(&self, conn: &mut Conn, number: i64) -> sqlx::Result<bool> {
+    async fn probe(&self, conn: &mut Conn, number: i64) -> sqlx_core::Result<bool> {
         let (channel, number) = (channel(conn.client()), number.to_string());
         self.statement(&self.sql.notify_client).bind(&*channel).bind(&*number).execute(conn).await?;
         Ok(true)
     }
 
-    async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<Notification>> {
+    async fn notification(subscription: &mut PgListener) -> sqlx_core::Result<Option<Notification>> {
         // `None` means that the connection was lost.
         Ok(subscription.try_recv().await?.and_then(|message| Notification::parse(message.payload())))
     }
 
-    async fn names(&self, conn: &mut Conn) -> sqlx::Result<Vec<String>> {
+    async fn names(&self, conn: &mut Conn) -> sqlx_core::Result<Vec<String>> {
         self.statement(&self.sql.names).values(conn).await
     }
 
-    async fn examine(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
+    async fn examine(&self, conn: &mut Conn) -> sqlx_core::Result<Vec<Finding>> {
         self.findings(conn).await
     }
 
-    async fn grace_left(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
+    async fn grace_left(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Duration>> {
         self.closed_for(conn).await
     }
 
-    async fn begin_grace(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
+    async fn begin_grace(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Duration>> {
         self.make_mark_by_hand(conn).await
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lockwell_core::Claim;
 use lockwell_core::backend::Waiters;
-use sqlx::postgres::PgConnection;
+use sqlx_postgres::PgConnection;
 use uuid::Uuid;
 
 use super::bound::{BoundStatement, Style};

@@ -11,12 +11,12 @@ type About = (i64, String, String, i64, String, String, String);
 
 impl Postgres {
     /// What the database says about itself.
-    pub(super) async fn findings(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
+    pub(super) async fn findings(&self, conn: &mut Conn) -> sqlx_core::Result<Vec<Finding>> {
         let asked = SystemTime::now();
         let about = self.statement(&self.sql.about).row(conn).await?;
         let answered = SystemTime::now();
         let (now, fsync, pages, replicas, standbys, commits, read_only): About =
-            about.ok_or(sqlx::Error::RowNotFound)?;
+            about.ok_or(sqlx_core::Error::RowNotFound)?;
         let mut findings = vec![Finding::clock(time(now), asked, answered)];
         let persistence = persistence(&[("fsync", &fsync, &["on"]), ("full_page_writes", &pages, &["on"])]);
         match self.durability(conn).await? {

@@ -52,8 +52,8 @@ pub(super) enum Closed {
 
 /// A user who may only read leaves the mark to others, and learns that the server grants nothing for so long
 /// at least.
-fn left_to_others(error: sqlx::Error, left: Duration) -> sqlx::Result<MarkAdvice> {
-    let sqlx::Error::Database(why) = &error else { return Err(error) };
+fn left_to_others(error: sqlx_core::Error, left: Duration) -> sqlx_core::Result<MarkAdvice> {
+    let sqlx_core::Error::Database(why) = &error else { return Err(error) };
     match why.code().as_deref() {
         // A right is missing; the transaction, or the server, is read only.
         Some("42501" | "25006") => Ok(MarkAdvice::Wait(left)),
@@ -64,8 +64,8 @@ fn left_to_others(error: sqlx::Error, left: Duration) -> sqlx::Result<MarkAdvice
 }
 
 /// Whether a statement has failed because the server grants nothing now, or because of the bound of tokens.
-fn is_no_grant(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(error)
+fn is_no_grant(error: &sqlx_core::Error) -> bool {
+    matches!(error, sqlx_core::Error::Database(error)
         if error.code().as_deref() == Some("22P02") && error.message().contains(NO_GRANT))
 }
 
@@ -75,9 +75,9 @@ impl Postgres {
     pub(super) async fn closed<'a, T>(
         &self,
         conn: &mut Conn,
-        outcome: &sqlx::Result<T>,
+        outcome: &sqlx_core::Result<T>,
         claims: impl Iterator<Item = &'a Claim>,
-    ) -> sqlx::Result<Option<Closed>> {
+    ) -> sqlx_core::Result<Option<Closed>> {
         let (Some(grace), Err(error)) = (&self.grace, outcome) else { return Ok(None) };
         if !is_no_grant(error) {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Postgres {
     }
 
     /// For how long the server grants nothing. `None`: it grants locks.
-    pub(super) async fn closed_for(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
+    pub(super) async fn closed_for(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Duration>> {
         let Some(grace) = &self.grace else { return Ok(None) };
         Ok(match self.look(conn, grace).await? {
             MarkAdvice::Grants => None,
@@ -106,7 +106,7 @@ impl Postgres {
     }
 
     /// Looks at the mark, and does what is to be done about it.
-    pub(super) async fn look(&self, conn: &mut Conn, grace: &Grace) -> sqlx::Result<MarkAdvice> {
+    pub(super) async fn look(&self, conn: &mut Conn, grace: &Grace) -> sqlx_core::Result<MarkAdvice> {
         let mut advice = MarkAdvice::Make;
         for _ in 0..LOOKS {
             let mark = self.mark(conn, grace).await?;
@@ -150,9 +150,9 @@ impl Postgres {
         Ok(advice)
     }
 
-    async fn mark(&self, conn: &mut Conn, grace: &Grace) -> sqlx::Result<Option<Mark>> {
+    async fn mark(&self, conn: &mut Conn, grace: &Grace) -> sqlx_core::Result<Option<Mark>> {
         let found: Option<Looked> = self.statement(&grace.sql.look_at_mark).row(conn).await?;
-        let (longest, id, opens_in, counted, is_open) = found.ok_or(sqlx::Error::RowNotFound)?;
+        let (longest, id, opens_in, counted, is_open) = found.ok_or(sqlx_core::Error::RowNotFound)?;
         // Whoever has another period in mind would open the mark too early.
         if span(longest) != grace.longest {
             return Err(misconfigured(REMADE));
@@ -167,7 +167,7 @@ impl Postgres {
     }
 
     /// Makes a mark in the place of `seen`, unless another has been made since. Returns its id.
-    async fn make_mark(&self, conn: &mut Conn, grace: &Grace, seen: Option<Mark>) -> sqlx::Result<u128> {
+    async fn make_mark(&self, conn: &mut Conn, grace: &Grace, seen: Option<Mark>) -> sqlx_core::Result<u128> {
         let id = unique_bits();
         self.statement(&grace.sql.make_mark)
             .bind(Uuid::from_u128(id))
@@ -180,7 +180,7 @@ impl Postgres {
 
     /// Begins a grace period, whether the server grants locks or not. Returns its length. `None`: the tables
     /// have no mark.
-    pub(super) async fn make_mark_by_hand(&self, conn: &mut Conn) -> sqlx::Result<Option<Duration>> {
+    pub(super) async fn make_mark_by_hand(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Duration>> {
         let Some(grace) = &self.grace else { return Ok(None) };
         // The bound may be that of another server, or of an earlier time. A server where locks were in use
         // meanwhile has granted no token above what this makes of the clock, unless it has crashed lately.
@@ -218,7 +218,7 @@ impl Postgres {
         let tokens: Vec<_> = lost().map(|(grant, _)| grant.last_token().get().cast_signed()).collect();
         let reclaim = self.statement(&grace.sql.reclaim).of_each(claims());
         let reclaim = reclaim.bind(ttls(claims())).bind(labels(claims())).bind(tokens);
-        let reclaimed: sqlx::Result<Vec<(Uuid, bool)>> = reclaim.rows(conn).await;
+        let reclaimed: sqlx_core::Result<Vec<(Uuid, bool)>> = reclaim.rows(conn).await;
         if let Err(error) = &reclaimed {
             tracing::warn!(%error, "locks that the server may have lost were not reclaimed");
         }
@@ -257,7 +257,7 @@ impl Postgres {
     }
 
     /// Makes sure that nobody reclaims a lock that was freed by force.
-    pub(super) async fn force_unknown(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<()> {
+    pub(super) async fn force_unknown(&self, conn: &mut Conn, name: &LockName) -> sqlx_core::Result<()> {
         let Some(grace) = &self.grace else { return Ok(()) };
         self.statement(&grace.sql.force_unknown)
             .bind(name.as_str())
@@ -268,7 +268,7 @@ impl Postgres {
     }
 
     /// Checks what the tables were made for. From then on each new connection looks at the mark.
-    pub(super) async fn check_grace(&self, conn: &mut Conn) -> sqlx::Result<()> {
+    pub(super) async fn check_grace(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
         let Some(grace) = &self.grace else { return Ok(()) };
         self.look(conn, grace).await?;
         grace.is_known.store(true, Ordering::Relaxed);
@@ -276,7 +276,7 @@ impl Postgres {
     }
 
     /// What a crash of the server costs, for a person.
-    pub(super) async fn durability(&self, conn: &mut Conn) -> sqlx::Result<Option<Finding>> {
+    pub(super) async fn durability(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Finding>> {
         let Some(grace) = &self.grace else { return Ok(None) };
         let closed = self.closed_for(conn).await?;
         let ahead: Option<i64> = self.statement(&grace.sql.floor_ahead).value(conn).await?;
@@ -284,7 +284,7 @@ impl Postgres {
     }
 
     /// Looks at the mark over a new connection: it may lead to a server that has crashed, or to another one.
-    pub(super) async fn look_again(&self, conn: &mut Conn) -> sqlx::Result<()> {
+    pub(super) async fn look_again(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
         match &self.grace {
             Some(grace) if grace.is_known.load(Ordering::Relaxed) => self.look(conn, grace).await.map(drop),
             _ => Ok(()),

@@ -19,7 +19,7 @@ impl Postgres {
         conn: &mut Conn,
         mode: Mode,
         requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    ) -> sqlx_core::Result<Vec<TryAcquire>> {
         if let [TakeRequest { claim, .. }] = requests {
             let joined: Option<i64> =
                 self.taking_one(&self.sql.join_one, claim).bind(mode.code()).value(&mut *conn).await?;
@@ -49,7 +49,7 @@ impl Postgres {
         conn: &mut Conn,
         mode: Mode,
         requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<Joined>> {
+    ) -> sqlx_core::Result<Vec<Joined>> {
         let claims = requests.iter().map(|request| &request.claim);
         self.taking(&self.sql.join, claims).bind(mode.code()).rows(conn).await
     }
@@ -59,7 +59,7 @@ impl Postgres {
         &self,
         conn: &mut Conn,
         heads: Vec<(String, Option<i64>)>,
-    ) -> sqlx::Result<Vec<i64>> {
+    ) -> sqlx_core::Result<Vec<i64>> {
         let mut next = Vec::new();
         for (name, head) in heads {
             if let Ok(name) = LockName::new(name) {
@@ -75,13 +75,17 @@ impl Postgres {
         conn: &mut Conn,
         name: &LockName,
         head: Option<i64>,
-    ) -> sqlx::Result<Vec<i64>> {
+    ) -> sqlx_core::Result<Vec<i64>> {
         let head = if head == Some(UNSEEN) { self.head(conn, name).await? } else { head };
         find_behind(self, conn, name, head.filter(|head| *head != ELSEWHERE)).await
     }
 
     /// Finds the next waiters of each of these locks that can be taken.
-    pub(super) async fn notify_heads(&self, conn: &mut Conn, names: Vec<&str>) -> sqlx::Result<Vec<i64>> {
+    pub(super) async fn notify_heads(
+        &self,
+        conn: &mut Conn,
+        names: Vec<&str>,
+    ) -> sqlx_core::Result<Vec<i64>> {
         let heads = self.heads(conn, &names).await?;
         self.behind_each(conn, heads).await
     }
@@ -91,7 +95,7 @@ impl Postgres {
         &self,
         conn: &mut Conn,
         names: &[&str],
-    ) -> sqlx::Result<Vec<(String, Option<i64>)>> {
+    ) -> sqlx_core::Result<Vec<(String, Option<i64>)>> {
         let mut follow_up = FollowUp::default();
         loop {
             let notify = self.statement(&self.sql.notify_heads).bind(names.to_vec()).bind(conn.client());
@@ -103,7 +107,7 @@ impl Postgres {
     }
 
     /// Removes one member from its group.
-    pub(super) async fn leave_group_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
+    pub(super) async fn leave_group_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Freed> {
         let head: Option<Option<i64>> =
             self.statement(&self.sql.leave_group_one).of(claim).bind(conn.client()).value(&mut *conn).await?;
         let Some(head) = head else { return Ok(Freed::default()) };
@@ -111,7 +115,7 @@ impl Postgres {
     }
 
     /// Turns the one holder into a reader, unless that is done already. False: it holds nothing.
-    pub(super) async fn become_reader(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
+    pub(super) async fn become_reader(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<bool> {
         let done: Option<i64> =
             self.statement(&self.sql.downgrade).of(claim).bind(Mode::Shared.code()).value(&mut *conn).await?;
         if done.is_some() {

@@ -13,8 +13,10 @@ use std::slice::from_ref;
 
 use futures_util::StreamExt;
 use lockwell_core::Claim;
-use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{AssertSqlSafe, Either, FromRow};
+use sqlx_core::Either;
+use sqlx_core::from_row::FromRow;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
 use super::bound::BoundStatement;
@@ -30,7 +32,11 @@ use crate::words::{ErrorClass, Freed, Notification};
 
 impl Postgres {
     /// Frees each lock, or grants it to its first waiter.
-    pub(super) async fn release_each(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    pub(super) async fn release_each(
+        &self,
+        conn: &mut Conn,
+        claims: &[Claim],
+    ) -> sqlx_core::Result<Vec<Freed>> {
         if let [claim] = claims {
             return Ok(vec![self.release_one(conn, claim).await?]);
         }
@@ -47,7 +53,7 @@ impl Postgres {
         Ok(answers)
     }
 
-    async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Freed> {
+    async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Freed> {
         for step in plan(Asked::Release, self.hints.of(claim.name())) {
             let handed = match step {
                 Step::Release => {
@@ -72,19 +78,25 @@ impl Postgres {
     }
 
     /// Grants the lock to its first waiter by this statement. `None`: the claim did not hold the lock.
-    async fn hand(&self, conn: &mut Conn, sql: &NamedSql, claim: &Claim) -> sqlx::Result<Option<Handed>> {
+    async fn hand(
+        &self,
+        conn: &mut Conn,
+        sql: &NamedSql,
+        claim: &Claim,
+    ) -> sqlx_core::Result<Option<Handed>> {
         Ok(self.carry_out(conn, sql, false, from_ref(claim)).await?.pop())
     }
 
     /// The same for the usual case: a waiter is there, and can be granted the lock. `None`: nothing was done.
-    async fn hand_first(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<Handed>> {
+    async fn hand_first(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Option<Handed>> {
         // With a grace period it waits for no disk, so it notifies by itself.
         let (sql, notifies) = (&self.sql.hand_first, self.grace.is_some());
-        let handed: sqlx::Result<Vec<Handed>> = self.carry_out(conn, sql, notifies, from_ref(claim)).await;
+        let handed: sqlx_core::Result<Vec<Handed>> =
+            self.carry_out(conn, sql, notifies, from_ref(claim)).await;
         match handed {
             // Another transaction that notifies may take long to commit, and the queue of notifications may
             // be full. The release does not depend on that.
-            Err(error @ sqlx::Error::Database(_))
+            Err(error @ sqlx_core::Error::Database(_))
                 if notifies && matches!(class_of(self, &error), ErrorClass::Blocked | ErrorClass::Fatal) =>
             {
                 Ok(None)
@@ -94,7 +106,7 @@ impl Postgres {
     }
 
     /// The result of a release.
-    async fn handed(&self, conn: &mut Conn, claim: &Claim, mut handed: Handed) -> sqlx::Result<Freed> {
+    async fn handed(&self, conn: &mut Conn, claim: &Claim, mut handed: Handed) -> sqlx_core::Result<Freed> {
         if let (.., true, _) = handed {
             let mut follow_up = FollowUp::default();
             // This statement sees each waiter that entered before the lock was free. One that entered later
@@ -123,13 +135,13 @@ impl Postgres {
         named: &NamedSql,
         notifies: bool,
         claims: &[Claim],
-    ) -> sqlx::Result<Vec<T>>
+    ) -> sqlx_core::Result<Vec<T>>
     where
         T: for<'r> FromRow<'r, PgRow>,
     {
         let (client, mut is_last) = (conn.client(), false);
         loop {
-            let sent: sqlx::Result<Vec<T>> = if notifies {
+            let sent: sqlx_core::Result<Vec<T>> = if notifies {
                 bound(self.statement(&named.sql), claims, client).rows(&mut *conn).await
             } else {
                 self.commit_and_notify(&mut *conn, named, bound(named.call(), claims, client)).await
@@ -148,7 +160,7 @@ impl Postgres {
         conn: &mut Conn,
         named: &NamedSql,
         bound: BoundStatement<'_>,
-    ) -> sqlx::Result<Vec<T>>
+    ) -> sqlx_core::Result<Vec<T>>
     where
         T: for<'r> FromRow<'r, PgRow>,
     {
@@ -169,10 +181,13 @@ impl Postgres {
         match sent.error {
             // Nothing of it may stay open: later statements would join it.
             Some(error) if !sent.committed => {
-                if !matches!(error, sqlx::Error::Database(_)) {
+                if !matches!(error, sqlx_core::Error::Database(_)) {
                     return Err(error);
                 }
-                return ended(Err(error), sqlx::raw_sql("ROLLBACK").execute(&mut **conn).await.map(drop));
+                return ended(
+                    Err(error),
+                    sqlx_core::raw_sql::raw_sql("ROLLBACK").execute(&mut **conn).await.map(drop),
+                );
             }
             Some(error) => self.notify_again(conn, error).await?,
             None => (),
@@ -187,20 +202,21 @@ impl Postgres {
     }
 
     /// The locks are handed over, but the notifications were not sent.
-    async fn notify_again(&self, conn: &mut Conn, error: sqlx::Error) -> sqlx::Result<()> {
+    async fn notify_again(&self, conn: &mut Conn, error: sqlx_core::Error) -> sqlx_core::Result<()> {
         let (mut follow_up, mut outcome) = (FollowUp::default(), Err(error));
         loop {
             let is_sent = outcome.is_ok();
             if let Some(settled) = follow_up.settle(self, outcome) {
                 if settled.is_ok() && !is_sent {
                     // The waiters find out by themselves, long before these notes could be sent.
-                    let forget = sqlx::raw_sql("SET lockwell.notes = ''").execute(&mut **conn).await;
+                    let forget =
+                        sqlx_core::raw_sql::raw_sql("SET lockwell.notes = ''").execute(&mut **conn).await;
                     forget.map_err(in_doubt)?;
                 }
                 return settled;
             }
             let notes = AssertSqlSafe(self.notes());
-            outcome = sqlx::raw_sql(notes).execute(&mut **conn).await.map(drop);
+            outcome = sqlx_core::raw_sql::raw_sql(notes).execute(&mut **conn).await.map(drop);
         }
     }
 }
@@ -229,13 +245,13 @@ struct Sent {
     /// How many of its statements were carried out.
     done: usize,
     committed: bool,
-    error: Option<sqlx::Error>,
+    error: Option<sqlx_core::Error>,
 }
 
 /// Sends a message whose first so many statements end with the commit.
 async fn send(conn: &mut PgConnection, text: String, until_commit: usize) -> Sent {
     let mut sent = Sent::default();
-    let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(conn);
+    let mut answers = sqlx_core::raw_sql::raw_sql(AssertSqlSafe(text)).fetch_many(conn);
     while let Some(answer) = answers.next().await {
         match answer {
             Ok(Either::Right(row)) if !sent.committed => sent.rows.push(row),

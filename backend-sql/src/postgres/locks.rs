@@ -36,7 +36,7 @@ impl Dialect for Postgres {
         conn: &mut Conn,
         waiters: &Waiters,
         batch: &[Arc<Request<Self>>],
-    ) -> sqlx::Result<Vec<Answer>> {
+    ) -> sqlx_core::Result<Vec<Answer>> {
         hand_over::carry_out(self, conn, waiters, batch).await
     }
 
@@ -44,7 +44,7 @@ impl Dialect for Postgres {
         &self.hints
     }
 
-    async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
+    async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx_core::Result<Vec<TryAcquire>> {
         let mut tries = 0..LOOKS;
         loop {
             let taken = self.take_each(conn, requests).await;
@@ -56,7 +56,7 @@ impl Dialect for Postgres {
         }
     }
 
-    async fn release(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    async fn release(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {
         if self.grace.is_some() {
             // From now on they are not reclaimed: see `reclaim`.
             claims.iter().for_each(Claim::cancel);
@@ -66,7 +66,12 @@ impl Dialect for Postgres {
         Ok(answers)
     }
 
-    async fn renew(&self, conn: &mut Conn, hold: Hold, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
+    async fn renew(
+        &self,
+        conn: &mut Conn,
+        hold: Hold,
+        grants: &[Grant],
+    ) -> sqlx_core::Result<Vec<Extension>> {
         let rows: Vec<(bool, bool)> = self
             .statement(self.sql.renew.of(hold))
             .of_each(grants.iter().map(Grant::claim))
@@ -85,7 +90,7 @@ impl Dialect for Postgres {
         Ok(answers)
     }
 
-    async fn leave_each(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_each(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {
         let ids: Vec<_> = claims.iter().map(|claim| claim.owner().as_uuid()).collect();
         let left: Vec<(Uuid, String)> = self.statement(&self.sql.leave).bind(ids).rows(&mut *conn).await?;
         if left.is_empty() {
@@ -103,14 +108,14 @@ impl Dialect for Postgres {
         Ok(claims.iter().map(freed).collect())
     }
 
-    async fn turns(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+    async fn turns(&self, conn: &mut Conn, names: &[LockName]) -> sqlx_core::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(String, Option<i64>)> =
             self.statement(&self.sql.turns).bind(asked).bind(conn.client()).rows(&mut *conn).await?;
         self.behind_each(conn, heads).await
     }
 
-    async fn inspect(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<LockStatus> {
+    async fn inspect(&self, conn: &mut Conn, name: &LockName) -> sqlx_core::Result<LockStatus> {
         // Before the holders: a crash in between ends the connection, and all is done again.
         let unknown_for = self.closed_for(conn).await?;
         let holders: Vec<HolderRow> =
@@ -120,21 +125,26 @@ impl Dialect for Postgres {
         Ok(status(name, holders, waiters.unwrap_or_default()).unknown_for(unknown_for))
     }
 
-    async fn force_release(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
-        sqlx::raw_sql(BEGIN).execute(&mut **conn).await?;
+    async fn force_release(
+        &self,
+        conn: &mut Conn,
+        name: &LockName,
+        forced: &Forced,
+    ) -> sqlx_core::Result<usize> {
+        sqlx_core::raw_sql::raw_sql(BEGIN).execute(&mut **conn).await?;
         let freed = self.force(conn, name, forced).await;
         let word = if freed.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        ended(freed, sqlx::raw_sql(word).execute(&mut **conn).await.map(drop))
+        ended(freed, sqlx_core::raw_sql::raw_sql(word).execute(&mut **conn).await.map(drop))
     }
 
-    async fn sweep(&self, conn: &mut Conn) -> sqlx::Result<Swept> {
+    async fn sweep(&self, conn: &mut Conn) -> sqlx_core::Result<Swept> {
         let dead_for = micros(PLACE_TTL);
         let (clients, dead): (i64, Option<Uuid>) = self
             .statement(&self.sql.dead_client)
             .bind(dead_for)
             .row(&mut *conn)
             .await?
-            .ok_or(sqlx::Error::RowNotFound)?;
+            .ok_or(sqlx_core::Error::RowNotFound)?;
         if let Some(client) = dead {
             let forget = self.statement(&self.sql.forget_places).bind(client).bind(PORTION);
             if forget.execute(&mut *conn).await?.rows_affected() < PORTION.unsigned_abs() {
@@ -146,7 +156,7 @@ impl Dialect for Postgres {
         Ok(Swept { clients: clients.unsigned_abs(), more: dead.is_some() })
     }
 
-    async fn forget_stale(&self, conn: &mut Conn, known: &KnownPlaces) -> sqlx::Result<()> {
+    async fn forget_stale(&self, conn: &mut Conn, known: &KnownPlaces) -> sqlx_core::Result<()> {
         let places = self.statement(&self.sql.places_of).bind(conn.client()).rows(&mut *conn).await?;
         let stale = known.stale(places);
         if !stale.is_empty() {
@@ -156,7 +166,7 @@ impl Dialect for Postgres {
         Ok(())
     }
 
-    async fn purge(&self, conn: &mut Conn, idle: Duration, after: &str) -> sqlx::Result<Portion> {
+    async fn purge(&self, conn: &mut Conn, idle: Duration, after: &str) -> sqlx_core::Result<Portion> {
         if after.is_empty() {
             self.statement(&self.sql.purge_waiters).execute(&mut *conn).await?;
         }
@@ -174,7 +184,7 @@ impl Dialect for Postgres {
         conn: &mut Conn,
         mode: Mode,
         requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    ) -> sqlx_core::Result<Vec<TryAcquire>> {
         let mut tries = 0..LOOKS;
         loop {
             let joined = self.join_each(conn, mode, requests).await;
@@ -186,7 +196,7 @@ impl Dialect for Postgres {
         }
     }
 
-    async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {
         if let [claim] = claims {
             let mut answers = vec![self.leave_group_one(conn, claim).await?];
             self.doubt_denials(conn, &mut answers).await;
@@ -210,20 +220,20 @@ impl Dialect for Postgres {
         Ok(answers)
     }
 
-    async fn reap(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+    async fn reap(&self, conn: &mut Conn, names: &[LockName]) -> sqlx_core::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(String, Option<i64>)> =
             self.statement(&self.sql.reap).bind(asked).bind(conn.client()).rows(&mut *conn).await?;
         self.behind_each(conn, heads).await
     }
 
-    async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+    async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx_core::Result<Vec<LockName>> {
         let names: Vec<String> =
             self.statement(&self.sql.stale_groups).bind(micros(idle)).values(conn).await?;
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
-    async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx::Result<bool> {
+    async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx_core::Result<bool> {
         if self.become_reader(conn, grant.claim()).await? {
             return Ok(true);
         }
@@ -240,12 +250,12 @@ impl Dialect for Postgres {
         }
     }
 
-    async fn head(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Option<i64>> {
+    async fn head(&self, conn: &mut Conn, name: &LockName) -> sqlx_core::Result<Option<i64>> {
         let head = self.heads(conn, &[name.as_str()]).await?.pop();
         Ok(head.and_then(|(_, head)| head).filter(|head| *head != ELSEWHERE))
     }
 
-    async fn due_waiters(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<Vec<i64>> {
+    async fn due_waiters(&self, conn: &mut Conn, name: &LockName) -> sqlx_core::Result<Vec<i64>> {
         let mut follow_up = FollowUp::default();
         let due: Vec<Option<i64>> = loop {
             let notify = self.statement(&self.sql.due_waiters).bind(name.as_str()).bind(conn.client());
@@ -260,7 +270,7 @@ impl Dialect for Postgres {
 
 impl Postgres {
     /// Frees a lock. Returns the number of holders.
-    async fn force(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx::Result<usize> {
+    async fn force(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx_core::Result<usize> {
         let held: Option<(i64, i64)> = self
             .statement(&self.sql.force)
             .bind(name.as_str())

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use lockwell_core::backend::Backoff;
 use lockwell_core::{Error, ErrorKind, Moment, Operation, Result, ServerUrl};
-use sqlx::postgres::PgConnectOptions;
+use sqlx_postgres::PgConnectOptions;
 
 use self::driver::Postgres;
 use self::durability::{Durability, Grace};
@@ -39,7 +39,7 @@ use crate::sql::options::{SOCKET, SqlOptions};
 use crate::sql::table::Table;
 use crate::words::ErrorClass;
 
-verify_trait!(PostgresVerify, sqlx::Postgres, "postgres", "PostgreSQL");
+verify_trait!(PostgresVerify, sqlx_postgres::Postgres, "postgres", "PostgreSQL");
 
 const WRITTEN: Written = Written {
     mark: '$',

@@ -2,8 +2,8 @@
 
 use lockwell_core::backend::closed_for;
 use lockwell_core::{Claim, ErrorKind, Grant, HoldId, LockName, Record, RecordKind};
-use sqlx::FromRow;
-use sqlx::postgres::PgRow;
+use sqlx_core::from_row::FromRow;
+use sqlx_postgres::PgRow;
 use uuid::Uuid;
 
 use super::bound::BoundStatement;
@@ -16,11 +16,15 @@ use crate::ids::AsUuid;
 use crate::words::Hold;
 
 impl Records for Postgres {
-    async fn create_records(&self, conn: &mut Conn) -> sqlx::Result<()> {
+    async fn create_records(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
         make(self.sql.records.text(), conn).await
     }
 
-    async fn write_record(&self, conn: &mut Conn, write: &OwnedWrite) -> sqlx::Result<Option<(HoldId, u64)>> {
+    async fn write_record(
+        &self,
+        conn: &mut Conn,
+        write: &OwnedWrite,
+    ) -> sqlx_core::Result<Option<(HoldId, u64)>> {
         let claim = write.grant.claim();
         let written: Option<(Uuid, i64)> = self
             .unless_closed(conn, claim, || {
@@ -38,7 +42,7 @@ impl Records for Postgres {
         name: &LockName,
         kind: RecordKind,
         under: Option<&Grant>,
-    ) -> sqlx::Result<Option<Option<Record>>> {
+    ) -> sqlx_core::Result<Option<Option<Record>>> {
         let statement = |sql| self.statement(sql).bind(name.as_str()).bind(kind.word());
         let Some(claim) = under.map(Grant::claim) else {
             let found: Option<RecordRow> = statement(&self.sql.read_record).row(conn).await?;
@@ -50,11 +54,11 @@ impl Records for Postgres {
         Ok(found.map(record))
     }
 
-    async fn recorded(&self, conn: &mut Conn, kind: RecordKind) -> sqlx::Result<Vec<String>> {
+    async fn recorded(&self, conn: &mut Conn, kind: RecordKind) -> sqlx_core::Result<Vec<String>> {
         self.statement(&self.sql.recorded).bind(kind.word()).values(conn).await
     }
 
-    async fn purge_records(&self, conn: &mut Conn) -> sqlx::Result<()> {
+    async fn purge_records(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
         self.statement(&self.sql.purge_records).execute(conn).await.map(drop)
     }
 }
@@ -66,7 +70,7 @@ impl Postgres {
         conn: &mut Conn,
         claim: &Claim,
         statement: impl Fn() -> BoundStatement<'a>,
-    ) -> sqlx::Result<Option<T>>
+    ) -> sqlx_core::Result<Option<T>>
     where
         T: for<'r> FromRow<'r, PgRow>,
     {

@@ -12,8 +12,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
-use sqlx::{AssertSqlSafe, Row};
+use sqlx_core::row::Row;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_postgres::{PgConnectOptions, PgConnection, PgRow};
 
 use crate::dialect::error::misconfigured;
 use crate::sql::login::Login;
@@ -62,15 +63,15 @@ const INSPECT: &str = "SELECT coalesce(current_setting('lockwell.session', true)
 const NAME: &str = "(pid::text || '.' || (extract(epoch FROM backend_start) * 1000000)::bigint)";
 
 /// The name of this session.
-pub(super) async fn name(conn: &mut PgConnection) -> sqlx::Result<Option<String>> {
+pub(super) async fn name(conn: &mut PgConnection) -> sqlx_core::Result<Option<String>> {
     let sql = format!("SELECT {NAME} FROM pg_stat_activity WHERE pid = pg_backend_pid()");
-    sqlx::query_scalar(AssertSqlSafe(sql)).fetch_optional(conn).await
+    sqlx_core::query_scalar::query_scalar(AssertSqlSafe(sql)).fetch_optional(conn).await
 }
 
 /// Whether the session with this name has not ended its statement.
-pub(super) async fn is_busy(conn: &mut PgConnection, name: &str) -> sqlx::Result<bool> {
+pub(super) async fn is_busy(conn: &mut PgConnection, name: &str) -> sqlx_core::Result<bool> {
     let sql = format!("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE state = 'active' AND {NAME} = $1)");
-    sqlx::query_scalar(AssertSqlSafe(sql)).bind(name).fetch_one(conn).await
+    sqlx_core::query_scalar::query_scalar(AssertSqlSafe(sql)).bind(name).fetch_one(conn).await
 }
 
 /// How to get a session.
@@ -109,14 +110,14 @@ impl Session {
     }
 
     /// Connects by what has these options.
-    pub(super) async fn reach<T, F>(&self, open: impl Fn(PgConnectOptions) -> F) -> sqlx::Result<T>
+    pub(super) async fn reach<T, F>(&self, open: impl Fn(PgConnectOptions) -> F) -> sqlx_core::Result<T>
     where
-        F: Future<Output = sqlx::Result<T>>,
+        F: Future<Output = sqlx_core::Result<T>>,
     {
         if self.is_shared() { self.plain.reach(open).await } else { self.ours.reach(open).await }
     }
 
-    pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
+    pub(super) async fn connect(&self) -> sqlx_core::Result<PgConnection> {
         if !self.is_shared() {
             match self.ours.connect().await {
                 Ok(mut conn) => {
@@ -124,7 +125,7 @@ impl Session {
                     return Ok(conn);
                 }
                 // PgBouncer refuses the settings; other poolers have other errors for that.
-                Err(sqlx::Error::Database(error))
+                Err(sqlx_core::Error::Database(error))
                     if matches!(error.code().as_deref(), Some("08P01" | "0A000" | "22023" | "42704")) =>
                 {
                     tracing::debug!(%error, "settings are not taken");
@@ -139,9 +140,9 @@ impl Session {
     }
 
     /// Checks that a new session is ours: it has our settings, and no prepared statements yet.
-    pub(super) async fn inspect(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+    pub(super) async fn inspect(&self, conn: &mut PgConnection) -> sqlx_core::Result<()> {
         let inspect = AssertSqlSafe(format!("SET LOCAL search_path = pg_catalog, pg_temp; {INSPECT}"));
-        let row = sqlx::raw_sql(inspect).fetch_one(conn).await?;
+        let row = sqlx_core::raw_sql::raw_sql(inspect).fetch_one(conn).await?;
         let (is_ours, is_used): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
         if !is_ours || is_used {
             self.note_shared();
@@ -150,7 +151,7 @@ impl Session {
     }
 
     /// The table with its schema, and what is known of it.
-    pub(super) async fn find(&self, table: &Table) -> sqlx::Result<(Table, Found)> {
+    pub(super) async fn find(&self, table: &Table) -> sqlx_core::Result<(Table, Found)> {
         let mut conn = self.plain.connect().await?;
         let schema = match table.schema() {
             Some(schema) => schema,
@@ -161,14 +162,16 @@ impl Session {
             "{FOR_ONE} {}",
             table.fill("SELECT to_regclass('{locks}') IS NOT NULL, to_regclass('{state}') IS NOT NULL")
         ));
-        let row = sqlx::raw_sql(found).fetch_one(&mut conn).await?;
+        let row = sqlx_core::raw_sql::raw_sql(found).fetch_one(&mut conn).await?;
         let found = match (row.try_get(0)?, row.try_get(1)?) {
             (false, _) => Found::None,
             (true, false) => Found::Disk,
             (true, true) => {
                 let longest =
                     AssertSqlSafe(format!("{FOR_ONE} {}", table.fill("SELECT longest_ttl FROM {state}")));
-                Found::Grace(span(sqlx::raw_sql(longest).fetch_one(&mut conn).await?.try_get(0)?))
+                Found::Grace(span(
+                    sqlx_core::raw_sql::raw_sql(longest).fetch_one(&mut conn).await?.try_get(0)?,
+                ))
             }
         };
         Ok((table, found))
@@ -186,11 +189,11 @@ pub(super) enum Found {
 }
 
 /// The schema of a table: the one of the user's search path that has it or, if there is none, the first.
-async fn schema(conn: &mut PgConnection, table: &Table) -> sqlx::Result<String> {
+async fn schema(conn: &mut PgConnection, table: &Table) -> sqlx_core::Result<String> {
     // Only this statement uses the user's own search path.
     let path = "SELECT pg_catalog.unnest(pg_catalog.current_schemas(false)), current_user, setting, source
         FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'search_path'";
-    let rows = sqlx::raw_sql(path).fetch_all(&mut *conn).await?;
+    let rows = sqlx_core::raw_sql::raw_sql(path).fetch_all(&mut *conn).await?;
     let mut path = texts(&rows)?;
     path.retain(|schema| schema != "pg_catalog" && !schema.starts_with("pg_temp"));
     // Both sides are plain: the name by `Table`, and the schemas are compared here.
@@ -199,7 +202,7 @@ async fn schema(conn: &mut PgConnection, table: &Table) -> sqlx::Result<String> 
              WHERE c.relname = '{}'",
         table.folded()
     ));
-    let having = texts(&sqlx::raw_sql(having).fetch_all(conn).await?)?;
+    let having = texts(&sqlx_core::raw_sql::raw_sql(having).fetch_all(conn).await?)?;
     let found: Vec<_> = path.iter().filter(|schema| having.contains(schema)).collect();
     if found.len() > 1 {
         return Err(misconfigured(format!(
@@ -222,7 +225,7 @@ async fn schema(conn: &mut PgConnection, table: &Table) -> sqlx::Result<String> 
 }
 
 /// Whether other users of the database do not find this schema of the path.
-fn is_of_one_user(rows: &[PgRow], schema: &str) -> sqlx::Result<bool> {
+fn is_of_one_user(rows: &[PgRow], schema: &str) -> sqlx_core::Result<bool> {
     let Some(row) = rows.first() else { return Ok(false) };
     let (user, path, source): (String, String, String) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
     let is_for_all =
@@ -231,6 +234,6 @@ fn is_of_one_user(rows: &[PgRow], schema: &str) -> sqlx::Result<bool> {
     Ok(!is_for_all || (path.contains("$user") && user == schema))
 }
 
-fn texts(rows: &[PgRow]) -> sqlx::Result<Vec<String>> {
+fn texts(rows: &[PgRow]) -> sqlx_core::Result<Vec<String>> {
     rows.iter().map(|row| row.try_get(0)).collect()
 }

@@ -3,8 +3,8 @@
 use std::io::{self, Error};
 use std::net::Ipv4Addr;
 
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
+use sqlx_core::connection::ConnectOptions;
+use sqlx_postgres::PgConnectOptions;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy};
 #[cfg(unix)]
 use tokio::net::UnixStream;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwell_core::backend::{by_name_or_address, run_blocking, set_nodelay};
 use lockwell_core::{Error, ErrorKind, Passwords, Result, ServerUrl};
-use sqlx::ConnectOptions;
+use sqlx_core::connection::ConnectOptions;
 
 use crate::sql::unread::{Reread, is_dropped};
 
@@ -54,7 +54,7 @@ impl<O: ConnectOptions<Connection: Sized> + Clone + Reread> Login<O> {
     /// sqlx does not set `TCP_NODELAY`. It writes what does not fit into one record of TLS, which has 16 KiB,
     /// in parts, and the second part would wait until the server acknowledges the first one. That takes some
     /// 40 ms.
-    pub(crate) async fn connect(&self) -> sqlx::Result<O::Connection> {
+    pub(crate) async fn connect(&self) -> sqlx_core::Result<O::Connection> {
         let conn = self.reach(|options| async move { try_once(&options).await }).await?;
         if let Some(Place { port, .. }) = self.place {
             let set = move || set_nodelay(|peer| peer.port() == port);
@@ -69,9 +69,9 @@ impl<O: ConnectOptions<Connection: Sized> + Clone + Reread> Login<O> {
     }
 
     /// Connects to the server by its name and, if it is silent there, by each address of the name.
-    pub(crate) async fn reach<T, F>(&self, open: impl Fn(O) -> F) -> sqlx::Result<T>
+    pub(crate) async fn reach<T, F>(&self, open: impl Fn(O) -> F) -> sqlx_core::Result<T>
     where
-        F: Future<Output = sqlx::Result<T>>,
+        F: Future<Output = sqlx_core::Result<T>>,
     {
         let Some(Place { host, port, at }) = &self.place else {
             return self.log_in(self.options.clone(), &open).await;
@@ -89,9 +89,9 @@ impl<O: ConnectOptions<Connection: Sized> + Clone + Reread> Login<O> {
     }
 
     /// If the server refuses the password, and there is another by now, it tries that.
-    async fn log_in<T, F>(&self, options: O, open: impl Fn(O) -> F) -> sqlx::Result<T>
+    async fn log_in<T, F>(&self, options: O, open: impl Fn(O) -> F) -> sqlx_core::Result<T>
     where
-        F: Future<Output = sqlx::Result<T>>,
+        F: Future<Output = sqlx_core::Result<T>>,
     {
         let Some(passwords) = &self.passwords else { return open(options).await };
         let password = passwords.current().await.map_err(unavailable)?;
@@ -107,7 +107,7 @@ impl<O: ConnectOptions<Connection: Sized> + Clone + Reread> Login<O> {
 }
 
 /// If sqlx drops the answer of the server, the server is asked for its code.
-async fn try_once<O: ConnectOptions + Reread>(options: &O) -> sqlx::Result<O::Connection>
+async fn try_once<O: ConnectOptions + Reread>(options: &O) -> sqlx_core::Result<O::Connection>
 where
     O::Connection: Sized,
 {
@@ -115,7 +115,7 @@ where
         Err(error) if is_dropped(&error) => error,
         done => return done,
     };
-    Err(Box::pin(options.reread()).await.map_or(error, |unread| sqlx::Error::Database(Box::new(unread))))
+    Err(Box::pin(options.reread()).await.map_or(error, |unread| sqlx_core::Error::Database(Box::new(unread))))
 }
 
 impl<O> fmt::Debug for Login<O> {
@@ -125,25 +125,25 @@ impl<O> fmt::Debug for Login<O> {
 }
 
 /// As if the server could not be reached: it is tried again.
-fn unavailable(error: Error) -> sqlx::Error {
-    sqlx::Error::Io(std::io::Error::other(error))
+fn unavailable(error: Error) -> sqlx_core::Error {
+    sqlx_core::Error::Io(std::io::Error::other(error))
 }
 
 /// Whether a server has answered with this error. TLS verifies the address if sqlx has that for the host, and some
 /// routers of clouds (XX000) know a server by the name alone: that is no answer to who connects by an address.
-fn is_answer(error: &sqlx::Error, by_name: bool) -> bool {
+fn is_answer(error: &sqlx_core::Error, by_name: bool) -> bool {
     match error {
-        sqlx::Error::Io(_) => false,
-        sqlx::Error::Database(error) => by_name || error.code().as_deref() != Some("XX000"),
+        sqlx_core::Error::Io(_) => false,
+        sqlx_core::Error::Database(error) => by_name || error.code().as_deref() != Some("XX000"),
         _ => by_name,
     }
 }
 
 /// SQLSTATE 28: invalid authorization. MySQL uses it, too.
-fn is_refused(error: &sqlx::Error) -> bool {
+fn is_refused(error: &sqlx_core::Error) -> bool {
     error
         .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code)
+        .and_then(sqlx_core::error::DatabaseError::code)
         .is_some_and(|code| code.starts_with("28"))
 }
 

@@ -124,8 +124,8 @@ impl Sql {
     }
 
     /// The statement for sqlx. It is safe: the only text from outside is the validated name of the table.
-    pub(crate) fn get(&self) -> sqlx::AssertSqlSafe<std::sync::Arc<str>> {
-        sqlx::AssertSqlSafe(std::sync::Arc::clone(&self.0))
+    pub(crate) fn get(&self) -> sqlx_core::sql_str::AssertSqlSafe<std::sync::Arc<str>> {
+        sqlx_core::sql_str::AssertSqlSafe(std::sync::Arc::clone(&self.0))
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
-use sqlx::error::{DatabaseError, ErrorKind};
+use sqlx_core::error::{DatabaseError, ErrorKind};
 
 /// Options by which a server can be asked once more, for the code of an answer that was dropped.
 pub(crate) trait Reread {
@@ -23,8 +23,8 @@ pub(crate) struct Unread {
 }
 
 /// Whether sqlx has dropped an answer.
-pub(super) fn is_dropped(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Protocol(text) if text.contains("UTF-8") || text.contains("utf-8"))
+pub(super) fn is_dropped(error: &sqlx_core::Error) -> bool {
+    matches!(error, sqlx_core::Error::Protocol(text) if text.contains("UTF-8") || text.contains("utf-8"))
 }
 
 impl fmt::Display for Unread {

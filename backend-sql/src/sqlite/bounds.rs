@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::Row;
+use sqlx_core::row::Row;
 
 use super::boot;
 use super::connection::{Bound, Connection};
@@ -20,11 +20,12 @@ pub(super) type Answers = Option<Vec<TryAcquire>>;
 
 impl Sqlite {
     /// Fails while leases may be lost on a disk that has refused a sync.
-    pub(super) async fn check_disk(&self, conn: &mut Connection) -> sqlx::Result<()> {
+    pub(super) async fn check_disk(&self, conn: &mut Connection) -> sqlx_core::Result<()> {
         conn.look_at_disk().await?;
         let durability = &self.opening.durability;
         let Some(failed) = durability.failed() else { return Ok(()) };
-        let longest: i64 = sqlx::query_scalar(self.sql.longest_ttl.get()).fetch_one(conn.get()).await?;
+        let longest: i64 =
+            sqlx_core::query_scalar::query_scalar(self.sql.longest_ttl.get()).fetch_one(conn.get()).await?;
         let left = span(longest).saturating_sub(failed.elapsed());
         // What the log has lost unnoticed is in the database file after a checkpoint of all of it.
         if left.is_zero() && conn.checkpoint_all().await? {
@@ -35,8 +36,9 @@ impl Sqlite {
     }
 
     /// For how long nothing is granted, since the file was moved here from another host.
-    pub(super) async fn closed_for(&self, conn: &mut Connection) -> sqlx::Result<Option<Duration>> {
-        let closed = sqlx::query_scalar(self.sql.closed_for.get()).bind(&self.opening.durability.boot);
+    pub(super) async fn closed_for(&self, conn: &mut Connection) -> sqlx_core::Result<Option<Duration>> {
+        let closed = sqlx_core::query_scalar::query_scalar(self.sql.closed_for.get())
+            .bind(&self.opening.durability.boot);
         let left: Option<i64> = closed.fetch_optional(conn.get()).await?;
         Ok(left.map(span))
     }
@@ -44,7 +46,11 @@ impl Sqlite {
     /// Makes the state of the tables allow all these claims. It is one statement, which is on the disk when
     /// this returns: the runtime of the caller may stop at any moment, and a transaction would then stay
     /// open.
-    pub(super) async fn raise(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<()> {
+    pub(super) async fn raise(
+        &self,
+        conn: &mut Connection,
+        requests: &[TakeRequest],
+    ) -> sqlx_core::Result<()> {
         let claims: Vec<_> = requests
             .iter()
             .map(|TakeRequest { claim, .. }| (claim.name().as_str(), micros(claim.ttl()), block(claim)))
@@ -68,6 +74,6 @@ impl Sqlite {
 }
 
 /// The error if the state of the tables does not allow a grant, however often it is raised.
-pub(super) fn not_raised() -> sqlx::Error {
-    sqlx::Error::Protocol("the clock steps, or hosts with other boots use the file as well".into())
+pub(super) fn not_raised() -> sqlx_core::Error {
+    sqlx_core::Error::Protocol("the clock steps, or hosts with other boots use the file as well".into())
 }

@@ -9,8 +9,8 @@
 use std::time::{Duration, Instant};
 
 use lockwell_core::backend::run_blocking;
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteConnection;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_sqlite::SqliteConnection;
 
 /// For how long a statement is tried again without a pause, from the end of its first try on. That is long
 /// enough for the transactions of a few others.
@@ -49,27 +49,29 @@ impl Busy {
     }
 
     /// From now on statements fail at once if somebody else writes.
-    pub(super) async fn begin(&mut self, conn: &mut SqliteConnection) -> sqlx::Result<()> {
+    pub(super) async fn begin(&mut self, conn: &mut SqliteConnection) -> sqlx_core::Result<()> {
         self.leave_to_sqlite(conn, false).await
     }
 
     /// From now on SQLite waits by itself.
-    pub(super) async fn end(&mut self, conn: &mut SqliteConnection) -> sqlx::Result<()> {
+    pub(super) async fn end(&mut self, conn: &mut SqliteConnection) -> sqlx_core::Result<()> {
         self.leave_to_sqlite(conn, true).await
     }
 
-    async fn leave_to_sqlite(&mut self, conn: &mut SqliteConnection, leave: bool) -> sqlx::Result<()> {
+    async fn leave_to_sqlite(&mut self, conn: &mut SqliteConnection, leave: bool) -> sqlx_core::Result<()> {
         if self.is_left_to_sqlite == leave {
             return Ok(());
         }
         let millis = if leave { self.patience.as_millis() } else { 0 };
-        sqlx::raw_sql(AssertSqlSafe(format!("PRAGMA busy_timeout={millis}"))).execute(conn).await?;
+        sqlx_core::raw_sql::raw_sql(AssertSqlSafe(format!("PRAGMA busy_timeout={millis}")))
+            .execute(conn)
+            .await?;
         self.is_left_to_sqlite = leave;
         Ok(())
     }
 
     /// Waits before the next try of a statement that has failed like this. False: another try is of no use.
-    pub(super) async fn waits(&self, error: &sqlx::Error, pauses: &mut Pauses) -> bool {
+    pub(super) async fn waits(&self, error: &sqlx_core::Error, pauses: &mut Pauses) -> bool {
         if !is_busy(error) {
             return false;
         }
@@ -103,8 +105,8 @@ async fn sleep_short(pause: Duration) {
 
 /// Whether somebody else writes, or has written since the statement began to read. Extended codes have the
 /// primary code, 5, in their low byte.
-fn is_busy(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Database(error) = error else { return false };
+fn is_busy(error: &sqlx_core::Error) -> bool {
+    let sqlx_core::Error::Database(error) = error else { return false };
     error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == 5)
 }
 

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use lockwell_core::Moment;
 use lockwell_core::backend::Waiters;
-use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions, Connection as _, Row};
+use sqlx_core::connection::ConnectOptions;
+use sqlx_core::connection::Connection as _;
+use sqlx_core::query::Query;
+use sqlx_core::row::Row;
+use sqlx_sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
 use uuid::Uuid;
 
 use super::busy::{Busy, Pauses};
@@ -78,7 +80,7 @@ pub struct Connection {
 }
 
 /// A statement with its arguments.
-pub(super) type Bound<'q> = Query<'q, sqlx::Sqlite, SqliteArguments>;
+pub(super) type Bound<'q> = Query<'q, sqlx_sqlite::Sqlite, SqliteArguments>;
 
 /// Whether the log is watched.
 #[derive(Debug)]
@@ -90,7 +92,7 @@ enum Watching {
 }
 
 impl Connection {
-    pub(super) async fn open(opening: &Opening, waiters: &Arc<Waiters>) -> sqlx::Result<Self> {
+    pub(super) async fn open(opening: &Opening, waiters: &Arc<Waiters>) -> sqlx_core::Result<Self> {
         let path: PathBuf = opening.connect.get_filename().to_owned();
         if let Some(why) = (!opening.any_filesystem).then(|| filesystem::refusal(&path)).flatten() {
             return Err(misconfigured(why));
@@ -109,7 +111,7 @@ impl Connection {
                     let is_known = opening.known.load(Ordering::Relaxed);
                     let is_between = is_known && (is_missing(&error) || Files::are_lost(&path));
                     if is_between {
-                        return Err(sqlx::Error::Io(std::io::Error::other(error)));
+                        return Err(sqlx_core::Error::Io(std::io::Error::other(error)));
                     }
                     let is_refused = is_missing(&error) && filesystem::is_forbidden(&path);
                     return Err(if is_refused { refused(REFUSED) } else { error });
@@ -128,7 +130,7 @@ impl Connection {
                     watch: Watching::NotYet,
                     mode: Some(SyncMode::Full),
                     durability: Arc::clone(&opening.durability),
-                    sockets: Sockets::of(&path).map_err(sqlx::Error::Io)?,
+                    sockets: Sockets::of(&path).map_err(sqlx_core::Error::Io)?,
                     busy: Busy::new(opening.patience),
                     opened: Moment::now(),
                     looked: Instant::now(),
@@ -146,7 +148,7 @@ impl Connection {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
-        Err(sqlx::Error::Io(std::io::Error::other(
+        Err(sqlx_core::Error::Io(std::io::Error::other(
             "the database file or one of those beside it (-wal, -shm) is being replaced; if they were removed while this \
              process had them open, all its connections to them must be closed first",
         )))
@@ -184,7 +186,7 @@ impl Connection {
         &mut self,
         sql: &Write<COMMITS>,
         bind: impl Fn(Bound<'q>) -> Bound<'q>,
-    ) -> sqlx::Result<Done> {
+    ) -> sqlx_core::Result<Done> {
         self.write_several(sql, 1, bind).await
     }
 
@@ -195,7 +197,7 @@ impl Connection {
         sql: &Write<COMMITS>,
         statements: usize,
         bind: impl Fn(Bound<'q>) -> Bound<'q>,
-    ) -> sqlx::Result<Done> {
+    ) -> sqlx_core::Result<Done> {
         let mut pauses = Pauses::new();
         loop {
             match self.try_write(sql, statements, &bind).await {
@@ -219,10 +221,10 @@ impl Connection {
         sql: &Write<COMMITS>,
         statements: usize,
         bind: &impl Fn(Bound<'q>) -> Bound<'q>,
-    ) -> sqlx::Result<Done> {
+    ) -> sqlx_core::Result<Done> {
         self.busy.begin(&mut self.sqlite).await?;
         let mode = self.change_for(Write::<COMMITS>::COMMITS);
-        let query = bind(sqlx::query(sql.switching(mode).get()));
+        let query = bind(sqlx_core::query::query(sql.switching(mode).get()));
         if mode.is_none() {
             let done = write::run(&mut self.sqlite, query, statements).await;
             return self.noted(done);
@@ -236,11 +238,11 @@ impl Connection {
     }
 
     /// Ends the transaction of statements of which one has failed.
-    async fn roll_back<T>(&mut self, error: sqlx::Error) -> sqlx::Result<T> {
-        let ending = sqlx::raw_sql("ROLLBACK").execute(&mut self.sqlite).await.map(drop);
+    async fn roll_back<T>(&mut self, error: sqlx_core::Error) -> sqlx_core::Result<T> {
+        let ending = sqlx_core::raw_sql::raw_sql("ROLLBACK").execute(&mut self.sqlite).await.map(drop);
         match self.noted(ending) {
             // SQLite has rolled back by itself, as it does when the disk is full, or none had begun.
-            Err(sqlx::Error::Database(ending)) if is_over(&*ending) => Err(error),
+            Err(sqlx_core::Error::Database(ending)) if is_over(&*ending) => Err(error),
             ending => ended(Err(error), ending),
         }
     }
@@ -263,7 +265,7 @@ impl Connection {
         }
     }
 
-    fn noted<T>(&self, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
+    fn noted<T>(&self, outcome: sqlx_core::Result<T>) -> sqlx_core::Result<T> {
         outcome.inspect_err(|error| self.durability.note(error))
     }
 
@@ -281,19 +283,20 @@ impl Connection {
     /// Now and then moves the log into the database file, and so notices whether the disk takes what is
     /// written. After a failure each call does, until it succeeds: the volume may have been moved to another
     /// host, where nobody sees what is written here.
-    pub(super) async fn look_at_disk(&mut self) -> sqlx::Result<()> {
+    pub(super) async fn look_at_disk(&mut self) -> sqlx_core::Result<()> {
         if !self.is_look_due() {
             return Ok(());
         }
         self.looked = Instant::now();
-        let looked = sqlx::raw_sql("PRAGMA wal_checkpoint(PASSIVE)").execute(&mut self.sqlite).await;
+        let looked =
+            sqlx_core::raw_sql::raw_sql("PRAGMA wal_checkpoint(PASSIVE)").execute(&mut self.sqlite).await;
         self.noted(looked.map(drop))
     }
 
     /// Moves all of the log into the database file. False: others prevented it.
-    pub(super) async fn checkpoint_all(&mut self) -> sqlx::Result<bool> {
+    pub(super) async fn checkpoint_all(&mut self) -> sqlx_core::Result<bool> {
         self.busy.end(&mut self.sqlite).await?;
-        let moved = sqlx::query("PRAGMA wal_checkpoint(FULL)").fetch_one(&mut self.sqlite).await;
+        let moved = sqlx_core::query::query("PRAGMA wal_checkpoint(FULL)").fetch_one(&mut self.sqlite).await;
         let (busy, log, moved): (i64, i64, i64) = {
             let row = self.noted(moved)?;
             (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)
@@ -302,13 +305,13 @@ impl Connection {
     }
 
     /// A number that changes when another connection commits.
-    pub(super) async fn version(&mut self) -> sqlx::Result<Option<i64>> {
+    pub(super) async fn version(&mut self) -> sqlx_core::Result<Option<i64>> {
         version(&mut self.sqlite).await
     }
 
     /// Waits until the database may have changed: for a write to the log, or for `pause` where it cannot be
     /// watched.
-    pub(super) async fn pause(&mut self, pause: Duration) -> sqlx::Result<()> {
+    pub(super) async fn pause(&mut self, pause: Duration) -> sqlx_core::Result<()> {
         match &mut self.watch {
             Watching::Yes(watch) if watch.works() => {
                 // The caller starts with a short pause after each success.
@@ -335,13 +338,13 @@ impl Connection {
 
     /// Whether this is still the file that everybody else finds under its name, and nothing else in this
     /// process uses it.
-    pub(super) fn check(&self) -> sqlx::Result<()> {
-        self.files.check().and_then(|()| self.descriptors.check()).map_err(sqlx::Error::Io)
+    pub(super) fn check(&self) -> sqlx_core::Result<()> {
+        self.files.check().and_then(|()| self.descriptors.check()).map_err(sqlx_core::Error::Io)
     }
 }
 
 /// Whether the transaction has already ended.
-fn is_over(error: &dyn sqlx::error::DatabaseError) -> bool {
+fn is_over(error: &dyn sqlx_core::error::DatabaseError) -> bool {
     error.message().contains("no transaction is active")
 }
 
@@ -355,7 +358,7 @@ fn not_watched(why: &dyn std::fmt::Display) -> Watching {
 }
 
 /// Refuses a file that must not be opened: closing it again would do harm already.
-pub(super) async fn admitted(path: &Path) -> sqlx::Result<Counted> {
+pub(super) async fn admitted(path: &Path) -> sqlx_core::Result<Counted> {
     if let Some(why) = filesystem::second_name(path) {
         return Err(misconfigured(why));
     }
@@ -372,7 +375,7 @@ pub(super) async fn admitted(path: &Path) -> sqlx::Result<Counted> {
     Ok(counted)
 }
 
-async fn connect(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
+async fn connect(options: &SqliteConnectOptions) -> sqlx_core::Result<SqliteConnection> {
     let mut sqlite = options.connect().await?;
     check_version(&mut sqlite).await?;
     check_mode(&mut sqlite).await?;
@@ -381,8 +384,8 @@ async fn connect(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnectio
 
 /// Checks the journal mode. Connecting asks for it, but SQLite does not fail if it is not possible: it
 /// answers with another.
-async fn check_mode(sqlite: &mut SqliteConnection) -> sqlx::Result<()> {
-    let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(sqlite).await?;
+async fn check_mode(sqlite: &mut SqliteConnection) -> sqlx_core::Result<()> {
+    let mode: String = sqlx_core::query_scalar::query_scalar("PRAGMA journal_mode").fetch_one(sqlite).await?;
     if mode.eq_ignore_ascii_case("wal") {
         return Ok(());
     }
@@ -393,14 +396,14 @@ async fn check_mode(sqlite: &mut SqliteConnection) -> sqlx::Result<()> {
     )))
 }
 
-fn is_missing(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "14"))
+fn is_missing(error: &sqlx_core::Error) -> bool {
+    matches!(error, sqlx_core::Error::Database(error) if error.code().is_some_and(|code| code == "14"))
 }
 
 #[cfg(test)]
 mod tests {
     use lockwell_core::ErrorKind;
-    use sqlx::sqlite::SqliteJournalMode;
+    use sqlx_sqlite::SqliteJournalMode;
 
     use super::*;
     use crate::dialect::error::fatal;

@@ -42,7 +42,7 @@ impl Database for Sqlite {
         conn.close().await;
     }
 
-    async fn connect(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Connection> {
+    async fn connect(&self, waiters: &Arc<Waiters>) -> sqlx_core::Result<Connection> {
         let is_first = !self.opening.known.load(Ordering::Relaxed);
         let mut conn = Connection::open(&self.opening, waiters).await?;
         // The first connection reports what is wrong with the tables. A later one that finds none has a new
@@ -51,21 +51,21 @@ impl Database for Sqlite {
             self.create(&mut conn).await?;
         }
         for made in self.sql.temporary() {
-            sqlx::query(made.get()).execute(conn.get()).await?;
+            sqlx_core::query::query(made.get()).execute(conn.get()).await?;
         }
         Ok(conn)
     }
 
-    fn intact(&self, conn: &Connection) -> sqlx::Result<()> {
+    fn intact(&self, conn: &Connection) -> sqlx_core::Result<()> {
         conn.check()
     }
 
-    async fn check(&self, conn: &mut Connection) -> sqlx::Result<()> {
+    async fn check(&self, conn: &mut Connection) -> sqlx_core::Result<()> {
         let conn = conn.get();
         for check in self.sql.checks() {
-            sqlx::query(check.get()).fetch_optional(&mut *conn).await?;
+            sqlx_core::query::query(check.get()).fetch_optional(&mut *conn).await?;
         }
-        let records = sqlx::query(self.sql.check_records.get()).fetch_optional(conn).await;
+        let records = sqlx_core::query::query(self.sql.check_records.get()).fetch_optional(conn).await;
         match &records {
             Err(error) if !is_missing(error) => return records.map(drop),
             answer => self.hints.note_records(answer.is_ok()),
@@ -73,11 +73,11 @@ impl Database for Sqlite {
         Ok(())
     }
 
-    async fn create(&self, conn: &mut Connection) -> sqlx::Result<()> {
+    async fn create(&self, conn: &mut Connection) -> sqlx_core::Result<()> {
         // The mode is that of the last write. The first grant syncs the tables at the latest.
         let conn = conn.get();
         for statement in self.sql.tables() {
-            sqlx::query(statement.get()).execute(&mut *conn).await?;
+            sqlx_core::query::query(statement.get()).execute(&mut *conn).await?;
         }
         Ok(())
     }
@@ -86,16 +86,16 @@ impl Database for Sqlite {
         Sql::script(self.sql.tables())
     }
 
-    async fn version(&self, conn: &mut Connection) -> sqlx::Result<Option<i64>> {
+    async fn version(&self, conn: &mut Connection) -> sqlx_core::Result<Option<i64>> {
         conn.version().await
     }
 
-    async fn pause(&self, conn: &mut Connection, pause: Duration) -> sqlx::Result<()> {
+    async fn pause(&self, conn: &mut Connection, pause: Duration) -> sqlx_core::Result<()> {
         conn.pause(pause).await
     }
 
     /// `None`: there can be no socket, and the log is watched.
-    async fn subscribe(&self, waiters: &Arc<Waiters>) -> sqlx::Result<Option<Inbox>> {
+    async fn subscribe(&self, waiters: &Arc<Waiters>) -> sqlx_core::Result<Option<Inbox>> {
         let client = waiters.client().as_uuid();
         let bound = Sockets::of(self.opening.connect.get_filename()).and_then(|sockets| sockets.bind(client));
         match bound {
@@ -104,22 +104,22 @@ impl Database for Sqlite {
                 warn_once(&error.to_string());
                 Ok(None)
             }
-            Err(error) => Err(sqlx::Error::Io(error)),
+            Err(error) => Err(sqlx_core::Error::Io(error)),
         }
     }
 
     /// A socket that somebody has removed is made anew.
-    async fn probe(&self, conn: &mut Connection, number: i64) -> sqlx::Result<bool> {
+    async fn probe(&self, conn: &mut Connection, number: i64) -> sqlx_core::Result<bool> {
         match conn.sockets().send(conn.client(), Message { ticket: number, ..Message::default() }) {
             Sent::Delivered => Ok(true),
             Sent::Gone | Sent::Refused => {
-                Err(sqlx::Error::Protocol("the socket of this client was removed or replaced".into()))
+                Err(sqlx_core::Error::Protocol("the socket of this client was removed or replaced".into()))
             }
-            Sent::Failed => Err(sqlx::Error::Protocol("nothing could be sent to a socket".into())),
+            Sent::Failed => Err(sqlx_core::Error::Protocol("nothing could be sent to a socket".into())),
         }
     }
 
-    async fn notification(inbox: &mut Inbox) -> sqlx::Result<Option<Notification>> {
+    async fn notification(inbox: &mut Inbox) -> sqlx_core::Result<Option<Notification>> {
         let received = inbox.receive().await?;
         Ok(Some(match received {
             Received::One(Message { ticket, token: 0, .. }) => Notification::to_recheck(ticket),
@@ -128,11 +128,11 @@ impl Database for Sqlite {
         }))
     }
 
-    async fn names(&self, conn: &mut Connection) -> sqlx::Result<Vec<String>> {
-        sqlx::query_scalar(self.sql.names.get()).fetch_all(conn.get()).await
+    async fn names(&self, conn: &mut Connection) -> sqlx_core::Result<Vec<String>> {
+        sqlx_core::query_scalar::query_scalar(self.sql.names.get()).fetch_all(conn.get()).await
     }
 
-    async fn examine(&self, conn: &mut Connection) -> sqlx::Result<Vec<Finding>> {
+    async fn examine(&self, conn: &mut Connection) -> sqlx_core::Result<Vec<Finding>> {
         self.findings(conn).await
     }
 }
@@ -145,8 +145,8 @@ fn is_for_good(error: io::ErrorKind) -> bool {
 }
 
 /// Whether the tables are missing.
-fn is_empty(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(error) if error.message().contains("no such table"))
+fn is_empty(error: &sqlx_core::Error) -> bool {
+    matches!(error, sqlx_core::Error::Database(error) if error.message().contains("no such table"))
 }
 
 #[cfg(test)]

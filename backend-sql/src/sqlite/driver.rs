@@ -28,8 +28,8 @@ impl fmt::Debug for Sqlite {
     }
 }
 
-pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> sqlx::Result<String> {
-    serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
+pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> sqlx_core::Result<String> {
+    serde_json::to_string(value).map_err(|error| sqlx_core::Error::Encode(error.into()))
 }
 
 /// The owners of claims, as statements about several claims read them: 16 bytes each.

@@ -79,8 +79,8 @@ impl Durability {
     }
 
     /// Remembers an error if it says that a sync has failed.
-    pub(super) fn note(&self, error: &sqlx::Error) {
-        let is_failed_sync = matches!(error, sqlx::Error::Database(error)
+    pub(super) fn note(&self, error: &sqlx_core::Error) {
+        let is_failed_sync = matches!(error, sqlx_core::Error::Database(error)
             if error.code().is_some_and(|code| SYNC_FAILED.contains(&&*code)));
         if is_failed_sync {
             self.note_failed_sync(error);
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_failure_is_known_until_it_is_over() {
         let durability = of("").unwrap();
-        durability.note(&sqlx::Error::RowNotFound);
+        durability.note(&sqlx_core::Error::RowNotFound);
         assert_eq!(durability.failed(), None);
         let (first, second) = (Instant::now(), Instant::now() + Duration::from_secs(1));
         *durability.failed.lock().unwrap() = Some(second);

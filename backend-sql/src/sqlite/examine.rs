@@ -8,8 +8,9 @@ use super::filesystem;
 
 impl Sqlite {
     /// What the database says about itself.
-    pub(super) async fn findings(&self, conn: &mut Connection) -> sqlx::Result<Vec<Finding>> {
-        let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(conn.get()).await?;
+    pub(super) async fn findings(&self, conn: &mut Connection) -> sqlx_core::Result<Vec<Finding>> {
+        let mode: String =
+            sqlx_core::query_scalar::query_scalar("PRAGMA journal_mode").fetch_one(conn.get()).await?;
         let journal = if mode.eq_ignore_ascii_case("wal") {
             Finding::good(
                 "persistence",

@@ -1,8 +1,8 @@
 //! The requests about groups on SQLite.
 
 use lockwell_core::{Claim, LockName};
-use sqlx::Row;
-use sqlx::sqlite::SqliteConnection;
+use sqlx_core::row::Row;
+use sqlx_sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::bounds::Answers;
@@ -24,7 +24,7 @@ impl Sqlite {
         &self,
         conn: &mut Connection,
         requests: &[TakeRequest],
-    ) -> sqlx::Result<Answers> {
+    ) -> sqlx_core::Result<Answers> {
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
             match self.join_one(conn, request).await? {
@@ -39,7 +39,7 @@ impl Sqlite {
         &self,
         conn: &mut Connection,
         request: &TakeRequest,
-    ) -> sqlx::Result<Option<TryAcquire>> {
+    ) -> sqlx_core::Result<Option<TryAcquire>> {
         let claim = &request.claim;
         loop {
             let joined = conn
@@ -65,8 +65,8 @@ impl Sqlite {
         &self,
         conn: &mut SqliteConnection,
         claim: &Claim,
-    ) -> sqlx::Result<Option<i64>> {
-        sqlx::query_scalar(self.sql.member.get())
+    ) -> sqlx_core::Result<Option<i64>> {
+        sqlx_core::query_scalar::query_scalar(self.sql.member.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .fetch_optional(conn)
@@ -76,8 +76,15 @@ impl Sqlite {
 
 impl Sqlite {
     /// The clients and tickets of all waiters whose turn it is.
-    pub(super) async fn due(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<Vec<(Uuid, i64)>> {
-        sqlx::query_as(self.sql.due_waiters.get()).bind(name.as_str()).fetch_all(conn.get()).await
+    pub(super) async fn due(
+        &self,
+        conn: &mut Connection,
+        name: &LockName,
+    ) -> sqlx_core::Result<Vec<(Uuid, i64)>> {
+        sqlx_core::query_as::query_as(self.sql.due_waiters.get())
+            .bind(name.as_str())
+            .fetch_all(conn.get())
+            .await
     }
 
     /// Notifies the waiters of other clients. Returns the tickets of those of this client.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
 use lockwell_core::{Claim, Grant, LockName, LockStatus, Mode};
-use sqlx::Row;
+use sqlx_core::row::Row;
 use uuid::Uuid;
 
 use super::bounds::{RAISES, not_raised};
@@ -46,7 +46,7 @@ impl Dialect for Sqlite {
         conn: &mut Connection,
         _: &Waiters,
         batch: &[Arc<Request<Self>>],
-    ) -> sqlx::Result<Vec<Answer>> {
+    ) -> sqlx_core::Result<Vec<Answer>> {
         self.places(conn, batch).await
     }
 
@@ -54,7 +54,11 @@ impl Dialect for Sqlite {
         &self.hints
     }
 
-    async fn take(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
+    async fn take(
+        &self,
+        conn: &mut Connection,
+        requests: &[TakeRequest],
+    ) -> sqlx_core::Result<Vec<TryAcquire>> {
         self.check_disk(conn).await?;
         for _ in 0..=RAISES {
             if let Some(answers) = self.take_all(conn, requests).await? {
@@ -66,7 +70,7 @@ impl Dialect for Sqlite {
     }
 
     // What a release grants to a waiter need not be synced, and each of these commits is `Written`.
-    async fn release(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    async fn release(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {
         self.release_each(conn, claims).await
     }
 
@@ -75,7 +79,7 @@ impl Dialect for Sqlite {
         conn: &mut Connection,
         hold: Hold,
         grants: &[Grant],
-    ) -> sqlx::Result<Vec<Extension>> {
+    ) -> sqlx_core::Result<Vec<Extension>> {
         let rows: Vec<_> = grants
             .iter()
             .map(|grant| {
@@ -93,14 +97,15 @@ impl Dialect for Sqlite {
             return Ok(vec![Extension::Extended; grants.len()]);
         }
         // An owner cannot have got its lock back since then.
-        let renewed = sqlx::query_scalar(self.sql.renewed.of(hold).get()).bind(&rows).bind(&owners);
+        let renewed =
+            sqlx_core::query_scalar::query_scalar(self.sql.renewed.of(hold).get()).bind(&rows).bind(&owners);
         let renewed: HashSet<Uuid> = renewed.fetch_all(conn.get()).await?.into_iter().collect();
         let is_renewed = |grant: &Grant| renewed.contains(&grant.claim().owner().as_uuid());
         let answer = |grant| if is_renewed(grant) { Extension::Extended } else { Extension::Lost };
         Ok(grants.iter().map(answer).collect())
     }
 
-    async fn leave_each(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_each(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
             let left = conn.write(&self.sql.leave, |query| query.bind(claim.owner().as_uuid())).await?;
@@ -110,9 +115,9 @@ impl Dialect for Sqlite {
         Ok(answers)
     }
 
-    async fn turns(&self, conn: &mut Connection, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+    async fn turns(&self, conn: &mut Connection, names: &[LockName]) -> sqlx_core::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
-        let heads: Vec<(i64, Option<i64>)> = sqlx::query_as(self.sql.turns.get())
+        let heads: Vec<(i64, Option<i64>)> = sqlx_core::query_as::query_as(self.sql.turns.get())
             .bind(json(&asked)?)
             .bind(conn.client())
             .fetch_all(conn.get())
@@ -134,13 +139,17 @@ impl Dialect for Sqlite {
         Ok(turns)
     }
 
-    async fn inspect(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<LockStatus> {
+    async fn inspect(&self, conn: &mut Connection, name: &LockName) -> sqlx_core::Result<LockStatus> {
         let unknown_for = self.closed_for(conn).await?;
         let conn = conn.get();
-        let holders: Vec<HolderRow> =
-            sqlx::query_as(self.sql.holders.get()).bind(name.as_str()).fetch_all(&mut *conn).await?;
-        let waiters: WaitersRow =
-            sqlx::query_as(self.sql.count_waiters.get()).bind(name.as_str()).fetch_one(conn).await?;
+        let holders: Vec<HolderRow> = sqlx_core::query_as::query_as(self.sql.holders.get())
+            .bind(name.as_str())
+            .fetch_all(&mut *conn)
+            .await?;
+        let waiters: WaitersRow = sqlx_core::query_as::query_as(self.sql.count_waiters.get())
+            .bind(name.as_str())
+            .fetch_one(conn)
+            .await?;
         Ok(status(name, holders, waiters).unknown_for(unknown_for))
     }
 
@@ -149,10 +158,10 @@ impl Dialect for Sqlite {
         conn: &mut Connection,
         name: &LockName,
         forced: &Forced,
-    ) -> sqlx::Result<usize> {
+    ) -> sqlx_core::Result<usize> {
         let earlier = forced.holders();
         if earlier.is_none() {
-            let held = sqlx::query_as(self.sql.held.get()).bind(name.as_str()).bind(i64::MAX);
+            let held = sqlx_core::query_as::query_as(self.sql.held.get()).bind(name.as_str()).bind(i64::MAX);
             let held: Option<(i64, i64)> = held.fetch_optional(conn.get()).await?;
             let Some((number, holders)) = held else { return Ok(0) };
             forced.note(number, as_count(holders));
@@ -168,10 +177,10 @@ impl Dialect for Sqlite {
         }
     }
 
-    async fn sweep(&self, conn: &mut Connection) -> sqlx::Result<Swept> {
+    async fn sweep(&self, conn: &mut Connection) -> sqlx_core::Result<Swept> {
         let dead_for = micros(PLACE_TTL);
         // Read first: a write would be seen by all who wait.
-        let found = sqlx::query_as(self.sql.count_clients.get()).bind(dead_for);
+        let found = sqlx_core::query_as::query_as(self.sql.count_clients.get()).bind(dead_for);
         let (clients, more): (i64, bool) = found.fetch_one(conn.get()).await?;
         if more {
             conn.write(&self.sql.forget_dead, |query| query.bind(PORTION).bind(dead_for)).await?;
@@ -179,8 +188,8 @@ impl Dialect for Sqlite {
         Ok(Swept { clients: clients.unsigned_abs(), more })
     }
 
-    async fn purge(&self, conn: &mut Connection, idle: Duration, after: &str) -> sqlx::Result<Portion> {
-        let last = sqlx::query_scalar(self.sql.portion.get()).bind(after).bind(PORTION);
+    async fn purge(&self, conn: &mut Connection, idle: Duration, after: &str) -> sqlx_core::Result<Portion> {
+        let last = sqlx_core::query_scalar::query_scalar(self.sql.portion.get()).bind(after).bind(PORTION);
         let Some(last): Option<String> = last.fetch_one(conn.get()).await? else {
             return Ok(Portion::default());
         };
@@ -194,7 +203,7 @@ impl Dialect for Sqlite {
         conn: &mut Connection,
         _: Mode,
         requests: &[TakeRequest],
-    ) -> sqlx::Result<Vec<TryAcquire>> {
+    ) -> sqlx_core::Result<Vec<TryAcquire>> {
         self.check_disk(conn).await?;
         for _ in 0..=RAISES {
             if let Some(answers) = self.join_each(conn, requests).await? {
@@ -205,7 +214,7 @@ impl Dialect for Sqlite {
         Err(not_raised())
     }
 
-    async fn leave_group(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_group(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {
         let mut left = Vec::with_capacity(claims.len());
         for claim in claims {
             let (name, owner) = (claim.name().as_str(), claim.owner().as_uuid());
@@ -216,7 +225,7 @@ impl Dialect for Sqlite {
         freed_each(self, conn, claims, &left).await
     }
 
-    async fn reap(&self, conn: &mut Connection, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+    async fn reap(&self, conn: &mut Connection, names: &[LockName]) -> sqlx_core::Result<Vec<i64>> {
         let mut next = Vec::new();
         for name in names {
             conn.write_several(&self.sql.reap, REAPING, |query| query.bind(name.as_str())).await?;
@@ -225,14 +234,16 @@ impl Dialect for Sqlite {
         Ok(next)
     }
 
-    async fn stale_groups(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+    async fn stale_groups(&self, conn: &mut Connection, idle: Duration) -> sqlx_core::Result<Vec<LockName>> {
         let conn = conn.get();
-        let names: Vec<String> =
-            sqlx::query_scalar(self.sql.stale_groups.get()).bind(micros(idle)).fetch_all(conn).await?;
+        let names: Vec<String> = sqlx_core::query_scalar::query_scalar(self.sql.stale_groups.get())
+            .bind(micros(idle))
+            .fetch_all(conn)
+            .await?;
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
-    async fn downgrade(&self, conn: &mut Connection, grant: &Grant) -> sqlx::Result<bool> {
+    async fn downgrade(&self, conn: &mut Connection, grant: &Grant) -> sqlx_core::Result<bool> {
         let claim = grant.claim();
         let (name, owner) = (claim.name().as_str(), claim.owner().as_uuid());
         let shared = Mode::Shared.code();
@@ -244,8 +255,8 @@ impl Dialect for Sqlite {
         Ok(self.member(conn.get(), claim).await?.is_some())
     }
 
-    async fn head(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<Option<i64>> {
-        let head = sqlx::query_as(self.sql.next.get()).bind(name.as_str());
+    async fn head(&self, conn: &mut Connection, name: &LockName) -> sqlx_core::Result<Option<i64>> {
+        let head = sqlx_core::query_as::query_as(self.sql.next.get()).bind(name.as_str());
         let head: Option<(i64, Uuid, i64)> = head.fetch_optional(conn.get()).await?;
         Ok(match head {
             Some((0, client, ticket)) => self.wake(conn, [(client, ticket)]).first().copied(),
@@ -254,7 +265,7 @@ impl Dialect for Sqlite {
         })
     }
 
-    async fn due_waiters(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<Vec<i64>> {
+    async fn due_waiters(&self, conn: &mut Connection, name: &LockName) -> sqlx_core::Result<Vec<i64>> {
         let due = self.due(conn, name).await?;
         Ok(self.wake(conn, due))
     }

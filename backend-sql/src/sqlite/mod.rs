@@ -39,8 +39,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection as _};
+use sqlx_core::connection::ConnectOptions;
+use sqlx_core::connection::Connection as _;
+use sqlx_sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
 pub(crate) use self::statements::ddl;
 
@@ -55,7 +56,7 @@ use crate::lock::SqlLock;
 use crate::sql::options::SqlOptions;
 use crate::sql::table::Table;
 
-verify_trait!(SqliteVerify, sqlx::Sqlite, "sqlite", "SQLite");
+verify_trait!(SqliteVerify, sqlx_sqlite::Sqlite, "sqlite", "SQLite");
 
 const WRITTEN: Written = Written { mark: '?', name: ["CAST(x'", "' AS TEXT)"], owner: ["x'", "'"] };
 
@@ -159,11 +160,12 @@ async fn refuse_without_tables(file: &Path, table: &Table) -> Result<()> {
         let _counted = admitted(file).await?;
         let options = SqliteConnectOptions::new().filename(file).create_if_missing(false).read_only(true);
         let mut conn = options.disable_statement_logging().connect().await?;
-        let found =
-            sqlx::query_scalar::<_, i64>("SELECT count(*) FROM sqlite_master WHERE name = ?1 COLLATE NOCASE")
-                .bind(table.base())
-                .fetch_one(&mut conn)
-                .await;
+        let found = sqlx_core::query_scalar::query_scalar::<_, i64>(
+            "SELECT count(*) FROM sqlite_master WHERE name = ?1 COLLATE NOCASE",
+        )
+        .bind(table.base())
+        .fetch_one(&mut conn)
+        .await;
         conn.close().await?;
         found
     };

@@ -101,14 +101,17 @@ mod tests {
     /// All statements but those that list everything, and the few that look for what is old.
     #[tokio::test]
     async fn no_request_scans_a_table() {
-        use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
+        use sqlx_core::connection::Connection;
+        use sqlx_core::row::Row;
+        use sqlx_core::sql_str::AssertSqlSafe;
+        use sqlx_sqlite::SqliteConnection;
 
         let library = crate::sql::library::Library::new(&FILES);
         let table = crate::sql::table::Table::new("locks").unwrap();
         let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
         let statements = Statements::new(&table, &FILES);
         for made in statements.tables().into_iter().chain(statements.temporary()) {
-            sqlx::raw_sql(made.get()).execute(&mut conn).await.unwrap();
+            sqlx_core::raw_sql::raw_sql(made.get()).execute(&mut conn).await.unwrap();
         }
         let names = "take take_each lock_state release_unwaited release_many hand next renew enqueue keep_place forget_place leave turns renewed holders \
                      count_waiters held force portion purge verify join member leave_group \
@@ -129,7 +132,7 @@ mod tests {
                 // Some are two.
                 for text in table.fill(&text).split(";\n") {
                     let plan = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
-                    for row in sqlx::raw_sql(plan).fetch_all(&mut conn).await.unwrap() {
+                    for row in sqlx_core::raw_sql::raw_sql(plan).fetch_all(&mut conn).await.unwrap() {
                         let step: String = row.try_get(3).unwrap();
                         let scanned = step.strip_prefix("SCAN ").and_then(|what| what.split(' ').next());
                         // Arguments, and what another step has found.

@@ -1,8 +1,8 @@
 //! How a claim takes a lock alone on SQLite.
 
 use lockwell_core::Claim;
-use sqlx::Row;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx_core::row::Row;
+use sqlx_sqlite::{SqliteConnection, SqliteRow};
 
 use super::bounds::Answers;
 use super::connection::{Bound, Connection};
@@ -36,7 +36,7 @@ pub(super) enum Refusal {
 }
 
 impl LockState {
-    pub(super) fn from_row(row: &SqliteRow) -> sqlx::Result<Self> {
+    pub(super) fn from_row(row: &SqliteRow) -> sqlx_core::Result<Self> {
         Ok(Self {
             in_use: row.try_get(0)?,
             left: row.try_get(1)?,
@@ -78,7 +78,11 @@ impl Sqlite {
     }
 
     /// What a claim is answered without a statement that writes.
-    async fn known(&self, conn: &mut Connection, request: &TakeRequest) -> sqlx::Result<Option<TryAcquire>> {
+    async fn known(
+        &self,
+        conn: &mut Connection,
+        request: &TakeRequest,
+    ) -> sqlx_core::Result<Option<TryAcquire>> {
         let asked = Asked::Take { has_place: request.ticket != NO_TICKET };
         if plan(asked, self.hints.of(request.claim.name()))[0] == Step::Take {
             return Ok(None);
@@ -101,7 +105,7 @@ impl Sqlite {
         &self,
         conn: &mut Connection,
         requests: &[&TakeRequest],
-    ) -> sqlx::Result<Vec<Option<i64>>> {
+    ) -> sqlx_core::Result<Vec<Option<i64>>> {
         if let [TakeRequest { claim, ticket, .. }] = requests {
             let take = conn.write_several(&self.sql.take, 2, |query| {
                 self.asked(query, claim).bind(claim.label()).bind(ticket)
@@ -137,7 +141,7 @@ impl Sqlite {
         &self,
         conn: &mut Connection,
         request: &TakeRequest,
-    ) -> sqlx::Result<Refusal> {
+    ) -> sqlx_core::Result<Refusal> {
         let state = self.lock_state(conn.get(), request).await?;
         let is_known = conn.is_known(state.bound);
         Ok(if is_known { Refusal::Is(self.note_refused(request, &state)) } else { Refusal::Unknown })
@@ -157,8 +161,8 @@ impl Sqlite {
         &self,
         conn: &mut SqliteConnection,
         request: &TakeRequest,
-    ) -> sqlx::Result<LockState> {
-        let query = self.asked(sqlx::query(self.sql.lock_state.get()), &request.claim);
+    ) -> sqlx_core::Result<LockState> {
+        let query = self.asked(sqlx_core::query::query(self.sql.lock_state.get()), &request.claim);
         LockState::from_row(&query.bind(request.ticket).fetch_one(conn).await?)
     }
 
@@ -166,7 +170,7 @@ impl Sqlite {
         &self,
         conn: &mut Connection,
         requests: &[TakeRequest],
-    ) -> sqlx::Result<Answers> {
+    ) -> sqlx_core::Result<Answers> {
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
             answers.push(self.known(conn, request).await?);

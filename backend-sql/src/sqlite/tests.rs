@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lockwell_core::backend::Waiters;
 use lockwell_core::{Claim, Grant, LockName, Mode, Moment, ServerUrl, Wait};
-use sqlx::ConnectOptions;
-use sqlx::sqlite::SqliteConnectOptions;
+use sqlx_core::connection::ConnectOptions;
+use sqlx_sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 
 use super::connection::Connection;
@@ -82,7 +82,7 @@ async fn a_grant_that_is_read_has_a_lease_that_the_tables_know() {
     let entered = dialect.enqueue(&mut conn, &next, true).await;
     let ticket = entered.expect("an answer").0;
     // Also where grants are synced, and a release grants nothing.
-    let lease = sqlx::query("UPDATE lockwell_locks_queue SET lease = 2999999");
+    let lease = sqlx_core::query::query("UPDATE lockwell_locks_queue SET lease = 2999999");
     lease.execute(conn.get()).await.expect("a place");
     let freed = dialect.release(&mut conn, &[holder]).await.expect("an answer");
     let granted = freed[0].notification.and_then(|notification| notification.granted);
@@ -94,14 +94,15 @@ async fn a_grant_that_is_read_has_a_lease_that_the_tables_know() {
         panic!("{taken:?}");
     };
     assert_eq!(Some(token), announced);
-    let longest = sqlx::query_scalar(dialect.sql.longest_ttl.get()).fetch_one(conn.get()).await;
+    let longest =
+        sqlx_core::query_scalar::query_scalar(dialect.sql.longest_ttl.get()).fetch_one(conn.get()).await;
     let longest: i64 = longest.expect("an answer");
     assert!(longest >= micros(LONG), "{longest}");
 }
 
 /// Does some work step by step. Before each step but the first, nobody has locked the file: whoever is
 /// stopped there keeps nobody from writing.
-async fn in_steps<T>(folder: &TempDir, what: &str, work: impl Future<Output = sqlx::Result<T>>) -> T {
+async fn in_steps<T>(folder: &TempDir, what: &str, work: impl Future<Output = sqlx_core::Result<T>>) -> T {
     let other = SqliteConnectOptions::new().filename(folder.path().join("locks.db"));
     let mut other = other.busy_timeout(Duration::ZERO).connect().await.expect("a connection");
     let mut work = pin!(work);
@@ -111,7 +112,7 @@ async fn in_steps<T>(folder: &TempDir, what: &str, work: impl Future<Output = sq
         }
         // What was sent to the thread of the connection is carried out.
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let wrote = sqlx::raw_sql("BEGIN IMMEDIATE; COMMIT").execute(&mut other).await;
+        let wrote = sqlx_core::raw_sql::raw_sql("BEGIN IMMEDIATE; COMMIT").execute(&mut other).await;
         wrote.unwrap_or_else(|error| panic!("{what}: {error}"));
     }
 }
@@ -182,7 +183,7 @@ async fn no_batch_keeps_the_file_locked_between_two_messages() {
     let waiter = claim("7", Mode::Exclusive);
     let entered = dialect.enqueue(&mut conn, &waiter, true).await;
     assert!(entered.expect("an answer").1.is_some());
-    sqlx::query("UPDATE lockwell_locks_queue SET lease = 2999999")
+    sqlx_core::query::query("UPDATE lockwell_locks_queue SET lease = 2999999")
         .execute(conn.get())
         .await
         .expect("a place");

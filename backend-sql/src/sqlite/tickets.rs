@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use lockwell_core::backend::{ClaimReply, KEEP_EVERY, PLACE_TTL, Queue, Waiter, lock, wait_for_turn};
 use lockwell_core::{Claim, FencingToken, Grant, Result, Wait};
 
-use sqlx::Row;
+use sqlx_core::row::Row;
 
 use super::connection::Connection;
 use super::driver::{Sqlite, json};
@@ -142,7 +142,7 @@ impl Sqlite {
         &self,
         conn: &mut Connection,
         batch: &[Arc<Request<Self>>],
-    ) -> sqlx::Result<Vec<Answer>> {
+    ) -> sqlx_core::Result<Vec<Answer>> {
         let (mut answers, mut tickets) = (Vec::with_capacity(batch.len()), Vec::new());
         for request in batch {
             match &**request {
@@ -176,7 +176,7 @@ impl Sqlite {
         conn: &mut Connection,
         claim: &Claim,
         receives: bool,
-    ) -> sqlx::Result<(i64, Option<TryAcquire>)> {
+    ) -> sqlx_core::Result<(i64, Option<TryAcquire>)> {
         // A release does not sync what it grants.
         let may_be_granted = receives && !self.opening.durability.syncs_grants;
         let lease = may_be_granted.then(|| provisional(claim)).flatten();
@@ -191,7 +191,7 @@ impl Sqlite {
                     .bind(lease)
             })
             .await?;
-        let [state] = enqueued.rows.as_slice() else { return Err(sqlx::Error::RowNotFound) };
+        let [state] = enqueued.rows.as_slice() else { return Err(sqlx_core::Error::RowNotFound) };
         // Without a place it has the lock, and asks for it next. All such claims of a client register under
         // one number, and only the last one would be notified; but nobody sends a message to that number. One
         // that is refused, since its provisional lease has ended, has no place to keep, and enters again.
@@ -208,16 +208,16 @@ impl Sqlite {
     }
 
     /// Gives a heartbeat for the waiters with these tickets. Returns for each whether it still has its place.
-    async fn keep(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<Vec<bool>> {
+    async fn keep(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx_core::Result<Vec<bool>> {
         let asked = json(tickets)?;
         let kept =
             conn.write(&self.sql.keep_place, |query| query.bind(&asked).bind(micros(PLACE_TTL))).await?.rows;
-        let kept: HashSet<i64> = kept.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
+        let kept: HashSet<i64> = kept.iter().map(|row| row.try_get(0)).collect::<sqlx_core::Result<_>>()?;
         Ok(tickets.iter().map(|ticket| kept.contains(ticket)).collect())
     }
 
     /// Deletes the places of waiters that have their locks.
-    async fn forget_places(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
+    async fn forget_places(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx_core::Result<()> {
         let tickets = json(tickets)?;
         conn.write(&self.sql.forget_place, |query| query.bind(&tickets)).await.map(|_| ())
     }

@@ -1,7 +1,7 @@
 //! The version of SQLite in the program: with the feature `sqlite-unbundled` that of the system, which may be
 //! too old.
 
-use sqlx::sqlite::SqliteConnection;
+use sqlx_sqlite::SqliteConnection;
 
 use crate::dialect::error::misconfigured;
 
@@ -9,8 +9,9 @@ use crate::dialect::error::misconfigured;
 const OLDEST: [u32; 3] = [3, 35, 4];
 
 /// Fails if statements would fail, before the first of them.
-pub(super) async fn check_version(conn: &mut SqliteConnection) -> sqlx::Result<()> {
-    let version: String = sqlx::query_scalar("SELECT sqlite_version()").fetch_one(conn).await?;
+pub(super) async fn check_version(conn: &mut SqliteConnection) -> sqlx_core::Result<()> {
+    let version: String =
+        sqlx_core::query_scalar::query_scalar("SELECT sqlite_version()").fetch_one(conn).await?;
     if is_enough(&version) {
         return Ok(());
     }

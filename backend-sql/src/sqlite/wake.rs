@@ -31,8 +31,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwell_core::backend::{PushedGrant, valid_until};
 use lockwell_core::{Claim, LockName, Moment};
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use sqlx_core::row::Row;
+use sqlx_sqlite::SqliteRow;
 use uuid::Uuid;
 
 use super::connection::Connection;
@@ -141,7 +141,7 @@ impl Sqlite {
         &self,
         conn: &mut Connection,
         claims: &[Claim],
-    ) -> sqlx::Result<Vec<Freed>> {
+    ) -> sqlx_core::Result<Vec<Freed>> {
         let released = if self.release_unwaited(conn, claims).await? {
             claims.iter().map(|_| Some(Released { granted: None, is_waited_for: false })).collect()
         } else {
@@ -171,7 +171,7 @@ impl Sqlite {
     }
 
     /// Frees locks that nobody waits for. False: some are waited for, or not held, and it has freed none.
-    async fn release_unwaited(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx::Result<bool> {
+    async fn release_unwaited(&self, conn: &mut Connection, claims: &[Claim]) -> sqlx_core::Result<bool> {
         let is_unwaited = |claim: &Claim| {
             let waits = conn.waiters.waits_for(claim.name());
             plan(Asked::Release { waits }, self.hints.of(claim.name()))[0] == Step::ReleaseUnwaited
@@ -202,7 +202,7 @@ impl Sqlite {
         conn: &mut Connection,
         locks: &[(&LockName, Uuid)],
         instead: Option<Handed>,
-    ) -> sqlx::Result<Vec<Option<Released>>> {
+    ) -> sqlx_core::Result<Vec<Option<Released>>> {
         let names: Vec<_> = locks.iter().map(|(name, _)| name.as_str()).collect();
         let names = json(&names)?;
         let owners: Vec<u8> = locks.iter().flat_map(|(_, owner)| owner.into_bytes()).collect();
@@ -284,7 +284,7 @@ impl Sqlite {
 }
 
 /// What the statements have answered.
-fn released(row: &SqliteRow, owner: Uuid, sent: Moment) -> sqlx::Result<Released> {
+fn released(row: &SqliteRow, owner: Uuid, sent: Moment) -> sqlx_core::Result<Released> {
     let now: Uuid = row.try_get(1)?;
     let mut granted = None;
     if now != owner {

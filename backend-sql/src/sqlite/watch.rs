@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
-use sqlx::sqlite::SqliteConnection;
+use sqlx_sqlite::SqliteConnection;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -73,7 +73,7 @@ impl Watch {
     }
 
     /// Waits until the database has changed, or for a tenth of a second. Returns whether it has changed.
-    pub(super) async fn change(&mut self, conn: &mut SqliteConnection) -> sqlx::Result<bool> {
+    pub(super) async fn change(&mut self, conn: &mut SqliteConnection) -> sqlx_core::Result<bool> {
         let until = Instant::now() + LONGEST_WAIT;
         if timeout(LONGEST_WAIT, self.events.event.notified()).await.is_err() {
             return Ok(false);
@@ -109,19 +109,20 @@ impl Watch {
 }
 
 /// A number that changes when another connection commits.
-pub(super) async fn version(conn: &mut SqliteConnection) -> sqlx::Result<Option<i64>> {
-    sqlx::query_scalar("PRAGMA data_version").fetch_optional(conn).await
+pub(super) async fn version(conn: &mut SqliteConnection) -> sqlx_core::Result<Option<i64>> {
+    sqlx_core::query_scalar::query_scalar("PRAGMA data_version").fetch_optional(conn).await
 }
 
 #[cfg(test)]
 mod tests {
-    use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
-    use sqlx::{ConnectOptions, Connection};
+    use sqlx_core::connection::ConnectOptions;
+    use sqlx_core::connection::Connection;
+    use sqlx_sqlite::{SqliteConnectOptions, SqliteJournalMode};
 
     use super::*;
 
     async fn run(conn: &mut SqliteConnection, sql: &'static str) {
-        sqlx::raw_sql(sql).execute(conn).await.expect("a statement");
+        sqlx_core::raw_sql::raw_sql(sql).execute(conn).await.expect("a statement");
     }
 
     /// Whether a change is noticed. An event that comes late counts for the next call.

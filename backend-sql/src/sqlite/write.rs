@@ -1,9 +1,10 @@
 //! How a statement that writes is sent, and when its commit is on the disk.
 
 use futures_util::TryStreamExt;
-use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{Either, Executor};
+use sqlx_core::Either;
+use sqlx_core::executor::Executor;
+use sqlx_core::query::Query;
+use sqlx_sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use crate::sql::library::Prepared;
 use crate::sql::table::{Sql, Table};
@@ -108,9 +109,9 @@ pub(super) struct Done {
 /// connection's thread, and receiving a message costs as much as the statement.
 pub(super) async fn run(
     conn: &mut SqliteConnection,
-    query: Query<'_, sqlx::Sqlite, SqliteArguments>,
+    query: Query<'_, sqlx_sqlite::Sqlite, SqliteArguments>,
     statements: usize,
-) -> sqlx::Result<Done> {
+) -> sqlx_core::Result<Done> {
     let mut answers = conn.fetch_many(query);
     let (mut rows, mut ended) = (Vec::new(), 0);
     while let Some(answer) = answers.try_next().await? {
@@ -124,5 +125,5 @@ pub(super) async fn run(
             }
         }
     }
-    Err(sqlx::Error::WorkerCrashed)
+    Err(sqlx_core::Error::WorkerCrashed)
 }

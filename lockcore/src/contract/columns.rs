@@ -1,8 +1,11 @@
 //! Tokens and ids of holds as columns, by sqlx.
 
-use sqlx::encode::IsNull;
-use sqlx::error::BoxDynError;
-use sqlx::{Database, Decode, Encode, Type};
+use sqlx_core::database::Database;
+use sqlx_core::decode::Decode;
+use sqlx_core::encode::Encode;
+use sqlx_core::encode::IsNull;
+use sqlx_core::error::BoxDynError;
+use sqlx_core::types::Type;
 
 use crate::{FencingToken, HoldId};
 

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::in_time::InTime;
 use super::job::Once;
 use super::job_steps::JobSteps;
 use super::{Choices, LockRequest, One};
@@ -141,7 +142,7 @@ impl LockRequest<Keyed> {
         }
         let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
         loop {
-            let mut taking = request.begin_in_time();
+            let mut taking = InTime::new(request.clone());
             let Some(guard) = (&mut taking).await? else { return Err(taking.timed_out()) };
             match steps.begin(&guard.handle()).await {
                 Ok(begun) => return Ok(begun.map(|number| Attempt { steps, guard, number })),

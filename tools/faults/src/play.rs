@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 
 use super::history::History;
 use super::inject::Stage;
-use super::kind::Kind;
 use super::result::RunOutcome;
 use super::scenario::{Expected, Scenario};
 use super::schedule::{Fault, PlannedFault};

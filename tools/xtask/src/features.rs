@@ -96,3 +96,20 @@ fn no_feature_needs_a_newer_rust_than_the_packages_promise() {
         }
     }
 }
+
+/// Cargo lets one package of a graph link SQLite, and counts those that an optional dependency could bring. So a backend
+/// that needs no SQLite must leave the application the choice.
+#[test]
+fn postgres_leaves_the_application_its_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let manifest = format!(
+        "[package]\nname = \"application\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[lib]\npath = \"lib.rs\"\n\
+         [dependencies]\nlockwell = {{ path = \"{}\", features = [\"postgres\", \"mysql\", \"redis\"] }}\n",
+        root().display(),
+    );
+    std::fs::write(folder.path().join("Cargo.toml"), manifest).expect("written");
+    std::fs::write(folder.path().join("lib.rs"), "").expect("written");
+    text(cargo().current_dir(&folder).args(["generate-lockfile", "--offline"])).expect("versions");
+    let chosen = std::fs::read_to_string(folder.path().join("Cargo.lock")).expect("the lock file");
+    assert!(chosen.contains("\"sqlx-postgres\"") && !chosen.contains("\"libsqlite3-sys\""), "{chosen}");
+}

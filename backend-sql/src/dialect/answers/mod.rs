@@ -6,7 +6,7 @@ pub(crate) mod postgres;
 mod sqlite;
 
 use lockwell_core::ErrorKind;
-use sqlx::error::DatabaseError;
+use sqlx_core::error::DatabaseError;
 
 use crate::words::ErrorClass;
 

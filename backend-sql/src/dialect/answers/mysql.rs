@@ -1,8 +1,8 @@
 //! The errors of MySQL and MariaDB, which use one SQLSTATE for many errors and tell them apart by a number.
 
 use lockwell_core::ErrorKind as Kind;
-use sqlx::error::DatabaseError;
-use sqlx::mysql::MySqlDatabaseError;
+use sqlx_core::error::DatabaseError;
+use sqlx_mysql::MySqlDatabaseError;
 
 use super::{
     CANCELLED, CONFLICT, ENDED, FAILED, FULL, LACKS_A_RIGHT, Meaning, NO_CONNECTION_LEFT, NO_TABLES,
