@@ -2,7 +2,7 @@
 
 use std::future::IntoFuture as _;
 
-use lockwell::{Error, LockAllGuard, LockGuard, Locks, Requirement, Result};
+use lockwell::{Error, Job, LockAllGuard, LockGuard, Locks, Requirement, Result};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 
@@ -11,8 +11,9 @@ use crate::error::raise;
 use crate::guard::{Taken, TakenAll};
 use crate::hold::Hold;
 use crate::observer::{Events, Observer};
+use crate::once::Begun;
 use crate::op::{Nothing, Op, Outcome, Plain, start};
-use crate::options::{Options, permits, seconds};
+use crate::options::{Options, attempts, permits, seconds};
 use crate::owned::Owned;
 use crate::owner::Owner;
 use crate::show;
@@ -108,6 +109,36 @@ impl Client {
     fn record(&self, name: String) -> PyResult<Op> {
         let locks = self.locks.get()?.clone();
         start(async move { locks.record(name).await.map(|found| Plain(found.map(show::record))) })
+    }
+
+    /// As far as the work of a job that runs once for a key.
+    fn once(
+        &self,
+        name: &str,
+        key: &str,
+        #[pyo3(from_py_with = attempts)] most: u32,
+        options: Options,
+    ) -> PyResult<Op> {
+        let request = self.locks.get()?.once(name, key).attempts(most);
+        let request = options.apply(request, false).map_err(raise)?;
+        start(async move { request.begin().await.and_then(Begun::new) })
+    }
+
+    /// The last keys of a job.
+    fn job(&self, name: String) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.job(name).await.map(jobs) })
+    }
+
+    /// The newest key of each job.
+    fn jobs(&self) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.jobs().await.map(jobs) })
+    }
+
+    fn forget_job(&self, name: String, key: String) -> PyResult<Op> {
+        let locks = self.locks.get()?.clone();
+        start(async move { locks.forget_job(name, key).await.map(Plain) })
     }
 
     /// All locks that are held.
@@ -218,6 +249,10 @@ impl Client {
     fn servers(&self) -> PyResult<Option<String>> {
         Ok(self.locks.get()?.backend().servers().map(str::to_owned))
     }
+}
+
+fn jobs(all: Vec<Job>) -> Plain<Vec<show::JobShown>> {
+    Plain(all.into_iter().map(show::job).collect())
 }
 
 fn held(outcome: Result<LockGuard>) -> Result<Taken, Error> {

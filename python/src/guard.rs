@@ -34,7 +34,7 @@ impl Guard {
         }
     }
 
-    fn place(&self) -> Option<Weak<Place>> {
+    pub(crate) fn place(&self) -> Option<Weak<Place>> {
         self.hold.here().map(Arc::downgrade)
     }
 

@@ -16,6 +16,7 @@ mod hold;
 mod log;
 mod mailbox;
 mod observer;
+mod once;
 mod op;
 mod options;
 mod owned;
@@ -45,6 +46,8 @@ mod _native {
     use super::mailbox::Mailbox;
     #[pymodule_export]
     use super::observer::{Events, Observer};
+    #[pymodule_export]
+    use super::once::Attempt;
     #[pymodule_export]
     use super::op::Op;
     #[pymodule_export]

@@ -37,11 +37,20 @@ pub(crate) fn seconds(what: &str, seconds: f64) -> Result<Duration> {
 
 /// A number of permits of Python.
 pub(crate) fn permits(number: &Bound<'_, PyAny>) -> PyResult<u32> {
+    counted(number, "a semaphore", "permits")
+}
+
+/// A number of attempts of Python.
+pub(crate) fn attempts(number: &Bound<'_, PyAny>) -> PyResult<u32> {
+    counted(number, "a job", "attempts")
+}
+
+fn counted(number: &Bound<'_, PyAny>, what: &str, of: &str) -> PyResult<u32> {
     number.extract().map_err(|error: PyErr| {
         if !error.is_instance_of::<PyOverflowError>(number.py()) {
             return error;
         }
-        let text = format!("a semaphore has 1 to {} permits, not {number}", u32::MAX);
+        let text = format!("{what} has 1 to {} {of}, not {number}", u32::MAX);
         raise(Error::new(ErrorKind::InvalidInput, text))
     })
 }

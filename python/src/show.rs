@@ -1,8 +1,8 @@
 //! What is shown of locks, as tuples, of which the package makes its classes.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use lockwell::{Finding, Holder, LockEvent, LockStatus, Mode, Record};
+use lockwell::{FencingToken, Finding, Holder, Job, LockEvent, LockStatus, Mode, Record};
 
 use crate::words::word;
 
@@ -39,6 +39,16 @@ pub(crate) fn status(status: &LockStatus) -> StatusShown {
 /// Value, token, hold.
 pub(crate) fn record(record: Record) -> (Vec<u8>, u64, String) {
     (record.value, record.token.get(), record.hold.to_string())
+}
+
+/// Name, key, state, attempts, seconds from 1970 to its beginning, seconds that it took, label, token.
+pub(crate) type JobShown = (String, String, String, u32, f64, Option<f64>, Option<String>, Option<u64>);
+
+pub(crate) fn job(job: Job) -> JobShown {
+    let began = job.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let (state, took) = (word(job.state), job.took.map(|took| took.as_secs_f64()));
+    let token = job.token.map(FencingToken::get);
+    (job.name.as_str().to_owned(), job.key, state, job.attempts, began, took, job.by, token)
 }
 
 /// Subject, severity, message, remedy.

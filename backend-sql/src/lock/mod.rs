@@ -139,7 +139,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
                     }
                     // The others have their answers.
                     Err(error) => {
-                        tracing::debug!(%error, "leases whose rows were locked are not renewed yet")
+                        tracing::debug!(%error, "leases whose rows were locked are not renewed yet");
                     }
                 }
             }

@@ -37,6 +37,7 @@ from ._leader import Leader, Observation
 from ._lock import Lock, LockSet
 from ._locks import Locks
 from ._native import __version__
+from ._once import Job, JobRun, Once, OnceRequest
 from ._owner import Owner
 from ._request import Request
 
@@ -53,6 +54,8 @@ __all__ = [
     "Holder",
     "InternalError",
     "InvalidInputError",
+    "Job",
+    "JobRun",
     "KindClashError",
     "Leader",
     "Leases",
@@ -64,6 +67,8 @@ __all__ = [
     "MisconfiguredError",
     "NotHeldError",
     "Observation",
+    "Once",
+    "OnceRequest",
     "OverloadedError",
     "Owner",
     "Record",

@@ -16,6 +16,7 @@ from ._facts import Finding, Leases, Record, Stats, Status, record, status
 from ._leader import Observation
 from ._lock import Lock, LockSet
 from ._native import Client
+from ._once import Job, OnceRequest, job
 from ._options import Options, native
 from ._owner import Owner
 from ._request import Request
@@ -89,6 +90,45 @@ class Locks(Requests):
     def permitted(self, name: Name, limit: int, **options: Unpack[Options]) -> Decorator:
         """As ``exclusive``, with one of ``limit`` permits."""
         return decorator(partial(self.permit, limit=limit, **options), name)
+
+    def once(self, name: str, key: str, *, attempts: int = 3, **options: Unpack[Options]) -> OnceRequest:
+        """A job that runs once for this key, over all hosts, also when a host dies in the middle.
+
+        The key names the firing, and whoever schedules the job makes it, for example from the date: 1 to 100
+        bytes without control characters. The lock of that name is held while the job runs. There are so many
+        ``attempts`` at most, over all hosts.
+        """
+        return OnceRequest(partial(self._client.once, name, key, attempts, native(options)))
+
+    def job(self, name: str) -> list[Job]:
+        """The last keys of a job, the newest first. ``UnsupportedError``: the backend does not promise
+        ``records``.
+        """
+        return [job(one) for one in wait(self._client.job(name))]
+
+    async def ajob(self, name: str) -> list[Job]:
+        """As ``job``, for asyncio."""
+        return [job(one) for one in await finished(self._client.job(name))]
+
+    def jobs(self) -> list[Job]:
+        """The newest key of each job of this server."""
+        return [job(one) for one in wait(self._client.jobs())]
+
+    async def ajobs(self) -> list[Job]:
+        """As ``jobs``, for asyncio."""
+        return [job(one) for one in await finished(self._client.jobs())]
+
+    def forget_job(self, name: str, key: str) -> bool:
+        """Forgets a key, so that its job can run again. It takes the lock for this, and waits for it as
+        ``lock`` does. False: it was not known.
+        """
+        known: bool = wait(self._client.forget_job(name, key))
+        return known
+
+    async def aforget_job(self, name: str, key: str) -> bool:
+        """As ``forget_job``, for asyncio. If it is cancelled, the key may or may not be forgotten."""
+        known: bool = await finished(self._client.forget_job(name, key))
+        return known
 
     def run_as_leader(self, name: str, work: Callable[[Lock], T], **options: Unpack[Options]) -> T:
         """Campaigns, and calls ``work(lock)`` while it leads; returns its value.
