@@ -77,10 +77,10 @@ async fn a_campaign_outlives_a_revocation_that_may_be_late() {
     });
     waits(&direct, &first).await;
     let leases = etcd.call("/v3/lease/leases", "{}").expect("an answer");
-    let leases = leases.split(|c: char| !c.is_ascii_digit()).filter_map(|id| id.parse().ok());
+    let mut leases = leases.split(|c: char| !c.is_ascii_digit()).filter_map(|id| id.parse().ok());
     let leader = first.claim().owner().as_u128() >> 65;
     // The answer also has the id of the cluster and such, in a header before them.
-    let waiter = leases.filter(|id: &u128| *id != leader).next_back().expect("its lease");
+    let waiter = leases.rfind(|id: &u128| *id != leader).expect("its lease");
     keep_a_revocation(&etcd, &proxy, waiter).await;
     direct.release(first.claim()).await.expect("an answer");
     let led = campaigning.await.expect("no panic").expect("another claim leads");

@@ -293,6 +293,7 @@ async fn left_behind(locks: &Locks, names: &[String]) -> Result<Vec<String>> {
 mod tests {
     use super::super::history::{Ask, End, Hold, Miss, Who, Why};
     use super::super::inject::Happened;
+    use super::super::kind::Kind;
     use super::*;
     use crate::table;
 
