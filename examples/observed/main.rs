@@ -11,7 +11,7 @@
 
 use std::error::Error;
 use std::future::IntoFuture;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::routing::get;
@@ -24,6 +24,8 @@ use tracing_subscriber::fmt::format::FmtSpan;
 /// From a millisecond to five minutes: locks are held for very different times.
 const BUCKETS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
 
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// One of several workers that want the same lock.
 async fn work(locks: Locks, ttl: Duration) {
     loop {
@@ -32,6 +34,18 @@ async fn work(locks: Locks, ttl: Duration) {
             println!("not done: {error}");
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A job that runs once a minute, over all copies of this program.
+async fn report(locks: Locks) {
+    loop {
+        let minute = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs() / 60;
+        let work = async |_| Ok::<_, lockwell::Error>(());
+        if let Err(error) = locks.once("report", minute.to_string()).wait(MINUTE).try_run(work).await {
+            println!("not reported: {error}");
+        }
+        tokio::time::sleep(MINUTE).await;
     }
 }
 
@@ -66,6 +80,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         tokio::spawn(work(locks.clone(), ttl));
     }
     tokio::spawn(tell(locks.clone()));
+    tokio::spawn(report(locks.clone()));
     // It is held until the end, and renewed.
     let leading = locks.lock("leader").ttl(ttl).await?;
 

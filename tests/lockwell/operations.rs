@@ -103,11 +103,10 @@ fn the_leader_serves_until_it_dies() {
 
 #[test]
 fn a_job_survives_its_host() {
-    let (folder, url) = database();
-    let record = folder.path().join("record").display().to_string();
+    let (_folder, url) = database();
     // Six seconds: on a busy machine, too, each is in the queue while the other does the job, and the next
     // one can do it within the period.
-    let host = || Running::start("scheduled_job", &[&url, &record, "6"]);
+    let host = || Running::start("scheduled_job", &[&url, "6"]);
     let period = |line: &str| line.split(' ').next().unwrap_or_default().parse::<u64>().expect("a period");
     let first = host();
     first.says("is done");
@@ -134,10 +133,12 @@ fn a_job_survives_its_host() {
 #[cfg(feature = "metrics")]
 mod metrics {
     use std::collections::BTreeSet;
-    use std::sync::LazyLock;
+    use std::sync::{Arc, LazyLock};
+    use std::time::SystemTime;
 
+    use lockwell::backend::MemoryLock;
     use lockwell::testing::TestServer;
-    use lockwell::{ErrorKind, Operation};
+    use lockwell::{ErrorKind, Locks, Operation};
     use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
     use super::*;
@@ -259,11 +260,49 @@ mod metrics {
         becomes(1.0, "lockwell_acquires_total", r#"outcome="cancelled""#).await;
     }
 
+    #[tokio::test]
+    async fn a_job_has_the_time_of_its_last_success() {
+        let handle = recorder();
+        let of = |name: &str, job: &str| {
+            let text = handle.render();
+            let job = format!(r#"job="{job}""#);
+            let line = text.lines().find(|line| line.starts_with(name) && line.contains(&job));
+            line.map(|line| last_word(line).parse::<f64>().expect("a number"))
+        };
+        let (attempts, success) = ("lockwell_job_attempts_total", "lockwell_job_success_seconds");
+        let now = || SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970").as_secs_f64();
+        // Not the backend of the test above, whose series these are.
+        let server = Arc::new(MemoryLock::new());
+        let host = || Locks::new(Arc::clone(&server) as _).expect("a client");
+        let locks = host();
+        let run = async |name: &str, key: &str, works: bool| {
+            let work = async |_| works.then_some(()).ok_or(lockwell::Error::new(ErrorKind::Held, "it fails"));
+            drop(locks.once(name, key).try_run(work).await);
+        };
+        let began = now();
+        run("metered", "1", false).await;
+        assert_eq!((of(attempts, "metered"), of(success, "metered")), (Some(1.0), None));
+        run("metered", "1", true).await;
+        let first = of(success, "metered").expect("it was done");
+        // To a millisecond.
+        assert!((began - 0.01..=now()).contains(&first), "{first}");
+        assert_eq!(of(attempts, "metered"), Some(2.0));
+        // Another host, which comes later, knows of it, and makes no attempt.
+        drop(host().once("metered", "1").try_run(async |_| Ok::<_, lockwell::Error>(())).await);
+        run("metered", "2", false).await;
+        assert_eq!((of(attempts, "metered"), of(success, "metered")), (Some(3.0), Some(first)));
+        // The number of names is limited.
+        for number in 0..105 {
+            run(&format!("job-{number}"), "1", true).await;
+        }
+        let series = handle.render().lines().filter(|line| line.starts_with(attempts)).count();
+        assert_eq!((series, of(attempts, "")), (101, Some(6.0)));
+        assert!(of(success, "").is_some());
+    }
+
     #[cfg(feature = "redis")]
     #[tokio::test]
     async fn the_end_of_a_grace_period_is_told() {
-        use std::time::SystemTime;
-
         use testbed::{Durability, Options, Redis, if_installed};
 
         let now = || SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970").as_secs_f64();
