@@ -35,7 +35,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) async fn host(locks: &Locks, work: &Work, until: &Until) -> Result<()> {
     // The process before it has left a file of its own.
     let file = |process: u32| PathBuf::from(format!("{}.{process}", work.history.display()));
-    let process = (0..=u32::MAX).find(|process| !file(*process).exists()).unwrap_or(0);
+    let mut process = 0;
+    while file(process).exists() {
+        process += 1;
+    }
     let journal = Arc::new(Journal::create(&file(process))?);
     let mut jobs = JoinSet::new();
     for job in 0..work.crew.tasks {

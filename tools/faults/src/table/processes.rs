@@ -5,7 +5,7 @@ use crate::plan::Crew;
 use crate::scenario::Expected::{MayLose, MayOverlap, Safe};
 use crate::scenario::Scenario;
 use crate::schedule::Fault;
-use crate::table::expected::{LONG, LONG_OF_HOLDERS, QUICK, safe_in_processes, safe_on_line};
+use crate::table::expected::{LONG, LONG_OF_HOLDERS, safe_in_processes, safe_on_line};
 
 pub(super) const ALL: &[Scenario] = &[
     Scenario { name: "calm", about: "nothing happens to anybody", ..LONG },
@@ -34,7 +34,7 @@ pub(super) const ALL: &[Scenario] = &[
             }
         },
         expected: |kind| (kind != Kind::Memory && kind.has_records()).then_some(Safe),
-        ..QUICK
+        ..LONG
     },
     Scenario {
         name: "killed-in-requests",
