@@ -1,12 +1,10 @@
 //! Writes to etcd that the lock guards.
 
 use std::fmt;
-use std::sync::Arc;
 
 use lockwell_core::{Error, ErrorKind, Grant, Operation, Result};
 
 use crate::BACKEND;
-use crate::client::ClientInner;
 use crate::messages::{Compare, Delete, Op, Put, Txn, one};
 use crate::waiter::Held;
 
@@ -16,20 +14,36 @@ use crate::waiter::Held;
 /// lock without noticing it, changes nothing.
 #[must_use = "nothing is written before commit"]
 pub struct GuardedWrite {
-    inner: Arc<ClientInner>,
     held: Held,
     writes: Vec<Op>,
 }
 
+/// What the holder of a lock writes to etcd. A guard, a handle and a grant have it.
+pub trait EtcdGuarded {
+    /// Writes to etcd that are executed only if the lock is still held. etcd checks that in the same
+    /// transaction. That is exclusion without any assumption about time.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if another backend granted the lock, and
+    /// [`Lost`](ErrorKind::Lost) if its guard has passed it on to another task.
+    fn guarded(&self) -> Result<GuardedWrite>;
+}
+
+impl<T: AsRef<Grant>> EtcdGuarded for T {
+    fn guarded(&self) -> Result<GuardedWrite> {
+        GuardedWrite::new(self.as_ref())
+    }
+}
+
 impl GuardedWrite {
-    pub(crate) fn new(inner: &Arc<ClientInner>, grant: &Grant) -> Result<Self> {
+    fn new(grant: &Grant) -> Result<Self> {
         let held = grant
             .record::<Held>()
             .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "this grant was not made by this backend"));
         // The next task of this process would have the same key.
         let bound = held.and_then(|held| grant.bind().map(|()| held));
         let held = bound.map_err(|error| error.during(Operation::Verify).on_backend(BACKEND))?;
-        Ok(Self { inner: Arc::clone(inner), held: held.clone(), writes: Vec::new() })
+        Ok(Self { held: held.clone(), writes: Vec::new() })
     }
 
     /// Writes a key. It belongs to no lease.
@@ -59,11 +73,11 @@ impl GuardedWrite {
         // A member answers a request that reads and writes nothing by what it has itself, which may be old.
         // With this read it asks the majority, also if there are no writes.
         let otherwise = [Op::Range(one(&self.held.key))];
-        let written = match self.inner.txn_once(Txn::new([is_held], self.writes, otherwise)).await {
+        let written = match self.held.inner.txn_once(Txn::new([is_held], self.writes, otherwise)).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let text = "the lock is not held any more; nothing was written";
-                Err(self.inner.named(Error::new(ErrorKind::Lost, text)))
+                Err(self.held.inner.named(Error::new(ErrorKind::Lost, text)))
             }
             Err(error) => Err(error),
         };

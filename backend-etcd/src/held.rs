@@ -120,7 +120,7 @@ pub(crate) async fn gone(inner: &ClientInner, grant: &Grant) {
 ///
 /// A new key replaces the old one in the same transaction, with the same token and lease. It is a holder
 /// whatever its revision is: see [`Kind::Downgraded`].
-pub(crate) async fn downgrade(inner: &ClientInner, grant: &Grant) -> Result<Grant> {
+pub(crate) async fn downgrade(inner: &Arc<ClientInner>, grant: &Grant) -> Result<Grant> {
     let held = grant.record::<Held>().ok_or_else(of_another_client)?;
     let claim = grant.claim();
     let key = keys::key(&inner.options.prefix, claim, Kind::Downgraded);
@@ -139,9 +139,12 @@ pub(crate) async fn downgrade(inner: &ClientInner, grant: &Grant) -> Result<Gran
     let revision =
         if answer.succeeded { Some(answer.revision) } else { answer.first(0).map(|kv| kv.create_revision) };
     match revision {
-        Some(revision) => {
-            Ok(grant.downgraded().with_record(Arc::new(Held { key, revision, since: held.since })))
-        }
+        Some(revision) => Ok(grant.downgraded().with_record(Arc::new(Held {
+            inner: Arc::clone(inner),
+            key,
+            revision,
+            since: held.since,
+        }))),
         None => Err(inner.named(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))),
     }
 }
@@ -162,7 +165,7 @@ mod tests {
     async fn a_late_copy_of_a_claim_changes_nothing_after_a_downgrade() {
         let Some(etcd) = if_installed(Etcd::start().await) else { return };
         let options = EtcdOptions::read(&etcd.url().parse().expect("an address")).expect("an address");
-        let inner = ClientInner::new(options).expect("a client");
+        let inner = Arc::new(ClientInner::new(options).expect("a client"));
         let name = LockName::new("a").expect("a name");
         let ttl = Duration::from_mins(1);
         let claim = Claim::new(name, Mode::Exclusive, ttl, Wait::Forever, "test".into());

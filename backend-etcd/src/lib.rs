@@ -43,5 +43,5 @@ mod waiter;
 /// The name of the backend, in errors and metrics.
 const BACKEND: &str = "etcd";
 
-pub use guarded::GuardedWrite;
+pub use guarded::{EtcdGuarded, GuardedWrite};
 pub use lock::EtcdLock;

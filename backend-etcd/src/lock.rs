@@ -12,7 +12,6 @@ use lockwell_core::{
 };
 
 use crate::client::ClientInner;
-use crate::guarded::GuardedWrite;
 use crate::keys::{self, folder};
 use crate::messages::{KeyValue, Range, below};
 use crate::options::EtcdOptions;
@@ -53,12 +52,6 @@ impl EtcdLock {
         inner.read_floor().await.map_err(context)?;
         let old_leaders_end_leases = examine::old_leaders_end_leases(&inner).await.map_err(context)?;
         Ok(Self { inner: Arc::new(inner), old_leaders_end_leases })
-    }
-
-    /// Writes to etcd that are executed only if this grant still holds its lock. etcd checks that in the same
-    /// transaction. That is exclusion without any assumption about time.
-    pub fn guarded(&self, grant: &Grant) -> Result<GuardedWrite> {
-        GuardedWrite::new(&self.inner, grant)
     }
 
     /// All claims to a lock, and how many of them hold it.

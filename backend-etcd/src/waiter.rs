@@ -26,6 +26,8 @@ static SYSTEM: Clock = Clock::system();
 /// The key of a grant.
 #[derive(Clone)]
 pub(crate) struct Held {
+    /// The client to which the key belongs.
+    pub(crate) inner: Arc<ClientInner>,
     pub(crate) key: String,
     pub(crate) revision: i64,
     /// By the wall clock.
@@ -46,7 +48,7 @@ impl Held {
 }
 
 /// A claim whose lease ended, as after a long pause, starts again at the end of the queue.
-pub(crate) async fn acquire(inner: &ClientInner, claim: &Claim) -> Result<Option<Grant>> {
+pub(crate) async fn acquire(inner: &Arc<ClientInner>, claim: &Claim) -> Result<Option<Grant>> {
     if claim.wait() != Wait::No {
         claim.note_queued();
     }
@@ -75,7 +77,7 @@ pub(crate) async fn acquire(inner: &ClientInner, claim: &Claim) -> Result<Option
     }
 }
 
-async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Result<Option<Grant>> {
+async fn once(inner: &Arc<ClientInner>, claim: &Claim, requests: &Requests<'_>) -> Result<Option<Grant>> {
     let turn = claim.within_wait(inner.turn(inner.soon())).await?;
     if let Some(peek) = requests.peek() {
         let peeked = inner.txn_now(inner.soon(), None, &peek).await?;
@@ -90,7 +92,12 @@ async fn once(inner: &ClientInner, claim: &Claim, requests: &Requests<'_>) -> Re
         let answer = claim.within_wait(inner.txn_now(inner.soon(), Some(claim), &enter)).await?;
         match requests.entered(&answer, &floor).map_err(|error| inner.named(error))? {
             Entered::At(place) if place.blocker.is_none() => {
-                let held = Held { key: requests.key.clone(), revision: place.revision, since };
+                let held = Held {
+                    inner: Arc::clone(inner),
+                    key: requests.key.clone(),
+                    revision: place.revision,
+                    since,
+                };
                 return Ok(Some(held.grant(claim, Base::Floor(floor.number()), sent)));
             }
             Entered::At(place) => break place,
@@ -135,7 +142,7 @@ async fn leave(inner: &ClientInner, claim: &Claim) -> Result<Option<Grant>> {
 }
 
 async fn wait(
-    inner: &ClientInner,
+    inner: &Arc<ClientInner>,
     claim: &Claim,
     requests: &Requests<'_>,
     mut place: Place,
@@ -164,7 +171,7 @@ async fn wait(
 /// At an event this is one round trip. Without one the queue is only read, since that costs the servers no
 /// write.
 async fn take_turn(
-    inner: &ClientInner,
+    inner: &Arc<ClientInner>,
     claim: &Claim,
     requests: &Requests<'_>,
     place: &mut Place,
@@ -194,7 +201,12 @@ async fn take_turn(
         };
         match turn {
             Turn::Granted => {
-                let held = Held { key: requests.key.clone(), revision: place.revision, since };
+                let held = Held {
+                    inner: Arc::clone(inner),
+                    key: requests.key.clone(),
+                    revision: place.revision,
+                    since,
+                };
                 return Ok(Some(held.grant(claim, Base::Floor(place.floor.number()), kept.sent)));
             }
             Turn::Gone => return Err(inner.named(ended())),

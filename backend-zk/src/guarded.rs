@@ -29,8 +29,25 @@ enum Write {
     Delete(String, Option<i32>),
 }
 
+/// What the holder of a lock writes to ZooKeeper. A guard, a handle and a grant have it.
+pub trait ZkGuarded {
+    /// Writes to ZooKeeper that are executed only if the lock is still held. The servers check that in the same
+    /// transaction. That is exclusion without any assumption about time.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if another backend granted the lock, and
+    /// [`Lost`](ErrorKind::Lost) if its guard has passed it on to another task.
+    fn guarded(&self) -> Result<GuardedWrite>;
+}
+
+impl<T: AsRef<Grant>> ZkGuarded for T {
+    fn guarded(&self) -> Result<GuardedWrite> {
+        GuardedWrite::new(self.as_ref())
+    }
+}
+
 impl GuardedWrite {
-    pub(crate) fn new(grant: &Grant) -> Result<Self> {
+    fn new(grant: &Grant) -> Result<Self> {
         let node = grant
             .record::<Node>()
             .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "this grant was not made by this backend"));

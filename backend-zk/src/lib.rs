@@ -38,6 +38,6 @@ mod queue;
 mod records;
 mod session;
 
-pub use guarded::GuardedWrite;
+pub use guarded::{GuardedWrite, ZkGuarded};
 pub use lock::ZkLock;
 pub use queue::inspect::QueueEntry;

@@ -16,7 +16,6 @@ use lockwell_core::{
 use crate::client::ClientInner;
 use crate::error::no_answer;
 use crate::examine;
-use crate::guarded::GuardedWrite;
 use crate::lease_table::LeaseTable;
 use crate::names::BACKEND;
 use crate::options::ZkOptions;
@@ -106,12 +105,6 @@ impl ZkLock {
             }
         };
         tokio::time::timeout(self.inner.options.timeout, asking).await.map_err(|_| no_answer())?
-    }
-
-    /// Writes to ZooKeeper that are executed only if this grant still holds its lock. The servers check that
-    /// in the same transaction. That is exclusion without any assumption about time.
-    pub fn guarded(&self, grant: &Grant) -> Result<GuardedWrite> {
-        GuardedWrite::new(grant)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lockwell_core::{
     Claim, DistributedLock, ErrorKind, LockName, Locks, Mode, Moment, Renewal, Severity, Wait,
 };
+use lockwell_etcd::EtcdGuarded;
 
 use crate::support::{backend, claim, locks, options, secs, server, take, waiting_claim};
 
@@ -106,7 +107,7 @@ async fn a_full_server_keeps_its_locks_and_says_what_to_do() {
     let space = findings.iter().find(|finding| finding.subject == "space").expect("a finding");
     assert_eq!(space.severity, Severity::Doubtful, "{space:?}");
     // A member may report it after it has executed the transaction.
-    let write = client.guarded(&grant).expect("it is held").put("written", "x");
+    let write = grant.guarded().expect("it is held").put("written", "x");
     let error = write.commit().await.expect_err("no space");
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:#}");
     let renewals = client.renew(std::slice::from_ref(&grant), Moment::now().after(secs(3))).await;
@@ -227,7 +228,7 @@ async fn a_key_of_others_holds_the_lock_in_which_it_lies() {
     .enumerate()
     {
         let name = number.to_string();
-        let write = client.guarded(&mine).expect("a grant").put(format!("lockwell/{name}/{key}"), "text");
+        let write = mine.guarded().expect("a grant").put(format!("lockwell/{name}/{key}"), "text");
         write.commit().await.expect("the lock is held");
         let of = LockName::new(&*name).expect("a name");
         let permit = Mode::from_code(3).expect("three permits");
@@ -264,7 +265,7 @@ async fn the_names_of_many_locks_are_read_in_pages() {
     let client = backend(&etcd.url()).await.expect("a client");
     let grant = take(&client, "mine", secs(300)).await;
     for hundred in 0..100 {
-        let mut write = client.guarded(&grant).expect("a grant of etcd");
+        let mut write = grant.guarded().expect("a grant of etcd");
         for number in 0..100 {
             write = write.put(format!("lockwell/{hundred}-{number}{}/w/0", "-".repeat(450)), "");
         }
@@ -282,7 +283,7 @@ async fn a_long_queue_is_read_in_pages() {
     let name = LockName::new("/".repeat(512)).expect("a name");
     let (folder, value) = (format!("lockwell/{}/w", "%2F".repeat(512)), format!("+0 1 {}", "-".repeat(255)));
     for hundred in 0..30 {
-        let mut write = client.guarded(&grant).expect("a grant of etcd");
+        let mut write = grant.guarded().expect("a grant of etcd");
         for number in 0..100 {
             write = write.put(format!("{folder}/{hundred:016x}{number:016x}"), &*value);
         }
@@ -298,7 +299,7 @@ async fn a_key_that_was_copied_without_its_lease_is_a_holder() {
     let Some(etcd) = server(&options()).await else { return };
     let client = backend(&etcd.url()).await.expect("a client");
     let grant = take(&client, "mine", secs(300)).await;
-    let write = client.guarded(&grant).expect("a grant of etcd").put("lockwell/a/w/0", "+0 1 copied");
+    let write = grant.guarded().expect("a grant of etcd").put("lockwell/a/w/0", "+0 1 copied");
     write.commit().await.expect("the lock is held");
     assert!(client.acquire(&claim("a", secs(30))).await.expect("an answer").is_none());
     let name = LockName::new("a").expect("a name");
@@ -316,13 +317,13 @@ async fn a_guarded_write_needs_the_lock() {
     let Some(etcd) = server(&options()).await else { return };
     let client = backend(&etcd.url()).await.expect("a client");
     let grant = take(&client, "guarded", secs(30)).await;
-    let write = || client.guarded(&grant).expect("a grant of etcd").put("app/row", "1").delete("app/old");
+    let write = || grant.guarded().expect("a grant of etcd").put("app/row", "1").delete("app/old");
     write().commit().await.expect("the lock is held");
     let reader = client.downgrade(&grant).await.expect("the lock is held");
-    client.guarded(&reader).expect("a grant").put("app/row", "2").commit().await.expect("still held");
+    reader.guarded().expect("a grant").put("app/row", "2").commit().await.expect("still held");
     client.force_release(grant.claim().name()).await.expect("an answer");
     tokio::time::sleep(Duration::from_millis(10)).await;
-    let error = client.guarded(&reader).expect("a grant").put("app/row", "3").commit().await.unwrap_err();
+    let error = reader.guarded().expect("a grant").put("app/row", "3").commit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
     // What the server refuses was not done, and is not sent again.
     let error = write().put("app/row", "4").commit().await.unwrap_err();
@@ -342,7 +343,7 @@ async fn a_guarded_write_belongs_to_one_task() {
     for bound in [false, true] {
         loop {
             let before = guard.grant().clone();
-            let write = bound.then(|| client.guarded(&before).expect("it is held").put("app/row", "1"));
+            let write = bound.then(|| before.guarded().expect("it is held").put("app/row", "1"));
             let mut next = Box::pin(request());
             assert!(tokio::time::timeout(Duration::ZERO, &mut next).await.is_err(), "it is held");
             let next = tokio::spawn(next);
@@ -351,7 +352,7 @@ async fn a_guarded_write_belongs_to_one_task() {
             let error = match write {
                 Some(write) => write.commit().await.unwrap_err(),
                 None if guard.grant().claim().owner() == before.claim().owner() => {
-                    client.guarded(&before).unwrap_err()
+                    before.guarded().unwrap_err()
                 }
                 // On a machine that is busy, it may have come from the server.
                 None => continue,

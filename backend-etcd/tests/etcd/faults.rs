@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockwell_core::{DistributedLock, ErrorKind, Grant, LeaseState, Moment, Renewal, Requirement, Severity};
+use lockwell_etcd::EtcdGuarded;
 use testbed::{EtcdCluster, HungSyncs, is_installed};
 
 use crate::support::{at_last, backend, claim, cluster, locks, options, secs, server, take};
@@ -76,8 +77,8 @@ async fn a_guarded_write_without_writes_asks_the_majority() {
     let follower = (leader + 1) % 3;
     let url = format!("{}?timeout=1s", only(&cluster, follower));
     let client = at_last(|| backend(&url)).await;
-    let grant = take(&backend(&cluster.url()).await.expect("a client"), "checked", secs(60)).await;
-    let check = || client.guarded(&grant).expect("a grant of etcd").commit();
+    let grant = take(&client, "checked", secs(60)).await;
+    let check = || grant.guarded().expect("a grant of etcd").commit();
     at_last(check).await;
     let others: Vec<_> = (0..3).filter(|member| *member != follower).collect();
     for member in &others {

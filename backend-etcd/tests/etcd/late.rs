@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwell_core::{DistributedLock, ErrorKind, Grant};
-use lockwell_etcd::EtcdLock;
+use lockwell_etcd::{EtcdGuarded, EtcdLock};
 use testbed::{Direction, Etcd, Proxy};
 
 use crate::support::{backend, locks, options, secs, server, take, waiting_claim};
@@ -95,7 +95,7 @@ async fn a_guarded_write_is_sent_once() {
     let proxy = Proxy::start(etcd.addr()).await.expect("a proxy");
     let client = backend(&etcd.url_via(proxy.addr())).await.expect("a client");
     let grant = take(&client, "guarded", secs(60)).await;
-    let write = |value: &str| client.guarded(&grant).expect("a grant of etcd").put("app/row", value);
+    let write = |value: &str| grant.guarded().expect("a grant of etcd").put("app/row", value);
     proxy.hold_back_only(Direction::ToServer);
     let error = write("1").commit().await.expect_err("no answer");
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:#}");

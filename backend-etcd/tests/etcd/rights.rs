@@ -1,7 +1,7 @@
 //! Users and roles, and TLS.
 
 use lockwell_core::{DistributedLock, ErrorKind, LockConfig, LockName, RecordKind, RecordWrite};
-use lockwell_etcd::EtcdLock;
+use lockwell_etcd::{EtcdGuarded, EtcdLock};
 use testbed::{Certificates, Etcd, if_installed};
 
 use crate::support::{backend, claim, options, secs, server, take};
@@ -105,7 +105,7 @@ async fn nothing_is_in_doubt_when_a_login_has_expired() {
     let grant = take(&client, "mine", secs(60)).await;
     let expire = || set_password(&etcd, "locks", "secret");
     expire();
-    let write = client.guarded(&grant).expect("a grant of etcd").put("lockwell/row", "1");
+    let write = grant.guarded().expect("a grant of etcd").put("lockwell/row", "1");
     write.commit().await.expect("it is sent with a new token");
     expire();
     let next = take(&client, "another", secs(60)).await;

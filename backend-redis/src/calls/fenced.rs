@@ -25,7 +25,7 @@ use crate::words::script::FENCED_WRITE;
 /// # async fn example(locks: lockwell::Locks, conn: &mut MultiplexedConnection) -> lockwell::Result<()> {
 /// use lockwell::redis::FencedWrite;
 /// let guard = locks.lock("report").await?;
-/// FencedWrite::new("report:latest", "42 pages").run(guard.grant(), conn).await?;
+/// FencedWrite::new("report:latest", "42 pages").run(&guard, conn).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl FencedWrite {
         self
     }
 
-    /// Writes, if the token of the grant is acceptable.
+    /// Writes, if the token of the holder (a guard, a handle or a grant) is acceptable.
     ///
     /// # Errors
     /// `Lost` if a later holder has written; nothing was changed then. `UnknownOutcome` if the connection
@@ -65,7 +65,12 @@ impl FencedWrite {
     ///
     /// # Cancel safety
     /// When this future is dropped, the write may or may not be done; it can be repeated.
-    pub async fn run(&self, grant: &Grant, conn: &mut (impl ConnectionLike + Send)) -> Result<()> {
+    pub async fn run(
+        &self,
+        holder: &(impl AsRef<Grant> + Sync),
+        conn: &mut (impl ConnectionLike + Send),
+    ) -> Result<()> {
+        let grant = holder.as_ref();
         let context =
             |error: Error| error.during(Operation::Verify).for_lock(grant.claim().name()).on_backend("redis");
         let life = self.life.map_or_else(String::new, |life| life.as_millis().max(1).to_string());

@@ -165,32 +165,15 @@ macro_rules! verify_trait {
             ) -> impl Future<Output = lockwell_core::Result<()>> + Send;
         }
 
-        impl $name for lockwell_core::Grant {
+        impl<T: AsRef<lockwell_core::Grant> + Sync> $name for T {
             async fn verify_in(
                 &self,
                 transaction: &mut sqlx_core::transaction::Transaction<'_, $database>,
             ) -> lockwell_core::Result<()> {
-                let sql = $crate::dialect::verify::statement(self, $backend)?;
-                let found = verify_trait!(@ask transaction, sql, self $(, $found)?);
-                $crate::dialect::verify::outcome(found, self, $backend)
-            }
-        }
-
-        impl $name for lockwell_core::LockGuard {
-            async fn verify_in(
-                &self,
-                transaction: &mut sqlx_core::transaction::Transaction<'_, $database>,
-            ) -> lockwell_core::Result<()> {
-                self.grant().verify_in(transaction).await
-            }
-        }
-
-        impl $name for lockwell_core::LockHandle {
-            async fn verify_in(
-                &self,
-                transaction: &mut sqlx_core::transaction::Transaction<'_, $database>,
-            ) -> lockwell_core::Result<()> {
-                self.grant().verify_in(transaction).await
+                let grant = self.as_ref();
+                let sql = $crate::dialect::verify::statement(grant, $backend)?;
+                let found = verify_trait!(@ask transaction, sql, grant $(, $found)?);
+                $crate::dialect::verify::outcome(found, grant, $backend)
             }
         }
     };

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwell_core::{DistributedLock, Error, ErrorKind, LockConfig, Locks, Moment};
-use lockwell_zk::ZkLock;
+use lockwell_zk::{ZkGuarded, ZkLock};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
@@ -34,9 +34,9 @@ async fn what_belongs_to_its_creator() {
     }
     guard.release().await.expect("held");
     hold(&again, "a").await.release().await.expect("held");
-    let (locks, lock) = connect(&format!("zk://ann:secret@{host}/hers?acl=creator")).await;
+    let locks = client(&format!("zk://ann:secret@{host}/hers?acl=creator")).await;
     let guard = hold(&locks, "a").await;
-    lock.guarded(guard.grant()).expect("ours").create("/data", b"hers").commit().await.expect("held");
+    guard.guarded().expect("ours").create("/data", b"hers").commit().await.expect("held");
     let stranger = Client::connect(&host.to_string()).await.expect("a client");
     assert!(stranger.set_data("/data", b"his", None).await.is_err(), "the node is hers");
     guard.release().await.expect("held");
@@ -253,21 +253,20 @@ async fn folders_stay_if_they_shall() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guarded_writes() {
     let Some(server) = single(&options()).await else { return };
-    let (locks, lock) = connect(&server.url()).await;
+    let locks = client(&server.url()).await;
     let other = client(&server.url()).await;
     let guard = hold(&locks, "data").await;
-    let write = lock.guarded(guard.grant()).expect("ours");
+    let write = guard.guarded().expect("ours");
     let (shown, owner) =
         (format!("{write:?}"), uuid::Uuid::from_u128(guard.grant().claim().owner().as_u128()));
     for owner in [owner.simple().to_string(), owner.hyphenated().to_string()] {
         assert!(!shown.to_lowercase().contains(&owner), "whoever knows the owner can release: {shown}");
     }
     write.create("/data", b"one").set("/data", b"two", None).commit().await.expect("held");
-    let refused =
-        lock.guarded(guard.grant()).expect("ours").set("/data", b"three", Some(7)).create("/more", b"");
+    let refused = guard.guarded().expect("ours").set("/data", b"three", Some(7)).create("/more", b"");
     assert_eq!(refused.commit().await.expect_err("another version").kind(), ErrorKind::InvalidInput);
     assert_eq!(other.force_release("data").await.expect("an answer"), 1);
-    let error = lock.guarded(guard.grant()).expect("ours").set("/data", b"four", None).commit().await;
+    let error = guard.guarded().expect("ours").set("/data", b"four", None).commit().await;
     assert_eq!(error.expect_err("stolen").kind(), ErrorKind::Lost);
     let reader = Client::connect(&server.addr().to_string()).await.expect("a client");
     assert_eq!(reader.get_data("/data").await.expect("a node").0, b"two");
@@ -285,7 +284,7 @@ async fn a_guarded_write_belongs_to_one_task() {
     for bound in [false, true] {
         loop {
             let before = guard.grant().clone();
-            let write = bound.then(|| lock.guarded(&before).expect("it is held").create("/late", b""));
+            let write = bound.then(|| before.guarded().expect("it is held").create("/late", b""));
             let mut next = Box::pin(locks.lock("data").wait(long).into_future());
             assert!(tokio::time::timeout(Duration::ZERO, &mut next).await.is_err(), "it is held");
             let next = tokio::spawn(next);
@@ -294,7 +293,7 @@ async fn a_guarded_write_belongs_to_one_task() {
             let error = match write {
                 Some(write) => write.commit().await.expect_err("a late write"),
                 None if guard.grant().claim().owner() == before.claim().owner() => {
-                    lock.guarded(&before).expect_err("it was handed on")
+                    before.guarded().expect_err("it was handed on")
                 }
                 // On a machine that is busy, it may have come from the server.
                 None => continue,

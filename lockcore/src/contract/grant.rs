@@ -165,6 +165,12 @@ impl Grant {
     }
 }
 
+impl AsRef<Self> for Grant {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl fmt::Debug for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grant")

@@ -294,6 +294,12 @@ impl fmt::Debug for LockGuard {
     }
 }
 
+impl AsRef<Grant> for LockGuard {
+    fn as_ref(&self) -> &Grant {
+        self.grant()
+    }
+}
+
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if let Some((stub, left, span)) = self.end_or_hand_on() {

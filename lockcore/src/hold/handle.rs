@@ -120,3 +120,9 @@ impl LockHandle {
         self.grant().claim()
     }
 }
+
+impl AsRef<Grant> for LockHandle {
+    fn as_ref(&self) -> &Grant {
+        self.grant()
+    }
+}
