@@ -157,7 +157,7 @@ async fn a_host_that_is_killed_is_followed_by_one_that_waits() {
         }
         run(two.once("a", DAY)).await
     };
-    let both = async { tokio::join!(dies, follows) };
+    let both = Box::pin(async { tokio::join!(dies, follows) });
     let (dead, next) = as_time_goes(&server, both).await;
     assert_eq!(dead.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(next, Ok(Once::Ran(2)));

@@ -135,29 +135,62 @@ async fn an_attempt_whose_beginning_has_no_answer_counts_once() {
     assert_eq!(end.unwrap_err().kind(), ErrorKind::Lost);
 }
 
+/// Also where the record does not say with which token it began, since a newer key was done since.
 #[tokio::test]
 async fn an_attempt_of_another_host_is_not_taken_for_the_own_one() {
+    for is_newest in [true, false] {
+        let server = TestServer::new();
+        let (one, two) = (Deaf::locks(&server, 1, true), server.locks().unwrap());
+        let mut waits = Box::pin(run(one.once("a", DAY).attempts(3).ttl(MINUTE * 10).wait(MINUTE)));
+        // Its beginning is written, and its lock is lost. Until it asks again, another host begins, and dies.
+        // Somebody has made the record forget, so that both attempts have one number.
+        while two.job("a").await.unwrap().is_empty() {
+            assert!((&mut waits).now_or_never().is_none(), "it waits");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(two.job("a").await.unwrap()[0].state, JobState::Died);
+        assert!(two.forget_job("a", DAY).await.unwrap());
+        // They do not begin in one millisecond.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let (say, said) = tokio::sync::oneshot::channel();
+        let dies = two.once("a", DAY).try_run(async |run| {
+            say.send(run.attempt()).unwrap();
+            std::future::pending::<Result<()>>().await
+        });
+        tokio::select! {
+            end = dies => panic!("{end:?}"),
+            attempt = said => assert_eq!(attempt, Ok(1)),
+        }
+        if !is_newest {
+            assert_eq!(run(two.once("a", "next day")).await.unwrap(), Once::Ran(1));
+        }
+        assert_eq!(as_time_goes(&server, waits).await.unwrap(), Once::Ran(2), "{is_newest}");
+    }
+}
+
+/// A host whose requests for the record do not pass, and which renews the lock, does not keep it from others.
+#[tokio::test]
+async fn who_has_no_answer_for_a_minute_leaves_the_job_to_others() {
     let server = TestServer::new();
-    let (one, two) = (Deaf::locks(&server, 1, true), server.locks().unwrap());
-    let mut waits = Box::pin(run(one.once("a", DAY).attempts(3).ttl(MINUTE * 10).wait(MINUTE)));
-    // Its beginning is written, and its lock is lost. Until it asks again, another host begins, and dies. Somebody
-    // has made the record forget, so that both attempts have one number.
-    while two.job("a").await.unwrap().is_empty() {
-        assert!((&mut waits).now_or_never().is_none(), "it waits");
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(two.job("a").await.unwrap()[0].state, JobState::Died);
-    assert!(two.forget_job("a", DAY).await.unwrap());
-    let (say, said) = tokio::sync::oneshot::channel();
-    let dies = two.once("a", DAY).try_run(async |run| {
-        say.send(run.attempt()).unwrap();
-        std::future::pending::<Result<()>>().await
-    });
-    tokio::select! {
-        end = dies => panic!("{end:?}"),
-        attempt = said => assert_eq!(attempt, Ok(1)),
-    }
-    assert_eq!(as_time_goes(&server, waits).await.unwrap(), Once::Ran(2));
+    let locks = server.locks().unwrap();
+    server.fail(Operation::WriteRecord, ErrorKind::Unreachable);
+    let end = as_time_goes(&server, run(locks.once("a", DAY).ttl(MINUTE * 10))).await;
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::Unreachable);
+    server.heal();
+    assert_eq!(run(locks.once("a", DAY)).await.unwrap(), Once::Ran(1));
+}
+
+/// The longest time of the work counts from the grant, as that of the lock does.
+#[tokio::test]
+async fn a_job_that_hangs_has_failed_also_if_it_began_late() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    // The pauses between them are longer, together, than what the lock is held beyond the longest time.
+    server.fail_times(Operation::WriteRecord, ErrorKind::Unreachable, 8);
+    let hangs = locks.once("a", DAY).ttl(MINUTE * 10).max_hold(MINUTE);
+    let hangs = hangs.try_run(async |_| std::future::pending::<Result<()>>().await);
+    assert!(as_time_goes(&server, hangs).await.is_err());
+    assert_eq!(locks.job("a").await.unwrap()[0].state, JobState::Failed);
 }
 
 #[tokio::test]

@@ -184,7 +184,11 @@ impl Once {
                 self.go(Step::Taking, OnceAct::Take(None))
             }
             (Step::Beginning, OnceEvent::Written) => self.go(Step::Working, OnceAct::Work(self.attempt)),
-            (Step::Working, OnceEvent::Succeeded) | (Step::Finishing, OnceEvent::NoAnswer) => {
+            // Found under the next lock: nobody else has begun since.
+            (Step::Working, OnceEvent::Succeeded) | (Step::LookingAgain, OnceEvent::FoundOwn) => {
+                self.write(Step::Finishing, AttemptEnd::Done)
+            }
+            (Step::Finishing, OnceEvent::NoAnswer) if !self.is_late(now) => {
                 self.write(Step::Finishing, AttemptEnd::Done)
             }
             (Step::Working, OnceEvent::Failed) => self.write(Step::Failing, AttemptEnd::Failed),
@@ -193,8 +197,6 @@ impl Once {
             (Step::Finishing, OnceEvent::Written) => self.end(OnceEnd::Ran),
             (Step::Finishing | Step::LookingAgain, OnceEvent::Lost) => self.take_again(now),
             (Step::TakingAgain, OnceEvent::Granted) => self.go(Step::LookingAgain, OnceAct::LookUnder),
-            // Nobody else has begun since.
-            (Step::LookingAgain, OnceEvent::FoundOwn) => self.write(Step::Finishing, AttemptEnd::Done),
             // By this host, in a write without an answer, or by the next one.
             (Step::LookingAgain, OnceEvent::Found(Some(KeyState { end: AttemptEnd::Done, .. }))) => {
                 self.end(OnceEnd::Ran)
@@ -313,6 +315,22 @@ mod tests {
         let begins = OnceAct::Write(KeyState { attempts: 1, end: BEGUN });
         assert_eq!(finds(None, None, &[OnceEvent::NoAnswer]), begins, "again");
         assert_eq!(finds(None, None, &[OnceEvent::NoAnswer, OnceEvent::Written]), OnceAct::Work(1));
+    }
+
+    #[test]
+    fn a_success_is_written_within_a_time_after_a_loss() {
+        let (mut once, mut act) = Once::begin(NonZeroU32::MIN);
+        let mut now = Moment::now();
+        let events = [OnceEvent::Found(None), OnceEvent::Granted, OnceEvent::Found(None), OnceEvent::Written];
+        for event in events.into_iter().chain([OnceEvent::Succeeded, OnceEvent::Lost]) {
+            act = once.on(now, event);
+        }
+        let OnceAct::Take(Some(until)) = act else { panic!("{act:?}") };
+        once.on(now, OnceEvent::Granted);
+        let writes = once.on(now, OnceEvent::FoundOwn);
+        assert_eq!(once.on(now, OnceEvent::NoAnswer), writes);
+        now = until;
+        assert_eq!(once.on(now, OnceEvent::NoAnswer), OnceAct::End(OnceEnd::Unrecorded));
     }
 
     #[test]

@@ -51,6 +51,10 @@ impl Future for InTime {
                 // The backend cannot go on with this claim. Another one waits for the rest of the time.
                 Err(error) if error.is_of_ended_claim() && !checked.is_late() => {
                     (*work, *end) = (checked.begin(), None);
+                    // Why there is another claim, until the server answers it.
+                    if let Some(claim) = work.claim() {
+                        claim.note_obstacle(Some(&error));
+                    }
                 }
                 answer => return Poll::Ready(answer),
             }

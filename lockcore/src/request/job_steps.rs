@@ -4,11 +4,11 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::Choices;
-use super::in_time::{unanswered, within};
+use super::in_time::{InTime, unanswered, within};
 use super::job::{Job, Once};
+use super::{Checked, Choices};
 use crate::backend::Backoff;
 use crate::background::Book;
 use crate::jobs::{AttemptEnd, Entry, JobRecord, KeyState, Once as Machine, OnceAct, OnceEnd, OnceEvent};
@@ -19,6 +19,10 @@ use crate::{
 
 /// The pauses before a request for the record that has had no answer is repeated.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// For how long a host that has the lock asks for the record. Where its requests for the lock pass and these do
+/// not, another host may have more luck.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// The steps of a host for a job and a key, for callers that take the lock themselves, as the command does.
 #[doc(hidden)]
@@ -34,6 +38,8 @@ pub struct JobSteps {
     attempt: u32,
     /// With which it may have been written that it begins: with several if the lock was lost meanwhile.
     tokens: Vec<FencingToken>,
+    /// When these writes say that it began.
+    began: Vec<SystemTime>,
     /// How long the work may take, and until when it may go on.
     longest: Option<Duration>,
     over: Moment,
@@ -49,8 +55,8 @@ impl JobSteps {
     ) -> Self {
         let (machine, _) = Machine::begin(attempts);
         let record = JobRecord::default();
-        let (attempt, tokens, over) = (0, Vec::new(), Moment::NEVER);
-        Self { book, choices, name, key, machine, record, attempt, tokens, longest, over }
+        let (attempt, tokens, began, over) = (0, Vec::new(), Vec::new(), Moment::NEVER);
+        Self { book, choices, name, key, machine, record, attempt, tokens, began, longest, over }
     }
 
     /// Looks without the lock. The job if its key is done. After an error it may be called again.
@@ -85,16 +91,19 @@ impl JobSteps {
 
     /// The lock is held. [`Once::Ran`], with the number of the attempt: the work is to be done now.
     ///
-    /// While it is held, a request without an answer is repeated. After an error of kind
+    /// While it is held, a request without an answer is repeated, for a minute at most. After an error of kind
     /// [`Lost`](ErrorKind::Lost) nothing has begun, and this may be called again under the next lock.
     pub async fn begin(&mut self, held: &LockHandle) -> Result<Once<u32>> {
         let mut pauses = Backoff::new(PAUSES.0, PAUSES.1);
+        let now = self.book.clock.now();
+        // From the grant on, as the longest hold of the lock, which leaves time to write that the job has failed.
+        self.over = now.after(self.longest.unwrap_or(Duration::MAX));
+        let give_up = now.after(ANSWER_WITHIN);
         let mut act = self.on(OnceEvent::Granted);
         loop {
             let answer = match act {
                 OnceAct::Work(attempt) => {
                     self.book.telemetry.job_begins(&self.name);
-                    self.over = self.book.clock.now().after(self.longest.unwrap_or(Duration::MAX));
                     return Ok(Once::Ran(attempt));
                 }
                 OnceAct::End(end) => return self.left(end),
@@ -104,7 +113,8 @@ impl JobSteps {
                 Ok(event) => act = self.on(event),
                 Err(error) => {
                     act = self.on(heard(&error));
-                    if matches!(act, OnceAct::Take(_) | OnceAct::End(_)) {
+                    let is_late = self.book.clock.has_passed(give_up);
+                    if is_late || matches!(act, OnceAct::Take(_) | OnceAct::End(_)) {
                         return Err(error);
                     }
                     self.pause(&error, &mut pauses).await;
@@ -202,6 +212,7 @@ impl JobSteps {
             self.record.begin(&self.key, state.attempts, &self.choices.label, token);
             self.attempt = state.attempts;
             self.tokens.push(token);
+            self.began.extend(self.record.key(&self.key).map(Entry::began));
         } else {
             self.record.end(&self.key, state.end);
         }
@@ -224,15 +235,20 @@ impl JobSteps {
         self.record.key(&self.key).map(Entry::state)
     }
 
-    /// An attempt with another token is not our own, whatever its number is. Of older keys the token is not known.
+    /// An attempt with another token, or that began at another time, is not our own, whatever its number is. Of
+    /// older keys the token is not known.
     fn found_under(&self) -> OnceEvent {
         let own = KeyState { attempts: self.attempt, end: AttemptEnd::Begun };
-        let is_own = |token| self.tokens.contains(&token);
-        match self.found() {
-            Some(found) if found == own && self.record.token_of(&self.key).is_none_or(is_own) => {
+        let is_ours = |token| self.tokens.contains(&token);
+        match self.record.key(&self.key) {
+            Some(entry)
+                if entry.state() == own
+                    && self.began.contains(&entry.began())
+                    && self.record.token_of(&self.key).is_none_or(is_ours) =>
+            {
                 OnceEvent::FoundOwn
             }
-            found => OnceEvent::Found(found),
+            found => OnceEvent::Found(found.map(Entry::state)),
         }
     }
 
@@ -265,9 +281,11 @@ impl JobSteps {
     async fn take(&self, until: Moment) -> Result<Option<LockGuard>> {
         let mut choices = self.choices.clone();
         choices.limits = crate::life::Limits::default();
+        let (book, name, wait) = (Arc::clone(&self.book), self.name.clone(), Wait::Until(until));
+        let checked = Checked { book, choices, name, mode: Mode::Exclusive, wait };
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
         loop {
-            match choices.begin(&self.book, self.name.clone(), Mode::Exclusive, Wait::Until(until)).await {
+            match InTime::new(checked.clone()).await {
                 Err(error) if error.is_retryable() && !self.book.clock.has_passed(until) => {
                     backoff.pause_by(&self.book.clock).await;
                 }

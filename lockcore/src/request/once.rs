@@ -147,7 +147,8 @@ impl LockRequest<Keyed> {
             match steps.begin(&guard.handle()).await {
                 Ok(begun) => return Ok(begun.map(|number| Attempt { steps, guard, number })),
                 // Nothing has begun.
-                Err(error) if error.kind() == ErrorKind::Lost && request.wait != Wait::No => (),
+                Err(error)
+                    if error.kind() == ErrorKind::Lost && request.wait != Wait::No && !request.is_late() => {}
                 Err(error) => return Err(error),
             }
             pauses.pause_by(&request.book.clock).await;

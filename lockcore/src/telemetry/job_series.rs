@@ -41,7 +41,6 @@ impl JobSeries {
         let last = known.entry(job.clone()).or_default();
         let is_later = since > *last;
         *last = since.max(*last);
-        drop(known);
         let job = job.as_ref();
         // A rate needs the value before the first attempt.
         record(&self.key(ATTEMPTS, job), |recorder, key| {
@@ -52,6 +51,8 @@ impl JobSeries {
                 recorder.register_gauge(key, &METADATA).set(since.as_secs_f64());
             });
         }
+        // An earlier time is not set after a later one.
+        drop(known);
     }
 
     pub(super) fn begins(&self, name: &LockName) {
