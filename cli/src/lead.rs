@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockwell::{Error, Mode, Registry};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::args::LeadArgs;
 use crate::connect::{Address, Purpose};
@@ -80,9 +80,9 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
             }
             Err(error) => break Err(error.into()),
         };
-        let token = hold.guards()[0].token();
+        let (token, since) = (hold.guards()[0].token(), Instant::now());
         systemd::tell(&format!("READY=1\nSTATUS=leading {:?} with token {token}", args.name)).await;
-        match work.under(hold, &mut signals).await? {
+        match work.under(hold, since, &mut signals).await? {
             Ended::Command(status, hold) => {
                 // The command ended while leading. A loss after its end does not matter.
                 if !hold.is_held() {

@@ -21,6 +21,9 @@ use crate::{nested, program, say};
 /// How long to try to leave the queue.
 const LAST_RELEASE: Duration = Duration::from_secs(1);
 
+/// For how long to record a success after a signal that asks lockwell to end.
+const LAST_RECORD: Duration = Duration::from_secs(3);
+
 /// The pause after a lock that was lost before a job had begun.
 const AFTER_LOSS: Duration = Duration::from_millis(100);
 
@@ -67,7 +70,7 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
         biased;
         signal = signals.next_ending() => Ok(signals::status_of(signal)),
         hold = obtain(&request, &locks, &mut patience, job.as_mut()) => match hold {
-            Ok(hold) => return under_lock(args, hold, job.as_mut(), &given, &mut signals).await,
+            Ok(held) => return under_lock(args, held, job.as_mut(), &given, &mut signals).await,
             Err(failure) => Err(not_obtained(args, failure)),
         },
     };
@@ -89,24 +92,28 @@ fn check(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Obtains the locks, and writes that the attempt at a job begins. A lock that is lost before that is waited for
-/// again.
+/// again. Returns since when they are held.
 async fn obtain(
     request: &ObtainRequest<'_>,
     locks: &Locks,
     patience: &mut Patience,
     mut job: Option<&mut Job>,
-) -> Result<Hold, Failure> {
+) -> Result<(Hold, Instant), Failure> {
     loop {
         let hold = request.obtain(locks, patience).await?;
-        let Some(job) = &mut job else { return Ok(hold) };
+        let since = Instant::now();
+        let Some(job) = &mut job else { return Ok((hold, since)) };
         let begun = job.begin(&hold).await;
         if let Ok(Ok(())) = begun {
-            return Ok(hold);
+            return Ok((hold, since));
         }
         release(hold).await;
         match begun {
             Ok(ended) => ended?,
-            Err(error) if error.kind() == ErrorKind::Lost && request.wait_limit != WaitLimit::No => (),
+            Err(error)
+                if error.kind() == ErrorKind::Lost
+                    && request.wait_limit != WaitLimit::No
+                    && patience.left().is_none_or(|left| !left.is_zero()) => {}
             Err(error) => return Err(error.into()),
         }
         sleep(AFTER_LOSS).await;
@@ -125,17 +132,16 @@ fn not_obtained(args: &RunArgs, mut failure: Failure) -> Failure {
 
 async fn under_lock(
     args: &RunArgs,
-    hold: Hold,
+    (hold, since): (Hold, Instant),
     job: Option<&mut Job>,
     address: &str,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
-    let began = Instant::now();
     let (command, holding) = (&args.command, &args.holding);
     let pulse = Pulse::new();
     let (name, received) = (&args.name, Vec::new());
     let mut work = Work { command, name, holding, address, pulse, goes_on: false, job, received };
-    let (status, hold) = match work.under(hold, signals).await? {
+    let (status, hold) = match work.under(hold, since, signals).await? {
         Ended::Command(status, hold) => (status, hold),
         Ended::Lost(_) => return Ok(exit::LOST),
     };
@@ -155,7 +161,7 @@ async fn under_lock(
         job.failed(&hold).await;
     }
     if release(hold).await && held {
-        args.holding.voice().tell(&format!("freed {:?} after {}", args.name, rounded(began.elapsed())));
+        args.holding.voice().tell(&format!("freed {:?} after {}", args.name, rounded(since.elapsed())));
         return Ok(exit::status_of_child(status));
     }
     Err(lost(&args.name, cause))
@@ -177,10 +183,16 @@ async fn succeeded(args: &RunArgs, hold: Hold, job: &mut Job, signals: &mut Sign
         release(own).await;
         return Err(lost(&name, None));
     }
+    // A signal may be there already, since whoever ends a service ends its command, too.
+    let is_asked_to_end = async {
+        let signal = signals.next_ending().await;
+        sleep(LAST_RECORD).await;
+        signal
+    };
     let written = tokio::select! {
         biased;
         written = job.succeeded(&own) => written,
-        signal = signals.next_ending() => Err(job::unrecorded(&format!("{signal:?} came"))),
+        signal = is_asked_to_end => Err(job::unrecorded(&format!("{signal:?} came"))),
     };
     release(own).await;
     written.map(|()| 0)

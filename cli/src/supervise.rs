@@ -53,8 +53,13 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Runs the command under the lock.
-    pub(crate) async fn under(&mut self, hold: Hold, signals: &mut Signals) -> Result<Ended, Failure> {
+    /// Runs the command under the lock, which has been held since then.
+    pub(crate) async fn under(
+        &mut self,
+        hold: Hold,
+        since: Instant,
+        signals: &mut Signals,
+    ) -> Result<Ended, Failure> {
         // What was said comes before what the command says.
         say::finish();
         let job = self.job.as_deref();
@@ -69,7 +74,7 @@ impl Work<'_> {
                 return Err(failure);
             }
         };
-        let ended = self.supervise(&mut child, hold, signals).await?;
+        let ended = self.supervise(&mut child, hold, since, signals).await?;
         let by_signal = match &ended {
             Ended::Command(status, _) => status.signal().is_some(),
             Ended::Lost(_) => true,
@@ -83,10 +88,11 @@ impl Work<'_> {
         &mut self,
         child: &mut Child,
         hold: Hold,
+        since: Instant,
         signals: &mut Signals,
     ) -> Result<Ended, Failure> {
         let (mut orphans, own) = (Orphans::new()?, child.processes());
-        let over = self.holding.max_hold.and_then(|most| Instant::now().checked_add(most));
+        let over = self.holding.max_hold.and_then(|most| since.checked_add(most));
         let (mut kill, mut asked) = (None, None);
         // The time before, in which a leader waits for its turn, is none in which it was stopped.
         self.pulse = Pulse::new();
@@ -101,7 +107,8 @@ impl Work<'_> {
                         stopped = stop(child, signals, self.holding.grace, &mut asked) => stopped?,
                         () = orphans.collect(&own) => (),
                     }
-                    if let (Loss::HeldTooLong, None, Some(job)) = (loss, asked, &mut self.job) {
+                    let is_interrupted = asked.is_some() || job::is_asked_to_end(&self.received);
+                    if let (Loss::HeldTooLong, false, Some(job)) = (loss, is_interrupted, &mut self.job) {
                         drop(timeout(LAST_RELEASE, job.failed(&hold)).await);
                     }
                     // The lease is over, or nearly, or nobody relies on it. There is nothing to wait for if
