@@ -23,14 +23,14 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "job-holder-killed",
-        about: "four hosts run four jobs once for each of many keys; one of them is killed with SIGKILL and starts again, sixteen times",
-        crew: Crew { workers: 4, tasks: 4, locks: 2, hold: 500_000, jobs: true, ..Crew::USUAL },
+        about: "four hosts run eight jobs once for each of many keys; one of them is killed with SIGKILL and starts again, twelve times",
+        crew: Crew { workers: 4, tasks: 8, locks: 4, hold: 500_000, jobs: true, ..Crew::USUAL },
         draw: |draw| {
             let mut at = draw.first();
-            for _ in 0..16 {
+            for _ in 0..12 {
                 let (worker, millis) = (draw.worker(), draw.between(0, 400));
                 draw.fault(at, Fault::CrashWorker { worker, millis });
-                at += draw.between(300, 1_300);
+                at += draw.between(700, 2_000);
             }
         },
         expected: |kind| (kind != Kind::Memory && kind.has_records()).then_some(Safe),
