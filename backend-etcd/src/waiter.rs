@@ -42,6 +42,10 @@ impl std::fmt::Debug for Held {
 }
 
 impl Held {
+    fn of(inner: &Arc<ClientInner>, requests: &Requests<'_>, revision: i64, since: Duration) -> Self {
+        Self { inner: Arc::clone(inner), key: requests.key.clone(), revision, since }
+    }
+
     fn grant(self, claim: &Claim, base: Base, sent: Moment) -> Grant {
         Grant::new(claim, base.token(self.revision), sent).with_record(Arc::new(self))
     }
@@ -92,12 +96,7 @@ async fn once(inner: &Arc<ClientInner>, claim: &Claim, requests: &Requests<'_>) 
         let answer = claim.within_wait(inner.txn_now(inner.soon(), Some(claim), &enter)).await?;
         match requests.entered(&answer, &floor).map_err(|error| inner.named(error))? {
             Entered::At(place) if place.blocker.is_none() => {
-                let held = Held {
-                    inner: Arc::clone(inner),
-                    key: requests.key.clone(),
-                    revision: place.revision,
-                    since,
-                };
+                let held = Held::of(inner, requests, place.revision, since);
                 return Ok(Some(held.grant(claim, Base::Floor(floor.number()), sent)));
             }
             Entered::At(place) => break place,
@@ -201,12 +200,7 @@ async fn take_turn(
         };
         match turn {
             Turn::Granted => {
-                let held = Held {
-                    inner: Arc::clone(inner),
-                    key: requests.key.clone(),
-                    revision: place.revision,
-                    since,
-                };
+                let held = Held::of(inner, requests, place.revision, since);
                 return Ok(Some(held.grant(claim, Base::Floor(place.floor.number()), kept.sent)));
             }
             Turn::Gone => return Err(inner.named(ended())),

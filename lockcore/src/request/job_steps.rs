@@ -12,6 +12,7 @@ use super::{Checked, Choices};
 use crate::backend::Backoff;
 use crate::background::Book;
 use crate::jobs::{AttemptEnd, Entry, JobRecord, KeyState, Once as Machine, OnceAct, OnceEnd, OnceEvent};
+use crate::life::Limits;
 use crate::{
     Clock, Error, ErrorKind, FencingToken, LockGuard, LockHandle, LockName, Mode, Moment, Operation,
     RecordKind, Result, Wait,
@@ -36,10 +37,8 @@ pub struct JobSteps {
     record: JobRecord,
     /// The number of the last attempt that was to begin here.
     attempt: u32,
-    /// With which it may have been written that it begins: with several if the lock was lost meanwhile.
-    tokens: Vec<FencingToken>,
-    /// When these writes say that it began.
-    began: Vec<SystemTime>,
+    /// The writes that it begins, of which any may be in the record: the token, and when it began.
+    begun: Vec<(FencingToken, SystemTime)>,
     /// How long the work may take, and until when it may go on.
     longest: Option<Duration>,
     over: Moment,
@@ -55,8 +54,8 @@ impl JobSteps {
     ) -> Self {
         let (machine, _) = Machine::begin(attempts);
         let record = JobRecord::default();
-        let (attempt, tokens, began, over) = (0, Vec::new(), Vec::new(), Moment::NEVER);
-        Self { book, choices, name, key, machine, record, attempt, tokens, began, longest, over }
+        let (attempt, begun, over) = (0, Vec::new(), Moment::NEVER);
+        Self { book, choices, name, key, machine, record, attempt, begun, longest, over }
     }
 
     /// Looks without the lock. The job if its key is done. After an error it may be called again.
@@ -211,8 +210,7 @@ impl JobSteps {
         if state.end == AttemptEnd::Begun {
             self.record.begin(&self.key, state.attempts, &self.choices.label, token);
             self.attempt = state.attempts;
-            self.tokens.push(token);
-            self.began.extend(self.record.key(&self.key).map(Entry::began));
+            self.begun.extend(self.record.key(&self.key).map(|entry| (token, entry.began())));
         } else {
             self.record.end(&self.key, state.end);
         }
@@ -239,15 +237,13 @@ impl JobSteps {
     /// older keys the token is not known.
     fn found_under(&self) -> OnceEvent {
         let own = KeyState { attempts: self.attempt, end: AttemptEnd::Begun };
-        let is_ours = |token| self.tokens.contains(&token);
+        let newest = self.record.token_of(&self.key);
+        let is_own = |entry: &Entry| {
+            let mut begun = self.begun.iter();
+            begun.any(|(token, began)| *began == entry.began() && newest.is_none_or(|it| it == *token))
+        };
         match self.record.key(&self.key) {
-            Some(entry)
-                if entry.state() == own
-                    && self.began.contains(&entry.began())
-                    && self.record.token_of(&self.key).is_none_or(is_ours) =>
-            {
-                OnceEvent::FoundOwn
-            }
+            Some(entry) if entry.state() == own && is_own(entry) => OnceEvent::FoundOwn,
             found => OnceEvent::Found(found.map(Entry::state)),
         }
     }
@@ -277,21 +273,11 @@ impl JobSteps {
         pauses.pause_by(&self.book.clock).await;
     }
 
-    /// Takes the lock once more, to write that the key is done.
+    /// Takes the lock once more, to write that the key is done. A server that is away is waited for until then.
     async fn take(&self, until: Moment) -> Result<Option<LockGuard>> {
-        let mut choices = self.choices.clone();
-        choices.limits = crate::life::Limits::default();
+        let choices = Choices { limits: Limits::default(), patience: None, ..self.choices.clone() };
         let (book, name, wait) = (Arc::clone(&self.book), self.name.clone(), Wait::Until(until));
-        let checked = Checked { book, choices, name, mode: Mode::Exclusive, wait };
-        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
-        loop {
-            match InTime::new(checked.clone()).await {
-                Err(error) if error.is_retryable() && !self.book.clock.has_passed(until) => {
-                    backoff.pause_by(&self.book.clock).await;
-                }
-                answer => return answer,
-            }
-        }
+        InTime::new(Checked { book, choices, name, mode: Mode::Exclusive, wait }).await
     }
 
     fn unrecorded(&self, last: Option<Error>) -> Error {
