@@ -23,7 +23,7 @@ SELECT count(DISTINCT h.name) FROM (
 
 -- name: is_settled
 -- Whether the server grants locks, and how far the floor of tokens is ahead of the clock.
-SELECT EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables = {tables}),
+SELECT EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND {is_here}),
     coalesce((SELECT k.token_floor - {clock} FROM {mark} k), 0)
 
 -- name: to_grace

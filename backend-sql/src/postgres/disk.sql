@@ -9,6 +9,9 @@ expires_at
 -- The token before the first one of a lock that has no row.
 ({clock} - 1)
 
+-- part: is_current
+true
+
 -- part: granting
 {durable}
 

@@ -37,9 +37,12 @@ use crate::words::{Extension, Freed, micros, span};
 /// How often a client looks again at a mark that it has changed, or tries a statement again.
 pub(super) const LOOKS: u32 = 4;
 
-/// The longest lease; of the mark, if there is one, its id, the time until it opens, for how long clients have
-/// seen it, and whether it is open.
-type Looked = (i64, Option<Uuid>, Option<i64>, Option<i64>, Option<bool>);
+/// The longest lease, and whether a crash would keep the mark; of the mark, if there is one, its id, the time until
+/// it opens, for how long clients have seen it, and whether it is open.
+type Looked = (i64, bool, Option<Uuid>, Option<i64>, Option<i64>, Option<bool>);
+
+const KEPT: &str = "the table of the mark is LOGGED, so a crash would keep an open mark while it loses grants: set it UNLOGGED \
+                    (`ALTER TABLE .. SET UNLOGGED`)";
 
 /// Whether a server grants locks, after a statement has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +155,11 @@ impl Postgres {
 
     async fn mark(&self, conn: &mut Conn, grace: &Grace) -> sqlx_core::Result<Option<Mark>> {
         let found: Option<Looked> = self.statement(&grace.sql.look_at_mark).row(conn).await?;
-        let (longest, id, opens_in, counted, is_open) = found.ok_or(sqlx_core::Error::RowNotFound)?;
+        let (longest, is_kept, id, opens_in, counted, is_open) =
+            found.ok_or(sqlx_core::Error::RowNotFound)?;
+        if is_kept {
+            return Err(misconfigured(KEPT));
+        }
         // Whoever has another period in mind would open the mark too early.
         if span(longest) != grace.longest {
             return Err(misconfigured(REMADE));

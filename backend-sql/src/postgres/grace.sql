@@ -1,20 +1,34 @@
 -- What grants wait for, on tables of which a crash may lose the last changes: see grace.rs. They wait for no disk; after a
 -- crash nothing is granted for some time.
 --
--- {mark} is UNLOGGED. It is empty after a crash, on a promoted replica and in a restored base backup. A dump contains it, so it
--- names the files of the tables, which are others when a dump has been restored.
+-- {mark} is UNLOGGED. It is empty after a crash, on a promoted replica and in a restored base backup. A dump and a copy of the
+-- database contain it. So it names the files of the tables with the database's number, and the server: a mark that names others
+-- is none. It names its own file as well: SET LOGGED, which would keep it over a crash, writes it to another, as SET UNLOGGED does,
+-- and nobody makes a mark in a table that is LOGGED.
 -- {state} is not: `token_bound` is durable before a token near it is granted. A replica that lacks the last rise of the bound begins
 -- above all tokens as well, since none is above the bound before: `token_limit` in the mark is lower than the bound by more than a
 -- claim can reserve (2^32), and while locks are in use the bound rises by no more than that. After a pause the clock is above it.
 -- Whoever makes a mark makes the bound the floor, and raises it by more, a grace period before the first token above the floor.
 
--- part: tables
--- The files of the tables of locks and members.
-ARRAY[pg_relation_filenode('{locks}'), pg_relation_filenode('{members}')]
+-- part: files
+-- The files of the tables, in the folder of their database.
+ARRAY[pg_relation_filepath('{locks}'), pg_relation_filepath('{members}'), pg_relation_filepath('{mark}')]
+
+-- part: is_here
+-- Whether the mark is that of these tables on this server. What reads the number of the server costs as much as a grant, so a
+-- statement that grants compares the files alone. Each new session looks at the mark first.
+k.files = {files} AND k.server = {server}
+
+-- part: server
+(SELECT c.system_identifier FROM pg_control_system() c)
 
 -- part: ends
 -- See disk.sql.
 ends_at
+
+-- part: is_current
+-- Not a record of before a crash: a later holder may have lost its own, so another grant needs a higher token.
+l.token > (SELECT k.token_floor FROM {mark} k)
 
 -- part: first_token
 greatest({clock} - 1, (SELECT k.token_floor FROM {mark} k))
@@ -27,25 +41,27 @@ CASE WHEN {lease} > (SELECT k.longest_ttl FROM {mark} k) THEN concat('lockwell: 
 
 -- part: granted_token
 -- The statement fails if the server grants nothing now, or if the token is above the limit.
-CASE WHEN l.token <= (SELECT k.token_limit FROM {mark} k WHERE k.is_open AND k.tables = {tables}) THEN l.token
+CASE WHEN l.token <= (SELECT k.token_limit FROM {mark} k WHERE k.is_open AND k.files = {files}) THEN l.token
     ELSE concat('lockwell: no grant ', clock_timestamp())::bigint END
 
 -- part: member_token
 -- The same for a claim that is a member already, and asks again.
-CASE WHEN m.token <= (SELECT k.token_limit FROM {mark} k WHERE k.is_open AND k.tables = {tables}) THEN m.token
+CASE WHEN m.token <= (SELECT k.token_limit FROM {mark} k WHERE k.is_open AND k.files = {files}) THEN m.token
     ELSE concat('lockwell: no grant ', clock_timestamp())::bigint END
 
 -- part: may_verify
 -- After a crash the record of a holder may be back whose lease had ended, while that of a later holder is lost. Until the mark is
 -- open, the later one has made its record again, or has lost the lock. It runs in the session of the user, and is evaluated first,
 -- since it is volatile.
-CASE WHEN EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables OPERATOR(pg_catalog.=)
-        ARRAY[pg_catalog.pg_relation_filenode('{locks}'), pg_catalog.pg_relation_filenode('{members}')]) THEN true
+CASE WHEN EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.files OPERATOR(pg_catalog.=)
+        ARRAY[pg_catalog.pg_relation_filepath('{locks}'), pg_catalog.pg_relation_filepath('{members}'),
+            pg_catalog.pg_relation_filepath('{mark}')]
+        AND k.server OPERATOR(pg_catalog.=) (SELECT c.system_identifier FROM pg_catalog.pg_control_system() c)) THEN true
     ELSE pg_catalog.concat('lockwell: no grant ', pg_catalog.clock_timestamp())::pg_catalog.bool END
 
 -- part: highest
 -- No token that was granted before the server grants again is higher.
-coalesce((SELECT k.token_floor FROM {mark} k WHERE k.tables = {tables}), (SELECT s.token_bound FROM {state} s))
+coalesce((SELECT k.token_floor FROM {mark} k WHERE k.files = {files}), (SELECT s.token_bound FROM {state} s))
 
 -- part: forced_token
 -- A later holder than the one of this record may have lost its own, and must not reclaim the lock.
@@ -57,12 +73,15 @@ CASE WHEN {may_give} THEN l.token ELSE greatest(l.token, {highest}) END
 pg_notify(concat('lockwell_', replace(head.client::text, '-', '')), {first_message})::text
 
 -- part: may_give
-EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.tables = {tables})
+EXISTS (SELECT 1 FROM {mark} k WHERE k.is_open AND k.files = {files})
 
 -- name: look_at_mark
--- The longest lease; of the mark, if there is one, its id, the time until it opens, for how long clients have seen it, and whether
--- it is open.
-SELECT s.longest_ttl, k.id, k.opens_at - {clock}, k.counted, k.is_open FROM {state} s LEFT JOIN {mark} k ON k.tables = {tables}
+-- The longest lease, and whether a crash would keep a mark; of the mark, if there is one, its id, the time until it opens, for how
+-- long clients have seen it, and whether it is open.
+SELECT s.longest_ttl, NOT {is_unlogged}, k.id, k.opens_at - {clock}, k.counted, k.is_open FROM {state} s LEFT JOIN {mark} k ON {is_here}
+
+-- part: is_unlogged
+(SELECT t.relpersistence = 'u' FROM pg_class t WHERE t.oid = '{mark}'::regclass)
 
 -- name: floor_ahead
 -- How far the floor of tokens is ahead of the clock.
@@ -73,24 +92,24 @@ SELECT k.token_floor - {clock} FROM {mark} k
 -- been granted. Whoever waited for another that makes a mark sees that the bound is not that of its snapshot any more.
 WITH last AS (
     SELECT s.token_bound FROM {state} s WHERE s.token_bound = (SELECT b.token_bound FROM {state} b) AND {durable}
-        AND NOT EXISTS (SELECT 1 FROM {mark} k WHERE k.tables = {tables} AND k.id IS DISTINCT FROM $3)
+        AND {is_unlogged} AND NOT EXISTS (SELECT 1 FROM {mark} k WHERE {is_here} AND k.id IS DISTINCT FROM $3)
     FOR NO KEY UPDATE OF s
 ), raised AS (
     UPDATE {state} s SET token_bound = greatest(last.token_bound, {clock}) + 8589934592 FROM last
     RETURNING last.token_bound AS floor, s.token_bound, s.longest_ttl
 )
-INSERT INTO {mark} AS k (one, id, opens_at, is_open, counted, tables, token_floor, token_limit, longest_ttl)
-SELECT 1, $1, {clock} + $2, false, 0, {tables}, r.floor, r.token_bound - 4294967296, r.longest_ttl FROM raised r
-ON CONFLICT (one) DO UPDATE SET id = excluded.id, opens_at = excluded.opens_at, is_open = false, counted = 0, tables = excluded.tables,
-    token_floor = excluded.token_floor, token_limit = excluded.token_limit, longest_ttl = excluded.longest_ttl
-WHERE k.tables <> excluded.tables OR k.id = $3
+INSERT INTO {mark} AS k (one, id, opens_at, is_open, counted, files, server, token_floor, token_limit, longest_ttl)
+SELECT 1, $1, {clock} + $2, false, 0, {files}, {server}, r.floor, r.token_bound - 4294967296, r.longest_ttl FROM raised r
+ON CONFLICT (one) DO UPDATE SET id = excluded.id, opens_at = excluded.opens_at, is_open = false, counted = 0, files = excluded.files,
+    server = excluded.server, token_floor = excluded.token_floor, token_limit = excluded.token_limit, longest_ttl = excluded.longest_ttl
+WHERE k.files <> excluded.files OR k.server <> excluded.server OR k.id = $3
 
 -- name: raise_count
 -- For how long clients have seen the mark $1, one after the other: $3, if it is still $2.
-UPDATE {mark} k SET counted = $3 WHERE k.id = $1 AND k.tables = {tables} AND k.counted = $2
+UPDATE {mark} k SET counted = $3 WHERE k.id = $1 AND {is_here} AND k.counted = $2
 
 -- name: open_mark
-UPDATE {mark} k SET is_open = true WHERE k.id = $1 AND k.tables = {tables} AND k.opens_at <= {clock}
+UPDATE {mark} k SET is_open = true WHERE k.id = $1 AND {is_here} AND k.opens_at <= {clock}
 
 -- name: raise_bound
 -- Raises the bound so that each of the locks $1 can be granted. That is about once in an hour of the clock.
@@ -152,19 +171,23 @@ CREATE UNLOGGED TABLE {mark} (
     opens_at bigint NOT NULL,
     is_open boolean NOT NULL,
     counted bigint NOT NULL,
-    tables oid[] NOT NULL,
+    files text[] NOT NULL,
+    server bigint NOT NULL,
     token_floor bigint NOT NULL,
     token_limit bigint NOT NULL,
     longest_ttl bigint NOT NULL
 ) WITH (fillfactor = 50)
 
 -- part: first_mark
--- Nothing can have been lost, so it is open.
-INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock}, true, 0, {tables}, 0, s.token_bound - 4294967296, s.longest_ttl FROM {state} s
+-- Of new tables nothing can have been lost, so it is open. A server of a later timeline has been promoted or restored: it may lack
+-- tables that were used before.
+INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock} + s.longest_ttl + s.longest_ttl / 50 + 4000,
+    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) = '00000001', 0, {files}, {server}, 0, s.token_bound - 4294967296, s.longest_ttl FROM {state} s
 
 -- name: grace_tables
--- The tables of an address that has none yet.
+-- The tables of an address that has none yet. Grants in them wait for no disk, so a crash must not lose the tables.
 DO $$ BEGIN
+    PERFORM {durable};
     IF to_regclass('{locks}') IS NULL THEN
         {locks_table};
         {members_table};
@@ -178,4 +201,4 @@ END $$
 SELECT one, longest_ttl, token_bound FROM {state} LIMIT 0
 
 -- name: check_mark
-SELECT one, id, opens_at, is_open, counted, tables, token_floor, token_limit, longest_ttl FROM {mark} LIMIT 0
+SELECT one, id, opens_at, is_open, counted, files, server, token_floor, token_limit, longest_ttl FROM {mark} LIMIT 0

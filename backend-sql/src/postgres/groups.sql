@@ -147,10 +147,10 @@ SELECT shrunk.next FROM shrunk
 
 -- name: reap
 -- Removes members whose leases have ended. A member whose row is locked by a transaction stays: the transaction has verified
--- its hold. If nobody has joined or left since the snapshot, the rows are counted, so that a count that somebody has damaged
--- is right again. $1 names, $2 client.
+-- its hold. Nor is one removed while the server may have forgotten its renewal. If nobody has joined or left since the snapshot, the
+-- rows are counted, so that a count that somebody has damaged is right again. $1 names, $2 client.
 WITH mine AS (
-    {mine} WHERE l.name = ANY($1) AND l.members > 0 AND {lazy} ORDER BY l.name FOR NO KEY UPDATE OF l
+    {mine} WHERE l.name = ANY($1) AND l.members > 0 AND {lazy} AND {may_give} ORDER BY l.name FOR NO KEY UPDATE OF l
 ), dead AS (
     SELECT m.name, m.owner FROM {members} m JOIN mine USING (name) WHERE m.{ends} <= clock_timestamp()
     ORDER BY m.name, m.owner FOR UPDATE OF m SKIP LOCKED

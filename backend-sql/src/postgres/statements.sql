@@ -71,14 +71,14 @@ greatest(l.token, {first_token})
 -- part: taking
 -- A claim that holds the lock already, and asks again after a lost answer, keeps its token. What a free row says about a group
 -- is a leftover, and goes.
-token = CASE WHEN l.owner = $2 THEN l.token ELSE {next_token} + $5 END,
-acquired_at = CASE WHEN l.owner = $2 THEN l.acquired_at ELSE clock_timestamp() END,
+token = CASE WHEN l.owner = $2 AND {is_current} THEN l.token ELSE {next_token} + $5 END,
+acquired_at = CASE WHEN l.owner = $2 AND {is_current} THEN l.acquired_at ELSE clock_timestamp() END,
 owner = $2, {ends} = clock_timestamp() + $3 * interval '1 microsecond', label = $4, mode = 0, members = 0
 
 -- part: taking_row
 -- The same for the claim of a row `w`.
-token = CASE WHEN l.owner = w.owner THEN l.token ELSE {next_token} + w.tokens END,
-acquired_at = CASE WHEN l.owner = w.owner THEN l.acquired_at ELSE clock_timestamp() END,
+token = CASE WHEN l.owner = w.owner AND {is_current} THEN l.token ELSE {next_token} + w.tokens END,
+acquired_at = CASE WHEN l.owner = w.owner AND {is_current} THEN l.acquired_at ELSE clock_timestamp() END,
 owner = w.owner, {ends} = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label, mode = 0, members = 0
 
 -- name: take
@@ -482,7 +482,7 @@ DELETE FROM {locks} l USING (SELECT i.name FROM {locks} i WHERE i.name > $2 AND 
     AND coalesce(i.{ends}, i.acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'
     AND i.acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND i.token < {clock}
     FOR UPDATE SKIP LOCKED) AS idle
-WHERE l.name = idle.name AND {lazy}
+WHERE l.name = idle.name AND {lazy} AND {may_give}
 
 -- name: purge_waiters
 -- Places whose clients are not known, after damage from outside.

@@ -13,6 +13,7 @@ mod disk;
 mod doubt;
 mod environment;
 mod grace;
+mod grace_marks;
 mod grace_tables;
 mod groups;
 mod hand_over;
