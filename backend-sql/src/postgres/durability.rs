@@ -16,7 +16,7 @@ use crate::words::micros;
 statements! {
     each Sql:
     look_at_mark floor_ahead make_mark raise_count open_mark raise_bound copy_bound reclaim force_unknown grace_tables
-    check_state check_mark;
+    lacks_rights check_state check_mark;
 }
 
 /// What the address says about the tables: `None` as they are, or for new tables the disk.

@@ -41,6 +41,8 @@ pub(super) const LOOKS: u32 = 4;
 /// it opens, for how long clients have seen it, and whether it is open.
 type Looked = (i64, bool, Option<Uuid>, Option<i64>, Option<i64>, Option<bool>);
 
+const LACKS_RIGHTS: &str = "this user may lock, but lacks rights on the tables `.._state` and `.._mark`, by which it would have to \
+                            raise the bound of tokens and to open the mark after a crash: GRANT SELECT, INSERT, UPDATE on both";
 const KEPT: &str = "the table of the mark is LOGGED, so a crash would keep an open mark while it loses grants: set it UNLOGGED \
                     (`ALTER TABLE .. SET UNLOGGED`)";
 
@@ -274,9 +276,13 @@ impl Postgres {
             .map(drop)
     }
 
-    /// Checks what the tables were made for. From then on each new connection looks at the mark.
+    /// Checks what the tables were made for, and the rights that are needed long after connecting. From then on
+    /// each new connection looks at the mark.
     pub(super) async fn check_grace(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
         let Some(grace) = &self.grace else { return Ok(()) };
+        if self.statement(&grace.sql.lacks_rights).value(&mut *conn).await?.unwrap_or(false) {
+            return Err(ours(ErrorKind::Refused, LACKS_RIGHTS));
+        }
         self.look(conn, grace).await?;
         grace.is_known.store(true, Ordering::Relaxed);
         Ok(())

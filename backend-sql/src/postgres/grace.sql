@@ -197,6 +197,11 @@ DO $$ BEGIN
     END IF;
 END $$
 
+-- name: lacks_rights
+-- Whether this user may lock, but may not do what others need of it when the bound of tokens is near, or after a crash.
+SELECT has_table_privilege('{locks}', 'UPDATE') AND NOT (has_table_privilege('{state}', 'UPDATE')
+    AND has_table_privilege('{mark}', 'INSERT') AND has_table_privilege('{mark}', 'UPDATE'))
+
 -- name: check_state
 SELECT one, longest_ttl, token_bound FROM {state} LIMIT 0
 

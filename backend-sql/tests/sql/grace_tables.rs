@@ -111,3 +111,25 @@ async fn tables_that_were_made_anew_are_not_taken_for_those_before() {
         }
     }
 }
+
+/// They are needed an hour later, or after a crash.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_that_are_needed_later_are_checked_when_connecting() {
+    let Some((server, url)) = forgetful("allowed").await else { return };
+    client(Kind::Postgres, &url).await;
+    let grant =
+        "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO app";
+    server.admin_sql(grant).await.expect("a role");
+    let url = url.replace("postgres@", "app@") + "&create=false";
+    for (right, table) in
+        [("UPDATE", "allowed_state"), ("INSERT", "allowed_mark"), ("UPDATE", "allowed_mark")]
+    {
+        server.admin_sql(&format!("REVOKE {right} ON {table} FROM app")).await.expect("an administrator");
+        let error = backend(Kind::Postgres, &url).await.map(drop).expect_err("a right is missing");
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+        assert!(error.to_string().contains("GRANT SELECT, INSERT, UPDATE"), "{error:#}");
+        server.admin_sql(&format!("GRANT {right} ON {table} TO app")).await.expect("an administrator");
+    }
+    let locks = client(Kind::Postgres, &url).await;
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
+}
