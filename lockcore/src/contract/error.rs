@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{ErrorKind, LockName, Operation};
+use crate::{ErrorKind, LockName, Moment, Operation};
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -47,7 +47,7 @@ struct Report {
     servers: Option<Arc<str>>,
     retryable: bool,
     is_silence: bool,
-    is_of_ended_claim: bool,
+    away_since: Option<Moment>,
     source: Option<Source>,
 }
 
@@ -73,7 +73,7 @@ impl Error {
             servers: None,
             retryable,
             is_silence: false,
-            is_of_ended_claim: false,
+            away_since: None,
             source: None,
         }))
     }
@@ -139,14 +139,16 @@ impl Error {
         self
     }
 
-    /// Marks the error as one that only this claim cannot survive: another one of the same request goes on.
-    pub(crate) fn of_ended_claim(mut self) -> Self {
-        self.0.is_of_ended_claim = true;
+    /// Marks the error as one that only this claim cannot survive: another one of the same request goes on, at a
+    /// server that has been away since then.
+    pub(crate) fn of_ended_claim(mut self, away_since: Moment) -> Self {
+        self.0.away_since = Some(away_since);
         self
     }
 
-    pub(crate) fn is_of_ended_claim(&self) -> bool {
-        self.0.is_of_ended_claim
+    /// Since when the server has been away, if another claim goes on.
+    pub(crate) fn away_since(&self) -> Option<Moment> {
+        self.0.away_since
     }
 
     /// What went wrong.
@@ -203,7 +205,7 @@ impl Error {
             retryable: self.0.retryable,
             is_silence: self.0.is_silence,
             // The claims of others go on.
-            is_of_ended_claim: false,
+            away_since: None,
             source: (!causes.is_empty()).then(|| causes.join(": ").into()),
         }))
     }

@@ -52,15 +52,6 @@ impl Choices {
         check_label(&self.label)
     }
 
-    /// Begins to acquire, with options that have been checked.
-    pub(crate) fn begin(&self, book: &Arc<Book>, name: LockName, mode: Mode, wait: Wait) -> Acquiring {
-        // Readers and permits can hold a lock together; a queue of this process would only serialize them.
-        let local = self.local.clone().filter(|_| mode == Mode::Exclusive);
-        let claim = self.claim(book, name, mode, wait);
-        let patience = self.patience(wait, book.capabilities().is_presumed());
-        operation::acquire(Arc::clone(book), claim, self.limits, local, patience)
-    }
-
     /// How long a claim with this wait goes on while the server is away. `is_presumed`: the client has not
     /// reached a server yet.
     ///
@@ -110,7 +101,29 @@ pub(crate) struct Checked {
 impl Checked {
     /// Begins to acquire, with a claim of its own.
     pub(crate) fn begin(&self) -> Acquiring {
-        self.choices.begin(&self.book, self.name.clone(), self.mode, self.wait)
+        self.begin_within(self.patience())
+    }
+
+    /// The same after an error that has ended the claim before.
+    pub(super) fn begin_after(&self, reason: &Error) -> Acquiring {
+        let acquiring = self.begin_within(self.patience().after(reason));
+        // Why there is another claim, until the server answers it.
+        if let Some(claim) = acquiring.claim() {
+            claim.note_obstacle(Some(reason));
+        }
+        acquiring
+    }
+
+    fn patience(&self) -> Patience {
+        self.choices.patience(self.wait, self.book.capabilities().is_presumed())
+    }
+
+    fn begin_within(&self, patience: Patience) -> Acquiring {
+        let Self { book, choices, name, mode, wait } = self;
+        // Readers and permits can hold a lock together; a queue of this process would only serialize them.
+        let local = choices.local.clone().filter(|_| *mode == Mode::Exclusive);
+        let claim = choices.claim(book, name.clone(), *mode, *wait);
+        operation::acquire(Arc::clone(book), claim, choices.limits, local, patience)
     }
 
     /// Begins the wait anew, for the next try.

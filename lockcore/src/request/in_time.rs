@@ -49,12 +49,8 @@ impl Future for InTime {
         while let Poll::Ready(answer) = Pin::new(&mut *work).poll(cx) {
             match answer {
                 // The backend cannot go on with this claim. Another one waits for the rest of the time.
-                Err(error) if error.is_of_ended_claim() && !checked.is_late() => {
-                    (*work, *end) = (checked.begin(), None);
-                    // Why there is another claim, until the server answers it.
-                    if let Some(claim) = work.claim() {
-                        claim.note_obstacle(Some(&error));
-                    }
+                Err(error) if error.away_since().is_some() && !checked.is_late() => {
+                    (*work, *end) = (checked.begin_after(&error), None);
                 }
                 answer => return Poll::Ready(answer),
             }

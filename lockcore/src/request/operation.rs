@@ -118,7 +118,7 @@ async fn ask(book: &Book, claim: &Claim, mut patience: Patience) -> Result<Optio
         if claim.has_ended_early() {
             // A server that ends one claim after the other is not asked without a pause.
             Box::pin(patience.pause(clock, pending())).await?;
-            return patience.end().map_err(Error::of_ended_claim).map(|()| None);
+            return patience.end_of_claim().map(|()| None);
         }
         claim.note_away(patience.reason());
         Box::pin(patience.pause(clock, claim.wait_over())).await?;

@@ -26,6 +26,12 @@ impl Patience {
         Self { limit, grace, pauses: Backoff::new(PAUSES.0, PAUSES.1), away: None }
     }
 
+    /// Goes on after the error that has ended an earlier claim of the same request, for what is left.
+    pub(super) fn after(self, error: &Error) -> Self {
+        // No other claim follows its copy.
+        Self { away: error.away_since().map(|since| (since, error.duplicate())), ..self }
+    }
+
     /// The server has answered since the last error.
     pub(super) fn begin_anew(&mut self) {
         *self = Self::new(self.limit, self.grace);
@@ -67,6 +73,11 @@ impl Patience {
         }
     }
 
+    /// The reason for another claim, if the server is away.
+    pub(super) fn end_of_claim(&mut self) -> Result<()> {
+        self.away.take().map_or(Ok(()), |(since, reason)| Err(reason.of_ended_claim(since)))
+    }
+
     /// The reason, if the server is away.
     pub(super) fn end(&mut self) -> Result<()> {
         self.away.take().map_or(Ok(()), |(_, reason)| Err(reason))
@@ -102,7 +113,8 @@ mod tests {
     use futures_util::FutureExt;
 
     use std::collections::HashSet;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
 
     use super::super::Choices;
@@ -200,51 +212,72 @@ mod tests {
         drop(while_time_passes(&server, patient.into_future()).await.unwrap());
     }
 
+    async fn kind_of<T>(request: impl IntoFuture<Output = Result<T>>) -> ErrorKind {
+        request.await.map(|_| ()).unwrap_err().kind()
+    }
+
     /// A backend that cannot go on with its first claims.
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     struct Ending {
-        memory: MemoryLock,
+        inner: Arc<dyn DistributedLock>,
         ends: AtomicUsize,
+        /// Whether it has answered each claim before.
+        answers: AtomicBool,
         seen: Mutex<HashSet<OwnerId>>,
+    }
+
+    impl Ending {
+        fn new(inner: Arc<dyn DistributedLock>) -> (Arc<Self>, Locks) {
+            let (ends, answers, seen) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::default());
+            let backend = Arc::new(Self { inner, ends, answers, seen });
+            let locks = Locks::new(Arc::clone(&backend) as Arc<dyn DistributedLock>).unwrap();
+            (backend, locks)
+        }
     }
 
     #[async_trait]
     impl DistributedLock for Ending {
         fn capabilities(&self) -> Capabilities {
-            self.memory.capabilities()
+            self.inner.capabilities()
+        }
+
+        fn clock(&self) -> Clock {
+            self.inner.clock()
         }
 
         async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
             assert!(self.seen.lock().unwrap().insert(claim.owner()), "the same claim again");
             let is_over = |left: usize| left.checked_sub(1);
             if self.ends.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_over).is_ok() {
+                if self.answers.load(Ordering::SeqCst) {
+                    claim.note_waiting();
+                }
                 claim.cancel();
                 return Err(Error::new(ErrorKind::Unreachable, "a request to release it may arrive late"));
             }
-            self.memory.acquire(claim).await
+            self.inner.acquire(claim).await
         }
 
         async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-            self.memory.renew(grants, until).await
+            self.inner.renew(grants, until).await
         }
 
         async fn release(&self, claim: &Claim) -> Result<Released> {
-            self.memory.release(claim).await
+            self.inner.release(claim).await
         }
 
         async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-            self.memory.inspect(name).await
+            self.inner.inspect(name).await
         }
 
         async fn force_release(&self, name: &LockName) -> Result<usize> {
-            self.memory.force_release(name).await
+            self.inner.force_release(name).await
         }
     }
 
     #[tokio::test]
     async fn a_request_goes_on_with_another_claim() {
-        let backend = Arc::new(Ending::default());
-        let locks = Locks::new(Arc::clone(&backend) as Arc<dyn DistributedLock>).unwrap();
+        let (backend, locks) = Ending::new(Arc::new(MemoryLock::new()));
         let end = || backend.ends.store(2, Ordering::SeqCst);
         end();
         assert_eq!(locks.run_as_leader("a", async |_| 7).await.unwrap(), 7);
@@ -261,6 +294,31 @@ mod tests {
             assert_eq!(request.await.unwrap_err().kind(), ErrorKind::Unreachable);
             assert_eq!(backend.ends.load(Ordering::SeqCst), 1, "one claim");
         }
+    }
+
+    #[tokio::test]
+    async fn the_patience_is_that_of_all_claims_of_a_request() {
+        let server = TestServer::new();
+        let (backend, locks) = Ending::new(server.backend());
+        let short = Duration::from_secs(5);
+        let lasts = async |work: Pin<Box<dyn Future<Output = ErrorKind>>>| {
+            backend.ends.store(usize::MAX, Ordering::SeqCst);
+            let began = server.clock().clock().now();
+            let kind = while_time_passes(&server, work).await;
+            (kind, server.clock().clock().now().since(began))
+        };
+        for (kind, took) in [
+            lasts(Box::pin(kind_of(locks.lock("a").wait(LONG).patience(short)))).await,
+            lasts(Box::pin(kind_of(locks.lock_all(["b", "c"]).wait(LONG).patience(short)))).await,
+            lasts(Box::pin(kind_of(locks.owner().lock("d").wait(LONG).patience(short)))).await,
+            lasts(Box::pin(kind_of(locks.campaign("e").wait(LONG).patience(short)))).await,
+        ] {
+            assert_eq!(kind, ErrorKind::Unreachable);
+            assert!((short..LONG / 2).contains(&took), "{took:?}");
+        }
+        backend.answers.store(true, Ordering::SeqCst);
+        let (_, took) = lasts(Box::pin(kind_of(locks.lock("f").wait(short * 3).patience(short)))).await;
+        assert!((short * 3..LONG).contains(&took), "each answer begins it anew: {took:?}");
     }
 
     #[tokio::test]
