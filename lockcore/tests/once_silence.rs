@@ -1,6 +1,8 @@
 //! Jobs that run once for a key, with a server that is away or whose answers are lost.
 
-use std::sync::Arc;
+#[path = "support/host.rs"]
+mod host;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -8,10 +10,11 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use lockwell_core::testing::TestServer;
 use lockwell_core::{
-    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, JobState, Keyed, LockName,
-    LockRequest, LockStatus, Locks, Moment, Once, Operation, Record, RecordKind, RecordWrite, Released,
-    Renewal, Result,
+    DistributedLock, Error, ErrorKind, Grant, JobState, Keyed, LockRequest, Locks, Once, Operation,
+    RecordWrite, Result,
 };
+
+use host::{Between, host};
 
 const DAY: &str = "2026-11-29";
 const MINUTE: Duration = Duration::from_secs(60);
@@ -21,50 +24,20 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 struct Deaf {
     server: TestServer,
-    inner: Arc<dyn DistributedLock>,
     silences: AtomicU32,
     loses: bool,
 }
 
 impl Deaf {
     fn locks(server: &TestServer, silences: u32, loses: bool) -> Locks {
-        let (server, inner) = (server.clone(), server.backend());
-        Locks::new(Arc::new(Self { server, inner, silences: AtomicU32::new(silences), loses })).unwrap()
+        host(server, Self { server: server.clone(), silences: AtomicU32::new(silences), loses })
     }
 }
 
 #[async_trait]
-impl DistributedLock for Deaf {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn clock(&self) -> Clock {
-        self.inner.clock()
-    }
-
-    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        self.inner.acquire(claim).await
-    }
-
-    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-        self.inner.renew(grants, until).await
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<Released> {
-        self.inner.release(claim).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        self.inner.inspect(name).await
-    }
-
-    async fn force_release(&self, name: &LockName) -> Result<usize> {
-        self.inner.force_release(name).await
-    }
-
-    async fn write_record(&self, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
-        self.inner.write_record(grant, write).await?;
+impl Between for Deaf {
+    async fn write(&self, server: &dyn DistributedLock, grant: &Grant, write: RecordWrite<'_>) -> Result<()> {
+        server.write_record(grant, write).await?;
         let left = |left: u32| left.checked_sub(1);
         if self.silences.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_err() {
             return Ok(());
@@ -73,23 +46,6 @@ impl DistributedLock for Deaf {
             self.server.lose(grant.claim().name()).await?;
         }
         Err(Error::new(ErrorKind::UnknownOutcome, "the answer was lost"))
-    }
-
-    async fn read_record(
-        &self,
-        name: &LockName,
-        kind: RecordKind,
-        under: Option<&Grant>,
-    ) -> Result<Option<Record>> {
-        self.inner.read_record(name, kind, under).await
-    }
-
-    async fn records(&self, kind: RecordKind) -> Result<Vec<LockName>> {
-        self.inner.records(kind).await
-    }
-
-    async fn lost(&self, grant: &Grant) {
-        self.inner.lost(grant).await;
     }
 }
 
