@@ -11,25 +11,37 @@ pub(crate) fn file(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Runs a script with `lockwell` in its path, and a folder of its own in the place of the folders that the
-/// text names.
-fn script(site: &Site, text: &str) -> Finished {
+/// A script with `lockwell` and what is in the folder of its own in its path. That folder is in the place of the
+/// folders that the text names.
+pub(crate) fn shell(site: &Site, text: &str) -> Command {
     let folder = site.path("");
     let folder = folder.to_str().unwrap().trim_end_matches('/');
     let bin = Path::new(env!("CARGO_BIN_EXE_lockwell"));
     let text = text
         .replace("/usr/bin/lockwell", bin.to_str().unwrap())
         .replace("${CREDENTIALS_DIRECTORY}/lockwell-url", "/etc/lockwell/url")
-        .replace("/run/secrets/lockwell", "/etc/lockwell");
+        .replace("/run/secrets/lockwell", "/etc/lockwell")
+        .replace("/tmp/term", "term");
     let text = ["/var/lib/app", "/etc/lockwell", "/usr/local/bin"]
         .into_iter()
         .fold(text, |text, name| text.replace(name, folder));
-    let path = format!("{}:{}", bin.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let usual = std::env::var("PATH").unwrap();
+    let path = format!("{folder}:{}:{usual}", bin.parent().unwrap().display());
     let mut shell = Command::new("sh");
     shell.args(["-c", &text]).current_dir(folder).env("PATH", path);
     shell.env_remove("LOCKWELL_URL").env_remove("LOCKWELL_HELD").env_remove("RUST_LOG");
     shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Running::start(&mut shell).finish_within(std::time::Duration::from_mins(1))
+    shell
+}
+
+fn script(site: &Site, text: &str) -> Finished {
+    Running::start(&mut shell(site, text)).finish_within(std::time::Duration::from_mins(1))
+}
+
+/// What cron and systemd make of a command, and Kubernetes of a variable.
+pub(crate) fn filled_in(command: &str) -> String {
+    let command = command.replace("\\%", "%").replace("%%", "%").replace("$$", "$");
+    command.replace("$(JOB)", "nightly-report-29389")
 }
 
 /// The blocks of shell commands of a page.
@@ -112,9 +124,7 @@ fn example(site: &Site, command: &str) {
     }
     std::fs::write(site.path("url"), site.url()).unwrap();
     std::fs::write(site.path("ran"), "").unwrap();
-    // What cron and systemd make of it, and Kubernetes of a variable.
-    let command = command.replace("\\%", "%").replace("%%", "%").replace("$$", "$");
-    let command = command.replace("$(JOB)", "nightly-report-29389");
+    let command = filled_in(command);
     let run = script(site, &command);
     assert_eq!((run.status, run.err.as_str()), (0, ""), "{command}");
     assert!(command.contains(&site.read("ran")) && !site.read("ran").is_empty(), "{command}");
@@ -173,7 +183,14 @@ fn the_example_for_kubernetes() {
 fn the_deployments_for_kubernetes() {
     for name in ["leader", "migrations"] {
         let text = file(&format!("examples/kubernetes/{name}.yaml"));
-        let command = text.lines().find_map(|line| line.trim().strip_prefix("command: [")).unwrap();
-        example(&Site::new(), &command.trim_end_matches(']').replace(", ", " "));
+        example(&Site::new(), &words(&text));
     }
+}
+
+/// The words of the first command of a part of a manifest. YAML and shells quote alike here.
+pub(crate) fn words(manifest: &str) -> String {
+    let (_, list) = manifest.split_once("command: [").unwrap();
+    let (list, _) = list.split_once("]\n").unwrap();
+    let words: Vec<_> = list.split([' ', '\n']).filter(|word| !word.is_empty()).collect();
+    words.iter().map(|word| word.strip_suffix(',').unwrap_or(word)).collect::<Vec<_>>().join(" ")
 }

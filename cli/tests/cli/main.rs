@@ -18,6 +18,7 @@ mod dying;
 mod everyday;
 mod exclusion;
 mod exit_codes;
+mod firings;
 #[cfg(feature = "postgres")]
 mod first_day;
 #[cfg(all(feature = "postgres", feature = "redis"))]
