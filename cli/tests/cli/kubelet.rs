@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::documented::file;
-use crate::support::{Running, Site, is_alive, lockwell, pid_of, wait_until};
+use crate::documented::{file, shell, words};
+use crate::support::{Running, Site, finish, is_alive, lockwell, pid_of, wait_until};
 
 /// Kubernetes takes ten seconds, and twice as long each time.
 const BACK_OFF: Duration = Duration::from_millis(50);
@@ -127,4 +127,66 @@ fn a_job_that_fails_is_tried_again_and_given_up() {
     assert_eq!(site.finish(&forgets).status, 0);
     assert_eq!(run(), (true, vec![0]));
     assert_eq!(site.read("done"), "nightly-report-29341620 1");
+}
+
+/// A container of the Deployment of the example, and its probe.
+struct Container {
+    /// Its files, which are new for each container.
+    site: Site,
+    running: Running,
+}
+
+impl Container {
+    fn start(url: &str, ttl: &str) -> Self {
+        let site = Site::at(url);
+        std::fs::write(site.path("url"), url).unwrap();
+        // It takes its time to end when it is told to.
+        let loops = "trap 'echo >> told' TERM; echo $$ > pid; while [ ! -e go ]; do sleep 0.02; done";
+        std::fs::write(site.path("scheduler"), format!("#!/bin/sh\n{loops}\n")).unwrap();
+        std::fs::set_permissions(site.path("scheduler"), PermissionsExt::from_mode(0o755)).unwrap();
+        let command = words(&file("examples/kubernetes/leader.yaml")).replace(" 15s ", &format!(" {ttl} "));
+        let running = Running::start(&mut shell(&site, &format!("exec {command}")));
+        Self { site, running }
+    }
+
+    /// What kubelet finds.
+    fn is_ready(&self) -> bool {
+        let text = file("examples/kubernetes/leader.yaml");
+        let (_, probe) = text.split_once("readinessProbe:").unwrap();
+        finish(&mut shell(&self.site, &words(probe))).status == 0
+    }
+}
+
+#[test]
+fn the_leader_alone_is_ready() {
+    let server = Site::new();
+    let url = server.url();
+    let first = Container::start(&url, "3s");
+    let scheduler = pid_of(first.site.wait_for_file("pid").parse().unwrap());
+    // Its lease lasts longer than the test.
+    let second = Container::start(&url, "100s");
+    wait_until("a candidate", || server.waiters("scheduler") == 1);
+    assert!(first.is_ready() && !second.is_ready());
+
+    // The leadership is lost, and the scheduler is being ended. The other one leads.
+    assert_eq!(server.finish(&["release", "--force", "--yes", "scheduler"]).status, 0);
+    wait_until("its term", || second.is_ready());
+    first.site.wait_for_file("told");
+    assert!(is_alive(scheduler) && !first.is_ready());
+    std::fs::write(first.site.path("go"), "").unwrap();
+    wait_until("a candidate", || server.waiters("scheduler") == 1);
+    assert!(second.is_ready() && !first.is_ready(), "an old term");
+
+    // It runs out of memory, and its lease is still there when a new container is.
+    second.running.signal(Signal::KILL);
+    assert_eq!(second.running.finish().status, -1);
+    let third = Container::start(&url, "3s");
+    wait_until("two candidates", || server.waiters("scheduler") == 2);
+    assert!(!third.is_ready() && !first.is_ready());
+
+    // One of them leads then, the first one for the second time.
+    std::fs::remove_file(first.site.path("go")).unwrap();
+    assert_eq!(server.finish(&["release", "--force", "--yes", "scheduler"]).status, 0);
+    wait_until("a term", || first.is_ready() || third.is_ready());
+    assert_ne!(first.is_ready(), third.is_ready());
 }
