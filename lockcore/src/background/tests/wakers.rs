@@ -42,27 +42,41 @@ async fn a_loss_that_wakes_a_panic_ends_no_renewals() {
     drop(other);
 }
 
+/// A client whose timers are those of a clock that stands still: nothing but the keeper is to wake its claims.
+fn still() -> (crate::TestClock, Arc<dyn DistributedLock>, Locks) {
+    let clock = crate::TestClock::new();
+    let inner = MemoryLock::with_clock(clock.clock());
+    let server = Arc::new(Chosen { inner, ..Chosen::default() }) as Arc<dyn DistributedLock>;
+    let locks = Locks::new(Arc::clone(&server)).unwrap();
+    (clock, server, locks)
+}
+
 /// The slice of the lock ends, so the keeper wakes the next task to claim it.
 #[tokio::test]
 async fn a_turn_that_wakes_a_panic_goes_to_the_next() {
-    let (_, locks) = chosen([]);
+    let (clock, _, locks) = still();
     let guard = locks.lock("a").ttl(LEASE).await.unwrap();
     let _asleep = asleep(&locks);
+    clock.advance(millis(50));
     tokio::time::sleep(millis(50)).await;
     guard.release().await.unwrap();
-    let next = locks.lock("a").ttl(LEASE).wait(LEASE / 4).await;
-    drop(next.expect("the turn that nobody picked up is passed on"));
+    let next = tokio::spawn(locks.lock("a").ttl(LEASE).into_future());
+    for _ in 0..300 {
+        if next.is_finished() {
+            return drop(next.await.unwrap().unwrap());
+        }
+        clock.advance(millis(1));
+        tokio::time::sleep(millis(20)).await;
+    }
+    panic!("the turn that nobody picked up is passed on");
 }
 
 /// The keeper wakes a claim that nobody polls. Then its turn goes to the next task, and it is woken for that,
 /// too.
 #[tokio::test]
 async fn a_claim_that_wakes_a_panic_loses_its_turn_to_the_next() {
-    // Nothing but the keeper is to wake the claim, so the timers are those of a clock that stands still.
-    let clock = crate::TestClock::new();
-    let inner = MemoryLock::with_clock(clock.clock());
-    let server = Arc::new(Chosen { inner, ..Chosen::default() }) as Arc<dyn DistributedLock>;
-    let (locks, other) = (Locks::new(Arc::clone(&server)).unwrap(), Locks::new(server).unwrap());
+    let (clock, server, locks) = still();
+    let other = Locks::new(server).unwrap();
     let _guard = other.lock("a").ttl(LEASE).await.unwrap();
     let _asleep = asleep(&locks);
     let next = tokio::spawn(locks.lock("a").ttl(LEASE).into_future());
