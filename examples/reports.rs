@@ -75,7 +75,7 @@ async fn stopped() {
 async fn main() -> Result<(), Box<dyn Error>> {
     let listen = std::env::args().nth(1).ok_or("usage: reports HOST:PORT")?;
     // Before the client, so that all series begin with zero.
-    let metrics = PrometheusBuilder::new().install_recorder()?;
+    let metrics = PrometheusBuilder::new().with_recommended_naming(true).install_recorder()?;
     // The address is in the variable LOCKWELL_URL. This is an error if the server cannot be reached, refuses
     // the password, or does not promise what the address requires.
     let locks = lockwell::connect_with(LockConfig::from_env()?).await?;

@@ -72,7 +72,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     log.with_span_events(FmtSpan::CLOSE).with_writer(std::io::stderr).init();
 
     // Before the client is made: what has not happened yet is then shown as zero, with its description.
-    let metrics = PrometheusBuilder::new().set_buckets(&BUCKETS)?.install_recorder()?;
+    let metrics = PrometheusBuilder::new().with_recommended_naming(true).set_buckets(&BUCKETS)?;
+    let metrics = metrics.install_recorder()?;
     let locks = lockwell::connect(url).await?;
 
     let ttl = locks.capabilities().min_ttl().max(Duration::from_millis(600));

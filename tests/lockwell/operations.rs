@@ -177,14 +177,39 @@ mod metrics {
                 None
             })
         });
-        // The guide lists the same.
+        // And these are all.
         let (_, text) = ask(ureq::get(&url)).expect("an answer");
-        let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
-        let there: BTreeSet<_> = kinds.filter(|name| name.starts_with("lockwell_")).collect();
-        let rows =
-            include_str!("../../docs/operations.md").lines().filter(|line| line.starts_with("| `lockwell_"));
-        let listed: BTreeSet<_> = rows.flat_map(names).collect();
-        assert_eq!(listed, there);
+        assert_eq!(exported(&text), listed(include_str!("../../docs/operations.md")));
+    }
+
+    /// The series in a text, with their labels.
+    fn exported(text: &str) -> BTreeSet<String> {
+        let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE lockwell_")?.split_once(' '));
+        let series = kinds.map(|(name, kind)| {
+            let of = text.lines().filter_map(|line| line.strip_prefix("lockwell_")?.split_once('{'));
+            // A histogram has several lines, whose names are longer.
+            let samples =
+                of.filter(|(of, _)| ["", "_bucket"].iter().any(|end| *of == format!("{name}{end}")));
+            let labels =
+                samples.flat_map(|(_, labels)| labels.split(',').filter_map(|it| it.split_once('=')));
+            let labels: BTreeSet<_> = labels.map(|(label, _)| label).filter(|it| *it != "le").collect();
+            format!("lockwell_{name} {kind} {labels:?}")
+        });
+        series.collect()
+    }
+
+    /// The series in the guide, as Prometheus gets them.
+    fn listed(guide: &str) -> BTreeSet<String> {
+        let rows = guide.lines().filter(|line| line.starts_with("| `lockwell."));
+        let series = rows.map(|row| {
+            let cells: Vec<_> = row.split('|').map(|cell| cell.trim().replace('`', "")).collect();
+            let [_, name, kind, unit, labels, ..] = &cells[..] else { panic!("{row}") };
+            let unit = if unit == "s" { "_seconds" } else { "" };
+            let total = if kind == "counter" { "_total" } else { "" };
+            let all = labels.split(", ").filter(|label| !label.is_empty()).chain(["backend"]);
+            format!("{}{unit}{total} {kind} {:?}", name.replace('.', "_"), all.collect::<BTreeSet<_>>())
+        });
+        series.collect()
     }
 
     /// The value of a series, by its name, its backend and one of its other labels.
@@ -198,7 +223,8 @@ mod metrics {
     /// The recorder of this process.
     fn recorder() -> &'static PrometheusHandle {
         static RECORDER: LazyLock<PrometheusHandle> = LazyLock::new(|| {
-            let builder = PrometheusBuilder::new().set_buckets(&[1.0]).expect("a bucket");
+            let builder =
+                PrometheusBuilder::new().with_recommended_naming(true).set_buckets(&[1.0]).expect("a bucket");
             builder.install_recorder().expect("it is the only one")
         });
         &RECORDER
@@ -250,11 +276,11 @@ mod metrics {
         server.lose("a").await.expect("a lock");
         guard.lost().await;
         becomes(1.0, "lockwell_losses_total", r#"reason="taken""#).await;
-        becomes(1.0, "lockwell_hold_seconds_count", r#"outcome="lost""#).await;
+        becomes(1.0, "lockwell_hold_duration_seconds_count", r#"outcome="lost""#).await;
         becomes(0.0, "lockwell_held", "backend").await;
         drop(guard);
         locks.lock("b").await.expect("a free lock").release().await.expect("it is held");
-        becomes(1.0, "lockwell_hold_seconds_count", r#"outcome="released""#).await;
+        becomes(1.0, "lockwell_hold_duration_seconds_count", r#"outcome="released""#).await;
         becomes(0.0, "lockwell_waiters", "backend").await;
         becomes(0.0, "lockwell_held", "backend").await;
         becomes(1.0, "lockwell_acquires_total", r#"outcome="cancelled""#).await;
@@ -265,11 +291,11 @@ mod metrics {
         let handle = recorder();
         let of = |name: &str, job: &str| {
             let text = handle.render();
-            let job = format!(r#"job="{job}""#);
+            let job = format!(r#"job_name="{job}""#);
             let line = text.lines().find(|line| line.starts_with(name) && line.contains(&job));
             line.map(|line| last_word(line).parse::<f64>().expect("a number"))
         };
-        let (attempts, success) = ("lockwell_job_attempts_total", "lockwell_job_success_seconds");
+        let (attempts, success) = ("lockwell_job_attempts_total", "lockwell_job_success_timestamp_seconds");
         let now = || SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970").as_secs_f64();
         // Not the backend of the test above, whose series these are.
         let server = Arc::new(MemoryLock::new());
@@ -312,7 +338,7 @@ mod metrics {
         let url = format!("{}?durability=grace&longest_ttl=4s", server.url());
         let config = lockwell::LockConfig::new(&url).ttl(Duration::from_secs(4)).wait(TIMEOUT);
         let locks = lockwell::connect_with(config).await.expect("a client");
-        let left = || value(&handle.render(), "lockwell_grace_end_seconds", "redis", "") - now();
+        let left = || value(&handle.render(), "lockwell_grace_end_timestamp_seconds", "redis", "") - now();
         locks.lock("a").await.expect("a free lock").release().await.expect("it is held");
         assert!(left() <= 0.0, "{}", left());
         locks.begin_grace().await.expect("it begins");

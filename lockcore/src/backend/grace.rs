@@ -217,7 +217,7 @@ impl MarkWatch {
     }
 }
 
-/// The grace periods that a client notices, for the metric `lockwell_grace_end_seconds`.
+/// The grace periods that a client notices, for the metric `lockwell.grace.end.timestamp`.
 #[derive(Debug)]
 pub struct GraceGauge {
     backend: &'static str,

@@ -7,14 +7,12 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use metrics::{Key, KeyName, Label, Recorder, Unit, with_recorder};
+use metrics::{Key, Label};
 
+use super::catalogue::{JOB_ATTEMPTS, JOB_SUCCESS};
 use super::series::{METADATA, record};
 use crate::LockName;
 use crate::system::lock;
-
-const ATTEMPTS: &str = "lockwell_job_attempts_total";
-const SUCCESS: &str = "lockwell_job_success_seconds";
 
 /// How many jobs of a client have series of their own.
 const MOST_JOBS: usize = 100;
@@ -29,7 +27,6 @@ pub(super) struct JobSeries {
 
 impl JobSeries {
     pub(super) fn new(backend: &'static str) -> Self {
-        with_recorder(describe);
         Self { backend, done: Mutex::default() }
     }
 
@@ -43,11 +40,11 @@ impl JobSeries {
         *last = since.max(*last);
         let job = job.as_ref();
         // A rate needs the value before the first attempt.
-        record(&self.key(ATTEMPTS, job), |recorder, key| {
+        record(&self.key(JOB_ATTEMPTS, job), |recorder, key| {
             recorder.register_counter(key, &METADATA).increment(0);
         });
         if is_later {
-            record(&self.key(SUCCESS, job), move |recorder, key| {
+            record(&self.key(JOB_SUCCESS, job), move |recorder, key| {
                 recorder.register_gauge(key, &METADATA).set(since.as_secs_f64());
             });
         }
@@ -57,14 +54,17 @@ impl JobSeries {
 
     pub(super) fn begins(&self, name: &LockName) {
         let job = listed(&lock(&self.done), name);
-        record(&self.key(ATTEMPTS, job.as_ref()), |recorder, key| {
+        record(&self.key(JOB_ATTEMPTS, job.as_ref()), |recorder, key| {
             recorder.register_counter(key, &METADATA).increment(1);
         });
     }
 
     fn key(&self, name: &'static str, job: Option<&LockName>) -> Key {
         let job = job.map_or_else(String::new, ToString::to_string);
-        Key::from_parts(name, vec![Label::from_static_parts("backend", self.backend), Label::new("job", job)])
+        Key::from_parts(
+            name,
+            vec![Label::from_static_parts("backend", self.backend), Label::new("job_name", job)],
+        )
     }
 }
 
@@ -72,13 +72,4 @@ impl JobSeries {
 fn listed(known: &HashMap<Option<LockName>, Duration>, name: &LockName) -> Option<LockName> {
     let name = Some(name.clone());
     if known.contains_key(&name) || known.len() < MOST_JOBS { name } else { None }
-}
-
-/// The texts that a recorder shows beside the series.
-fn describe(recorder: &dyn Recorder) {
-    let name = KeyName::from_const_str;
-    let text = "Attempts at jobs that run once for a key, which began here";
-    recorder.describe_counter(name(ATTEMPTS), Some(Unit::Count), text.into());
-    let text = "When a job was last done, as far as is known here; Unix time";
-    recorder.describe_gauge(name(SUCCESS), Some(Unit::Seconds), text.into());
 }

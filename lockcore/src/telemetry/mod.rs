@@ -5,6 +5,8 @@
 //! application, so nothing that calls them is called under a mutex.
 
 mod acquiring;
+#[cfg(feature = "metrics")]
+mod catalogue;
 mod events;
 #[cfg(feature = "metrics")]
 mod job_series;
@@ -37,14 +39,14 @@ pub(crate) use series::Since;
 pub(crate) use spans::released;
 
 /// Notes that a connection to a server failed and is replaced, or was taken over by another server: for the
-/// metric `lockwell_reconnections_total`. `backend` is the name in [`Capabilities`](crate::Capabilities).
+/// metric `lockwell.reconnections`. `backend` is the name in [`Capabilities`](crate::Capabilities).
 ///
 /// Without the feature `metrics` it does nothing.
 pub fn note_reconnection(backend: &'static str) {
     series::reconnected(backend);
 }
 
-/// Notes that a server grants nothing for this time: for the metric `lockwell_grace_end_seconds`.
+/// Notes that a server grants nothing for this time: for the metric `lockwell.grace.end.timestamp`.
 pub(crate) fn note_grace_left(backend: &'static str, left: Duration) {
     series::grace_left(backend, left);
 }

@@ -9,24 +9,16 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use metrics::{Key, KeyName, Label, Metadata, Recorder, Unit, with_recorder};
+use metrics::{Key, Label, Metadata, Recorder, with_recorder};
 
+use super::catalogue::{
+    ACQUIRE_DURATION, ACQUIRES, GRACE_END, HELD, HOLD_DURATION, LOSSES, RECONNECTIONS, RELEASE_FAILURES,
+    RENEWAL_MARGIN, RENEWALS, WAITERS, describe,
+};
 use crate::system::{Aside, log_aside, must_not_wait};
 use crate::telemetry::level::Level;
 use crate::telemetry::outcome::{AcquireOutcome, RenewalOutcome};
 use crate::{Clock, Loss, Moment};
-
-const ACQUIRES: &str = "lockwell_acquires_total";
-const WAIT_SECONDS: &str = "lockwell_wait_seconds";
-const WAITERS: &str = "lockwell_waiters";
-const HELD: &str = "lockwell_held";
-const HOLD_SECONDS: &str = "lockwell_hold_seconds";
-const LOSSES: &str = "lockwell_losses_total";
-const RENEWALS: &str = "lockwell_renewals_total";
-const RENEWAL_MARGIN: &str = "lockwell_renewal_margin_seconds";
-const RELEASE_FAILURES: &str = "lockwell_release_failures_total";
-const RECONNECTIONS: &str = "lockwell_reconnections_total";
-const GRACE_END: &str = "lockwell_grace_end_seconds";
 
 /// In the order of their declaration.
 const OUTCOMES: [AcquireOutcome; 5] = [
@@ -153,11 +145,11 @@ fn show(level: &Arc<Level>, recorder: &dyn Recorder, key: &Key) {
 #[derive(Debug)]
 pub(super) struct Series {
     acquires: [Key; 5],
-    wait_seconds: [Key; 5],
+    acquire_duration: [Key; 5],
     waiters: Counted,
     held: Counted,
     /// Released, and lost.
-    hold_seconds: [Key; 2],
+    hold_duration: [Key; 2],
     losses: [Key; 4],
     renewals: [Key; 3],
     renewal_margin: Key,
@@ -169,10 +161,10 @@ impl Series {
         let of = |name, label, value| key(name, backend, Some((label, value)));
         let series = Self {
             acquires: OUTCOMES.map(|outcome| of(ACQUIRES, "outcome", outcome.as_str())),
-            wait_seconds: OUTCOMES.map(|outcome| of(WAIT_SECONDS, "outcome", outcome.as_str())),
+            acquire_duration: OUTCOMES.map(|outcome| of(ACQUIRE_DURATION, "outcome", outcome.as_str())),
             waiters: Counted::new(WAITERS, backend),
             held: Counted::new(HELD, backend),
-            hold_seconds: ["released", "lost"].map(|outcome| of(HOLD_SECONDS, "outcome", outcome)),
+            hold_duration: ["released", "lost"].map(|outcome| of(HOLD_DURATION, "outcome", outcome)),
             losses: LOSS.map(|loss| of(LOSSES, "reason", reason(loss))),
             renewals: ["extended", "lost", "unknown"].map(|outcome| of(RENEWALS, "outcome", outcome)),
             renewal_margin: key(RENEWAL_MARGIN, backend, None),
@@ -200,7 +192,7 @@ impl Series {
 
     pub(super) fn acquired(&self, outcome: AcquireOutcome, since: Since, clock: &Clock) {
         count(&self.acquires[outcome as usize]);
-        note(&self.wait_seconds[outcome as usize], since.elapsed(clock));
+        note(&self.acquire_duration[outcome as usize], since.elapsed(clock));
     }
 
     pub(super) fn wait_begins(&self) {
@@ -217,7 +209,7 @@ impl Series {
 
     pub(super) fn hold_ends(&self, since: Since, clock: &Clock, loss: Option<Loss>) {
         self.held.add(-1);
-        note(&self.hold_seconds[usize::from(loss.is_some())], since.elapsed(clock));
+        note(&self.hold_duration[usize::from(loss.is_some())], since.elapsed(clock));
         let key = self.losses.iter().zip(LOSS).find(|(_, of)| Some(*of) == loss);
         if let Some((key, _)) = key {
             count(key);
@@ -238,34 +230,5 @@ impl Series {
 
     pub(super) fn release_failed(&self) {
         count(&self.release_failures);
-    }
-}
-
-/// The texts that a recorder shows beside the series.
-fn describe(recorder: &dyn Recorder) {
-    let count = Some(Unit::Count);
-    let name = KeyName::from_const_str;
-    let counters = [
-        (ACQUIRES, "Acquires that have come to an end, by outcome"),
-        (LOSSES, "Held locks that were lost, by reason"),
-        (RENEWALS, "Renewals of leases, by outcome"),
-        (RELEASE_FAILURES, "Failed releases of claims; each is repeated"),
-        (RECONNECTIONS, "Connections to lock servers that failed and were replaced"),
-    ];
-    for (key, text) in counters {
-        recorder.describe_counter(name(key), count, text.into());
-    }
-    for (key, text) in [(WAITERS, "Acquires that wait for their turn"), (HELD, "Locks that are held")] {
-        recorder.describe_gauge(name(key), count, text.into());
-    }
-    let text = "Until when the server grants nothing, as it may have forgotten grants; Unix time";
-    recorder.describe_gauge(name(GRACE_END), Some(Unit::Seconds), text.into());
-    let histograms = [
-        (WAIT_SECONDS, "How long acquires took, by outcome"),
-        (HOLD_SECONDS, "How long locks were held, by how that ended"),
-        (RENEWAL_MARGIN, "What was left of a lease when its extension was confirmed"),
-    ];
-    for (key, text) in histograms {
-        recorder.describe_histogram(name(key), Some(Unit::Seconds), text.into());
     }
 }

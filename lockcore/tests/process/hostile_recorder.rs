@@ -69,7 +69,7 @@ impl Recorder for Hostile {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        if key.name() == "lockwell_renewals_total" {
+        if key.name() == "lockwell.renewals" {
             Counter::from_arc(Arc::new(Renewals))
         } else {
             Counter::noop()
@@ -77,7 +77,7 @@ impl Recorder for Hostile {
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        if key.name() == "lockwell_held" { Gauge::from_arc(Arc::new(Held)) } else { Gauge::noop() }
+        if key.name() == "lockwell.held" { Gauge::from_arc(Arc::new(Held)) } else { Gauge::noop() }
     }
 
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
