@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::contract::Class;
 use crate::life::{Act, Advice, Event, Lease, Left, Limits};
 use crate::system::unless_panics;
 use crate::telemetry::{Since, Telemetry};
@@ -14,6 +15,8 @@ use crate::{Claim, Clock, Error, ErrorKind, Grant, LeaseState, Moment};
 pub(crate) struct HeldLock {
     grant: Grant,
     telemetry: Arc<Telemetry>,
+    /// The class of the request that has got it. Its claim may be that of an earlier one.
+    class: Class,
     /// When the hold began.
     since: Since,
     /// A copy of the lease's deadline, zero once the lock is lost or released: `is_held` loads it and reads
@@ -38,7 +41,7 @@ pub(crate) fn lost_at_work(failure: Option<String>) -> Error {
 }
 
 impl HeldLock {
-    pub(crate) fn new(grant: Grant, limits: Limits, telemetry: &Arc<Telemetry>) -> Self {
+    pub(crate) fn new(grant: Grant, class: Class, limits: Limits, telemetry: &Arc<Telemetry>) -> Self {
         let claim = grant.claim();
         let mut lease = Lease::new(grant.sent(), grant.deadline());
         if grant.is_provisional() {
@@ -54,7 +57,8 @@ impl HeldLock {
         };
         drop(failure);
         Self {
-            since: telemetry.granted(&grant),
+            since: telemetry.granted(&grant, class),
+            class,
             telemetry: Arc::clone(telemetry),
             first: lease,
             valid_until: AtomicU64::new(lease.deadline().as_nanos()),
@@ -70,6 +74,10 @@ impl HeldLock {
 
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.class
     }
 
     pub(crate) fn claim(&self) -> &Claim {
@@ -196,7 +204,7 @@ impl HeldLock {
             LeaseState::Held => tracing::info!(lock = %name, %token, "lock sure again"),
             LeaseState::Released => (),
         }
-        self.telemetry.state_changed(&self.grant, self.since, state);
+        self.telemetry.state_changed(&self.grant, self.class, self.since, state);
         if let LeaseState::Lost(_) = state {
             // Tasks of this process must not wait for a guard that is never dropped.
             self.claim().pass_on();
@@ -261,7 +269,7 @@ mod tests {
         let (name, ttl) = (LockName::new("a").unwrap(), Duration::from_secs(60));
         let claim = Claim::new(name, Mode::Exclusive, ttl, Wait::No, "test".into());
         let grant = Grant::new(&claim, FencingToken::new(1), Moment::now());
-        let held = HeldLock::new(grant, Limits::default(), &Telemetry::new("test"));
+        let held = HeldLock::new(grant, Class::default(), Limits::default(), &Telemetry::new("test"));
         let (mut first, mut second) = (Box::pin(held.ended()), Box::pin(held.ended()));
         // Without a message of the panic.
         let panics = waker(|| {

@@ -295,7 +295,7 @@ fn look_at(rows: &mut Rows, key: usize, (now, by): (Moment, Moment), phase: u8, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::PassOn;
+    use crate::contract::{Class, PassOn};
     use crate::life::Limits;
     use crate::{FencingToken, Grant, LockName, MemoryLock, Mode, TestClock, Wait};
 
@@ -325,7 +325,7 @@ mod tests {
             claim.put_turn(Arc::new(SlowTurn(test.clone())));
             let grant = Grant::new(&claim, FencingToken::new(1), clock.now());
             let stub = book.adopt(&claim);
-            stub.keep(&Arc::new(HeldLock::new(grant, Limits::default(), &book.telemetry)));
+            stub.keep(&Arc::new(HeldLock::new(grant, Class::default(), Limits::default(), &book.telemetry)));
             book.rows().slab.iter_mut().for_each(|(_, row)| row.listens = None);
             stub
         });
@@ -345,7 +345,7 @@ mod tests {
         let name = LockName::new("a").unwrap();
         let claim = Claim::new(name, Mode::Exclusive, Duration::from_secs(60), Wait::No, "test".into());
         let grant = book.backend.acquire(&claim).await.unwrap().expect("it is free");
-        let held = Arc::new(HeldLock::new(grant, Limits::default(), &book.telemetry));
+        let held = Arc::new(HeldLock::new(grant, Class::default(), Limits::default(), &book.telemetry));
         let stub = book.adopt(&claim);
         stub.keep(&held);
         stub.disarm();

@@ -82,6 +82,9 @@ impl Locks {
         if let Some(label) = &config.label {
             locks.defaults.label = label.as_str().into();
         }
+        if let Some(class) = &config.class {
+            locks.defaults.class = Some(locks.book.telemetry.class(class)?);
+        }
         let in_order = config.server_order || config.require.contains(&Requirement::Fifo);
         match config.hand_off {
             Some(_) if in_order => Err(Error::new(

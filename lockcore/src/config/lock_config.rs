@@ -46,6 +46,9 @@ pub struct LockConfig {
     /// The default label, at most 255 bytes without control characters; `None` means host and process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The default class: see [`LockRequest::class`](crate::LockRequest::class).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// Whether each request has a place of its own in the queue of the server: see
     /// [`Locks::server_order`](crate::Locks::server_order). Requiring `fifo` implies it.
     #[serde(default)]
@@ -80,6 +83,7 @@ impl LockConfig {
             ttl: None,
             wait: None,
             label: None,
+            class: None,
             server_order: false,
             lazy: false,
             hand_off: None,
@@ -128,6 +132,13 @@ impl LockConfig {
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
+        self
+    }
+
+    /// Sets the default class: see [`LockRequest::class`](crate::LockRequest::class).
+    #[must_use]
+    pub fn class(mut self, class: impl Into<String>) -> Self {
+        self.class = Some(class.into());
         self
     }
 
@@ -197,6 +208,7 @@ impl LockConfig {
         let mut url: ServerUrl = self.url.parse()?;
         let (ttl, wait) = (url.duration("ttl")?, url.duration("wait")?);
         let label = url.option("label").map(str::to_owned);
+        let class = url.option("class").map(str::to_owned);
         let server_order = url.parsed("server_order", "true or false")?;
         let lazy = url.parsed("lazy", "true or false")?;
         let hand_off = url.option("hand_off").map(str::parse).transpose()?;
@@ -220,6 +232,7 @@ impl LockConfig {
         merge(&mut self.ttl, ttl, "ttl")?;
         merge(&mut self.wait, wait, "wait")?;
         merge(&mut self.label, label, "label")?;
+        merge(&mut self.class, class, "class")?;
         merge(&mut self.hand_off, hand_off, "hand_off")?;
         merge(&mut self.server_order.then_some(true), server_order, "server_order")?;
         self.server_order |= server_order.unwrap_or_default();
@@ -256,6 +269,7 @@ impl std::fmt::Debug for LockConfig {
             .field("ttl", &self.ttl)
             .field("wait", &self.wait)
             .field("label", &self.label)
+            .field("class", &self.class)
             .field("server_order", &self.server_order)
             .field("lazy", &self.lazy)
             .field("hand_off", &self.hand_off)
@@ -273,13 +287,13 @@ mod tests {
     #[test]
     fn the_url_may_hold_the_common_options() {
         let config = LockConfig::new(
-            "memory://?ttl=3s&wait=250ms&label=me&require=fifo,fencing&server_order=true&lazy=true&hand_off=1000/20ms",
+            "memory://?ttl=3s&wait=250ms&label=me&class=orders&require=fifo,fencing&server_order=true&lazy=true&hand_off=1000/20ms",
         );
         let (url, config) = config.resolve().unwrap();
         url.allow_options(&[]).unwrap();
         assert_eq!(config.ttl, Some(Duration::from_secs(3)));
         assert_eq!(config.wait, Some(Duration::from_millis(250)));
-        assert_eq!(config.label.as_deref(), Some("me"));
+        assert_eq!((config.label.as_deref(), config.class.as_deref()), (Some("me"), Some("orders")));
         assert!(config.server_order && config.lazy);
         assert_eq!(config.hand_off.unwrap().to_string(), "1000/20ms");
         assert_eq!(config.require, [Requirement::Fifo, Requirement::Fencing]);

@@ -11,8 +11,8 @@ use super::{Host, Passwords, Secret};
 use crate::{Error, Result};
 
 /// The options that every address understands.
-pub(super) const COMMON_OPTIONS: [&str; 8] =
-    ["hand_off", "label", "lazy", "password_file", "require", "server_order", "ttl", "wait"];
+pub(super) const COMMON_OPTIONS: [&str; 9] =
+    ["class", "hand_off", "label", "lazy", "password_file", "require", "server_order", "ttl", "wait"];
 
 /// The address of a lock server: `scheme://user:password@host:port,host:port/path?option=value`.
 ///

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use super::Class;
 use crate::life::Life;
 use crate::system::{lock, wake_tasks};
 use crate::{Clock, Error, HoldId, LockName, Mode, Moment, OwnerId};
@@ -47,6 +48,7 @@ struct ClaimInner {
     lock_delay: Duration,
     wait: Wait,
     label: Arc<str>,
+    class: Class,
     clock: Clock,
     state: Mutex<State>,
     /// Notified when the wait, the lease or the release is to be looked at again.
@@ -86,6 +88,7 @@ impl Claim {
             lock_delay: Duration::ZERO,
             wait,
             label,
+            class: Class::default(),
             clock: Clock::system(),
             state: State::new(Life::new(Moment::now(), ttl, wait != Wait::No), NonZeroU32::MIN),
             bell: Notify::new(),
@@ -110,6 +113,16 @@ impl Claim {
             inner.ttl = inner.ttl.saturating_sub(inner.lock_delay).saturating_add(lock_delay);
             inner.lock_delay = lock_delay;
             lock(&inner.state).life.set_ttl(inner.ttl);
+        }
+        self
+    }
+
+    /// The same claim with this class. A claim with other handles is not changed.
+    pub(crate) fn with_class(mut self, class: Class) -> Self {
+        if class != Class::default()
+            && let Some(inner) = Arc::get_mut(&mut self.0)
+        {
+            inner.class = class;
         }
         self
     }
@@ -140,7 +153,7 @@ impl Claim {
     /// The claim of the same owner as a reader, which a writer has after a downgrade.
     #[must_use]
     pub fn downgraded(&self) -> Self {
-        let ClaimInner { name, owner, ttl, lock_delay, label, clock, .. } = &*self.0;
+        let ClaimInner { name, owner, ttl, lock_delay, label, class, clock, .. } = &*self.0;
         let (life, tokens) = {
             let state = self.state();
             (state.life.successor(), state.tokens)
@@ -153,6 +166,7 @@ impl Claim {
             lock_delay: *lock_delay,
             wait: Wait::No,
             label: Arc::clone(label),
+            class: *class,
             clock: clock.clone(),
             state: State::new(life, tokens),
             bell: Notify::new(),
@@ -228,6 +242,11 @@ impl Claim {
     /// A human-readable text that names the client: host and process, unless the application has set another.
     pub fn label(&self) -> &str {
         &self.0.label
+    }
+
+    /// The class of the request.
+    pub(crate) fn class(&self) -> Class {
+        self.0.class
     }
 
     /// The clock for the times of the claim.

@@ -2,6 +2,7 @@
 
 mod capabilities;
 mod claim;
+mod class;
 #[cfg(feature = "sqlx")]
 mod columns;
 mod error;
@@ -24,6 +25,7 @@ mod token;
 pub use capabilities::{Capabilities, REQUIREMENTS, Requirement};
 pub use claim::{Claim, Wait};
 pub(crate) use claim::{FIRST_ANSWER, PassOn};
+pub(crate) use class::{Class, check_class, not_a_class};
 pub use error::{Error, Result};
 pub use error_kind::{ErrorKind, Operation};
 pub use finding::{Finding, Severity};

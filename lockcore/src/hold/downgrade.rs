@@ -6,6 +6,7 @@ use tracing::Span;
 
 use super::LockGuard;
 use crate::background::{Book, Stub, UnderWay};
+use crate::contract::Class;
 use crate::life::{Left, Limits};
 use crate::{Error, ErrorKind, ErrorWith, Grant, Mode, Operation, Requirement, Result};
 
@@ -33,14 +34,14 @@ impl LockGuard {
         let Some(book) = self.book().cloned() else {
             unreachable!("a guard that was not released has its client")
         };
-        let (grant, limits) = (self.grant().clone(), self.limits());
+        let (grant, class, limits) = (self.grant().clone(), self.class(), self.limits());
         let decorate = |error| book.decorate(error, Operation::Downgrade, Some(grant.claim().name()));
         if let Err(error) = check(&self, &book) {
             return Err(ErrorWith::new(decorate(error), Some(self)));
         }
         let ended = self.end();
         let answer = match ended {
-            Some((stub, Some(left))) => downgrade(stub, &grant, limits, left).await,
+            Some((stub, Some(left))) => downgrade(stub, &grant, class, limits, left).await,
             ended => {
                 if let Some((stub, left)) = ended {
                     stub.release_ended(left, Span::none());
@@ -66,7 +67,13 @@ fn check(guard: &LockGuard, book: &Book) -> Result<()> {
 /// The lease is not renewed meanwhile.
 ///
 /// Until there is an answer, the server may have recorded either of the two. So both claims have a stub.
-async fn downgrade(writer: Stub, grant: &Grant, limits: Limits, left: Left) -> Result<LockGuard> {
+async fn downgrade(
+    writer: Stub,
+    grant: &Grant,
+    class: Class,
+    limits: Limits,
+    left: Left,
+) -> Result<LockGuard> {
     let book = Arc::clone(writer.book());
     let reader = book.adopt(&grant.claim().downgraded());
     let claims = vec![reader.claim().clone(), writer.claim().clone()];
@@ -76,7 +83,7 @@ async fn downgrade(writer: Stub, grant: &Grant, limits: Limits, left: Left) -> R
         let error = match shared.backend.downgrade(&grant).await {
             Ok(grant) if !has_passed() => {
                 let stub = shared.adopt(grant.claim());
-                let guard = LockGuard::new(stub, grant.renewed(left.sent, left.until), limits, None);
+                let guard = LockGuard::new(stub, grant.renewed(left.sent, left.until), class, limits, None);
                 writer.claim().pass_on();
                 writer.disarm();
                 reader.disarm();

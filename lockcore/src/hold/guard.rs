@@ -10,6 +10,7 @@ use tracing::Span;
 use super::LockHandle;
 use super::hand_off::Slice;
 use crate::background::{Book, HeldLock, Stub, UnderWay};
+use crate::contract::Class;
 use crate::life::{Left, Limits};
 use crate::system::poll_once;
 use crate::{
@@ -81,8 +82,8 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    pub(crate) fn new(stub: Stub, grant: Grant, limits: Limits, slice: Option<Slice>) -> Self {
-        let held = Arc::new(HeldLock::new(grant, limits, &stub.book().telemetry));
+    pub(crate) fn new(stub: Stub, grant: Grant, class: Class, limits: Limits, slice: Option<Slice>) -> Self {
+        let held = Arc::new(HeldLock::new(grant, class, limits, &stub.book().telemetry));
         stub.keep(&held);
         Self { handle: LockHandle::new(held), stub: Some(stub), slice, span: Span::none() }
     }
@@ -90,7 +91,7 @@ impl LockGuard {
     /// With a span of the hold, which belongs to whoever gets the guard: it is not part of the acquire.
     pub(crate) fn with_span(mut self) -> Self {
         if let Some(stub) = &self.stub {
-            self.span = stub.book().telemetry.hold_span(self.grant());
+            self.span = stub.book().telemetry.hold_span(self.grant(), self.class());
         }
         self
     }
@@ -234,6 +235,10 @@ impl LockGuard {
         }
     }
 
+    pub(super) fn class(&self) -> Class {
+        self.handle.lock().class()
+    }
+
     pub(super) fn limits(&self) -> Limits {
         self.handle.lock().limits()
     }
@@ -250,7 +255,7 @@ impl LockGuard {
             (Some(slice), Some(left)) if left.fresh => slice.to_next(self.grant(), left, stub)?,
             _ => stub,
         };
-        let span = stub.book().telemetry.release_span(self.grant());
+        let span = stub.book().telemetry.release_span(self.grant(), self.class());
         Some((stub, left, span))
     }
 

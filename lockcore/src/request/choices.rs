@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::operation::{self, Acquiring};
 use super::patience::Patience;
 use crate::background::Book;
-use crate::contract::check_label;
+use crate::contract::{Class, check_label, not_a_class};
 use crate::life::Limits;
 use crate::local::LocalQueues;
 use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Result, Wait};
@@ -23,6 +23,8 @@ pub(crate) struct Choices {
     /// Whether `try_now` waits for the end of a grace period of the server.
     pub(crate) through_grace: bool,
     pub(crate) label: Arc<str>,
+    /// `None`: what the request gave is not a class.
+    pub(crate) class: Option<Class>,
     pub(crate) lock_delay: Duration,
     pub(crate) limits: Limits,
     /// The queue of this process; `None`: each task has a place of its own at the server.
@@ -38,6 +40,7 @@ impl Choices {
             patience: None,
             through_grace: false,
             label,
+            class: Some(Class::default()),
             lock_delay: Duration::ZERO,
             limits: Limits::default(),
             local: None,
@@ -49,7 +52,8 @@ impl Choices {
         book.capabilities().check(mode, self.ttl)?;
         book.capabilities().check_lock_delay(self.ttl, self.lock_delay)?;
         check_limits(self.limits)?;
-        check_label(&self.label)
+        check_label(&self.label)?;
+        self.class.map(drop).ok_or_else(not_a_class)
     }
 
     /// How long a claim with this wait goes on while the server is away. `is_presumed`: the client has not
@@ -69,7 +73,7 @@ impl Choices {
     pub(crate) fn claim(&self, book: &Book, name: LockName, mode: Mode, wait: Wait) -> Claim {
         let claim =
             Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).with_lock_delay(self.lock_delay);
-        claim.with_clock(book.clock.clone())
+        claim.with_class(self.class.unwrap_or_default()).with_clock(book.clock.clone())
     }
 
     /// The end of a wait that begins now. A wait of nothing is one try, which takes as long as its answer.

@@ -151,6 +151,19 @@ impl<W> LockRequest<W> {
         self
     }
 
+    /// The class of the request, such as `"orders"` for the locks `orders/42` and `orders/43`: a label of its
+    /// metrics, and a field of its spans. Names are too many for that. A class has 1 to 64 ASCII letters,
+    /// digits and characters of `._-/:`, otherwise the request fails with
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput).
+    ///
+    /// A process tells its first 100 classes apart; all that come later are `other`. A lock that is passed on
+    /// within the process counts for the request that gets it. All locks of an
+    /// [`All`](crate::Locks::lock_all) have its class. Who takes a lock [again](crate::Owner) takes none.
+    pub fn class(mut self, class: impl AsRef<str>) -> Self {
+        self.choices.class = self.book.telemetry.class(class.as_ref()).ok();
+        self
+    }
+
     /// The longest hold: after it the lock is [lost](crate::Loss::HeldTooLong) and released, even if the
     /// holder is alive and the server works.
     pub fn max_hold(mut self, longest: Duration) -> Self {

@@ -62,7 +62,7 @@ async fn claim_and_settle(
             Ok(Some(Turn::Handed(turn, lock))) => {
                 // After a close it would not be renewed, so it is released.
                 book.check_open()?;
-                match lock.take(&turn, limits) {
+                match lock.take(&turn, claim.class(), limits) {
                     Some(guard) => return Ok(Some(guard)),
                     None => Some(turn),
                 }
@@ -228,7 +228,8 @@ fn granted(stub: Stub, grant: Grant, limits: Limits, turn: Option<Arc<ClaimTurn>
         _ => stub,
     };
     let slice = turn.and_then(|turn| Slice::new(turn, stub.book(), &grant));
-    Some(LockGuard::new(stub, grant, limits, slice))
+    let class = stub.claim().class();
+    Some(LockGuard::new(stub, grant, class, limits, slice))
 }
 
 fn decorate(stub: &Stub, error: Error) -> Error {

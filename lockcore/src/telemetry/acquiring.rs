@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tracing::Span;
 
+use super::series::ClassSeries;
 use super::{LockEvent, Since, Telemetry, spans};
 use crate::telemetry::outcome::AcquireOutcome;
 use crate::{Claim, Error, ErrorKind, FencingToken, Result, Wait};
@@ -35,7 +36,7 @@ impl Watch {
     fn new(telemetry: &Arc<Telemetry>, claim: &Claim) -> Self {
         Self {
             since: Since::now(claim.clock()),
-            span: spans::acquire(telemetry.backend, claim),
+            span: spans::acquire(telemetry, claim),
             telemetry: Arc::clone(telemetry),
             claim: claim.clone(),
             waits: None,
@@ -57,9 +58,13 @@ impl Watch {
         .await
     }
 
+    fn series(&self) -> &ClassSeries {
+        self.telemetry.series.of(self.claim.class())
+    }
+
     fn begin_to_wait(&mut self) {
-        self.waits = Some(spans::wait(self.telemetry.backend, &self.claim, &self.span));
-        self.telemetry.series.wait_begins();
+        self.waits = Some(spans::wait(&self.telemetry, &self.claim, &self.span));
+        self.series().wait_begins();
         self.telemetry
             .events
             .announce(|| LockEvent::Waiting { name: self.claim.name().clone(), mode: self.claim.mode() });
@@ -98,8 +103,8 @@ impl Drop for Watch {
             }
         }
         if self.waits.is_some() {
-            self.telemetry.series.wait_ends();
+            self.series().wait_ends();
         }
-        self.telemetry.series.acquired(self.outcome, self.since, self.claim.clock());
+        self.series().acquired(self.outcome, self.since, self.claim.clock());
     }
 }

@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex};
 
 use metrics::Gauge;
 
+use crate::contract::Class;
 use crate::system::{PerProcess, lock};
 
-/// By the name of the series and the backend.
-type Levels = Mutex<BTreeMap<(&'static str, &'static str), Arc<Level>>>;
+/// By the name of the series, the backend and the class.
+type Levels = Mutex<BTreeMap<(&'static str, &'static str, Class), Arc<Level>>>;
 
 /// How often one task shows the numbers of others.
 const ROUNDS: u32 = 16;
@@ -29,10 +30,10 @@ pub(super) struct Level {
 
 impl Level {
     /// The one of a series. The clients of a backend share it, as they share the series.
-    pub(super) fn of(series: &'static str, backend: &'static str) -> Arc<Self> {
+    pub(super) fn of(series: &'static str, backend: &'static str, class: Class) -> Arc<Self> {
         static LEVELS: PerProcess<Arc<Levels>> = PerProcess::new();
         let levels = LEVELS.get_or_init(Arc::default);
-        Arc::clone(lock(&levels).entry((series, backend)).or_default())
+        Arc::clone(lock(&levels).entry((series, backend, class)).or_default())
     }
 
     /// Changes the number, which is to be shown then.
@@ -110,7 +111,8 @@ mod tests {
 
     #[test]
     fn the_last_number_is_shown() {
-        let (level, shown) = (Level::of("series", "of threads"), Arc::new(Shown::default()));
+        let (level, shown) =
+            (Level::of("series", "of threads", Class::default()), Arc::new(Shown::default()));
         let gauge = Gauge::from_arc(Arc::clone(&shown));
         for round in 1..50 {
             std::thread::scope(|scope| {
@@ -129,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_number_outlives_its_clients_and_recorders() {
-        let level = |backend| Level::of("series", backend);
+        let level = |backend| Level::of("series", backend, Class::default());
         level("a").add(2);
         level("b").add(1);
         let (shown, late) = (Arc::new(Shown::default()), Arc::new(Shown::default()));

@@ -7,12 +7,17 @@
 mod acquiring;
 #[cfg(feature = "metrics")]
 mod catalogue;
+#[cfg(feature = "metrics")]
+mod class_series;
 mod events;
 #[cfg(feature = "metrics")]
 mod job_series;
 #[cfg(feature = "metrics")]
 mod level;
+mod names;
 mod outcome;
+#[cfg(feature = "metrics")]
+mod recorder;
 #[cfg_attr(feature = "metrics", path = "series.rs")]
 #[cfg_attr(not(feature = "metrics"), path = "no_series.rs")]
 mod series;
@@ -24,14 +29,15 @@ use std::time::{Duration, SystemTime};
 use events::Announcer;
 #[cfg(feature = "metrics")]
 use job_series::JobSeries;
+use names::Names;
 #[cfg(not(feature = "metrics"))]
 use series::JobSeries;
 use series::Series;
 use tracing::Span;
 
-use crate::contract::Counters;
+use crate::contract::{Class, Counters, check_class};
 use crate::telemetry::outcome::RenewalOutcome;
-use crate::{Clock, Grant, LeaseState, LockName, Moment, Stats};
+use crate::{Clock, Grant, LeaseState, LockName, Moment, Result, Stats};
 
 pub(crate) use acquiring::Watch;
 pub use events::{Events, LockEvent};
@@ -56,6 +62,7 @@ pub(crate) fn note_grace_left(backend: &'static str, left: Duration) {
 pub(crate) struct Telemetry {
     backend: &'static str,
     counters: Counters,
+    classes: Arc<Names>,
     series: Series,
     jobs: JobSeries,
     events: Announcer,
@@ -64,8 +71,21 @@ pub(crate) struct Telemetry {
 impl Telemetry {
     pub(crate) fn new(backend: &'static str) -> Arc<Self> {
         let (counters, events) = (Counters::default(), Announcer::default());
-        let (series, jobs) = (Series::new(backend), JobSeries::new(backend));
-        Arc::new(Self { backend, counters, series, jobs, events })
+        let classes = Names::of_classes();
+        let (series, jobs) = (Series::new(backend, &classes), JobSeries::new(backend));
+        Arc::new(Self { backend, counters, classes, series, jobs, events })
+    }
+
+    /// The class with this name, whose series begin with zero. It calls the recorder if it is new.
+    pub(crate) fn class(&self, name: &str) -> Result<Class> {
+        check_class(name)?;
+        let class = Class(Some(self.classes.number(name)));
+        self.series.of(class);
+        Ok(class)
+    }
+
+    fn class_name(&self, class: Class) -> Option<&str> {
+        class.0.map(|number| self.classes.name(number))
     }
 
     pub(crate) fn stats(&self, held: usize) -> Stats {
@@ -83,8 +103,8 @@ impl Telemetry {
     }
 
     /// A lock is held from now on.
-    pub(crate) fn granted(&self, grant: &Grant) -> Since {
-        self.series.hold_begins();
+    pub(crate) fn granted(&self, grant: &Grant, class: Class) -> Since {
+        self.series.of(class).hold_begins();
         self.events.announce(|| LockEvent::Granted {
             name: grant.claim().name().clone(),
             mode: grant.claim().mode(),
@@ -94,21 +114,22 @@ impl Telemetry {
     }
 
     /// The span of a hold, within that of whoever gets the lock.
-    pub(crate) fn hold_span(&self, grant: &Grant) -> Span {
-        spans::hold(self.backend, grant)
+    pub(crate) fn hold_span(&self, grant: &Grant, class: Class) -> Span {
+        spans::hold(self, grant, class)
     }
 
     /// The span of a release.
-    pub(crate) fn release_span(&self, grant: &Grant) -> Span {
-        spans::release(self.backend, grant)
+    pub(crate) fn release_span(&self, grant: &Grant, class: Class) -> Span {
+        spans::release(self, grant, class)
     }
 
     /// The state of a held lock's lease has changed to this.
-    pub(crate) fn state_changed(&self, grant: &Grant, since: Since, state: LeaseState) {
+    pub(crate) fn state_changed(&self, grant: &Grant, class: Class, since: Since, state: LeaseState) {
         let clock = grant.claim().clock();
+        let series = self.series.of(class);
         match state {
-            LeaseState::Lost(loss) => self.series.hold_ends(since, clock, Some(loss)),
-            LeaseState::Released => self.series.hold_ends(since, clock, None),
+            LeaseState::Lost(loss) => series.hold_ends(since, clock, Some(loss)),
+            LeaseState::Released => series.hold_ends(since, clock, None),
             LeaseState::Held | LeaseState::Suspect => (),
         }
         self.events.announce(|| LockEvent::of_state(grant, state));

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unused_self)]
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::contract::Class;
+use crate::telemetry::names::Names;
 use crate::telemetry::outcome::{AcquireOutcome, RenewalOutcome};
 use crate::{Clock, LockName, Loss, Moment};
 
@@ -25,9 +28,15 @@ pub(super) fn grace_left(_: &'static str, _: Duration) {}
 #[derive(Debug)]
 pub(super) struct Series;
 
+pub(super) type ClassSeries = Series;
+
 impl Series {
-    pub(super) fn new(_: &'static str) -> Self {
+    pub(super) fn new(_: &'static str, _: &Arc<Names>) -> Self {
         Self
+    }
+
+    pub(super) fn of(&self, _: Class) -> &ClassSeries {
+        self
     }
 
     pub(super) fn acquired(&self, _: AcquireOutcome, _: Since, _: &Clock) {}

@@ -4,15 +4,18 @@
 use tracing::Span;
 use tracing::field::Empty;
 
+use super::Telemetry;
+use crate::contract::Class;
 use crate::{Claim, Grant, Released, Result};
 
 macro_rules! span {
-    ($name:literal, $backend:expr, $claim:expr, $token:expr) => {
+    ($name:literal, $seen:expr, $claim:expr, $class:expr, $token:expr) => {
         tracing::debug_span!(
             target: "lockwell",
             $name,
-            backend = $backend,
+            backend = $seen.backend,
             name = %$claim.name(),
+            class = $seen.class_name($class),
             mode = $claim.mode().name(),
             token = $token,
             outcome = Empty,
@@ -21,23 +24,23 @@ macro_rules! span {
 }
 
 /// From the first step of an acquire until it has an outcome. The token is known at the end.
-pub(super) fn acquire(backend: &'static str, claim: &Claim) -> Span {
-    span!("acquire", backend, claim, Empty)
+pub(super) fn acquire(seen: &Telemetry, claim: &Claim) -> Span {
+    span!("acquire", seen, claim, claim.class(), Empty)
 }
 
 /// The part of an acquire in which another holds the lock.
-pub(super) fn wait(backend: &'static str, claim: &Claim, acquire: &Span) -> Span {
-    acquire.in_scope(|| span!("wait", backend, claim, Empty))
+pub(super) fn wait(seen: &Telemetry, claim: &Claim, acquire: &Span) -> Span {
+    acquire.in_scope(|| span!("wait", seen, claim, claim.class(), Empty))
 }
 
 /// From the grant until the guard releases the lock.
-pub(super) fn hold(backend: &'static str, grant: &Grant) -> Span {
-    span!("hold", backend, grant.claim(), grant.token().get())
+pub(super) fn hold(seen: &Telemetry, grant: &Grant, class: Class) -> Span {
+    span!("hold", seen, grant.claim(), class, grant.token().get())
 }
 
 /// From the end of the hold until the server's answer.
-pub(super) fn release(backend: &'static str, grant: &Grant) -> Span {
-    span!("release", backend, grant.claim(), grant.token().get())
+pub(super) fn release(seen: &Telemetry, grant: &Grant, class: Class) -> Span {
+    span!("release", seen, grant.claim(), class, grant.token().get())
 }
 
 /// Records what a release came to.

@@ -2,6 +2,8 @@
 //! runs in a process of its own.
 
 mod blocked_subscriber;
+#[cfg(feature = "metrics")]
+mod classes;
 mod end_of_process;
 #[cfg(feature = "metrics")]
 mod hostile_recorder;

@@ -5,6 +5,7 @@ use futures_util::FutureExt;
 use super::*;
 use crate::background::HeldLock;
 use crate::background::renewal::{Batch, Renewer, batches};
+use crate::contract::Class;
 use crate::life::{Event, Limits};
 use crate::telemetry::Telemetry;
 use crate::{Mode, Wait};
@@ -34,7 +35,7 @@ impl Setup {
         let (name, clock) = (LockName::new(name).unwrap(), self.clock.clock());
         let claim = Claim::new(name, Mode::Exclusive, ttl, Wait::No, "test".into()).with_clock(clock.clone());
         let grant = self.server.inner.acquire(&claim).now_or_never().unwrap().unwrap().expect("a free lock");
-        Arc::new(HeldLock::new(grant, Limits::default(), &Telemetry::new("test")))
+        Arc::new(HeldLock::new(grant, Class::default(), Limits::default(), &Telemetry::new("test")))
     }
 
     /// A lease whose renewals have no answer.
