@@ -29,7 +29,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// One of several workers that want the same lock.
 async fn work(locks: Locks, ttl: Duration) {
     loop {
-        let done = locks.lock("orders").ttl(ttl).run(|_| tokio::time::sleep(Duration::from_millis(20))).await;
+        let request = locks.lock("orders/42").class("orders").ttl(ttl);
+        let done = request.run(|_| tokio::time::sleep(Duration::from_millis(20))).await;
         if let Err(error) = done {
             println!("not done: {error}");
         }
