@@ -205,8 +205,8 @@ impl ClientInner {
                 return Ok(());
             };
             tracing::warn!(
-                servers = self.options.servers,
-                lost = floor.saturating_sub(stored.number()),
+                lockwell.servers = self.options.servers,
+                lockwell.lost = floor.saturating_sub(stored.number()),
                 "the revisions of etcd or the floor of the tokens went back, as when a snapshot is restored; the \
                  tokens go on above the old ones"
             );

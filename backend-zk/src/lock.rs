@@ -50,9 +50,9 @@ async fn end_leases(inner: Weak<ClientInner>, leases: Arc<LeaseTable<Place>>) {
         // Before the row is removed.
         place.note_given_up();
         if place.node().is_some_and(|node| node.was_held()) {
-            tracing::info!(lock = %place.lock, "the lease was not renewed; the lock is released");
+            tracing::info!(lockwell.name = %place.lock, "the lease was not renewed; the lock is released");
         } else {
-            tracing::info!(lock = %place.lock, "nobody polls a request for the lock; its place is given up");
+            tracing::info!(lockwell.name = %place.lock, "nobody polls a request for the lock; its place is given up");
         }
         release::discard(&inner, owner, place);
         // The heartbeats of the sessions are sent by the same thread.

@@ -243,7 +243,7 @@ def test_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
             lock.release()
     (record,) = [record for record in caplog.records if "lock lost" in record.message]
     assert record.levelno == logging.WARNING and record.name.startswith("lockwell.lockwell_core.")
-    assert "lock=logged" in record.message and abs(record.created - time.time()) < 60
+    assert "lockwell.name=logged" in record.message and abs(record.created - time.time()) < 60
 
 
 def test_a_handler_that_blocks_stops_no_renewal(memory: lockwell.Locks) -> None:

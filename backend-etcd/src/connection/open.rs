@@ -75,7 +75,7 @@ impl Opener {
                     let before = self.connected.get(AtomicBool::default).map_err(Failure::Refused)?;
                     if before.swap(true, Ordering::Relaxed) {
                         note_reconnection(BACKEND);
-                        tracing::debug!(servers = self.options.servers, "a new connection");
+                        tracing::debug!(lockwell.servers = self.options.servers, "a new connection");
                     }
                     return Ok(connection);
                 }

@@ -181,7 +181,7 @@ impl Marks {
             // Another client may have put the mark into a slot that has just arrived.
             return Ok((false, nothing(verified, Arc::default(), Duration::ZERO)));
         } else {
-            tracing::warn!(grace = ?period, "the server may have forgotten grants: no lock is granted for a grace period");
+            tracing::warn!(lockwell.grace = ?period, "the server may have forgotten grants: no lock is granted for a grace period");
             (Mark::closed(&own), period)
         };
         if self.may_set && here.as_ref() != Some(&mark) {

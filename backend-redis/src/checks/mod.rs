@@ -88,7 +88,7 @@ async fn masters(
                 all_durable &= is_durable;
             }
             Err(error) if error.kind() == ErrorKind::Unreachable => {
-                tracing::warn!(node = ?wire.address.topology, "this master of the cluster cannot be reached, and is not checked");
+                tracing::warn!(lockwell.node = ?wire.address.topology, "this master of the cluster cannot be reached, and is not checked");
                 silent = Some(error);
             }
             Err(error) => return Err(error),
@@ -126,7 +126,7 @@ async fn server(
         return Ok(is_durable);
     }
     for doubt in demands.doubts(&info, keeps_every_change(wire, options.timeout).await?) {
-        tracing::warn!(address = %wire.address.topology, "this Redis server may lose locks: {doubt}");
+        tracing::warn!(lockwell.address = %wire.address.topology, "this Redis server may lose locks: {doubt}");
     }
     Ok(is_durable)
 }

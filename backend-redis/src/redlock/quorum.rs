@@ -86,11 +86,11 @@ impl Quorum {
                     forgetful += usize::from(!right.keeps);
                     if !votes_from.has_passed() {
                         let wait = votes_from.remaining();
-                        tracing::warn!(node = %address.topology, ?wait, "this node may have forgotten grants: no vote yet");
+                        tracing::warn!(lockwell.node = %address.topology, lockwell.wait = ?wait, "this node may have forgotten grants: no vote yet");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
-                    tracing::warn!(node = %address.topology, "this node cannot be reached");
+                    tracing::warn!(lockwell.node = %address.topology, "this node cannot be reached");
                     missing = Some(error);
                 }
                 Err(error) => return Err(error),

@@ -39,11 +39,11 @@ pub(super) fn reinstate(
             }
             match node.numbers(shared.reinstate(grant, *round), limit).await {
                 Ok(_) => {
-                    tracing::info!(lock = %claim.name(), "a lock was set again at a node that had lost it");
+                    tracing::info!(lockwell.name = %claim.name(), "a lock was set again at a node that had lost it");
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::info!(lock = %claim.name(), error, "a lock could not be set again at a node that had lost it");
+                    tracing::info!(lockwell.name = %claim.name(), error, "a lock could not be set again at a node that had lost it");
                 }
             }
             if claim.is_cancelled() {

@@ -34,7 +34,7 @@ impl NodesContext {
         {
             let error = format!("{error:#}");
             let node = &self.common.settings.nodes[index].topology;
-            tracing::warn!(?node, error, "this node cannot be repaired yet: no vote");
+            tracing::warn!(lockwell.node = ?node, error, "this node cannot be repaired yet: no vote");
             nodes[index].note_failed_repair();
         }
     }

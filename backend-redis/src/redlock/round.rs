@@ -189,13 +189,17 @@ impl Round<'_> {
                 VoteAnswer::Silent
             }
             Vote::NotAsked(error) => {
-                tracing::debug!(node, error = format!("{error:#}"), "a node was not asked for its vote");
+                tracing::debug!(
+                    lockwell.node = node,
+                    error = format!("{error:#}"),
+                    "a node was not asked for its vote"
+                );
                 self.repair_if_due(node);
                 self.note_error(node, error);
                 VoteAnswer::Silent
             }
             Vote::Unknown(error) => {
-                tracing::debug!(node, error = format!("{error:#}"), "a node did not vote");
+                tracing::debug!(lockwell.node = node, error = format!("{error:#}"), "a node did not vote");
                 self.doubtful.push(node);
                 self.note_error(node, error);
                 VoteAnswer::Silent

@@ -123,7 +123,7 @@ impl Client {
                 }
                 let limit = time_to_confirm(claim);
                 self.confirm_once(&answer.wire, answer.generation, limit).await?;
-                tracing::info!(lock = %claim.name(), "a lock that the server had forgotten was reclaimed");
+                tracing::info!(lockwell.name = %claim.name(), "a lock that the server had forgotten was reclaimed");
                 let since = self.counts_from(claim, (&answer.wire, answer.generation), answer.sent);
                 Ok(Renewal::Renewed(valid_until(since, claim.ttl())))
             };
@@ -135,7 +135,7 @@ impl Client {
                     tokio::time::timeout(until.remaining(), Box::pin(self.release_claim(claim, false)));
                 if let Err(error) = released.await.unwrap_or_else(|_| Err(no_answer(None))) {
                     let error = format!("{error:#}");
-                    tracing::debug!(lock = %claim.name(), error, "a released lock that was reclaimed ends with its lease");
+                    tracing::debug!(lockwell.name = %claim.name(), error, "a released lock that was reclaimed ends with its lease");
                 }
             }
             renewal

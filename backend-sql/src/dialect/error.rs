@@ -69,7 +69,7 @@ pub(crate) fn ended<T>(outcome: sqlx_core::Result<T>, ending: sqlx_core::Result<
         (outcome, Ok(())) => outcome,
         (Ok(_), Err(error)) => Err(error),
         (Err(first), Err(second)) => {
-            tracing::debug!(%second, "a transaction was not rolled back");
+            tracing::debug!(error = %second, "a transaction was not rolled back");
             Err(sqlx_core::Error::Protocol(format!("{first}; and then: {second}")))
         }
     }

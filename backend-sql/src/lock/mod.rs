@@ -335,7 +335,7 @@ impl<D: Dialect> SqlLock<D> {
                 tokio::time::sleep(pause.mul_f64(0.5 + rand::random::<f64>())).await;
                 let Some(inner) = inner.upgrade() else { return };
                 match inner.purge(idle, true).await {
-                    Ok(purged) => tracing::debug!(purged, "idle lock rows deleted"),
+                    Ok(purged) => tracing::debug!(lockwell.purged = purged, "idle lock rows deleted"),
                     // A user may well be without the right to delete.
                     Err(error) => {
                         tracing::info!(error = format!("{error:#}"), "idle lock rows are not deleted");

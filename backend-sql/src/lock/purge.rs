@@ -69,7 +69,7 @@ async fn portions<D: Dialect>(client: &Client<D>, idle: Duration, stops: bool) -
         after = last;
         let took = began.elapsed();
         if stops && took > BEHIND {
-            tracing::debug!(?took, "the purge falls behind and stops");
+            tracing::debug!(lockwell.took = ?took, "the purge falls behind and stops");
             return Ok(gone);
         }
         tokio::time::sleep(took.min(BEHIND)).await;

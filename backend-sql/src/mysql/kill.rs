@@ -38,7 +38,10 @@ pub(super) struct Push {
 impl Push {
     pub(super) fn refuse(&self, why: &str) {
         if !self.refused.swap(true, Ordering::Relaxed) {
-            tracing::info!(why, "releases of other processes do not wake waiters here: they ask every 20 ms");
+            tracing::info!(
+                lockwell.why = why,
+                "releases of other processes do not wake waiters here: they ask every 20 ms"
+            );
         }
     }
 

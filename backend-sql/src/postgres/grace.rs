@@ -119,7 +119,7 @@ impl Postgres {
             match advice {
                 MarkAdvice::Make => {
                     tracing::warn!(
-                        server = %self.address, grace = ?grace.watch.grace(),
+                        lockwell.server = %self.address, lockwell.grace = ?grace.watch.grace(),
                         "the server may have forgotten grants: no lock is granted for a grace period"
                     );
                     if let Err(error) = self.make_mark(conn, grace, mark).await {
@@ -239,7 +239,7 @@ impl Postgres {
                     None => Extension::Lost,
                     Some((_, false)) => Extension::Blocked,
                     Some((_, true)) => {
-                        tracing::info!(lock = %grant.claim().name(), "a lock that the server had lost was reclaimed");
+                        tracing::info!(lockwell.name = %grant.claim().name(), "a lock that the server had lost was reclaimed");
                         Extension::Extended
                     }
                 },

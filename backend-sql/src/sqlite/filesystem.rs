@@ -144,7 +144,7 @@ pub(super) fn refusal(path: &Path) -> Option<String> {
         )),
         Kind::Unknown(name) => {
             tracing::warn!(
-                filesystem = name,
+                lockwell.filesystem = name,
                 "the lock file is on a file system in user space; if that goes over a network, locks are not exclusive"
             );
             None

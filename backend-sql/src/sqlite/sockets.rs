@@ -188,7 +188,7 @@ fn remove_stale(folder: &Folder) {
         let Some(name) = name.to_str() else { continue };
         // Others may remove it, too.
         if is_stale(folder, name).unwrap_or(false) && folder.remove(name).is_ok() {
-            tracing::debug!(socket = name, "the socket of a client that is gone was removed");
+            tracing::debug!(lockwell.socket = name, "the socket of a client that is gone was removed");
         }
     }
 }

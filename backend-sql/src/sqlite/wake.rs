@@ -300,7 +300,7 @@ pub(super) fn warn_once(why: &str) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
-            why,
+            lockwell.why = why,
             "waiters of the SQLite file are not woken by sockets: they watch its log, or ask now and then"
         );
     }

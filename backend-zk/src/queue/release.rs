@@ -108,7 +108,7 @@ pub(crate) fn discard(inner: &Arc<ClientInner>, owner: OwnerId, place: Arc<Place
                 return;
             }
             let error = format!("{error:#}");
-            tracing::warn!(lock = %place.lock, error, "a node is not deleted; it is tried again");
+            tracing::warn!(lockwell.name = %place.lock, error, "a node is not deleted; it is tried again");
             drop(inner);
             pauses.pause().await;
         }
@@ -181,8 +181,8 @@ fn delete_folder(node: &Arc<Node>) {
     let deleting = node.session.client.delete(node.folder(), None);
     drop(SESSIONS.spawn(async move {
         match deleting.await {
-            Ok(()) => tracing::debug!(lock = %node.lock, "the empty folder is deleted"),
-            Err(error) => tracing::debug!(lock = %node.lock, %error, "the folder stays"),
+            Ok(()) => tracing::debug!(lockwell.name = %node.lock, "the empty folder is deleted"),
+            Err(error) => tracing::debug!(lockwell.name = %node.lock, %error, "the folder stays"),
         }
     }));
 }

@@ -349,7 +349,7 @@ impl<'a> NodeWaiter<'a> {
 
     /// The place in the queue ended with its session: the claim starts again at the end, with a new session.
     async fn replace_session(&mut self) -> Result<()> {
-        tracing::info!(lock = %self.claim.name(), "the session has ended; the claim queues again");
+        tracing::info!(lockwell.name = %self.claim.name(), "the session has ended; the claim queues again");
         let over = self.session.id();
         self.past.push(over);
         self.inner.leases.withdraw(self.claim.owner());
@@ -369,7 +369,7 @@ impl<'a> NodeWaiter<'a> {
     /// The place in the queue was given up: the claim starts again at the end. Whoever deletes the old node
     /// could find the next one as well, so that is awaited first.
     async fn queue_again(&mut self) {
-        tracing::info!(lock = %self.claim.name(), "nobody polled the claim for a while; it queues again");
+        tracing::info!(lockwell.name = %self.claim.name(), "nobody polled the claim for a while; it queues again");
         (self.in_doubt, self.listed, self.waited) = (false, None, true);
         let mut pauses = Backoff::new(PAUSE, LONGEST_PAUSE);
         while self.inner.leases.find(self.claim.owner()).is_some() {

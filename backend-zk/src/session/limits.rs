@@ -153,7 +153,7 @@ fn check_isolation(options: &ZkOptions, limits: &mut Limits) -> Result<()> {
             );
         }
         (Some(isolated), Strict::No) if limits.least <= isolated => tracing::warn!(
-            shortest = ?limits.least, ?isolated,
+            lockwell.shortest = ?limits.least, lockwell.isolated = ?isolated,
             "leases that are not longer than syncLimit x tickTime are lost when a server is cut off from its leader, \
              before the server notices; strict=true refuses them"
         ),

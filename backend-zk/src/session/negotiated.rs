@@ -85,7 +85,7 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
                 asking.know(least);
             }
             if *least < timeout {
-                tracing::warn!(?timeout, granted = ?least, "a server grants shorter sessions than another");
+                tracing::warn!(lockwell.timeout = ?timeout, lockwell.granted = ?least, "a server grants shorter sessions than another");
             }
             break;
         }

@@ -26,7 +26,9 @@ pub(crate) async fn set_on_connections(session: Weak<Session>, mut states: State
             let servers = addresses(&options.hosts).await;
             let set = move || set_nodelay(|peer| servers.contains(peer));
             match run_blocking("lockwell-nodelay", set).await {
-                Ok(Ok(sockets)) => tracing::trace!(?sockets, "sockets that have TCP_NODELAY"),
+                Ok(Ok(sockets)) => {
+                    tracing::trace!(lockwell.sockets = ?sockets, "sockets that have TCP_NODELAY");
+                }
                 Ok(Err(error)) => tracing::debug!(%error, "TCP_NODELAY cannot be set"),
                 Err(error) => tracing::debug!(%error, "TCP_NODELAY is not set"),
             }

@@ -61,7 +61,7 @@ pub(crate) async fn open(
     drop(SESSIONS.spawn(beat(Arc::downgrade(&session), states.clone())));
     drop(SESSIONS.spawn(set_on_connections(Arc::downgrade(&session), states.clone())));
     drop(SESSIONS.spawn(ask_after_moves(Arc::downgrade(&session), states, timeout)));
-    tracing::debug!(id = %session.client.session_id(), ?timeout, "session opened");
+    tracing::debug!(lockwell.session = %session.client.session_id(), lockwell.timeout = ?timeout, "session opened");
     Ok(session)
 }
 

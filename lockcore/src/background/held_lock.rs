@@ -195,13 +195,18 @@ impl HeldLock {
     pub(crate) fn announce(&self, state: LeaseState) {
         self.claim().ring();
         let (name, token) = (self.grant.claim().name(), self.grant.token());
+        let class = || self.telemetry.class_name(self.class);
         match state {
             LeaseState::Lost(loss) => {
                 let cause = self.failure();
-                tracing::warn!(lock = %name, %token, ?loss, cause, "lock lost");
+                tracing::warn!(lockwell.name = %name, lockwell.class = class(), lockwell.token = %token, lockwell.loss = ?loss, lockwell.cause = cause, "lock lost");
             }
-            LeaseState::Suspect => tracing::info!(lock = %name, %token, "lock in doubt"),
-            LeaseState::Held => tracing::info!(lock = %name, %token, "lock sure again"),
+            LeaseState::Suspect => {
+                tracing::info!(lockwell.name = %name, lockwell.class = class(), lockwell.token = %token, "lock in doubt");
+            }
+            LeaseState::Held => {
+                tracing::info!(lockwell.name = %name, lockwell.class = class(), lockwell.token = %token, "lock sure again");
+            }
             LeaseState::Released => (),
         }
         self.telemetry.state_changed(&self.grant, self.class, self.since, state);

@@ -156,7 +156,7 @@ impl Book {
             claim.pass_on();
         }
         for claim in found.unanswered {
-            tracing::warn!(lock = %claim.name(), "the release is not repeated any more; what the claim holds ends with its lease");
+            tracing::warn!(lockwell.name = %claim.name(), "the release is not repeated any more; what the claim holds ends with its lease");
             claim.ring();
         }
         // Some of them may be denied, or over.
@@ -208,7 +208,7 @@ impl Book {
             self.failed(claim, error);
         }
         if matches!(answer, Ok(Released::Released)) && claim.life(|life| life.is_watched()) {
-            tracing::info!(lock = %claim.name(), "a late copy of a request had taken the lock");
+            tracing::info!(lockwell.name = %claim.name(), "a late copy of a request had taken the lock");
         }
         let answer = answer
             .map_err(|error| matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::UnknownOutcome));
@@ -219,7 +219,7 @@ impl Book {
 
     pub(super) fn failed(&self, claim: &Claim, error: &Error) {
         self.telemetry.release_failed();
-        tracing::info!(lock = %claim.name(), error = format!("{error:#}"), "the release is tried again");
+        tracing::info!(lockwell.name = %claim.name(), error = format!("{error:#}"), "the release is tried again");
     }
 }
 

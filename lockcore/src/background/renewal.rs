@@ -151,7 +151,7 @@ impl Renewer {
         if limit >= TELLING || held.failure().is_none() {
             held.note_failure(Some(why));
         }
-        tracing::info!(lock = %held.grant().claim().name(), why, "renewal failed; it is tried again");
+        tracing::info!(lockwell.name = %held.grant().claim().name(), error = why, "renewal failed; it is tried again");
         Event::Unknown(held.lease().retry_pause(self.clock.now(), spread))
     }
 }

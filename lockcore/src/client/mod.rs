@@ -259,7 +259,9 @@ impl Locks {
                 Ok(_) => (),
                 Err(error) if error.is_retryable() => return Err(error),
                 // A record of another program under one name must not hide the others.
-                Err(error) => tracing::info!(lock = %name, error = format!("{error:#}"), "not inspected"),
+                Err(error) => {
+                    tracing::info!(lockwell.name = %name, error = format!("{error:#}"), "not inspected");
+                }
             }
         }
         Ok(held)
@@ -276,7 +278,7 @@ impl Locks {
     pub async fn force_release<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N) -> Result<usize> {
         let decorate = |error, name| self.book.decorate(error, Operation::ForceRelease, name);
         let name = name.try_into().map_err(|error| decorate(error.into(), None))?;
-        tracing::warn!(lock = %name, "freed by force");
+        tracing::warn!(lockwell.name = %name, "freed by force");
         self.book.backend.force_release(&name).await.map_err(|error| decorate(error, Some(&name)))
     }
 

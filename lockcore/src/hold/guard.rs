@@ -268,7 +268,7 @@ impl LockGuard {
             held.announce(state);
         }
         let span = std::mem::replace(&mut self.span, Span::none());
-        span.record("outcome", if left.is_some() { "released" } else { "lost" });
+        span.record("lockwell.outcome", if left.is_some() { "released" } else { "lost" });
         Some((stub, left))
     }
 }

@@ -134,7 +134,7 @@ impl JobSteps {
         if matches!(act, OnceAct::Write(_))
             && let Err(error) = self.under(held, act).await
         {
-            tracing::warn!(lock = %self.name, error = format!("{error:#}"), "the failure of a job is not recorded");
+            tracing::warn!(lockwell.name = %self.name, error = format!("{error:#}"), "the failure of a job is not recorded");
         }
     }
 
@@ -269,7 +269,7 @@ impl JobSteps {
     }
 
     async fn pause(&self, error: &Error, pauses: &mut Backoff) {
-        tracing::info!(lock = %self.name, error = format!("{error:#}"), "the record of a job is asked for again");
+        tracing::info!(lockwell.name = %self.name, error = format!("{error:#}"), "the record of a job is asked for again");
         pauses.pause_by(&self.book.clock).await;
     }
 

@@ -53,7 +53,10 @@ fn emit(copy: &EventCopy) {
     });
     let dropped = EVENTS.take_dropped();
     if dropped > 0 {
-        tracing::warn!(dropped, "events of background threads were dropped: the subscriber is too slow");
+        tracing::warn!(
+            lockwell.dropped = dropped,
+            "events of background threads were dropped: the subscriber is too slow"
+        );
     }
 }
 

@@ -97,9 +97,9 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         for span in [Some(&self.span), self.waits.as_ref()].into_iter().flatten() {
-            span.record("outcome", self.outcome.as_str());
+            span.record("lockwell.outcome", self.outcome.as_str());
             if let Some(token) = self.token {
-                span.record("token", token.get());
+                span.record("lockwell.token", token.get());
             }
         }
         if self.waits.is_some() {

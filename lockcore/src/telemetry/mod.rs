@@ -84,7 +84,8 @@ impl Telemetry {
         Ok(class)
     }
 
-    fn class_name(&self, class: Class) -> Option<&str> {
+    /// The name of a class; none for requests without one.
+    pub(crate) fn class_name(&self, class: Class) -> Option<&str> {
         class.0.map(|number| self.classes.name(number))
     }
 

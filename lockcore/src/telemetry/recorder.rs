@@ -36,7 +36,10 @@ fn tell_dropped() {
     if dropped > 0 {
         // Not here: a subscriber that blocks must cost no metrics.
         log_aside(move || {
-            tracing::warn!(dropped, "metrics of background threads were dropped: the recorder is too slow");
+            tracing::warn!(
+                lockwell.dropped = dropped,
+                "metrics of background threads were dropped: the recorder is too slow"
+            );
         });
     }
 }

@@ -13,12 +13,12 @@ macro_rules! span {
         tracing::debug_span!(
             target: "lockwell",
             $name,
-            backend = $seen.backend,
-            name = %$claim.name(),
-            class = $seen.class_name($class),
-            mode = $claim.mode().name(),
-            token = $token,
-            outcome = Empty,
+            lockwell.backend = $seen.backend,
+            lockwell.name = %$claim.name(),
+            lockwell.class = $seen.class_name($class),
+            lockwell.mode = $claim.mode().name(),
+            lockwell.token = $token,
+            lockwell.outcome = Empty,
         )
     };
 }
@@ -46,7 +46,7 @@ pub(super) fn release(seen: &Telemetry, grant: &Grant, class: Class) -> Span {
 /// Records what a release came to.
 pub(crate) fn released(span: &Span, answer: &Result<Released>) {
     span.record(
-        "outcome",
+        "lockwell.outcome",
         match answer {
             Ok(Released::Released) => "released",
             Ok(Released::InDoubt) => "in_doubt",

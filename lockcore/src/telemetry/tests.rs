@@ -86,10 +86,11 @@ async fn a_lock_has_spans_from_its_acquire_to_its_release() {
     let spans = Spans::default();
     let traced = async {
         let locks = Locks::in_memory();
-        let first = locks.lock("a").await.unwrap();
+        let a = || locks.lock("a").class("spans");
+        let first = a().await.unwrap();
         let token = first.token();
-        assert!(locks.lock("a").try_now().await.unwrap().is_none());
-        let waiting = locks.lock("a").into_future();
+        assert!(a().try_now().await.unwrap().is_none());
+        let waiting = a().into_future();
         let (second, ()) = tokio::join!(waiting, async {
             tokio::task::yield_now().await;
             first.release().await.unwrap();
@@ -103,18 +104,22 @@ async fn a_lock_has_spans_from_its_acquire_to_its_release() {
     };
     let (token, next) = traced.with_subscriber(spans.clone()).await;
     let closed = lock(&spans.0.closed).clone();
-    let span = |name: &str, rest: &str| format!("{name} backend=\"memory\" name=a mode=\"exclusive\" {rest}");
+    let span = |name: &str, rest: &str| {
+        format!(
+            "{name} lockwell.backend=\"memory\" lockwell.name=a lockwell.class=\"spans\" lockwell.mode=\"exclusive\" {rest}"
+        )
+    };
     assert_eq!(
         closed,
         [
-            span("acquire", &format!("outcome=\"granted\" token={token}")),
-            span("acquire", "outcome=\"held\""),
-            span("hold", &format!("token={token} outcome=\"released\"")),
-            span("release", &format!("token={token} outcome=\"released\"")),
-            span("wait", &format!("outcome=\"granted\" token={next}")),
-            span("acquire", &format!("outcome=\"granted\" token={next}")),
-            span("hold", &format!("token={next} outcome=\"released\"")),
-            span("release", &format!("token={next} outcome=\"released\"")),
+            span("acquire", &format!("lockwell.outcome=\"granted\" lockwell.token={token}")),
+            span("acquire", "lockwell.outcome=\"held\""),
+            span("hold", &format!("lockwell.token={token} lockwell.outcome=\"released\"")),
+            span("release", &format!("lockwell.token={token} lockwell.outcome=\"released\"")),
+            span("wait", &format!("lockwell.outcome=\"granted\" lockwell.token={next}")),
+            span("acquire", &format!("lockwell.outcome=\"granted\" lockwell.token={next}")),
+            span("hold", &format!("lockwell.token={next} lockwell.outcome=\"released\"")),
+            span("release", &format!("lockwell.token={next} lockwell.outcome=\"released\"")),
         ],
     );
     assert!(lock(&spans.0.open).is_empty(), "every span has an end");

@@ -90,7 +90,7 @@ struct Log;
 
 impl Subscriber for Log {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().ends_with("::recorder") && metadata.fields().field("dropped").is_some()
+        metadata.target().ends_with("::recorder") && metadata.fields().field("lockwell.dropped").is_some()
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

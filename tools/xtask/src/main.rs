@@ -8,6 +8,8 @@ mod compare;
 mod documented;
 #[cfg(test)]
 mod features;
+#[cfg(test)]
+mod fields;
 mod install;
 mod package;
 mod packages;

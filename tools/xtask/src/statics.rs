@@ -76,12 +76,18 @@ fn files(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-#[test]
-fn a_forked_child_waits_for_no_static() {
+/// All files of the product.
+pub(crate) fn product() -> Vec<(String, String)> {
     let mut all = Vec::new();
     for folder in FOLDERS {
         files(&root().join(folder).join("src"), &mut all);
     }
+    all
+}
+
+#[test]
+fn a_forked_child_waits_for_no_static() {
+    let all = product();
     let mut meant: Vec<_> = MEANT.iter().map(|(file, name, _)| (*file, *name)).collect();
     let mut count = 0;
     for (file, text) in &all {
