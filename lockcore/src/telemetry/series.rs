@@ -94,7 +94,7 @@ impl Series {
 
     #[cold]
     fn begin_class<'a>(&self, slot: &'a OnceLock<Box<ClassSeries>>, class: Class) -> &'a ClassSeries {
-        let name = class.0.map_or("", |number| self.names.name(number));
+        let name = class.0.map(|number| self.names.name(number));
         let mut is_new = false;
         let series = slot.get_or_init(|| {
             is_new = true;
