@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwell_core::backend::{escape, unescape};
-use lockwell_core::{Claim, FencingToken, Holder, LockName, Mode, RecordKind};
+use lockwell_core::{Claim, FencingToken, Holder, LockName, Mode, RecordKind, WaitingClaim};
 
 use crate::messages::KeyValue;
 
@@ -197,13 +197,17 @@ impl Entry {
         self.kind.map_or(Mode::Exclusive, Kind::mode)
     }
 
-    pub(crate) fn age(&self) -> Duration {
+    fn age(&self) -> Duration {
         wall_clock().saturating_sub(self.since)
     }
 
     pub(crate) fn holder(&self, left: Duration) -> Holder {
         let token = self.base.token(self.create_revision);
         Holder::new(token, self.label.as_str(), self.mode(), left).held_for(self.age())
+    }
+
+    pub(crate) fn waits(&self) -> WaitingClaim {
+        WaitingClaim::new(self.label.as_str(), self.mode(), Some(self.age()))
     }
 }
 

@@ -112,8 +112,8 @@ impl DistributedLock for EtcdLock {
         for (entry, left) in holding.iter().zip(left) {
             holders.extend(left?.map(|left| entry.holder(left)));
         }
-        let longest = waiting.iter().map(keys::Entry::age).max();
-        Ok(LockStatus::new(name.clone(), holders, waiting.len()).longest_wait(longest))
+        let status = LockStatus::new(name.clone(), holders, waiting.len());
+        Ok(status.waiting(waiting.iter().map(keys::Entry::waits)))
     }
 
     /// Every lock that has a key has a holder.

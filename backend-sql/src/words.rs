@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use lockwell_core::backend::{PushedGrant, Waiters, lock};
-use lockwell_core::{Claim, FencingToken, Holder, LockName, LockStatus, Mode};
+use lockwell_core::{Claim, FencingToken, Holder, LockName, LockStatus, Mode, WaitingClaim};
 use uuid::Uuid;
 
 /// How many names a portion has.
@@ -218,17 +218,23 @@ pub(crate) fn block(claim: &Claim) -> i64 {
 /// microseconds.
 pub(crate) type HolderRow = (i64, String, i64, i64, i64);
 
-/// How many wait, and how long the first of them has waited. `None`: nobody waits.
-pub(crate) type WaitersRow = (i64, Option<i64>);
+/// One of the first waiters in the tables: label, mode, the time for which it has waited, in microseconds, and how
+/// many wait in all.
+pub(crate) type WaiterRow = (String, i64, i64, i64);
 
-pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: WaitersRow) -> LockStatus {
-    let (waiters, longest_wait) = waiters;
+/// How many of them are read: as many as a status shows.
+pub(crate) const SHOWN: i64 = 16;
+
+pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: Vec<WaiterRow>) -> LockStatus {
+    let many = waiters.first().map_or(0, |(.., many)| *many);
+    let waiting = waiters.into_iter().map(|(label, mode, waited, _)| {
+        WaitingClaim::new(label, Mode::from_code(mode).unwrap_or(Mode::Exclusive), Some(span(waited)))
+    });
     let holders = holders.into_iter().map(|(number, label, mode, left, held)| {
         let mode = Mode::from_code(mode).unwrap_or(Mode::Exclusive);
         Holder::new(token(number), label, mode, span(left)).held_for(span(held))
     });
-    LockStatus::new(name.clone(), holders.collect(), usize::try_from(waiters).unwrap_or(0))
-        .longest_wait(longest_wait.map(span))
+    LockStatus::new(name.clone(), holders.collect(), usize::try_from(many).unwrap_or(0)).waiting(waiting)
 }
 
 /// A queue entry as it is sent to the database.

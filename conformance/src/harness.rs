@@ -27,6 +27,8 @@ pub enum Need {
     Counted,
     /// [`LockStatus::longest_wait`](lockwell_core::LockStatus::longest_wait) is known.
     LongestWait,
+    /// [`LockStatus::waiting`](lockwell_core::LockStatus::waiting) names the first waiters.
+    NamedWaiters,
     /// Locks survive a clean restart of the server.
     Durable,
     /// Each lock can have records.

@@ -4,7 +4,7 @@ use super::stage::{
     EXPIRY, KEPT, Stage, assert_within, claim, millis, pause, queued, release, secs, status, ttl_of,
 };
 use super::time::{now, sleep};
-use lockwell_core::{ErrorKind, Mode, Requirement, Wait};
+use lockwell_core::{ErrorKind, LockStatus, Mode, Requirement, TraceParent, Wait};
 
 /// A lock that nobody ever used, one that is held, one with a queue, one that is free again.
 pub(super) async fn inspect_tells_the_truth(stage: Stage) {
@@ -74,6 +74,62 @@ pub(super) async fn the_longest_wait_is_shown(stage: Stage) {
     }
     assert_eq!(status(&two, &name).await.longest_wait, None, "nobody waits any more");
     release(guard).await;
+}
+
+/// The first waiters are named, in their order: without one that has left, or was granted the lock, and never
+/// more than a status shows.
+pub(super) async fn who_waits_is_shown(stage: Stage) {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let [one, two] = stage.clients().await;
+    let name = stage.name("awaited");
+    let guard = one.lock(&name).traceparent(TRACE).await.expect("a free lock");
+    assert!(status(&two, &name).await.waiting.is_empty(), "nobody waits");
+    let reads = one.capabilities().promises(Requirement::Shared);
+    let mut waiters = Vec::new();
+    for label in ["first", "second, 夜", "third"] {
+        let request = if reads && label != "first" { two.read(&name) } else { one.lock(&name) };
+        let request = if label == "third" { request.traceparent(TRACE) } else { request };
+        waiters.push(tokio::spawn(request.label(label).wait(secs(60)).into_future()));
+        queued(&one, &name, waiters.len(), secs(5)).await;
+    }
+    let shown = status(&two, &name).await;
+    let trace = |trace: &Option<TraceParent>| trace.as_ref().map(ToString::to_string);
+    assert_eq!(trace(&shown.holders[0].traceparent).as_deref(), Some(TRACE), "{shown:?}");
+    let seen: Vec<_> =
+        shown.waiting.iter().map(|one| (one.label.as_str(), one.mode, trace(&one.traceparent))).collect();
+    let mode = if reads { Mode::Shared } else { Mode::Exclusive };
+    assert_eq!(
+        seen,
+        [
+            ("first", Mode::Exclusive, None),
+            ("second, 夜", mode, None),
+            ("third", mode, Some(TRACE.to_owned()))
+        ],
+        "{shown:?}"
+    );
+    waiters.remove(1).abort();
+    queued(&one, &name, 2, secs(3)).await;
+    assert_eq!(labels(&status(&two, &name).await), ["first", "third"], "one has left");
+    release(guard).await;
+    let first = super::stage::done("its turn", secs(5), waiters.remove(0)).await.expect("no panic");
+    let first = first.expect("its turn comes");
+    let shown = status(&two, &name).await;
+    assert_eq!(labels(&shown), ["third"], "one was granted the lock: {shown:?}");
+    assert_eq!(shown.holders[0].label, "first", "{shown:?}");
+    for _ in 0..LockStatus::SHOWN {
+        waiters.push(tokio::spawn(two.lock(&name).wait(secs(60)).into_future()));
+    }
+    queued(&one, &name, waiters.len(), secs(5)).await;
+    let shown = status(&two, &name).await;
+    assert_eq!((shown.waiting.len(), labels(&shown)[0]), (LockStatus::SHOWN, "third"), "{shown:?}");
+    for waiter in waiters {
+        waiter.abort();
+    }
+    release(first).await;
+}
+
+fn labels(status: &LockStatus) -> Vec<&str> {
+    status.waiting.iter().map(|one| one.label.as_str()).collect()
 }
 
 /// The list of held locks has each of them, however it is held and whatever its name.

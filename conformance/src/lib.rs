@@ -22,7 +22,7 @@
 //! #[async_trait]
 //! impl Harness for Memory {
 //!     fn offers(&self) -> Vec<Need> {
-//!         vec![Need::Shared, Need::Permits, Need::Fencing, Need::Fifo, Need::Counted, Need::LongestWait]
+//!         vec![Need::Shared, Need::Permits, Need::Fencing, Need::Fifo, Need::Counted, Need::NamedWaiters]
 //!     }
 //!     async fn client(&self) -> Result<Locks> {
 //!         Locks::new(Arc::new(MemoryLock::named("conformance")))

@@ -1,8 +1,8 @@
 //! The table of all cases.
 
 use super::Need::{
-    Counted, Downgrade, Durable, Failover, Fencing, Fifo, Grace, Link, LongestWait, Permits, Process, Purge,
-    Records, Server, Shared, TokenBlocks,
+    Counted, Downgrade, Durable, Failover, Fencing, Fifo, Grace, Link, LongestWait, NamedWaiters, Permits,
+    Process, Purge, Records, Server, Shared, TokenBlocks,
 };
 use super::{Case, Need, Run};
 use super::{
@@ -141,6 +141,7 @@ const ALL: &[Case] = cases! {
         what_is_held_is_listed: [];
         inspect_tells_the_truth: [Counted];
         the_longest_wait_is_shown: [Counted, LongestWait];
+        who_waits_is_shown: [Counted, NamedWaiters];
         renewals_show_in_the_time_left_only: [];
         a_lease_that_ran_out_is_not_shown_as_held: [];
         a_forced_release_counts_the_holders: [Counted];

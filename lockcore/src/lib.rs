@@ -56,7 +56,7 @@ pub use config::{HandOff, Host, LockConfig, Passwords, Secret, ServerUrl, tls};
 pub use contract::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, ErrorWith, FencingToken, Finding, Grant, HoldId,
     Holder, LeaseState, LockName, LockStatus, Loss, Mode, Operation, OwnerId, Record, RecordKind,
-    RecordWrite, Released, Renewal, Requirement, Result, Severity, Stats, Wait,
+    RecordWrite, Released, Renewal, Requirement, Result, Severity, Stats, TraceParent, Wait, WaitingClaim,
 };
 pub use hold::{LockAllGuard, LockGuard, LockHandle};
 pub use memory::MemoryLock;

@@ -21,8 +21,8 @@ struct File {
 
 pub(crate) fn offers() -> Vec<Need> {
     use Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, LongestWait, Permits, Process, Purge, Records, Shared,
-        TokenBlocks,
+        Counted, Downgrade, Durable, Fencing, Fifo, LongestWait, NamedWaiters, Permits, Process, Purge,
+        Records, Shared, TokenBlocks,
     };
     vec![
         Shared,
@@ -33,6 +33,7 @@ pub(crate) fn offers() -> Vec<Need> {
         Fifo,
         Counted,
         LongestWait,
+        NamedWaiters,
         Durable,
         Process,
         Purge,

@@ -21,6 +21,7 @@ pub(crate) fn offers() -> Vec<Need> {
         Need::Fifo,
         Need::Counted,
         Need::LongestWait,
+        Need::NamedWaiters,
         Need::Records,
     ]
 }

@@ -12,8 +12,8 @@ pub(crate) fn options() -> Options {
 /// What a server offers that has all kinds of locks.
 pub(crate) fn offers() -> Vec<lockwell::conformance::Need> {
     use lockwell::conformance::Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Records, Server,
-        Shared, TokenBlocks,
+        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, NamedWaiters, Permits, Process,
+        Records, Server, Shared, TokenBlocks,
     };
     vec![
         Shared,
@@ -24,6 +24,7 @@ pub(crate) fn offers() -> Vec<lockwell::conformance::Need> {
         Fifo,
         Counted,
         LongestWait,
+        NamedWaiters,
         Durable,
         Process,
         Server,

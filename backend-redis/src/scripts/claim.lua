@@ -39,9 +39,9 @@ end
 local function wait_in(queue, waiters, a)
   local owner, label, tokens, mode, waiter, lease = ARGV[a], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], ARGV[a + 6]
   if waiter == '' then return 0 end
-  local form = ''
+  local form = ':' .. label
   if ARGV[a + 8] == '1' then
-    form = 'p'
+    form = 'p:' .. label
   elseif lease ~= '' then
     form = 'g' .. tokens .. ':' .. lease .. ':' .. ARGV[a + 7] .. ':' .. label
   end

@@ -1,8 +1,8 @@
 -- Says who holds a lock, how many wait, and since when. Changes nothing.
 --
 -- KEYS  the lock, its queue, its waiters, the members of the group that holds the lock, their details
--- Answer: {the time in microseconds, waiters, since when the first of them waits (-1 unknown), mode, then for each holder:
---         value, milliseconds left of its lease (-1 endless)}. The mode is 0 for one exclusive holder, -1 for readers,
+-- Answer: {the time in microseconds, waiters, the first of them, mode, then for each holder:
+--         value, milliseconds left of its lease (-1 endless)}. Of each waiter: since when it waits, its mode, its label. The mode is 0 for one exclusive holder, -1 for readers,
 --         otherwise how many permits there are; the value is that of an exclusive lock, see acquire.lua
 
 -- include clock.lua
@@ -12,23 +12,29 @@ local lock, queue, members, details = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
 
 -- Of a long queue only the head is looked at: those behind it are counted as they are.
 local LOOKED_AT = 200
+local SHOWN = 16
 
-local waiters, since = 0, -1
+local waiters, first = 0, {}
 local came = redis.call('ZRANGE', queue, 0, LOOKED_AT - 1, 'WITHSCORES')
 for i = 1, #came, 2 do
-  local ends = string.match(redis.call('HGET', KEYS[3], came[i]) or '', '^(%d+):')
+  local ends, mode = string.match(redis.call('HGET', KEYS[3], came[i]) or '', '^(%d+):(-?%d+):')
   local left = ends and tonumber(ends) - now
   -- It has given a heartbeat in time.
   if left and left > 0 and left <= 60000000 then
     waiters = waiters + 1
-    if since < 0 then since = tonumber(came[i + 1]) end
+    if waiters <= SHOWN then
+      local form = redis.call('HGET', KEYS[3], '+' .. came[i]) or ''
+      first[#first + 1] = came[i + 1]
+      first[#first + 1] = mode
+      first[#first + 1] = string.match(form, '^g%d+:%d+:%d+:(.*)$') or string.match(form, '^p?:(.*)$') or ''
+    end
   end
 end
 if #came == 2 * LOOKED_AT then
   local last = redis.call('ZRANGE', queue, -1, -1)[1]
   waiters = waiters + redis.call('ZRANK', queue, last) + 1 - LOOKED_AT
 end
-local answer = {now, waiters, since, 0}
+local answer = {now, waiters, first, 0}
 local value = redis.call('GET', lock)
 local mode = value and mode_of(value)
 if not value then return answer end

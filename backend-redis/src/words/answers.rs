@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lockwell_core::backend::PushedGrant;
-use lockwell_core::{Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, Result};
+use lockwell_core::{
+    Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, Result, WaitingClaim,
+};
 use redis::Value;
 
 use crate::words::error::of_claim;
@@ -218,7 +220,7 @@ pub(crate) struct LockView {
     /// Each with its owner, which is a secret.
     holders: Vec<(String, Holder)>,
     waiters: usize,
-    longest_wait: Option<Duration>,
+    waiting: Vec<WaitingClaim>,
 }
 
 impl LockView {
@@ -231,7 +233,7 @@ impl LockView {
     pub(crate) fn status(self, name: &LockName) -> LockStatus {
         let mut holders: Vec<_> = self.holders.into_iter().map(|(_, holder)| holder).collect();
         holders.sort_by_key(|holder| holder.token);
-        LockStatus::new(name.clone(), holders, self.waiters).longest_wait(self.longest_wait)
+        LockStatus::new(name.clone(), holders, self.waiters).waiting(self.waiting)
     }
 }
 
@@ -239,10 +241,15 @@ pub(crate) fn lock_view(value: &Value) -> Result<LockView> {
     let Value::Array(parts) = value else { return Err(unexpected()) };
     let now = u64::try_from(int(parts.first())?).unwrap_or_default();
     let waiters = usize::try_from(int(parts.get(1))?).map_err(|_| unexpected())?;
-    // A place may be in the future: each is later than the one before it, and the clock may have been set
-    // back.
-    let since = u64::try_from(int(parts.get(2))?).ok();
-    let longest_wait = since.map(|since| Duration::from_micros(now.saturating_sub(since)));
+    let Some(Value::Array(first)) = parts.get(2) else { return Err(unexpected()) };
+    let mut waiting = Vec::new();
+    for one in first.chunks(3) {
+        // A place may be in the future: each is later than the one before it, and the clock may have been set
+        // back.
+        let waited = Duration::from_micros(now.saturating_sub(number(one.first())?));
+        let asked = mode(text(one.get(1))?.parse().map_err(|_| unexpected())?)?;
+        waiting.push(WaitingClaim::new(text(one.get(2))?, asked, Some(waited)));
+    }
     let mode = mode(int(parts.get(3))?)?;
     let mut holders = Vec::new();
     for pair in parts.get(4..).unwrap_or_default().chunks(2) {
@@ -259,7 +266,7 @@ pub(crate) fn lock_view(value: &Value) -> Result<LockView> {
             (value, holder)
         });
     }
-    Ok(LockView { holders, waiters, longest_wait })
+    Ok(LockView { holders, waiters, waiting })
 }
 
 /// The status on which a majority of nodes agrees: the owners that hold the lock at this number of them, and
@@ -270,7 +277,7 @@ pub(crate) fn majority_status(name: &LockName, views: Vec<LockView>, majority: u
     let mut waiters: Vec<_> = views.iter().map(|view| view.waiters).collect();
     waiters.sort_unstable_by(|one, other| other.cmp(one));
     let waiters = waiters.get(majority - 1).or(waiters.last()).copied().unwrap_or(0);
-    let longest_wait = views.iter().filter_map(|view| view.longest_wait).max();
+    let longest_wait = views.iter().flat_map(|view| &view.waiting).filter_map(|one| one.waited).max();
     for (owner, holder) in views.into_iter().flat_map(|view| view.holders) {
         match owners.iter_mut().find(|(one, _)| *one == owner) {
             Some((_, votes)) => votes.push(holder),
@@ -284,7 +291,10 @@ pub(crate) fn majority_status(name: &LockName, views: Vec<LockView>, majority: u
         let holder = votes.iter().max_by_key(|one| (nodes_with(one.token), one.token)).cloned();
         holder.map(|holder| (owner, holder))
     });
-    LockView { holders: agreed.collect(), waiters, longest_wait }.status(name)
+    // The queues of the nodes differ, so nobody is named.
+    LockView { holders: agreed.collect(), waiters, waiting: Vec::new() }
+        .status(name)
+        .longest_wait(longest_wait)
 }
 
 /// The answers to a renewal: whether each lease was extended.

@@ -24,8 +24,8 @@ use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::lock::hand_over;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, PORTION, Portion, TakeRequest, TryAcquire,
-    WaitersRow, micros, status,
+    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, PORTION, Portion, SHOWN, TakeRequest, TryAcquire,
+    WaiterRow, micros, status,
 };
 
 impl MySql {
@@ -151,9 +151,9 @@ impl Dialect for MySql {
 
     async fn inspect(&self, conn: &mut Conn, name: &LockName) -> sqlx_core::Result<LockStatus> {
         let holders: Vec<HolderRow> = self.sql.holders.call().bind(name).rows(&mut conn.inner).await?;
-        let waiters: Option<WaitersRow> =
-            self.sql.count_waiters.call().bind(name).row(&mut conn.inner).await?;
-        Ok(status(name, holders, waiters.unwrap_or_default()))
+        let first = self.sql.first_waiters.call().bind(name).bind(SHOWN);
+        let waiters: Vec<WaiterRow> = first.rows(&mut conn.inner).await?;
+        Ok(status(name, holders, waiters))
     }
 
     async fn force_release(

@@ -22,7 +22,7 @@ fn fill(_: &str, text: &str) -> String {
 statements! {
     each Statement:
     take_free take_overdue take_new take_many take_new_many lock_state enter enter_marked enter_one take_with_place poll_waiters release hand_over
-    hand_over_and_wake pass_on owned release_many leave forget_all next turns park park_for_grants holders count_waiters names about held force alive
+    hand_over_and_wake pass_on owned release_many leave forget_all next turns park park_for_grants holders first_waiters names about held force alive
     write_record read_record recorded purge_records force_members portion purge purge_waiters dead_client forget_places places_of forget_stale forget_client
     join join_overdue may_join_one make leave_group reap stale_groups downgrade due_waiters;
     renew: HeldSql<Statement>, renew_some: HeldSql<Statement>, verify: HeldSql,

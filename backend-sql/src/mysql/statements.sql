@@ -323,10 +323,11 @@ WHERE name = $1 AND expires_at > {now} AND members = 0
 UNION ALL SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {members}
 WHERE name = $1 AND expires_at > {now} ORDER BY token
 
--- name: count_waiters
--- How many, and how long the first of them has waited.
-SELECT COUNT(*), {now} - MIN(q.entered_at) FROM {live_waiters} WHERE q.name = $1
+-- name: first_waiters
+-- The first $2 who wait, how long they have waited, and how many there are in all.
+SELECT q.label, q.mode, {now} - q.entered_at, COUNT(*) OVER () FROM {live_waiters} WHERE q.name = $1
     AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = $1))
+ORDER BY q.ticket LIMIT $2
 
 -- name: names
 -- Of the locks that are held. The row of a lock that a group holds has a lease without an end.

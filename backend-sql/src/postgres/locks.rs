@@ -20,8 +20,8 @@ use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::lock::hand_over;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, PORTION, Portion, TakeRequest, TryAcquire,
-    WaitersRow, micros, status,
+    Extension, Forced, Freed, Hold, HolderRow, KnownPlaces, PORTION, Portion, SHOWN, TakeRequest, TryAcquire,
+    WaiterRow, micros, status,
 };
 
 impl Dialect for Postgres {
@@ -120,9 +120,9 @@ impl Dialect for Postgres {
         let unknown_for = self.closed_for(conn).await?;
         let holders: Vec<HolderRow> =
             self.statement(&self.sql.holders).bind(name.as_str()).rows(&mut *conn).await?;
-        let waiters: Option<WaitersRow> =
-            self.statement(&self.sql.count_waiters).bind(name.as_str()).row(conn).await?;
-        Ok(status(name, holders, waiters.unwrap_or_default()).unknown_for(unknown_for))
+        let waiters: Vec<WaiterRow> =
+            self.statement(&self.sql.first_waiters).bind(name.as_str()).bind(SHOWN).rows(conn).await?;
+        Ok(status(name, holders, waiters).unknown_for(unknown_for))
     }
 
     async fn force_release(

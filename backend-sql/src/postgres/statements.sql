@@ -439,10 +439,10 @@ FROM (SELECT token, label, mode, {ends}, acquired_at FROM {locks} WHERE name = $
     UNION ALL SELECT token, label, mode, {ends}, acquired_at FROM {members} WHERE name = $1) AS h
 WHERE {ends} > clock_timestamp() ORDER BY token
 
--- name: count_waiters
--- How many, and how long the first has waited.
-SELECT count(*), (extract(epoch from clock_timestamp() - min(q.entered_at)) * 1000000)::bigint
-FROM {live_waiters} WHERE q.name = $1
+-- name: first_waiters
+-- The first $2 who wait, how long they have waited, and how many there are in all.
+SELECT q.label, q.mode, (extract(epoch from clock_timestamp() - q.entered_at) * 1000000)::bigint, count(*) OVER ()
+FROM {live_waiters} WHERE q.name = $1 ORDER BY q.ticket LIMIT $2
 
 -- name: force
 -- The owner changes, too: the old one must not take the release for its own. A row that is purged at once could be reclaimed by

@@ -21,8 +21,8 @@ use crate::dialect::requests::{Answer, Request};
 use crate::dialect::sweep::Swept;
 use crate::ids::AsUuid;
 use crate::words::{
-    Extension, Forced, Freed, Hold, HolderRow, PORTION, Portion, SEVERAL, TakeRequest, TryAcquire,
-    WaitersRow, micros, status,
+    Extension, Forced, Freed, Hold, HolderRow, PORTION, Portion, SEVERAL, SHOWN, TakeRequest, TryAcquire,
+    WaiterRow, micros, status,
 };
 
 /// How many statements force a release, with those that begin and end its transaction.
@@ -146,9 +146,10 @@ impl Dialect for Sqlite {
             .bind(name.as_str())
             .fetch_all(&mut *conn)
             .await?;
-        let waiters: WaitersRow = sqlx_core::query_as::query_as(self.sql.count_waiters.get())
+        let waiters: Vec<WaiterRow> = sqlx_core::query_as::query_as(self.sql.first_waiters.get())
             .bind(name.as_str())
-            .fetch_one(conn)
+            .bind(SHOWN)
+            .fetch_all(conn)
             .await?;
         Ok(status(name, holders, waiters).unknown_for(unknown_for))
     }

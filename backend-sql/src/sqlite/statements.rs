@@ -29,7 +29,7 @@ fn fill(name: &str, text: &str) -> String {
 
 statements! {
     each Sql:
-    lock_state next turns holders count_waiters count_clients names held portion
+    lock_state next turns holders first_waiters count_clients names held portion
     member stale_groups due_waiters
     locks queue queue_index tickets members state check_locks check_queue check_members check_state
     records check_records read_record recorded longest_ttl closed_for taken taking take_each handed handing hand;
@@ -114,7 +114,7 @@ mod tests {
             sqlx_core::raw_sql::raw_sql(made.get()).execute(&mut conn).await.unwrap();
         }
         let names = "take take_each lock_state release_unwaited release_many hand next renew enqueue keep_place forget_place leave turns renewed holders \
-                     count_waiters held force portion purge verify join member leave_group \
+                     first_waiters held force portion purge verify join member leave_group \
                      reap downgrade due_waiters raise closed_for write_record read_record";
         for name in names.split_whitespace() {
             for held in ["{locks}", "{members}"] {

@@ -196,11 +196,12 @@ WHERE name = ?1 AND expires_at > {now} AND members = 0
 UNION ALL SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {members}
 WHERE name = ?1 AND expires_at > {now} ORDER BY token
 
--- name: count_waiters
--- The number of waiters, and how long the first of them has waited.
-SELECT count(*), {now} - min(q.entered_at)
+-- name: first_waiters
+-- The first ?2 who wait, how long they have waited, and how many there are in all.
+SELECT q.label, q.mode, {now} - q.entered_at, count(*) OVER ()
     FROM {queue} AS q WHERE q.name = ?1 AND q.alive_until > {now}
     AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)
+ORDER BY q.ticket LIMIT ?2
 
 -- name: names
 -- All locks that are held. The row of a lock that a group holds has a lease without an end.

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockwell_core::{Error, ErrorKind, FencingToken, Holder, LockName, LockStatus, Mode, Moment, Result};
+use lockwell_core::{
+    Error, ErrorKind, FencingToken, Holder, LockName, LockStatus, Mode, Moment, Result, TraceParent,
+    WaitingClaim,
+};
 use zookeeper_client as zk;
 
 use crate::client::ClientInner;
@@ -27,6 +30,8 @@ pub struct QueueEntry {
     pub czxid: FencingToken,
     /// A human-readable text that names the client: the data of the node.
     pub label: String,
+    /// What it does, if its request [says so](lockwell_core::LockRequest::traceparent).
+    pub traceparent: Option<TraceParent>,
     /// The mode of its claim.
     pub mode: Mode,
     /// The lease; `None` for nodes of other programs.
@@ -69,6 +74,7 @@ async fn in_place_of_folder(
         holds: true,
         czxid: token_of(stat.czxid),
         label: label(name, &Data::read(&data), &stat),
+        traceparent: None,
         mode: Mode::Exclusive,
         ttl: None,
         lasts: false,
@@ -126,16 +132,19 @@ async fn read(
         if at == 0 && mode == Mode::Exclusive && data.reads {
             (mode, holding, joined) = (Mode::Shared, may_hold(queue), true);
         }
+        let waited = inner.clock.since(stat.ctime);
+        let shown = WaitingClaim::new(label(&child.name, &data, &stat), mode, Some(waited));
         entries.push(Some(QueueEntry {
             // Readers of other libraries do not hold the lock yet: they wait for the end of the former
             // writer's node.
             holds: at < holding && (!joined || ttl.is_some()),
             czxid: token_of(stat.czxid),
-            label: label(&child.name, &data, &stat),
+            label: shown.label,
+            traceparent: shown.traceparent,
             mode,
             ttl,
             lasts: !is_of_session(stat.ephemeral_owner),
-            waited: inner.clock.since(stat.ctime),
+            waited,
         }));
     }
     Ok(entries)
@@ -165,30 +174,37 @@ pub(crate) async fn status(inner: &ClientInner, name: &LockName) -> Result<LockS
         let listed = list(&session, &folder).await?;
         let has_folder = listed.is_some();
         let queue = listed.unwrap_or_default();
-        // Also reads the first waiter, which has waited longest.
-        let count = (may_hold(&queue) + 1).min(queue.len());
+        let may_hold = may_hold(&queue);
+        let count = may_hold.saturating_add(LockStatus::SHOWN).min(queue.len());
         let mut entries = read(inner, &session, &folder, &queue, count).await?;
         if queue.is_empty() && has_folder {
             entries.extend(in_place_of_folder(inner, &session, &folder).await?.map(Some));
         }
         // If a node left between the two requests, the next one holds the lock by now.
-        if entries.iter().any(Option::is_none) && tries < 5 {
+        if entries.iter().take(may_hold).any(Option::is_none) && tries < 5 {
             tries += 1;
             continue;
         }
-        let waiting = entries.iter().flatten().filter(|entry| !entry.holds).count();
-        let waiting = waiting + queue.len() - count;
-        let longest_wait =
-            entries.iter().flatten().filter(|entry| !entry.holds).map(|entry| entry.waited).max();
-        let found = entries.into_iter().flatten().filter(|entry| entry.holds).map(|entry| {
+        let (holding, waiting): (Vec<_>, Vec<_>) =
+            entries.into_iter().flatten().partition(|entry| entry.holds);
+        let waiters = waiting.len() + queue.len() - count;
+        let waiting = waiting.into_iter().map(|entry| {
+            let QueueEntry { label, traceparent, mode, waited, .. } = entry;
+            let mut waits = WaitingClaim::new(label, mode, Some(waited));
+            waits.traceparent = traceparent;
+            waits
+        });
+        let found = holding.into_iter().map(|entry| {
             // The heartbeats of a live process renew the session, so the whole lease is always left.
             let left =
                 if entry.lasts { Duration::MAX } else { entry.ttl.unwrap_or_else(|| session.timeout()) };
             // It includes the time in the queue: recording the moment of the grant would need a request for
             // each hand-over.
-            Holder::new(entry.czxid, entry.label, entry.mode, left).held_for(entry.waited)
+            let mut holder = Holder::new(entry.czxid, entry.label, entry.mode, left).held_for(entry.waited);
+            holder.traceparent = entry.traceparent;
+            holder
         });
-        return Ok(LockStatus::new(name.clone(), found.collect(), waiting).longest_wait(longest_wait));
+        return Ok(LockStatus::new(name.clone(), found.collect(), waiters).waiting(waiting));
     }
 }
 

@@ -235,7 +235,7 @@ impl DistributedLock for Broken {
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let status = self.right.inspect(&self.seen_name(name)).await?;
         let waiters = status.waiters + self.waiting.load(Ordering::SeqCst);
-        Ok(LockStatus::new(name.clone(), status.holders, waiters).longest_wait(status.longest_wait))
+        Ok(LockStatus::new(name.clone(), status.holders, waiters).waiting(status.waiting))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

@@ -43,6 +43,10 @@ pub(crate) enum Defect {
     HeldSinceNow,
     /// The wait of the first in the queue begins anew with each second.
     WaitsSinceNow,
+    /// Who has waited once is shown for ever.
+    NamesThoseWhoLeft,
+    /// Waiters are shown as they are, the last first.
+    NamesTheLastFirst,
     /// The last holder is still shown as the holder.
     ShowsTheDead,
     CountsOneTooMany,

@@ -11,7 +11,8 @@ use lockwell_conformance::skipping_clock;
 use lockwell_core::backend::MemoryLock;
 use lockwell_core::backend::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, FencingToken, Grant, Holder, LockName,
-    LockStatus, Mode, Moment, OwnerId, Released, Renewal, Requirement, Result, Wait, async_trait,
+    LockStatus, Mode, Moment, OwnerId, Released, Renewal, Requirement, Result, Wait, WaitingClaim,
+    async_trait,
 };
 
 use crate::defect::Defect;
@@ -47,6 +48,7 @@ pub(crate) struct Flawed {
     /// What the memory backend knows a claim as, where that differs.
     aliases: Mutex<HashMap<OwnerId, Claim>>,
     seen: Mutex<HashMap<LockName, Holder>>,
+    named: Mutex<HashMap<LockName, Vec<WaitingClaim>>>,
     last: Mutex<Option<OwnerId>>,
     /// The last grant of each lock.
     granted: Mutex<HashMap<LockName, Grant>>,
@@ -75,6 +77,7 @@ impl Flawed {
             released: tokio::sync::Notify::new(),
             aliases: Mutex::default(),
             seen: Mutex::default(),
+            named: Mutex::default(),
             last: Mutex::default(),
             granted: Mutex::default(),
             waiting: AtomicUsize::new(0),
@@ -288,7 +291,22 @@ impl DistributedLock for Flawed {
             Defect::WaitsSinceNow => Duration::from_nanos(waited.subsec_nanos().into()),
             _ => waited,
         };
-        Ok(LockStatus::new(name.clone(), holders, waiters).longest_wait(status.longest_wait.map(waits)))
+        let mut waiting = status.waiting;
+        match self.defect {
+            Defect::NamesThoseWhoLeft => {
+                let mut named = lock(&self.named);
+                let seen = named.entry(name.clone()).or_default();
+                if waiting.len() > seen.len() {
+                    *seen = waiting;
+                }
+                waiting = seen.clone();
+            }
+            Defect::NamesTheLastFirst => waiting.reverse(),
+            _ => (),
+        }
+        let status = LockStatus::new(name.clone(), holders, waiters).waiting(waiting);
+        let longest = status.longest_wait.map(waits);
+        Ok(status.longest_wait(longest))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

@@ -68,6 +68,8 @@ pub(crate) const FLAWED: &[(Defect, &str, &str)] = &[
     (Defect::CutsLabels, "the_bounds_of_what_is_allowed_work", "the label was changed"),
     (Defect::HeldSinceNow, "renewals_show_in_the_time_left_only", "held_for: 0ns"),
     (Defect::WaitsSinceNow, "the_longest_wait_is_shown", ", not "),
+    (Defect::NamesThoseWhoLeft, "who_waits_is_shown", "one has left"),
+    (Defect::NamesTheLastFirst, "who_waits_is_shown", "first"),
     (Defect::ShowsTheDead, "a_lease_that_ran_out_is_not_shown_as_held", "still shown"),
     (Defect::CountsOneTooMany, "a_forced_release_counts_the_holders", "never used"),
     (Defect::FreesOneReaderOfAll, "a_forced_release_frees_all_readers", "three readers were freed"),

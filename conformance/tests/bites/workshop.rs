@@ -17,7 +17,7 @@ use crate::session_lock::Session;
 use crate::weak_lock::Weak;
 
 /// What the memory backend meets.
-const OFFERS: [Need; 9] = [
+const OFFERS: [Need; 10] = [
     Need::Shared,
     Need::Permits,
     Need::Downgrade,
@@ -26,6 +26,7 @@ const OFFERS: [Need; 9] = [
     Need::Fifo,
     Need::Counted,
     Need::LongestWait,
+    Need::NamedWaiters,
     Need::Records,
 ];
 

@@ -65,7 +65,7 @@ pub use crate::config::{Host, Passwords, Secret, ServerUrl, tls};
 pub use crate::contract::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Finding, Grant, Holder, LockName,
     LockStatus, Mode, Operation, OwnerId, Record, RecordKind, RecordWrite, Released, Renewal, Requirement,
-    Result, Severity, StoredRecord, Wait, check_label,
+    Result, Severity, StoredRecord, Wait, WaitingClaim, check_label,
 };
 pub use crate::life::valid_until;
 pub use crate::memory::MemoryLock;

@@ -12,7 +12,7 @@ pub use observe::{Leader, Observation};
 
 use crate::background::Book;
 use crate::local::{LocalQueues, Sharing};
-use crate::request::{All, Choices, permit};
+use crate::request::{All, Choices, Trace, permit};
 use crate::system::PerProcess;
 use crate::telemetry::Events;
 use crate::{
@@ -117,7 +117,7 @@ impl Locks {
     /// place. The place at the server stays when the task that made it is cancelled. On backends that do not
     /// promise [`token_blocks`](crate::Requirement::TokenBlocks), tasks share the place only.
     ///
-    /// A lock is passed on only to a task with the same ttl, lock delay and label, and not after a
+    /// A lock is passed on only to a task with the same ttl, lock delay, label and traceparent, and not after a
     /// [check](crate::Grant::bind) in a transaction of the server. Readers, permits, owners and campaigns
     /// have places of their own in any case, and [`try_now`](LockRequest::try_now) asks the server.
     /// [`inspect`](Self::inspect) shows one waiter for each process, and of a block of tokens the last one.
@@ -142,6 +142,25 @@ impl Locks {
     #[must_use]
     pub fn hand_off(self, max: u32, span: Duration) -> Self {
         self.sharing(Sharing::Chosen(HandOff::new(max, span)))
+    }
+
+    /// A client whose requests have the [traceparent](crate::TraceParent) that `current` yields, unless they
+    /// [say](LockRequest::traceparent) another: [`inspect`](Self::inspect) shows it beside the label. It is called
+    /// when a claim is made, by the task that polls the request, so it can read the span of that task. What is
+    /// no traceparent is left out.
+    ///
+    /// With different traceparents, tasks pass a lock on at the server only, as with different labels: see
+    /// [`server_order`](Self::server_order). Tasks that share a place at the server are shown as the one that
+    /// made it.
+    ///
+    /// ```
+    /// # use lockwell_core as lockwell;
+    /// let locks = lockwell::Locks::in_memory().traceparent_from(|| std::env::var("TRACEPARENT").ok());
+    /// ```
+    #[must_use]
+    pub fn traceparent_from(mut self, current: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        self.defaults.trace = Trace::Found(Arc::new(current));
+        self
     }
 
     /// What this client promises: what its backend does, and [`fifo`](crate::Requirement::Fifo) only with
@@ -229,7 +248,7 @@ impl Locks {
         Observation::new(&self.book, name.try_into().map_err(Into::into))
     }
 
-    /// The holders of a lock and the number of waiters. The answer may be outdated when it arrives: use it
+    /// The holders of a lock and its waiters, of whom the first are named. The answer may be outdated when it arrives: use it
     /// for display, not for decisions. In a grace period of the server holders may be missing
     /// ([`LockStatus::unknown_for`]).
     ///

@@ -240,6 +240,8 @@ impl Claim {
     }
 
     /// A human-readable text that names the client: host and process, unless the application has set another.
+    /// Behind it, and a control character, there may be a [traceparent](crate::TraceParent). A backend stores it
+    /// as it is; [`Holder`](crate::Holder) and [`WaitingClaim`](crate::WaitingClaim) take it apart.
     pub fn label(&self) -> &str {
         &self.0.label
     }

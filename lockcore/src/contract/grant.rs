@@ -4,9 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::{Claim, Error, ErrorKind, FencingToken, HoldId, LockName, Mode, Moment, Result, life};
+use crate::{Claim, Error, ErrorKind, FencingToken, HoldId, Moment, Result, life};
 
 /// A granted claim.
 #[derive(Clone)]
@@ -193,92 +192,4 @@ pub enum Renewal {
     Lost,
     /// The outcome is unknown. The old deadline stands, and the keeper tries again.
     Unknown(Error),
-}
-
-/// One holder of a lock, as the server knows it.
-///
-/// A record of values to read, so its fields are public; later versions may add some.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// The fencing token of the grant.
-    pub token: FencingToken,
-    /// A human-readable text that names the holder.
-    pub label: String,
-    /// How it holds the lock.
-    pub mode: Mode,
-    /// The time left of the lease, by the server's clock. `Duration::MAX` if there is no lease: another
-    /// program holds the lock, until somebody frees it.
-    pub ttl_left: Duration,
-    /// How long it has held the lock, by the server's clock. On etcd, which records no time, it is by the
-    /// wall clocks of the holder and of the client that asks.
-    pub held_for: Duration,
-}
-
-impl Holder {
-    /// A holder as a backend read it.
-    pub fn new(token: FencingToken, label: impl Into<String>, mode: Mode, ttl_left: Duration) -> Self {
-        Self { token, label: label.into(), mode, ttl_left, held_for: Duration::ZERO }
-    }
-
-    /// Adds how long the lock has been held.
-    #[must_use]
-    pub fn held_for(mut self, held_for: Duration) -> Self {
-        self.held_for = held_for;
-        self
-    }
-}
-
-/// Who holds a lock and how many wait for it. It may be outdated when it is read: use it for display, not for
-/// decisions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LockStatus {
-    /// The lock.
-    pub name: LockName,
-    /// Its holders.
-    pub holders: Vec<Holder>,
-    /// How many claims are in its queue: of the tasks of a process that want it alone, one, unless they have
-    /// [`server_order`](crate::Locks::server_order). Where a majority of servers decides, a server that is
-    /// late can still count a claim that has left.
-    pub waiters: usize,
-    /// How long the waiter that has waited longest has been in the queue, by the same clocks as
-    /// `Holder::held_for`. `None` if no claim waits, or if the server does not know. If a waiter lost its
-    /// place, for example in a crash of the server, the time counts from its new place.
-    pub longest_wait: Option<Duration>,
-    /// For how long it is not known who else holds the lock: the server may have forgotten grants, and grants
-    /// nothing for this time. `None`: the holders are all that there are.
-    pub unknown_for: Option<Duration>,
-}
-
-impl LockStatus {
-    /// The status as a backend read it.
-    pub fn new(name: LockName, holders: Vec<Holder>, waiters: usize) -> Self {
-        Self { name, holders, waiters, longest_wait: None, unknown_for: None }
-    }
-
-    /// Adds how long the waiter that has waited longest has been in the queue.
-    #[must_use]
-    pub fn longest_wait(mut self, longest_wait: Option<Duration>) -> Self {
-        self.longest_wait = longest_wait;
-        self
-    }
-
-    /// Adds for how long the server may have forgotten holders.
-    #[must_use]
-    pub fn unknown_for(mut self, unknown_for: Option<Duration>) -> Self {
-        self.unknown_for = unknown_for;
-        self
-    }
-
-    /// Whether the lock is known to be held.
-    pub fn is_held(&self) -> bool {
-        !self.holders.is_empty()
-    }
-
-    /// Whether the lock is known to be held by nobody. A lock may be neither held nor free, if that is
-    /// [unknown](Self::unknown_for).
-    pub fn is_free(&self) -> bool {
-        self.holders.is_empty() && self.unknown_for.is_none()
-    }
 }

@@ -1,9 +1,14 @@
-//! What a label may be.
+//! What a label may be, and how it is stored.
 
-use crate::{Error, ErrorKind, Result};
+use std::sync::Arc;
 
-/// The longest label, in bytes.
+use crate::{Error, ErrorKind, Result, TraceParent};
+
+/// The longest label, in bytes, with what is stored beside it.
 const MAX_LABEL: usize = 255;
+
+/// Between a label and the traceparent beside it. A label has no control characters.
+const BESIDE: char = '\u{1f}';
 
 /// Checks a label as every request does, for programs that make claims themselves.
 ///
@@ -17,4 +22,53 @@ pub fn check_label(label: &str) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// The label as a claim has it: with the traceparent, unless there is no room for it.
+pub(crate) fn with_trace(label: &Arc<str>, traceparent: Option<&TraceParent>) -> Arc<str> {
+    match traceparent {
+        Some(trace) if label.len() + BESIDE.len_utf8() + TraceParent::LENGTH <= MAX_LABEL => {
+            format!("{label}{BESIDE}{trace}").into()
+        }
+        _ => Arc::clone(label),
+    }
+}
+
+/// The label of a claim without its traceparent. Another program may have stored anything.
+pub(super) fn split(mut stored: String) -> (String, Option<TraceParent>) {
+    let beside =
+        stored.rsplit_once(BESIDE).and_then(|(label, trace)| Some((label.len(), trace.parse().ok()?)));
+    let Some((length, trace)) = beside else { return (stored, None) };
+    stored.truncate(length);
+    (stored, Some(trace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_traceparent_is_stored_beside_a_label_if_there_is_room() {
+        let trace: TraceParent = TRACE.parse().unwrap();
+        for (label, fits) in
+            [("", true), ("wéb-1", true), (&*"x".repeat(199), true), (&"x".repeat(200), false)]
+        {
+            let stored = with_trace(&label.into(), Some(&trace));
+            assert!(stored.len() <= MAX_LABEL);
+            let (read, beside) = split(stored.to_string());
+            assert_eq!((read.as_str(), beside), (label, fits.then(|| trace.clone())));
+            assert_eq!(split(with_trace(&label.into(), None).to_string()), (label.to_owned(), None));
+        }
+    }
+
+    #[test]
+    fn what_other_programs_store_is_a_label() {
+        for odd in
+            ["a\u{1f}b", "\u{1f}", "a\u{1f}00-0-0-0", &format!("a\u{1f}{TRACE} "), &format!("a{TRACE}")]
+        {
+            assert_eq!(split(odd.to_owned()), (odd.to_owned(), None));
+        }
+    }
 }

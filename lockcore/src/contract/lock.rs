@@ -54,10 +54,11 @@ use crate::{
 /// 12. **A release that is repeated** and finds nothing returns [`Released`](crate::Released::Released) if an
 ///     earlier copy of it, whose answer was lost, has released the lock, and
 ///     [`InDoubt`](crate::Released::InDoubt) if that is unknown.
-/// 13. **[`inspect`](Self::inspect) is accurate.** It shows the tokens and labels of the holders. The time
-///     for which a lock has been held counts from its grant, and does not start again with a renewal. If the
-///     server does not record the grant, it counts from the beginning of the wait, and the documentation of
-///     the backend says so. A server that may have forgotten grants may lack a holder; it says so
+/// 13. **[`inspect`](Self::inspect) is accurate.** It shows the tokens and labels of the holders, and who is
+///     next: the first waiters with label and mode, in the order of the queue, without one that has left, was
+///     granted the lock, or has given no sign of life ([`LockStatus::waiting`]). The time for which a lock has
+///     been held counts from its grant, and does not start again with a renewal. If the server does not record
+///     the grant, it counts from the beginning of the wait, and the documentation of the backend says so. A server that may have forgotten grants may lack a holder; it says so
 ///     ([`LockStatus::unknown_for`]), and grants nothing meanwhile
 ///     ([`GracePeriod`](crate::ErrorKind::GracePeriod)).
 /// 14. **An acquire that is repeated on a second connection is in doubt.** The backend calls
@@ -154,9 +155,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// `async fn inspect(&self, name: &LockName) -> Result<LockStatus>`
     ///
     /// Returns the holders of `name`, with their tokens and the times for which they have held it; the number
-    /// of waiters; and how long the first one has waited, if the server knows that
-    /// ([`LockStatus::longest_wait`]). If the server may have forgotten holders,
-    /// [`LockStatus::unknown_for`] says for how long.
+    /// of waiters, and the first of them ([`LockStatus::waiting`]). If the server may have forgotten holders,
+    /// [`LockStatus::unknown_for`] says for how long. However many wait, the answer has at most
+    /// [`LockStatus::SHOWN`] of them.
     ///
     /// It is the state at a moment between the call and the answer. So a lock is not shown as held if its
     /// release was answered, to any client, before the call.

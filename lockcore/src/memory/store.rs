@@ -10,7 +10,7 @@ use super::records::Records;
 use super::turn::{Afterwards, Turn};
 use crate::{
     Claim, Error, ErrorKind, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, OwnerId,
-    RecordWrite, Released, Renewal, Result, Wait,
+    RecordWrite, Released, Renewal, Result, Wait, WaitingClaim,
 };
 
 /// How many names are kept while nobody holds them.
@@ -259,8 +259,10 @@ impl Store {
             Holder::new(lease.token, claim.label(), claim.mode(), lease.expires.since(now))
                 .held_for(now.since(lease.since))
         });
-        let first = entry.queue.front().map(|waiter| now.since(waiter.since));
-        LockStatus::new(name.clone(), holders.collect(), entry.queue.len()).longest_wait(first)
+        let waiting = entry.queue.iter().map(|waiter| {
+            WaitingClaim::new(waiter.claim.label(), waiter.claim.mode(), Some(now.since(waiter.since)))
+        });
+        LockStatus::new(name.clone(), holders.collect(), entry.queue.len()).waiting(waiting)
     }
 
     /// The names that somebody holds.

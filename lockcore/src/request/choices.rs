@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::operation::{self, Acquiring};
 use super::patience::Patience;
+use super::trace::Trace;
 use crate::background::Book;
-use crate::contract::{Class, check_label, not_a_class};
+use crate::contract::{Class, check_label, not_a_class, with_trace};
 use crate::life::Limits;
 use crate::local::LocalQueues;
 use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Result, Wait};
@@ -25,6 +26,7 @@ pub(crate) struct Choices {
     pub(crate) label: Arc<str>,
     /// `None`: what the request gave is not a class.
     pub(crate) class: Option<Class>,
+    pub(crate) trace: Trace,
     pub(crate) lock_delay: Duration,
     pub(crate) limits: Limits,
     /// The queue of this process; `None`: each task has a place of its own at the server.
@@ -41,6 +43,7 @@ impl Choices {
             through_grace: false,
             label,
             class: Some(Class::default()),
+            trace: Trace::None,
             lock_delay: Duration::ZERO,
             limits: Limits::default(),
             local: None,
@@ -52,6 +55,7 @@ impl Choices {
         book.capabilities().check(mode, self.ttl)?;
         book.capabilities().check_lock_delay(self.ttl, self.lock_delay)?;
         check_limits(self.limits)?;
+        self.trace.check()?;
         check_label(&self.label)?;
         self.class.map(drop).ok_or_else(not_a_class)
     }
@@ -71,8 +75,8 @@ impl Choices {
 
     /// A claim to one lock.
     pub(crate) fn claim(&self, book: &Book, name: LockName, mode: Mode, wait: Wait) -> Claim {
-        let claim =
-            Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).with_lock_delay(self.lock_delay);
+        let label = with_trace(&self.label, self.trace.get().as_ref());
+        let claim = Claim::new(name, mode, self.ttl, wait, label).with_lock_delay(self.lock_delay);
         claim.with_class(self.class.unwrap_or_default()).with_clock(book.clock.clone())
     }
 

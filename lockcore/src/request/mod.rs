@@ -12,6 +12,7 @@ mod operation;
 mod owner;
 mod patience;
 mod running;
+mod trace;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub use leader::Campaign;
 pub use once::{Attempt, JobRun, Keyed};
 pub use one::Acquire;
 pub use owner::{Owner, Reentrant, ReentrantGuard};
+pub(crate) use trace::Trace;
 
 /// A request for a lock: what [`Locks::lock`](crate::Locks::lock) and its siblings return.
 ///
@@ -161,6 +163,16 @@ impl<W> LockRequest<W> {
     /// [`All`](crate::Locks::lock_all) have its class. Who takes a lock [again](crate::Owner) takes none.
     pub fn class(mut self, class: impl AsRef<str>) -> Self {
         self.choices.class = self.book.telemetry.class(class.as_ref()).ok();
+        self
+    }
+
+    /// What this request is a part of: the [traceparent](crate::TraceParent) of the caller, which
+    /// [`inspect`](crate::Locks::inspect) shows beside the label. Any other text fails with
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) before anything is sent. It is stored within the label:
+    /// beside one of more than 199 bytes it is left out. The default is that of
+    /// [`Locks::traceparent_from`](crate::Locks::traceparent_from).
+    pub fn traceparent(mut self, traceparent: impl AsRef<str>) -> Self {
+        self.choices.trace = Trace::Said(traceparent.as_ref().into());
         self
     }
 

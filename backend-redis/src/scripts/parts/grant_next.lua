@@ -58,7 +58,7 @@ local function grant_next(counter, lock, queue, waiters, members, details, mode)
         text = text .. ':' .. token .. ':' .. ends .. ':' .. lease .. ':' .. sign
       end
       if not notify(waiter, text, notifications) then
-        if form == 'p' and waiter.silent < keep / 2 then break end
+        if string.byte(form) == 112 and waiter.silent < keep / 2 then break end
         drop(queue, waiters, owner)
       elseif not token then
         break

@@ -2,8 +2,9 @@
 --   OWNER    UNTIL:MODE:CLIENT:TICKET: how long the place is kept without a heartbeat, how the lock is to be held, which
 --            waiter of which client to notify
 --   +OWNER   gTOKENS:LEASE:SIGN:LABEL, if a release may grant the lock to it: how many tokens it wants, the length of a
---            provisional lease in milliseconds, the number of its last heartbeat. Claims of Redlock, and claims with a
---            lock delay, have none: they are notified, and ask. 'p' if it receives no notifications, and polls
+--            provisional lease in milliseconds, the number of its last heartbeat. Otherwise it is notified, and asks: it is
+--            :LABEL for a claim with a lock delay, p:LABEL for one that receives no notifications, and polls. Claims of
+--            Redlock have none, or 'p'
 --   =        =ENDS:CLIENT, the last exclusive grant to a waiter, until it is released: the end of its provisional lease, and
 --            its client. There is none where nobody else waits
 --   !        CLIENT:SINCE;.. the clients of grants that have lapsed: they have given no heartbeat since then
