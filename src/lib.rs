@@ -131,7 +131,7 @@ pub use lockwell_core::{
     Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, Events, FencingToken, Finding, HandOff, HoldId,
     Holder, Job, JobRun, JobState, Leader, LeaseState, LockAllGuard, LockConfig, LockEvent, LockGuard,
     LockHandle, LockName, LockRequest, LockStatus, Locks, Loss, Mode, Observation, Once, Operation, Record,
-    ReentrantGuard, Requirement, Result, Severity, Stats, wait_for_releases,
+    ReentrantGuard, Requirement, Result, Severity, Stats, TraceParent, WaitingClaim, wait_for_releases,
 };
 
 /// The kinds of requests, as the type parameter of [`LockRequest`]. Applications seldom name these types.

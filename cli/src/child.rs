@@ -16,8 +16,8 @@ use crate::exit::Failure;
 use crate::helper::{self, Watcher};
 use crate::hold::Hold;
 use crate::job::Job;
-use crate::nested;
 use crate::terminal::Terminal;
+use crate::{nested, trace};
 
 /// Variables in the command's environment.
 const NAME: &str = "LOCKWELL_NAME";
@@ -68,6 +68,7 @@ impl Child {
             command
         };
         command.env(NAME, name.as_str()).env(nested::HELD, nested::extended(hold.tokens()));
+        command.env(trace::TRACE, trace::own());
         if let Some(guard) = hold.guard(name) {
             command.env(TOKEN, guard.token().to_string()).env(HOLD, guard.hold_id().to_string());
         }

@@ -10,9 +10,9 @@ use lockwell::{Error, ErrorKind, LockConfig, Locks, Operation, Registry};
 
 use crate::args::Server;
 use crate::exit::Failure;
-use crate::nested;
 use crate::patience::{Patience, may_pass};
 use crate::say::Voice;
+use crate::{nested, trace};
 
 /// The backends that create tables, nodes or keys when they connect, unless the address forbids it.
 const CREATING: [&str; 8] =
@@ -67,7 +67,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn locks(&self) -> Result<Locks, Failure> {
-        Ok(Locks::with_config(Arc::clone(&self.backend), &self.config)?)
+        let locks = Locks::with_config(Arc::clone(&self.backend), &self.config)?;
+        Ok(locks.traceparent_from(|| Some(trace::own().to_owned())))
     }
 }
 

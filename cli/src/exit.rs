@@ -22,6 +22,8 @@ pub(crate) const LOST: u8 = 76;
 pub(crate) const REFUSED: u8 = 77;
 /// A job has had all of its attempts.
 pub(crate) const GIVEN_UP: u8 = 78;
+/// Holders of locks wait for each other.
+pub(crate) const DEADLOCK: u8 = 79;
 /// The command cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 /// The command does not exist.

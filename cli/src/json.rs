@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::time::{Duration, SystemTime};
 
-use lockwell::{FencingToken, Finding, Holder, Job, JobState, LockName, LockStatus, Mode, Record};
+use lockwell::{
+    FencingToken, Finding, Holder, Job, JobState, LockName, LockStatus, Mode, Record, TraceParent,
+    WaitingClaim,
+};
 use serde::Serialize;
 
 use crate::exit::{Failure, SOFTWARE};
@@ -49,6 +52,9 @@ pub(crate) struct LockReport<'a> {
     held: bool,
     holders: Vec<HolderReport<'a>>,
     waiters: usize,
+    /// The first of them, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<WaitingReport<'a>>,
     /// Left out if nobody waits, and where the server does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     longest_wait_ms: Option<u64>,
@@ -64,8 +70,41 @@ impl<'a> LockReport<'a> {
             held: status.is_held(),
             holders: status.holders.iter().map(HolderReport::new).collect(),
             waiters: status.waiters,
+            waiting: status.waiting.iter().map(WaitingReport::new).collect(),
             longest_wait_ms: status.longest_wait.map(millis),
             unknown_ms: status.unknown_for.map(millis),
+        }
+    }
+}
+
+fn limit(mode: Mode) -> Option<u32> {
+    match mode {
+        Mode::Permit { limit } => Some(limit.get()),
+        _ => None,
+    }
+}
+
+/// One that waits.
+#[derive(Serialize)]
+struct WaitingReport<'a> {
+    label: &'a str,
+    mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
+}
+
+impl<'a> WaitingReport<'a> {
+    fn new(waits: &'a WaitingClaim) -> Self {
+        Self {
+            label: &waits.label,
+            mode: waits.mode.name(),
+            limit: limit(waits.mode),
+            waited_ms: waits.waited.map(millis),
+            traceparent: waits.traceparent.as_ref().map(TraceParent::as_str),
         }
     }
 }
@@ -80,21 +119,20 @@ struct HolderReport<'a> {
     limit: Option<u32>,
     ttl_ms: u64,
     held_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
 }
 
 impl<'a> HolderReport<'a> {
     fn new(holder: &'a Holder) -> Self {
-        let limit = match holder.mode {
-            Mode::Permit { limit } => Some(limit.get()),
-            _ => None,
-        };
         Self {
             token: holder.token.get(),
             label: &holder.label,
             mode: holder.mode.name(),
-            limit,
+            limit: limit(holder.mode),
             ttl_ms: millis(holder.ttl_left),
             held_ms: millis(holder.held_for),
+            traceparent: holder.traceparent.as_ref().map(TraceParent::as_str),
         }
     }
 }

@@ -50,7 +50,9 @@ mod supervise;
 mod systemd;
 mod terminal;
 mod top;
+mod trace;
 mod wait;
+mod why;
 
 use std::process::ExitCode;
 
@@ -100,6 +102,7 @@ fn perform(registry: &Registry, command: Command) -> Result<u8, Failure> {
             Command::Lead(args) => lead::lead(registry, &args).await,
             Command::Hold(args) => for_parent::hold(registry, &args).await,
             Command::Status(args) => interruptible(status::status(registry, &args)).await,
+            Command::Why(args) => interruptible(why::why(registry, &args)).await,
             Command::Top(args) => interruptible(top::top(registry, &args)).await,
             Command::Wait(args) => interruptible(wait::wait(registry, &args)).await,
             Command::Jobs(args) => interruptible(jobs::jobs(registry, &args)).await,

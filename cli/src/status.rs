@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use lockwell::{Holder, LockStatus, Locks, Mode, Registry};
+use lockwell::{Holder, LockStatus, Locks, Mode, Registry, TraceParent};
 use tokio::time::sleep;
 
 use crate::args::StatusArgs;
@@ -112,7 +112,8 @@ fn list(statuses: &[LockStatus], unknown_for: Option<Duration>) -> String {
     }
 }
 
-fn human(status: &LockStatus) -> String {
+/// A lock, who holds it, and who waits, in words.
+pub(crate) fn human(status: &LockStatus) -> String {
     let waiting = match (status.waiters, status.longest_wait.map(rounded)) {
         (0, _) => "nobody waits".to_owned(),
         (1, None) => "1 waits".to_owned(),
@@ -145,16 +146,39 @@ fn human(status: &LockStatus) -> String {
         } else {
             format!("lease ends in {} unless renewed", rounded(holder.ttl_left))
         };
-        writeln!(text, "  {label}: token {token}, for {since}, {end}").unwrap_or_default();
+        let trace = recorded(holder.traceparent.as_ref());
+        writeln!(text, "  {label}: token {token}, for {since}, {end}{trace}").unwrap_or_default();
+    }
+    for claim in &status.waiting {
+        let since = claim.waited.map_or_else(String::new, |time| format!(", since {} ago", rounded(time)));
+        let mode = match claim.mode {
+            Mode::Exclusive => "",
+            Mode::Shared => ", as a reader",
+            _ => ", for a permit",
+        };
+        let trace = recorded(claim.traceparent.as_ref());
+        writeln!(text, "  waits: {}{since}{mode}{trace}", printable(&claim.label)).unwrap_or_default();
+    }
+    match status.waiters.saturating_sub(status.waiting.len()) {
+        more @ 1.. if !status.waiting.is_empty() => writeln!(text, "  and {more} more").unwrap_or_default(),
+        _ => (),
     }
     text
+}
+
+/// The trace to look for, if it may have been recorded.
+fn recorded(trace: Option<&TraceParent>) -> String {
+    match trace {
+        Some(trace) if trace.is_sampled() => format!(", trace {}", trace.trace_id()),
+        _ => String::new(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU32;
 
-    use lockwell::{FencingToken, LockName};
+    use lockwell::{FencingToken, LockName, WaitingClaim};
 
     use super::*;
 
@@ -196,6 +220,16 @@ mod tests {
         let foreign = Holder::new(FencingToken::new(7), "ops", Mode::Exclusive, Duration::MAX);
         let foreign = human(&example(vec![foreign], 0));
         assert!(foreign.ends_with("  ops: token 7, for 0s, without a lease\n"), "{foreign}");
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0";
+        let named = |label: &str, mode| WaitingClaim::new(label, mode, Some(Duration::from_secs(2)));
+        let first = [
+            named(&format!("job\x1b\u{1f}{trace}1"), Mode::Exclusive),
+            named(&format!("b\u{1f}{trace}0"), Mode::Shared),
+        ];
+        let waited_for = human(&example(vec![holder(Mode::Exclusive)], 5).waiting(first));
+        let who = "  waits: job?, since 2s ago, trace 4bf92f3577b34da6a3ce929d0e0e4736\n  \
+                   waits: b, since 2s ago, as a reader\n  and 3 more\n";
+        assert!(waited_for.ends_with(who), "{waited_for}");
         let readers = human(&example(vec![holder(Mode::Shared)], 0));
         assert!(readers.starts_with("orders/42: held by 1 reader,"), "{readers}");
     }

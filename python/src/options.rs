@@ -20,6 +20,8 @@ pub(crate) struct Options {
     #[pyo3(item, default)]
     label: Option<String>,
     #[pyo3(item, default)]
+    traceparent: Option<String>,
+    #[pyo3(item, default)]
     max_hold: Option<f64>,
     #[pyo3(item, default)]
     progress_within: Option<f64>,
@@ -68,6 +70,9 @@ impl Options {
         }
         if let Some(label) = self.label {
             request = request.label(label);
+        }
+        if let Some(traceparent) = self.traceparent {
+            request = request.traceparent(traceparent);
         }
         if let Some(longest) = self.max_hold {
             request = request.max_hold(seconds("max_hold", longest)?);

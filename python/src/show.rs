@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use lockwell::{FencingToken, Finding, Holder, Job, LockEvent, LockStatus, Mode, Record};
+use lockwell::{
+    FencingToken, Finding, Holder, Job, LockEvent, LockStatus, Mode, Record, TraceParent, WaitingClaim,
+};
 
 use crate::words::word;
 
@@ -17,23 +19,37 @@ pub(crate) fn mode(mode: Mode) -> (&'static str, Option<u32>) {
     }
 }
 
-/// Token, label, kind, permits, seconds left, seconds held.
-type HolderShown = (u64, String, &'static str, Option<u32>, f64, f64);
+/// Token, label, kind, permits, seconds left, seconds held, traceparent.
+type HolderShown = (u64, String, &'static str, Option<u32>, f64, f64, Option<String>);
+
+/// Label, kind, permits, seconds waited, traceparent.
+type WaitingShown = (String, &'static str, Option<u32>, Option<f64>, Option<String>);
 
 fn holder(holder: &Holder) -> HolderShown {
     let (kind, limit) = mode(holder.mode);
     let (left, held) = (holder.ttl_left.as_secs_f64(), holder.held_for.as_secs_f64());
-    (holder.token.get(), holder.label.clone(), kind, limit, left, held)
+    (holder.token.get(), holder.label.clone(), kind, limit, left, held, trace(holder.traceparent.as_ref()))
 }
 
-/// Name, holders, number of waiters, seconds of the longest wait, seconds for which holders may be missing.
-type StatusShown = (String, Vec<HolderShown>, usize, Option<f64>, Option<f64>);
+fn waiting(claim: &WaitingClaim) -> WaitingShown {
+    let (kind, limit) = mode(claim.mode);
+    let waited = claim.waited.map(|waited| waited.as_secs_f64());
+    (claim.label.clone(), kind, limit, waited, trace(claim.traceparent.as_ref()))
+}
+
+fn trace(traceparent: Option<&TraceParent>) -> Option<String> {
+    traceparent.map(ToString::to_string)
+}
+
+/// Name, holders, the first waiters, number of waiters, seconds of the longest wait, seconds for which holders may be missing.
+type StatusShown = (String, Vec<HolderShown>, Vec<WaitingShown>, usize, Option<f64>, Option<f64>);
 
 pub(crate) fn status(status: &LockStatus) -> StatusShown {
     let holders = status.holders.iter().map(holder).collect();
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     let (longest, unknown) = (seconds(status.longest_wait), seconds(status.unknown_for));
-    (status.name.as_str().to_owned(), holders, status.waiters, longest, unknown)
+    let waiting = status.waiting.iter().map(waiting).collect();
+    (status.name.as_str().to_owned(), holders, waiting, status.waiters, longest, unknown)
 }
 
 /// Value, token, hold.

@@ -119,6 +119,22 @@ def test_what_the_server_knows(locks: lockwell.Locks, name: str) -> None:
     assert locks.stats.lost == 1
 
 
+def test_who_waits_is_shown(locks: lockwell.Locks, name: str) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with pytest.raises(lockwell.InvalidInputError):
+        locks.lock(name, traceparent="x").acquire()
+    with locks.lock(name, traceparent=trace):
+        waits = threading.Thread(target=lambda: locks.read(name, label="next", traceparent=trace).acquire().release())
+        waits.start()
+        deadline = time.monotonic() + 10
+        while not (status := locks.inspect(name)).waiting and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (holder,), (first,) = status.holders, status.waiting
+        assert holder.traceparent == trace and holder.label and trace not in holder.label
+        assert (first.label, first.mode, first.traceparent, status.waiters) == ("next", "shared", trace, 1)
+    waits.join()
+
+
 def test_a_loss_is_an_exception_at_the_end_of_the_block(locks: lockwell.Locks, name: str) -> None:
     reasons: list[str] = []
     called = threading.Event()

@@ -25,13 +25,17 @@ async fn in_order<const N: usize>(server: &Redis, requests: impl Fn(&Locks, &Loc
         let (order, mut served) = tokio::sync::mpsc::unbounded_channel();
         let mut waiting = Vec::new();
         for (place, request) in requests(&one, &two).into_iter().enumerate() {
-            let (request, order) = (request.wait(Duration::from_secs(60)), order.clone());
+            let request = request.wait(Duration::from_secs(60)).label(place.to_string());
+            let order = order.clone();
             waiting.push(tokio::spawn(async move {
                 let guard = request.await.expect("its turn comes");
                 order.send(place).expect("somebody listens");
                 guard.release().await.expect("held");
             }));
             queued(&two, "a", place + 1).await;
+            let shown = two.inspect("a").await.expect("an answer").waiting;
+            let labels: Vec<_> = shown.into_iter().map(|one| one.label).collect();
+            assert_eq!(labels, (0..=place).map(|place| place.to_string()).collect::<Vec<_>>());
         }
         // At different times after the last heartbeats.
         tokio::time::sleep(Duration::from_millis(190 * round)).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell_core::{ErrorKind, Locks};
+use lockwell_core::{ErrorKind, Locks, Mode};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::servers::{client, connect, hold, options, single};
@@ -61,6 +61,34 @@ async fn a_node_in_place_of_the_folder_is_named_and_freed_by_force() {
     // The folder of an idle lock is no holder.
     assert!(locks.inspect("told").await.expect("an answer").is_free());
     assert_eq!(locks.force_release("told").await.expect("an answer"), 0);
+}
+
+/// Claims of other programs in the queue, with whatever data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_who_wait_are_named() {
+    let Some(server) = single(&options()).await else { return };
+    let locks = client(&server.url()).await;
+    let other = Client::connect(&server.addr().to_string()).await.expect("a client");
+    let passing = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    let guard = hold(&locks, "queue").await;
+    let nodes: [(&str, &[u8]); 4] = [
+        ("_c_x-lock-0000000901", b""),
+        ("y__lock__0000000902", b"10.0.0.1"),
+        ("z__rlock__0000000903", b"\xff\x1f\nlockwell ttl=5000"),
+        ("no part of the queue", b"a"),
+    ];
+    for (name, said) in nodes {
+        other.create(&format!("/lockwell/queue/{name}"), said, &passing).await.expect("a node");
+    }
+    let shown = locks.inspect("queue").await.expect("an answer");
+    let labels: Vec<_> = shown.waiting.iter().map(|one| (one.label.as_str(), one.mode)).collect();
+    let others = [
+        ("another program", Mode::Exclusive),
+        ("10.0.0.1", Mode::Exclusive),
+        ("\u{fffd}\u{1f}", Mode::Shared),
+    ];
+    assert_eq!((shown.waiters, &labels[..]), (3, &others[..]));
+    guard.release().await.expect("held");
 }
 
 /// What is below a node may be needed.

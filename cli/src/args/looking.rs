@@ -11,7 +11,7 @@ use lockwell::LockName;
 use super::texts::DOCTOR_HELP;
 use super::{Server, name, time};
 
-/// Show who holds locks and how many wait for them.
+/// Show who holds locks and who waits for them.
 ///
 /// The answer may be out of date when it is read, so do not use it to decide whether to work. Nothing is
 /// created on the server.
@@ -24,8 +24,9 @@ pub(crate) struct StatusArgs {
     /// Print JSON.
     ///
     /// Times are in milliseconds. With one NAME: schema_version, name, held, holders (token, label, mode,
-    /// limit, ttl_ms, held_ms), waiters, longest_wait_ms, unknown_ms. Otherwise schema_version, locks (a list
-    /// of such objects) and unknown_ms. unknown_ms is there during a grace period: holders may be missing for
+    /// limit, ttl_ms, held_ms, traceparent), waiters, waiting, longest_wait_ms, unknown_ms. Otherwise schema_version, locks (a list
+    /// of such objects) and unknown_ms. waiting has the first waiters (label, mode, limit, waited_ms,
+    /// traceparent). unknown_ms is there during a grace period: holders may be missing for
     /// so many milliseconds.
     #[arg(long)]
     pub(crate) json: bool,
@@ -39,6 +40,32 @@ pub(crate) struct StatusArgs {
     /// The names of the locks [default: all that are held].
     #[arg(value_name = "NAME", value_parser = name::parse)]
     pub(crate) names: Vec<LockName>,
+}
+
+/// Say why a lock is waited for: who holds it, what the holder waits for itself, and whether they wait for
+/// each other.
+///
+/// lockwell run, lead and hold pass on what they are a part of, in TRACEPARENT and LOCKWELL_TRACE, so that it
+/// is known of which holder a claim is a part. Programs say it with the traceparent of a request. If two looks
+/// show the same cycle, it is a deadlock: it ends when a wait ends (--wait), or one of them is ended. Where
+/// only the trace says so, which may do several things at a time, it may be one.
+///
+/// Exit status: 79 if there is a deadlock, with NAME one that keeps that lock. See lockwell run --help for errors.
+#[derive(Args)]
+pub(crate) struct WhyArgs {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// Print JSON: schema_version, locks (those of lockwell status), waits and deadlocks (sure, waits). Of each
+    /// wait: name, holder, token, for, label, waited_ms. With --for: grants (name, token, label, traceparent,
+    /// after_ms).
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Go on looking for this time, as in 10s, and print each grant that is seen. Short holds can be missed.
+    #[arg(long = "for", value_name = "TIME", value_parser = time::parse)]
+    pub(crate) span: Option<Duration>,
+    /// The name of the lock [default: all that are held, those with waiters first].
+    #[arg(value_name = "NAME", value_parser = name::parse)]
+    pub(crate) name: Option<LockName>,
 }
 
 /// Show the locks by contention: who waits for what, for how long, and how fast it moves.

@@ -26,6 +26,7 @@ pub(crate) use grace::GraceArgs;
 pub(crate) use holding::{AcquireArgs, HoldArgs, LeadArgs, ReleaseArgs, RunArgs, WorkArgs};
 pub(crate) use looking::{
     CompletionsArgs, DoctorArgs, JobsArgs, ManArgs, RecordArgs, SchemaArgs, StatusArgs, TopArgs, WaitArgs,
+    WhyArgs,
 };
 pub(crate) use server::Server;
 
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Lead(LeadArgs),
     Hold(HoldArgs),
     Status(StatusArgs),
+    Why(WhyArgs),
     Top(TopArgs),
     Wait(WaitArgs),
     Record(RecordArgs),
@@ -101,6 +103,7 @@ impl Command {
             Self::Lead(args) => args.holding.json,
             Self::Hold(args) => args.json,
             Self::Status(args) => args.json,
+            Self::Why(args) => args.json,
             Self::Top(args) => args.json,
             Self::Wait(args) => args.json,
             Self::Record(args) => args.json,

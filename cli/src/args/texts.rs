@@ -54,6 +54,7 @@ Environment:
   LOCKWELL_TOKEN  the fencing token: a number that is higher than that of every earlier holder of the lock
   LOCKWELL_HOLD   the id of the hold, beside the token: see lockwell schema --verify
   LOCKWELL_HELD   token and name of every lock that is held, one lock per line
+  LOCKWELL_TRACE  what the command is a part of, for lockwell below it: see lockwell why
   LOCKWELL_ONCE, LOCKWELL_ATTEMPT  with --once: the key, and the number of the attempt for it";
 
 pub(super) const LEAD_HELP: &str = "\

@@ -5,9 +5,11 @@ use crate::support::{finish, lockwell};
 
 const HANDLE: &str = "lw1.0.00000000000000000000000000000001.1.a";
 
-const VERBS: [&[&str]; 12] = [
+const VERBS: [&[&str]; 14] = [
     &["status"],
     &["status", "--json", "a"],
+    &["why"],
+    &["why", "a"],
     &["top", "--once", "--every", "100ms", "a"],
     &["wait", "a", "--for", "1s"],
     &["record", "a"],

@@ -62,3 +62,4 @@ mod top;
 mod verbs;
 #[cfg(feature = "postgres")]
 mod verified;
+mod why;

@@ -41,12 +41,16 @@ fn a_held_lock_with_a_waiter() {
         assert!(holder["held_ms"].as_u64().unwrap() < 20_000);
 
         assert!(report["longest_wait_ms"].as_u64().unwrap() < 20_000, "{report}");
+        let [waits] = report["waiting"].as_array().unwrap().as_slice() else { panic!("{report}") };
+        assert_eq!((&waits["label"], &waits["mode"]), (&"job 7".into(), &"exclusive".into()));
+        assert!(waits["waited_ms"].as_u64().unwrap() < 20_000, "{report}");
         std::thread::sleep(std::time::Duration::from_millis(1200));
         assert!(status(&site, "a")["longest_wait_ms"].as_u64().unwrap() >= 1200);
 
         let text = site.finish(&["status", "a"]).out;
         let first = "a: held, 1 waits, since ";
         assert!(text.starts_with(first) && text.contains(" ago\n  the holder: token "), "{text}");
+        assert!(text.contains("\n  waits: job 7, since "), "{text}");
         guard.release().await.unwrap();
         assert_eq!(waiter.finish().status, 0);
     });
@@ -131,8 +135,9 @@ fn a_watch_shows_every_change() {
 #[test]
 fn those_who_look_make_nothing() {
     let site = Site::new();
-    let verbs: [&[&str]; 8] = [
+    let verbs: [&[&str]; 9] = [
         &["status"],
+        &["why", "a"],
         &["status", "a"],
         &["top", "--once"],
         &["wait", "a"],

@@ -99,6 +99,7 @@ impl Site {
 pub(crate) fn lockwell(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockwell"));
     command.args(args).env_remove("LOCKWELL_URL").env_remove("LOCKWELL_HELD").env_remove("RUST_LOG");
+    command.env_remove("LOCKWELL_TRACE").env_remove("TRACEPARENT");
     // Not the terminal that the tests may have been started from.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -157,6 +157,16 @@ impl Locks {
     /// # use lockwell_core as lockwell;
     /// let locks = lockwell::Locks::in_memory().traceparent_from(|| std::env::var("TRACEPARENT").ok());
     /// ```
+    ///
+    /// With the crate `tracing-opentelemetry`:
+    ///
+    /// ```text
+    /// let locks = locks.traceparent_from(|| {
+    ///     let context = tracing::Span::current().context();
+    ///     let span = context.span().span_context().clone();
+    ///     Some(format!("00-{}-{}-{:02x}", span.trace_id(), span.span_id(), span.trace_flags().to_u8()))
+    /// });
+    /// ```
     #[must_use]
     pub fn traceparent_from(mut self, current: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         self.defaults.trace = Trace::Found(Arc::new(current));

@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 
 use crate::testing::TestServer;
 use crate::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockGuard, LockName, LockStatus, Locks,
-    Loss, MemoryLock, Moment, Operation, Released, Renewal, Result, TestClock,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockGuard, LockName, LockRequest,
+    LockStatus, Locks, Loss, MemoryLock, Moment, Operation, Released, Renewal, Result, TestClock,
 };
 
 fn millis(millis: u64) -> Duration {
@@ -162,6 +162,46 @@ async fn a_test_has_the_clock_of_leases_and_waits() {
     assert!(held.is_held(), "the lease was renewed");
     clock.advance(hour);
     assert_eq!(held.lost().await, Loss::Expired);
+}
+
+#[tokio::test]
+async fn a_traceparent_is_that_of_the_request_or_else_of_the_client() {
+    let trace = |id: u32| format!("00-{id:032x}-00f067aa0ba902b7-01");
+    let shown = async |locks: &Locks, request: LockRequest| {
+        let guard = request.label("me").await.unwrap();
+        let status = locks.inspect("a").await.unwrap();
+        guard.release().await.unwrap();
+        assert_eq!(status.holders[0].label, "me");
+        status.holders[0].traceparent.as_ref().map(ToString::to_string)
+    };
+    let locks = Locks::in_memory();
+    assert_eq!(shown(&locks, locks.lock("a")).await, None);
+    let found = trace(1);
+    let locks = locks.traceparent_from(move || Some(found.clone()));
+    assert_eq!(shown(&locks, locks.lock("a")).await, Some(trace(1)));
+    assert_eq!(shown(&locks, locks.lock("a").traceparent(trace(2))).await, Some(trace(2)));
+    let refused = locks.lock("a").traceparent("00-1-2-3").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    // What the client finds is not the fault of the request.
+    let locks = locks.traceparent_from(|| Some("00-1-2-3".to_owned()));
+    assert_eq!(shown(&locks, locks.lock("a")).await, None);
+}
+
+#[tokio::test]
+async fn a_lock_is_not_passed_on_to_a_task_of_another_trace() {
+    let trace = |id: u32| format!("00-{id:032x}-00f067aa0ba902b7-01");
+    for (next, is_handed) in [(1, true), (2, false)] {
+        let locks = Locks::in_memory().hand_off(5, Duration::from_secs(30));
+        let first = locks.lock("a").traceparent(trace(1)).await.unwrap();
+        let owner = first.grant().claim().owner();
+        let waiting = tokio::spawn(locks.lock("a").traceparent(trace(next)).into_future());
+        tokio::time::sleep(millis(20)).await;
+        first.release().await.unwrap();
+        let second = waiting.await.unwrap().unwrap();
+        assert_eq!(second.grant().claim().owner() == owner, is_handed);
+        let shown = locks.inspect("a").await.unwrap().holders.remove(0).traceparent.unwrap();
+        assert_eq!(shown.as_str(), trace(next));
+    }
 }
 
 #[tokio::test]

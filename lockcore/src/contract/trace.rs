@@ -25,6 +25,21 @@ impl TraceParent {
     pub fn trace_id(&self) -> &str {
         self.0.get(3..35).unwrap_or_default()
     }
+
+    /// The id of the caller's span, 16 hexadecimal digits.
+    pub fn parent_id(&self) -> &str {
+        self.0.get(36..52).unwrap_or_default()
+    }
+
+    /// The flags, two hexadecimal digits.
+    pub fn flags(&self) -> &str {
+        self.0.get(53..).unwrap_or_default()
+    }
+
+    /// Whether the caller may have recorded its part of the trace.
+    pub fn is_sampled(&self) -> bool {
+        self.0.ends_with(['1', '3', '5', '7', '9', 'b', 'd', 'f'])
+    }
 }
 
 impl FromStr for TraceParent {
@@ -71,6 +86,7 @@ mod tests {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let trace: TraceParent = good.parse().unwrap();
         assert_eq!((trace.as_str(), trace.trace_id()), (good, "4bf92f3577b34da6a3ce929d0e0e4736"));
+        assert_eq!((trace.parent_id(), trace.flags()), ("00f067aa0ba902b7", "01"));
         assert_eq!(good.len(), TraceParent::LENGTH);
         for bad in [
             "",

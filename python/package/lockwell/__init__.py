@@ -32,7 +32,7 @@ from ._errors import (
     WouldDeadlockError,
 )
 from ._events import Event, Events
-from ._facts import Finding, Holder, Leases, Record, Stats, Status
+from ._facts import Finding, Holder, Leases, Record, Stats, Status, WaitingClaim
 from ._leader import Leader, Observation
 from ._lock import Lock, LockSet
 from ._locks import Locks
@@ -80,6 +80,7 @@ __all__ = [
     "UnknownOutcomeError",
     "UnreachableError",
     "UnsupportedError",
+    "WaitingClaim",
     "WouldDeadlockError",
     "__version__",
     "aconnect",

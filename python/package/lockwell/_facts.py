@@ -19,14 +19,30 @@ class Holder:
     """For permits: how many there are."""
     ttl_left: float
     held_for: float
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True)
+class WaitingClaim:
+    """One who waits for a lock, as the server knows it."""
+
+    label: str
+    mode: str
+    permits: int | None
+    """For a permit: how many there are."""
+    waited: float | None
+    """For how many seconds; None if the server does not know."""
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True)
 class Status:
-    """Who holds a lock, and how many wait for it. It may be outdated: for display, not for decisions."""
+    """Who holds a lock, and who waits for it. It may be outdated: for display, not for decisions."""
 
     name: str
     holders: tuple[Holder, ...]
+    waiting: tuple[WaitingClaim, ...]
+    """The first of those who wait, in order."""
     waiters: int
     longest_wait: float | None
     """For how many seconds the first waiter has waited; None if nobody waits, or the server does not know."""
@@ -101,8 +117,9 @@ class Leases:
 
 
 def status(shown: tuple[Any, ...]) -> Status:
-    name, holders, *others = shown
-    return Status(name, tuple(Holder(*holder) for holder in holders), *others)
+    name, holders, waiting, *others = shown
+    holding = tuple(Holder(*holder) for holder in holders)
+    return Status(name, holding, tuple(WaitingClaim(*claim) for claim in waiting), *others)
 
 
 def record(shown: tuple[Any, ...] | None) -> Record | None:

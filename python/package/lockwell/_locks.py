@@ -44,6 +44,7 @@ class Locks(Requests):
       third of it.
     * ``wait``: how long to wait at most; then ``TimedOutError``. None: without a limit. 0: one try.
     * ``label``: a text that names the holder; host and process, if there is none.
+    * ``traceparent``: what the request is a part of, as W3C Trace Context writes it; ``inspect`` shows it.
     * ``max_hold``: the longest hold; after it the lock is lost and released.
     * ``progress_within``: the lock is lost and released if ``lock.progress()`` was not called for so long.
     * ``lock_delay``: for so long the lock of a holder that died stays taken after its lease.
@@ -172,7 +173,7 @@ class Locks(Requests):
         return Locks(self._client.hand_off(most, seconds(span)))
 
     def inspect(self, name: str) -> Status:
-        """The holders of a lock, and the number of waiters."""
+        """The holders of a lock, and those who wait for it."""
         return status(wait(self._client.inspect(name)))
 
     async def ainspect(self, name: str) -> Status:

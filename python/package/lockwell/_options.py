@@ -14,13 +14,14 @@ class Options(TypedDict, total=False):
     ttl: Seconds | None
     wait: Seconds | None
     label: str | None
+    traceparent: str | None
     max_hold: Seconds | None
     progress_within: Seconds | None
     lock_delay: Seconds | None
 
 
 _TIMES = ("ttl", "max_hold", "progress_within", "lock_delay")
-_KNOWN = frozenset({*_TIMES, "wait", "label"})
+_KNOWN = frozenset({*_TIMES, "wait", "label", "traceparent"})
 
 
 def native(options: Options) -> dict[str, Any]:
@@ -33,4 +34,5 @@ def native(options: Options) -> dict[str, Any]:
     given["wait_forever"] = "wait" in options and (wait is None or wait == math.inf)
     given["wait"] = None if given["wait_forever"] else wait
     given["label"] = options.get("label")
+    given["traceparent"] = options.get("traceparent")
     return given
