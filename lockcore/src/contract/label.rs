@@ -57,9 +57,9 @@ mod tests {
         {
             let stored = with_trace(&label.into(), Some(&trace));
             assert!(stored.len() <= MAX_LABEL);
-            let (read, beside) = split(stored.to_string());
+            let (read, beside) = split(String::from(&*stored));
             assert_eq!((read.as_str(), beside), (label, fits.then(|| trace.clone())));
-            assert_eq!(split(with_trace(&label.into(), None).to_string()), (label.to_owned(), None));
+            assert_eq!(split(String::from(&*with_trace(&label.into(), None))), (label.to_owned(), None));
         }
     }
 
@@ -68,7 +68,7 @@ mod tests {
         for odd in
             ["a\u{1f}b", "\u{1f}", "a\u{1f}00-0-0-0", &format!("a\u{1f}{TRACE} "), &format!("a{TRACE}")]
         {
-            assert_eq!(split(odd.to_owned()), (odd.to_owned(), None));
+            assert_eq!(split(odd.into()), (odd.into(), None));
         }
     }
 }
