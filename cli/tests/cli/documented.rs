@@ -84,7 +84,7 @@ fn the_pages() {
         "README.md",
     ];
     let pages = pages.map(|page| blocks(&file(page)));
-    assert!(pages[0].len() >= 8 && pages.iter().all(|blocks| !blocks.is_empty()), "{pages:?}");
+    assert!(pages[0].len() >= 7 && pages.iter().all(|blocks| !blocks.is_empty()), "{pages:?}");
     for block in pages.concat() {
         let site = Site::new();
         let block = if block.contains("LOCKWELL_URL") {
