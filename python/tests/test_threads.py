@@ -124,7 +124,8 @@ def test_who_waits_is_shown(locks: lockwell.Locks, name: str) -> None:
     with pytest.raises(lockwell.InvalidInputError):
         locks.lock(name, traceparent="x").acquire()
     with locks.lock(name, traceparent=trace):
-        waits = threading.Thread(target=lambda: locks.read(name, label="next", traceparent=trace).acquire().release())
+        request = locks.read(name, label="next", traceparent=trace)
+        waits = threading.Thread(target=lambda: request.acquire().release())
         waits.start()
         deadline = time.monotonic() + 10
         while not (status := locks.inspect(name)).waiting and time.monotonic() < deadline:
