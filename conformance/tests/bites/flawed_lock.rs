@@ -297,9 +297,9 @@ impl DistributedLock for Flawed {
                 let mut named = lock(&self.named);
                 let seen = named.entry(name.clone()).or_default();
                 if waiting.len() > seen.len() {
-                    *seen = waiting;
+                    seen.clone_from(&waiting);
                 }
-                waiting = seen.clone();
+                waiting.clone_from(seen);
             }
             Defect::NamesTheLastFirst => waiting.reverse(),
             _ => (),
