@@ -70,7 +70,7 @@
 //!     // Readers and writers. A writer can become a reader, and no other writer comes in between.
 //!     locks.read("catalogue").await?.release().await?;
 //!     locks.write("catalogue").await?.downgrade().await?.release().await?;
-//!     // A semaphore: one of four permits. While it is held, one of eight gets the error `KindClash`.
+//!     // A semaphore: one of four permits. While it is held, a claim for one of eight waits.
 //!     let _permit = locks.permit("gpu", 4).await?;
 //!     // Several locks: all of them or none, without deadlocks.
 //!     let _both = locks.lock_all(["account/1", "account/2"]).await?;

@@ -123,13 +123,10 @@ fn remedy(kind: ErrorKind) -> Option<&'static str> {
 /// The exit status for an error of the library.
 pub(crate) fn status_of(kind: ErrorKind) -> u8 {
     match kind {
-        ErrorKind::TimedOut | ErrorKind::Held => NOT_OBTAINED,
+        // Those of another kind leave, too.
+        ErrorKind::TimedOut | ErrorKind::Held | ErrorKind::KindClash => NOT_OBTAINED,
         ErrorKind::Lost => LOST,
-        // A clash of kinds is a mistake on the command line: `--permits 3` here, `--permits 4` there.
-        ErrorKind::InvalidInput
-        | ErrorKind::Unsupported
-        | ErrorKind::KindClash
-        | ErrorKind::WouldDeadlock => USAGE,
+        ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::WouldDeadlock => USAGE,
         // With an unknown outcome there was no answer. The command is not run, and the claim is released.
         ErrorKind::Unreachable | ErrorKind::UnknownOutcome | ErrorKind::GracePeriod => UNREACHABLE,
         ErrorKind::Refused => REFUSED,
@@ -197,7 +194,7 @@ mod tests {
             (ErrorKind::Held, 75),
             (ErrorKind::Lost, 76),
             (ErrorKind::NotHeld, 70),
-            (ErrorKind::KindClash, 64),
+            (ErrorKind::KindClash, 75),
             (ErrorKind::WouldDeadlock, 64),
             (ErrorKind::InvalidInput, 64),
             (ErrorKind::Unsupported, 64),

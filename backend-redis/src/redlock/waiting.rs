@@ -206,8 +206,4 @@ impl Queue for Waiting<'_> {
         let limit = TOGETHER.mul_f64(0.7 + 0.6 * rand::random::<f64>());
         drop(tokio::time::timeout(limit, rest).await);
     }
-
-    async fn leave(&self, claim: &Claim) -> Result<()> {
-        self.quorum.release_claim(claim).await.map(drop)
-    }
 }

@@ -85,10 +85,6 @@ impl Queue for Client {
     async fn notified(&self, place: &Place) {
         place.waiter.notified().await;
     }
-
-    async fn leave(&self, claim: &Claim) -> Result<()> {
-        self.release_claim(claim, true).await.map(drop)
-    }
 }
 
 impl Client {

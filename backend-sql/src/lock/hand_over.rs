@@ -102,7 +102,7 @@ impl<D: HandOverQueue> Queue for HandOvers<D> {
         let took = client.take(route, Request::Claim(queued)).await?;
         unanswered.0 = None;
         place.note_answer(
-            matches!(took.0, TryAcquire::Busy(_) | TryAcquire::Stale),
+            matches!(took.0, TryAcquire::Busy(..) | TryAcquire::Stale),
             took.0 == TryAcquire::Blocked,
         );
         self.0.answer(claim, took, Some(client.places.next_heartbeat()))
@@ -121,10 +121,6 @@ impl<D: HandOverQueue> Queue for HandOvers<D> {
         let (granted, sent, deadline) = place.waiter.granted(Moment::now())?;
         claim.note_left_queue();
         Some(self.0.grant(claim, granted.token(), sent).provisional(deadline))
-    }
-
-    async fn leave(&self, claim: &Claim) -> Result<()> {
-        self.0.leave(claim).await.map(drop)
     }
 }
 

@@ -123,10 +123,6 @@ impl Queue for Tickets {
         }
     }
 
-    async fn leave(&self, claim: &Claim) -> Result<()> {
-        self.0.leave(claim).await.map(drop)
-    }
-
     /// Deletes the place. Until it is deleted, others ignore it, since its owner holds the lock.
     fn granted(&self, place: TicketPlace) {
         if place.forget_place.into_inner() {

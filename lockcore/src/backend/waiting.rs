@@ -77,9 +77,6 @@ pub trait Queue: Sync {
         std::future::ready(Ok(true))
     }
 
-    /// Leaves the queue at once, for an error that ends the wait and must leave nothing behind.
-    fn leave(&self, claim: &Claim) -> impl Future<Output = Result<()>> + Send;
-
     /// The claim was granted, and does not need its place any more.
     fn granted(&self, place: Self::Place) {
         drop(place);
@@ -136,14 +133,7 @@ pub async fn wait_for_turn<Q: Queue>(
             }
             // The wait ended while it was asked again.
             Err(error) if error.kind() == ErrorKind::TimedOut => return Err(obstacle.unwrap_or(error)),
-            Err(error) => {
-                // The error says that nothing was done: only a claim that may be queued is released later.
-                let is_clash = error.kind() == ErrorKind::KindClash && place.is_some();
-                if is_clash && queue.leave(claim).await.is_ok() {
-                    claim.note_left_queue();
-                }
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         };
         // For a claim that does not wait, this was all.
         if claim.wait() == Wait::No {

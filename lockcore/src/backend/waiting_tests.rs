@@ -12,7 +12,6 @@ use crate::{Error, FencingToken, LockName, Mode, Moment, TestClock, Wait};
 #[derive(Default)]
 struct Server {
     free: AtomicBool,
-    clashes: AtomicBool,
     /// Whether a question has no answer, once the answers below are used up.
     hangs: AtomicBool,
     /// Whether a waiter cannot ask again.
@@ -56,9 +55,6 @@ impl Queue for Server {
         if self.breaks.load(Ordering::SeqCst) && place.is_some() {
             return Err(Error::new(ErrorKind::Internal, "it broke"));
         }
-        if self.clashes.load(Ordering::SeqCst) && place.is_some() {
-            return Err(Error::new(ErrorKind::KindClash, "a semaphore by now"));
-        }
         if self.free.load(Ordering::SeqCst) {
             return Ok(ClaimReply::Granted(Grant::new(claim, FencingToken::new(1), claim.began())));
         }
@@ -91,11 +87,6 @@ impl Queue for Server {
         self.say("keep");
         let left = self.forgets.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         Ok(left.is_err())
-    }
-
-    async fn leave(&self, _: &Claim) -> Result<()> {
-        self.say("leave");
-        Ok(())
     }
 }
 
@@ -159,16 +150,6 @@ async fn a_place_that_was_forgotten_is_taken_again() {
     assert_eq!(server.said(), ["ask", "enter", "ask again", "keep", "enter", "ask again"]);
     claim.cancel();
     assert!(task.await.unwrap().unwrap().is_none());
-}
-
-#[tokio::test]
-async fn a_clash_leaves_the_queue_first() {
-    let (server, claim) = (Arc::<Server>::default(), claim(Wait::Forever));
-    server.clashes.store(true, Ordering::SeqCst);
-    let error = wait_for_turn(&*server, &claim, None).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::KindClash);
-    assert_eq!(server.said(), ["ask", "enter", "ask again", "leave"]);
-    assert!(!claim.may_be_queued());
 }
 
 #[tokio::test]

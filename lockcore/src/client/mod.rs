@@ -206,7 +206,7 @@ impl Locks {
         self.request(name, Ok(Mode::Shared))
     }
 
-    /// A request for one of `limit` permits of a semaphore. All users of the name must give the same limit.
+    /// A request for one of `limit` permits of a semaphore. While another limit is in use, it waits for the end of that.
     #[doc(alias = "acquire")]
     #[doc(alias = "semaphore")]
     pub fn permit<N: TryInto<LockName, Error: Into<Error>>>(&self, name: N, limit: u32) -> LockRequest {

@@ -419,3 +419,17 @@ async fn a_wait_in_this_process_covers_the_first_answer() {
     let both = locks.lock_all(["a", "b"]).ttl(ttl).wait(wait);
     gets_a_late_answer(&server, held, both).await.release().await.unwrap();
 }
+
+#[tokio::test]
+async fn several_locks_wait_for_another_kind() {
+    let locks = Locks::in_memory();
+    let permit = locks.permit("b", 2).await.unwrap();
+    let error = locks.lock_all(["a", "b"]).try_now().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::KindClash);
+    let both = tokio::spawn(locks.lock_all(["a", "b"]).wait(Duration::from_secs(60)).into_future());
+    while locks.inspect("b").await.unwrap().waiters == 0 {
+        tokio::time::sleep(millis(1)).await;
+    }
+    permit.release().await.unwrap();
+    both.await.unwrap().expect("it waits").release().await.unwrap();
+}

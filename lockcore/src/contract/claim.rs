@@ -1,5 +1,6 @@
 //! One attempt to take a lock.
 
+mod kinds;
 mod turn;
 mod wait;
 
@@ -60,6 +61,8 @@ pub(crate) struct State {
     pub(crate) life: Life,
     tokens: NonZeroU32,
     obstacle: Option<Error>,
+    /// Whether the log says that the claim waits for another kind of lock.
+    meets_another_kind: bool,
     /// Why the last renewal of its lease failed; none if it succeeded.
     pub(crate) failure: Option<String>,
     /// Its turn in the queue of this process, if it has one, or its place there before that.
@@ -73,7 +76,15 @@ pub(crate) struct State {
 
 impl State {
     fn new(life: Life, tokens: NonZeroU32) -> Mutex<Self> {
-        Mutex::new(Self { life, tokens, obstacle: None, failure: None, turn: None, row: None })
+        Mutex::new(Self {
+            life,
+            tokens,
+            obstacle: None,
+            meets_another_kind: false,
+            failure: None,
+            turn: None,
+            row: None,
+        })
     }
 }
 

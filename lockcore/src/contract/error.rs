@@ -58,6 +58,7 @@ impl Error {
             kind,
             ErrorKind::TimedOut
                 | ErrorKind::Held
+                | ErrorKind::KindClash
                 | ErrorKind::Unreachable
                 | ErrorKind::UnknownOutcome
                 | ErrorKind::Overloaded

@@ -35,7 +35,7 @@ kinds! {
     /// The operation needs a lock that this claim does not hold.
     NotHeld: "not held",
     /// The name is in use as another kind of lock: as a mutex instead of a semaphore, or as a semaphore with
-    /// another limit.
+    /// another limit. A claim that waits gets the lock when that kind has left.
     KindClash: "clash of kinds",
     /// The claim would wait for its own owner, and so for ever. An upgrade of a reader to a writer is an
     /// example.

@@ -70,10 +70,11 @@ use crate::{
 /// 16. **Readers do not starve a writer.** While a writer waits for a lock that readers hold, a new reader
 ///     with [`Wait::No`](crate::Wait::No) is refused, and a new reader that waits gets the lock after that
 ///     writer.
-/// 17. **One name is one kind of lock at a time.** While a name is held as a semaphore, a claim in another
-///     mode, or with another limit, fails at once with [`Mode::clash`](crate::Mode::clash), even if it may
-///     wait. So does a claim for a permit while the name is held as a mutex. A name that is not in use can
-///     become any kind.
+/// 17. **One name is one kind of lock at a time**: a mutex or reader-writer lock, or a semaphore with one
+///     [limit](crate::Mode::is_same_kind). A claim of another kind than the holders waits like a writer: until
+///     all of them have left, and later claims of their kind come after it. If it does not wait, it fails
+///     with [`Mode::clash`](crate::Mode::clash). A backend tells [`Claim::note_in_use`] how the lock is held
+///     that it refuses. A name that is not in use can become any kind.
 /// 18. **Owner ids are secret**, since anyone who knows one can release its lock. `Debug` of the backend, of
 ///     its answers and of the [records](Grant::with_record) in its grants does not show them, and the backend
 ///     does not log them.

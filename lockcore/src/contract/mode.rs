@@ -15,7 +15,7 @@ pub enum Mode {
     Exclusive,
     /// Shared with other readers, never with a writer.
     Shared,
-    /// One of `limit` permits: a semaphore. All claims on a name must name the same limit.
+    /// One of `limit` permits: a semaphore. Claims with another limit wait until those of this one have left.
     Permit {
         /// The number of permits that can be held at the same time.
         limit: NonZeroU32,
@@ -23,11 +23,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether claims of the two modes can use one name at the same time.
+    /// Whether two claims of these modes use their name as the same kind of lock.
     ///
-    /// A mutex and a reader-writer lock can, since the mutex is a writer. A semaphore is another kind of
-    /// lock, and each limit is a kind of its own. To mix kinds is a mistake in the program, so the claim
-    /// fails instead of waiting.
+    /// A mutex and a reader-writer lock are one kind, since the mutex is a writer. A semaphore is another one,
+    /// and each limit is a kind of its own. Claims of two kinds never hold a name at the same time.
     pub fn is_same_kind(self, other: Self) -> bool {
         match (self, other) {
             (Self::Permit { limit: a }, Self::Permit { limit: b }) => a == b,
@@ -41,12 +40,12 @@ impl Mode {
         match (self, held) {
             _ if holders == 0 => true,
             (Self::Shared, Self::Shared) => true,
-            (Self::Permit { limit }, Self::Permit { .. }) => holders < limit.get() as usize,
+            (Self::Permit { limit }, _) => self == held && holders < limit.get() as usize,
             _ => false,
         }
     }
 
-    /// The error for a name that is in use in another mode. It names both modes.
+    /// The error of a claim that does not wait, for a name that is in use in another mode. It names both.
     pub fn clash(in_use: Self, asked: Self) -> Error {
         let message = format!("the name is in use as {in_use}, and was asked for as {asked}");
         Error::new(ErrorKind::KindClash, message)
@@ -107,6 +106,10 @@ mod tests {
         assert!(Mode::Shared.may_join(Mode::Shared, 99));
         assert!(permit(2).may_join(permit(2), 1));
         assert!(!permit(2).may_join(permit(2), 2));
+        for (other, held) in [(permit(3), permit(2)), (permit(2), permit(3)), (permit(9), Mode::Shared)] {
+            assert!(!other.may_join(held, 1) && !held.may_join(other, 1), "{other} beside {held}");
+            assert!(other.may_join(held, 0));
+        }
     }
 
     #[test]

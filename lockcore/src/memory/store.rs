@@ -66,17 +66,15 @@ impl Entry {
         }
     }
 
-    /// The mode of those who hold or wait; `None` if nobody does.
+    /// The mode of the holders; `None` if there are none.
     fn mode(&self) -> Option<Mode> {
-        let holder = self.holders.first().map(|lease| lease.claim.mode());
-        holder.or_else(|| self.queue.front().map(|waiter| waiter.claim.mode()))
+        self.holders.first().map(|lease| lease.claim.mode())
     }
 
+    /// All holders are of one kind: the first comes to a name that nobody holds, and each other is of the mode
+    /// of those who hold it.
     fn admits(&self, mode: Mode) -> bool {
-        match self.holders.first() {
-            None => true,
-            Some(lease) => mode.may_join(lease.claim.mode(), self.holders.len()),
-        }
+        self.mode().is_none_or(|held| mode.may_join(held, self.holders.len()))
     }
 
     /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
@@ -156,9 +154,6 @@ impl Store {
             None => self.locks.entry(claim.name().clone()).or_default(),
         };
         entry.promote(&self.tokens, now, &mut self.afterwards);
-        if let Some(mode) = entry.mode().filter(|mode| !mode.is_same_kind(claim.mode())) {
-            return Err(Mode::clash(mode, claim.mode()));
-        }
         if let Some(at) = entry.position(claim) {
             return Ok(StoreReply::Granted(Grant::new(
                 claim,
@@ -169,6 +164,9 @@ impl Store {
         if entry.queue.is_empty() && entry.admits(claim.mode()) {
             return Ok(StoreReply::Granted(entry.grant(claim, next(&self.tokens, claim), now)));
         }
+        // One that waits is a writer to those of another kind: it gets the lock when they have left, and the
+        // queue keeps others of their kind behind it.
+        entry.mode().map_or(Ok(()), |held| claim.note_in_use(held))?;
         if claim.wait() == Wait::No {
             return Ok(StoreReply::Refused);
         }
@@ -360,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_semaphore_counts_and_limits_must_agree() {
+    fn a_semaphore_counts() {
         let (mut store, now) = (Store::default(), Moment::now());
         let two = Mode::Permit { limit: NonZeroU32::new(2).unwrap() };
         let first = granted(store.acquire(&claim(two, Wait::No), now));
@@ -372,6 +370,28 @@ mod tests {
         assert!(error.to_string().contains("1 of 2") && error.to_string().contains("1 of 3"), "{error}");
         store.release(first.claim(), || now);
         granted(store.acquire(&claim(two, Wait::No), now));
+    }
+
+    #[test]
+    fn another_kind_waits_and_is_not_overtaken() {
+        let modes = [2, 3].map(|limit| Mode::Permit { limit: NonZeroU32::new(limit).unwrap() });
+        for (old, new) in [(modes[0], modes[1]), (Mode::Shared, modes[0]), (modes[1], Mode::Exclusive)] {
+            let (mut store, now) = (Store::default(), Moment::now());
+            let held = granted(store.acquire(&claim(old, Wait::No), now));
+            let first = queued(store.acquire(&claim(new, Wait::Forever), now));
+            let behind = queued(store.acquire(&claim(old, Wait::Forever), now));
+            assert!(matches!(store.acquire(&claim(old, Wait::No), now), Ok(StoreReply::Refused)));
+            store.release(held.claim(), || now);
+            let next = first.grant().expect("the old kind has left");
+            assert!(behind.grant().is_none(), "{old} beside {new}");
+            // What waited behind one that has left goes on.
+            let left = claim(new, Wait::Forever);
+            let leaving = queued(store.acquire(&left, now));
+            store.leave_queue(&left);
+            assert!(leaving.outcome().is_some_and(|outcome| outcome.is_err()));
+            store.release(next.claim(), || now);
+            assert!(behind.grant().is_some());
+        }
     }
 
     #[test]

@@ -239,7 +239,13 @@ fn decorate(stub: &Stub, error: Error) -> Error {
 /// Whether an error may be that of all who ask this server now.
 fn tells_of_the_server(error: &Error) -> bool {
     // In a grace period the next one asks for all, and waits for its end.
-    let others = [ErrorKind::TimedOut, ErrorKind::Cancelled, ErrorKind::Closed, ErrorKind::GracePeriod];
+    let others = [
+        ErrorKind::TimedOut,
+        ErrorKind::Cancelled,
+        ErrorKind::Closed,
+        ErrorKind::GracePeriod,
+        ErrorKind::KindClash,
+    ];
     !others.contains(&error.kind())
 }
 

@@ -157,7 +157,8 @@ impl Hold {
                  wait for each other for ever; release, lock as a writer, and read again",
             )),
             (held, mode) if held == mode => Ok(()),
-            (held, mode) => Err(Mode::clash(held, mode)),
+            // It would wait for itself.
+            (held, mode) => Err(Mode::clash(held, mode).for_good()),
         }
     }
 }
