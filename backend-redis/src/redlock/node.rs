@@ -197,7 +197,7 @@ impl Node {
             let answer = self
                 .call_on(generation, ballot.full(index, self.calls.wire().is_listening()), end.remaining())
                 .await?;
-            Ok(answers::claimed(&answer, ballot.claim.mode())?.0)
+            Ok(answers::claimed(&answer)?.0)
         };
         answer.await.map_or_else(Vote::Unknown, Vote::Answered)
     }

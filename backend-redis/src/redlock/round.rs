@@ -315,6 +315,7 @@ impl Round<'_> {
             left: left.get(needed - 1).copied(),
             first: self.busy.iter().any(|(_, busy)| busy.first),
             foreign: self.busy.iter().any(|(_, busy)| busy.foreign),
+            used: None,
             place: None,
         }
     }

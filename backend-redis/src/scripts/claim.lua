@@ -11,15 +11,17 @@
 -- Answer for each claim, in order:
 --       {1, token, many}                    granted, now or by an earlier call of the same owner; the last of its tokens, and
 --                                           how many it has
---       {0, left, first, foreign, clock, place}  busy: milliseconds left of the holder's lease, for a semaphore of the one that
---                                           ends first (-1 endless, -2 nothing to wait for), whether the claim is the first in the
---                                           queue or is to ask at once, whether the holder is another program; the server's time
---                                           in microseconds; its place if it is new
+--       {0, left, first, foreign, clock, used, place}  busy: milliseconds left of the holder's lease, for a semaphore of the one
+--                                           that ends first (-1 endless, -2 nothing to wait for), whether the claim is the first in
+--                                           the queue or is to ask at once, whether the holder is another program; the server's time
+--                                           in microseconds; the mode of the holders, if there are any; its place if it is new
 --       {2, text}                           this claim failed, and has changed nothing that matters
---       {3, mode}                           the lock is in use in this mode, which is of another kind
 --       {4, text}                           the lock's key holds something that is no lock
 --
 -- Idempotent for the owner: a repeated call finds what the first one did.
+--
+-- Claims of two modes do not hold the lock at the same time: the lock's value is one writer or names the one mode of its group, and
+-- only a claim of that mode joins (`room`; grant_next). So a claim of another kind waits in the queue as a writer does.
 
 -- include clock.lua
 -- include raise.lua
@@ -28,12 +30,6 @@
 -- include group.lua
 -- include grant_next.lua
 -- include each.lua
-
--- How the lock is in use, if that is of another kind than this mode.
-local function clash(mode, used)
-  if used == mode or (tonumber(used) <= 0 and tonumber(mode) <= 0) then return nil end
-  return {3, tonumber(used)}
-end
 
 -- Takes or keeps the place of a waiter. Returns whether it is the first, 1 or 0, and its place if it is new.
 local function wait_in(queue, waiters, a)
@@ -53,7 +49,7 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
   -- Nothing is granted, and what is recorded of holders may be out of date. Places are kept, so that the order stays.
   if ARGV[3] == 'closed' then
     local is_first, place = wait_in(queue, waiters, a)
-    return {0, -2, is_first, 0, now, place}
+    return {0, -2, is_first, 0, now, false, place}
   end
   local group = value and mode_of(value)
   if group and not is_alive(members, details) then
@@ -74,19 +70,10 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
     local token, many = string.match(mine, '^(%d+):%d+:(%d+):')
     return {1, token, tonumber(many)}
   end
-  if value then
-    local other = clash(mode, group or '0')
-    if other then return other end
-  else
-    note_lapsed(waiters)
-  end
+  if not value then note_lapsed(waiters) end
   local first, first_waiter = first_of(queue, waiters)
   local others_first = first and first ~= owner
   local unknown = first_waiter == UNKNOWN
-  if others_first and not unknown then
-    local other = clash(mode, first_waiter.mode)
-    if other then return other end
-  end
   local room = not value or (group == mode and has_room(members, mode))
   if room and not others_first and not unknown then
     local token, many = take_tokens(KEYS[1], tonumber(tokens))
@@ -116,7 +103,7 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
   local foreign = value and not group and not string.find(value, '^%x+:%d+:%d+:') and 1 or 0
   local is_first, place = wait_in(queue, waiters, a)
   if unknown then is_first = 1 end
-  return {0, left, is_first, foreign, now, place}
+  return {0, left, is_first, foreign, now, value and tonumber(group or '0'), place}
 end
 
 return each(1, 5, 10, claim)

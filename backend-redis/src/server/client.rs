@@ -21,7 +21,7 @@ use crate::wire::link::Subscriber;
 use crate::wire::route::Route;
 use crate::wire::sentinel::Decision;
 use crate::words::address::{Address, Topology};
-use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer, Tokens};
+use crate::words::answers::{self, AcquireAnswer, Busy, ClaimAnswer, Notification, ReleaseAnswer, Tokens};
 use crate::words::error::{ErrorClass, classify, no_answer, no_link};
 use crate::words::keys::Keys;
 use crate::words::options::RedisOptions;
@@ -241,10 +241,10 @@ impl Client {
         let place = place.map(|place| (place, place.waiter.next_heartbeat()));
         let listens = self.calls.route().is_listening(self.slot(claim));
         let call = self.calls.call(self.requests().claim(claim, place, listens));
-        let mode = claim.mode();
+        let asked = claim.clone();
         async move {
             let answer = call.await?;
-            let (claimed, clock) = answers::claimed(&answer.value, mode)?;
+            let (claimed, clock) = answers::claimed(&answer.value)?;
             if let (Some((place, number)), ClaimAnswer::Busy(busy)) = (place, &claimed) {
                 let ItemReply { sent, generation, .. } = answer;
                 place.note_kept(busy.place, sent);
@@ -253,10 +253,13 @@ impl Client {
                     place.waiter.note_heartbeat(Heartbeat::new(number, sent, clock).over(generation));
                 }
             }
-            match answer.closed_for {
-                Some(left) => Err(Error::new(ErrorKind::GracePeriod, closed_for(left))),
-                None => Ok((claimed, answered(answer))),
+            if let Some(left) = answer.closed_for {
+                return Err(Error::new(ErrorKind::GracePeriod, closed_for(left)));
             }
+            if let ClaimAnswer::Busy(Busy { used: Some(held), .. }) = claimed {
+                asked.note_in_use(held)?;
+            }
+            Ok((claimed, answered(answer)))
         }
     }
 

@@ -40,7 +40,8 @@ impl Tokens {
 
 impl ClaimAnswer {
     /// Another holds it. Nothing more is known.
-    pub(crate) const HELD: Self = Self::Busy(Busy { left: None, first: false, foreign: false, place: None });
+    pub(crate) const HELD: Self =
+        Self::Busy(Busy { left: None, first: false, foreign: false, used: None, place: None });
 }
 
 /// The answer to a claim that may leave no trace.
@@ -93,6 +94,8 @@ pub(crate) struct Busy {
     pub(crate) first: bool,
     /// Whether the holder is another program, which notifies nobody of its release.
     pub(crate) foreign: bool,
+    /// How the holders use the lock, as far as the script says it.
+    pub(crate) used: Option<Mode>,
     /// Where the place in the queue is, if it is new.
     pub(crate) place: Option<u64>,
 }
@@ -114,9 +117,8 @@ pub(crate) fn released(value: &Value) -> Result<ReleaseAnswer> {
     }
 }
 
-/// The answer to a claim in any mode; of one that waits also the server's clock. `asked` is how the lock was
-/// to be held.
-pub(crate) fn claimed(value: &Value, asked: Mode) -> Result<(ClaimAnswer, u64)> {
+/// The answer to a claim in any mode; of one that waits also the server's clock.
+pub(crate) fn claimed(value: &Value) -> Result<(ClaimAnswer, u64)> {
     let parts = parts(value)?;
     match (int(parts.first())?, parts.get(1)) {
         (1, token) => {
@@ -131,11 +133,11 @@ pub(crate) fn claimed(value: &Value, asked: Mode) -> Result<(ClaimAnswer, u64)> 
                 left: u64::try_from(int(left)?).ok().map(Duration::from_millis),
                 first: int(parts.get(2))? == 1,
                 foreign: int(parts.get(3))? == 1,
-                place: parts.get(5).and_then(|place| u64::try_from(int(Some(place)).ok()?).ok()),
+                used: parts.get(5).and_then(|code| Mode::from_code(int(Some(code)).ok()?)),
+                place: parts.get(6).and_then(|place| u64::try_from(int(Some(place)).ok()?).ok()),
             };
             Ok((ClaimAnswer::Busy(busy), u64::try_from(int(parts.get(4))?).map_err(|_| unexpected())?))
         }
-        (3, code) => Err(Mode::clash(mode(int(code)?)?, asked)),
         _ => Err(unexpected()),
     }
 }

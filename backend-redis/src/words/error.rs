@@ -186,7 +186,9 @@ pub(crate) fn of_claim(text: &str, at_lock: bool) -> Error {
         _ => ("ERR", text),
     };
     match (code, at_lock) {
-        ("WRONGTYPE", true) => Error::new(ErrorKind::KindClash, NO_LOCK).with_source(text.to_owned()),
+        ("WRONGTYPE", true) => {
+            Error::new(ErrorKind::KindClash, NO_LOCK).for_good().with_source(text.to_owned())
+        }
         ("WRONGTYPE", false) => Error::new(ErrorKind::Misconfigured, SPOILT).with_source(text.to_owned()),
         _ => of_server(code, detail, None),
     }
@@ -278,7 +280,9 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
         }
         _ => (ErrorKind::Internal, "Redis refused a command"),
     };
-    Error::new(kind, hint).with_source(format!("{code} {detail}"))
+    let error = Error::new(kind, hint).with_source(format!("{code} {detail}"));
+    // What another program has written stays.
+    if kind == ErrorKind::KindClash { error.for_good() } else { error }
 }
 
 /// The line of a script that an error text names, as in `on @user_script:23.`

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::future::select_all;
+use lockwell_core::backend::KEEP_EVERY;
 use lockwell_core::{ErrorKind, LockGuard, Locks, Mode};
 use testbed::{Proxy, Redis};
 use tokio::task::JoinSet;
@@ -76,7 +78,7 @@ impl Unlucky {
                     proxy.drop_reply(rand::random_range(1..5));
                 }
             }
-            let wait = Duration::from_millis(rand::random_range(0..400));
+            let wait = Duration::from_millis(rand::random_range(1..400));
             match take(&self.locks, mode, wait).await {
                 Ok(guard) => {
                     holders.enter(mode);
@@ -86,7 +88,7 @@ impl Unlucky {
                     drop(guard.release().await);
                 }
                 Err(error) => {
-                    let known = [ErrorKind::KindClash, ErrorKind::TimedOut, ErrorKind::Held];
+                    let known = [ErrorKind::TimedOut, ErrorKind::Held];
                     let lost = [ErrorKind::Unreachable, ErrorKind::UnknownOutcome];
                     assert!(known.contains(&error.kind()) || lost.contains(&error.kind()), "{error:#}");
                     holders.refused.fetch_add(1, Ordering::Relaxed);
@@ -122,8 +124,7 @@ async fn writers_and_readers_do_not_hold_a_lock_of_redlock_together() {
     mixed(&nodes, "redlock", &[Mode::Exclusive, Mode::Shared]).await;
 }
 
-/// A permit whose answer is lost, an exclusive lock, and another permit: whoever is first, the others wait or
-/// learn that the name is in use as something else.
+/// A permit whose answer is lost, an exclusive lock, and another permit: whoever is first, the others wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permit_whose_answer_is_lost_and_a_lock() {
     let Some(server) = redis().await else { return };
@@ -137,7 +138,7 @@ async fn a_permit_whose_answer_is_lost_and_a_lock() {
         let second = take(&one, permit(2), wait).await;
         if let Ok(guard) = &permit_of_first {
             let error = lock.as_ref().expect_err("a permit is held");
-            assert!(guard.is_held() && error.kind() == ErrorKind::KindClash, "{error:#}");
+            assert!(guard.is_held() && error.kind() == ErrorKind::TimedOut, "{error:#}");
             assert!(second.is_ok(), "two permits");
         }
         assert!(lock.is_err() || second.is_err(), "a lock and a permit");
@@ -150,24 +151,29 @@ async fn a_permit_whose_answer_is_lost_and_a_lock() {
     assert!(lost > 0, "nothing was lost");
 }
 
-/// The place of a claim for another kind has lapsed: when it asks again, it learns how the name is used.
+/// The queue is lost while claims of two kinds wait in it: both get their turns, one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_of_another_kind_is_told_of_it() {
+async fn waiters_of_two_kinds_outlive_the_loss_of_their_queue() {
     let Some(server) = redis().await else { return };
     let (one, two) = (client(&server.url()).await, client(&server.url()).await);
     let holder = one.lock("a").await.expect("a free lock");
-    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_secs(60)).into_future());
-    queued(&one, "a", 1).await;
-    let error = take(&one, permit(2), Duration::ZERO).await.expect_err("an exclusive lock is held");
-    assert_eq!(error.kind(), ErrorKind::KindClash);
+    let mut waiting = Vec::new();
+    for mode in [Mode::Exclusive, permit(2)] {
+        let locks = two.clone();
+        waiting.push(tokio::spawn(async move { take(&locks, mode, Duration::from_secs(60)).await }));
+        queued(&one, "a", waiting.len()).await;
+    }
     server
         .command(&["DEL", "lockwell:\u{1f}queue\u{1f}a", "lockwell:\u{1f}waiters\u{1f}a"])
         .expect("an answer");
     holder.release().await.expect("held");
-    let permit = take(&one, permit(2), Duration::from_secs(5)).await;
-    match (waiting.await.expect("no panic"), permit) {
-        (Err(error), Ok(_permit)) => assert_eq!(error.kind(), ErrorKind::KindClash),
-        (Ok(_lock), Err(error)) => assert_eq!(error.kind(), ErrorKind::KindClash),
-        both => panic!("{both:?}"),
+    let (first, _, others) = select_all(waiting).await;
+    let first = first.expect("no panic").expect("its turn comes");
+    // Longer than a waiter waits before it asks again.
+    tokio::time::sleep(KEEP_EVERY * 2).await;
+    assert!(others.iter().all(|other| !other.is_finished()), "two kinds at once");
+    first.release().await.expect("held");
+    for other in others {
+        other.await.expect("no panic").expect("its turn comes").release().await.expect("held");
     }
 }

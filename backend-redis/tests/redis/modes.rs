@@ -262,7 +262,7 @@ async fn the_key_tells_the_kind() {
     for (request, asked) in
         [(locks.read("a"), "shared"), (locks.lock("a"), "exclusive"), (locks.permit("a", 8), "1 of 8")]
     {
-        let error = request.await.expect_err("another kind");
+        let error = request.try_now().await.expect_err("another kind");
         assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
         assert!(error.to_string().contains("1 of 7") && error.to_string().contains(asked), "{error:#}");
     }

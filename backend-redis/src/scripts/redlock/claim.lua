@@ -29,8 +29,7 @@ local function claim(a, value, lock, queue, waiters, members, details, counter)
     redis.call('DEL', lock)
     value, group = nil, nil
   end
-  if group and group ~= '-1' then return {3, tonumber(group)} end
-  -- Whether the lock is in use in the mode that is asked for.
+  -- Whether the lock is in use in the mode that is asked for. Permits of a client that uses this node alone refuse everybody.
   local alike = (group or '0') == mode
   local mine = alike and record_of(value, group, details, owner)
   local token, since, its_round
