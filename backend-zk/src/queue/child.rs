@@ -42,11 +42,6 @@ impl Kind {
             }
         }
     }
-
-    /// Whether both kinds can be in one queue. A mutex is a writer; a semaphore is another kind of lock.
-    pub(crate) fn is_akin(self, other: Self) -> bool {
-        self.mode().is_same_kind(other.mode())
-    }
 }
 
 /// The form of the node of an exclusive claim.

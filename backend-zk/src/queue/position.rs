@@ -9,8 +9,6 @@ pub(crate) enum Position {
     /// The claim holds the lock: it is the first, or one of several holders.
     First,
     Waiting(Waiting),
-    /// The name is in use as another kind of lock.
-    Clash(Kind),
     /// An older node has the same owner id: an earlier request of the claim created it.
     Behind(Child),
     /// The node does not exist.
@@ -28,6 +26,8 @@ pub(crate) struct Waiting {
     pub(crate) last: Option<Child>,
     /// The number of nodes before the claim.
     pub(crate) ahead: usize,
+    /// How the first node holds the lock.
+    pub(crate) held: Kind,
 }
 
 /// The position of the node `name` in the queue.
@@ -37,24 +37,15 @@ pub(crate) struct Waiting {
 /// cannot be the claim's turn. When it is deleted, there is time to list the queue and to learn that no other
 /// node is left. So when the last node is deleted, no request is needed. The first waiting permit waits for
 /// any of the holders. Each other waiting permit waits until the claim before it leaves, or writes that it
-/// holds a permit. So a release wakes two mutexes, or two permits one after the other, however many wait. A
-/// claim behind a node of another kind waits for that node.
+/// holds a permit. So a release wakes two mutexes, or two permits one after the other, however many wait.
+///
+/// Two kinds never hold the lock together: a claim holds it only if no node of another kind is before it, and
+/// nodes are added at the end. So none comes before it later, and whoever comes later waits for it.
 pub(crate) fn position(queue: &[Child], name: &str) -> Position {
     let Some(at) = queue.iter().position(|child| child.name == name) else { return Position::Gone };
     let (me, before) = (&queue[at], &queue[..at]);
     if let Some(older) = before.iter().find(|child| me.owner.is_some() && child.owner == me.owner) {
         return Position::Behind(older.clone());
-    }
-    // The first node determines the kind of lock.
-    if let Some(first) = before.first().filter(|first| !first.kind.is_akin(me.kind)) {
-        return Position::Clash(first.kind);
-    }
-    // The claim of a node of another kind fails. But its client may not know that yet, as after a lost
-    // answer. If the nodes before it leave first, its claim holds the lock. So it is waited for, like any
-    // other node.
-    if let Some(other) = before.iter().rfind(|child| !child.kind.is_akin(me.kind)) {
-        let watch = Some(other.name.clone());
-        return Position::Waiting(Waiting { watch, last: None, ahead: before.len() });
     }
     let mut first = false;
     let mut last = None;
@@ -66,17 +57,18 @@ pub(crate) fn position(queue: &[Child], name: &str) -> Position {
             }
             _ => before.last(),
         },
-        Kind::Shared => before.iter().rfind(|child| child.kind == Kind::Exclusive),
+        Kind::Shared => before.iter().rfind(|child| child.kind != Kind::Shared),
         Kind::Permit(limit) => {
-            first = before.len() == limit as usize;
-            before.last().filter(|_| before.len() > limit as usize)
+            let alike = before.iter().all(|child| child.kind == me.kind);
+            first = alike && before.len() == limit as usize;
+            before.last().filter(|_| !alike || before.len() > limit as usize)
         }
     };
     if watch.is_none() && !first {
         return Position::First;
     }
     let watch = watch.map(|child| child.name.clone());
-    Position::Waiting(Waiting { watch, last, ahead: before.len() })
+    Position::Waiting(Waiting { watch, last, ahead: before.len(), held: queue[0].kind })
 }
 
 /// How many nodes, from the first on, hold the lock.
@@ -116,8 +108,8 @@ mod tests {
         let queue = queue(letters);
         match position(&queue, &queue[at].name) {
             Position::First => vec![],
-            Position::Waiting(Waiting { watch, last, ahead }) => {
-                assert_eq!(ahead, at);
+            Position::Waiting(Waiting { watch, last, ahead, held }) => {
+                assert_eq!((ahead, held), (at, queue[0].kind));
                 assert!(last.is_none_or(|last| last == queue[at - 1] && watch.as_ref() != Some(&last.name)));
                 let find = |name| queue.iter().position(|child| child.name == name).unwrap();
                 watch.map_or((0..at).collect(), |name| vec![find(name)])
@@ -151,33 +143,53 @@ mod tests {
         }
     }
 
+    /// In each queue of up to six nodes of three kinds, whatever has left: those that hold the lock are the first
+    /// ones, and of one kind.
     #[test]
-    fn kinds_do_not_mix() {
-        let mixed = queue("2w");
-        assert_eq!(position(&mixed, &mixed[1].name), Position::Clash(Kind::Permit(2)));
-        let limits = queue("23");
-        assert_eq!(position(&limits, &limits[1].name), Position::Clash(Kind::Permit(2)));
+    fn two_kinds_never_hold_the_lock() {
+        for number in 0..4_u32.pow(6) {
+            let letters: String =
+                (0..6).map(|at| ['w', 'r', '2', '3'][number as usize >> (2 * at) & 3]).collect();
+            for left in 0..1_u32 << 6 {
+                let queue: Vec<_> = queue(&letters)
+                    .into_iter()
+                    .enumerate()
+                    .filter(|(at, _)| left >> at & 1 == 0)
+                    .map(|(_, c)| c)
+                    .collect();
+                let holds = |child: &Child| position(&queue, &child.name) == Position::First;
+                let held = queue.iter().take_while(|child| holds(child)).count();
+                assert_eq!(held, holders(&queue), "{letters} {left:b}");
+                assert_eq!(queue.iter().filter(|child| holds(child)).count(), held, "{letters} {left:b}");
+                assert!(
+                    queue[..held].iter().all(|child| child.kind.mode().is_same_kind(queue[0].kind.mode())),
+                    "{letters} {left:b}"
+                );
+            }
+        }
     }
 
-    /// Whoever is behind a node of another kind waits for it, also if there are more nodes in between.
+    /// A claim behind a node of another kind waits for as few nodes as others do.
     #[test]
-    fn a_node_of_another_kind_is_an_obstacle() {
+    fn another_kind_is_waited_for_in_line() {
         for (letters, at, obstacle) in [
+            ("2w", 1, 0),
+            ("23", 1, 0),
+            ("223", 2, 1),
+            ("2233", 3, 2),
             ("2w2", 2, 1),
             ("232", 2, 1),
-            ("2w22", 3, 1),
-            ("2w2w2", 4, 3),
+            ("2w22", 3, 2),
+            ("22w", 2, 0),
+            ("22www", 4, 2),
             ("r2r", 2, 1),
+            ("2rr", 2, 0),
             ("rr2rr", 4, 2),
-            ("w2w", 2, 1),
-            ("w2ww", 3, 1),
+            ("w2w", 2, 0),
             ("wr2r", 3, 2),
         ] {
             assert_eq!(watches(letters, at), [obstacle], "{letters}");
         }
-        // Its own claim fails, and leaves.
-        let mixed = queue("2w2");
-        assert_eq!(position(&mixed, &mixed[1].name), Position::Clash(Kind::Permit(2)));
     }
 
     #[test]

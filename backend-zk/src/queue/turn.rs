@@ -70,8 +70,13 @@ impl NodeWaiter<'_> {
         self.inner.node_of(child)
     }
 
-    /// Waits until the node `watch` is deleted, is a writer that has become a reader, or is a permit whose
-    /// turn has come.
+    /// Whether a node has the name of a claim like this one.
+    fn is_for(&self, name: &str) -> bool {
+        Child::parse(name.to_owned()).is_some_and(|child| child.kind == self.kind)
+    }
+
+    /// Waits until the node `watch` is deleted, is a writer that has become a reader, or is a permit of this
+    /// semaphore whose turn has come.
     ///
     /// If its deletion can begin our turn, a watch on our own node is set first. The server sends events in
     /// the order of the changes. So if the event of that deletion comes, and no event that our own node is
@@ -98,7 +103,8 @@ impl NodeWaiter<'_> {
         let (known, leaving) = match self.ask(other).await? {
             Some((data, _, watcher)) => match Data::read(&data) {
                 Data { reads: true, .. } if self.kind == Kind::Shared => return Ok(true),
-                Data { holds: true, .. } => return Ok(false),
+                // Of another kind it is waited for until it leaves.
+                Data { holds: true, .. } if self.is_for(watch) => return Ok(false),
                 Data { ttl, .. } => (ttl.is_some(), Some(watcher.changed())),
             },
             None => (false, None),

@@ -222,12 +222,12 @@ impl<'a> NodeWaiter<'a> {
                     return self.leave(&node, &waiting).await;
                 }
                 Position::Waiting(waiting) => {
+                    self.claim.note_in_use(waiting.held.mode())?;
                     self.waited = true;
                     if self.wait(&node, &waiting).await? {
                         return self.granted(&node).await;
                     }
                 }
-                Position::Clash(other) => return Err(self.clash(other).await),
                 Position::Behind(older) => {
                     if let Some(grant) = self.meet(&node, &older, &queue).await? {
                         return Ok(grant);
@@ -334,17 +334,8 @@ impl<'a> NodeWaiter<'a> {
             }
         }
         release(self.inner, self.claim).await?;
+        self.claim.note_in_use(waiting.held.mode())?;
         Err(Stop::NotNow)
-    }
-
-    /// The name is in use as another kind of lock.
-    async fn clash(&self, other: Kind) -> Stop {
-        if let Err(error) = release(self.inner, self.claim).await {
-            return Stop::Failed(error);
-        }
-        let text =
-            format!("the name is in use as {}, and was asked for as {}", other.mode(), self.claim.mode());
-        Stop::Failed(Error::new(ErrorKind::KindClash, text))
     }
 
     /// The place in the queue ended with its session: the claim starts again at the end, with a new session.
