@@ -227,7 +227,10 @@ pub(crate) fn queue(keys: &[KeyValue], folder: &str) -> (Vec<Entry>, usize) {
         Some(Kind::Reader | Kind::Downgraded) => {
             claims.iter().take_while(|entry| entry.mode() == Mode::Shared).count()
         }
-        Some(Kind::Permit(limit)) => claims.len().min(usize::try_from(limit).unwrap_or(usize::MAX)),
+        Some(kind @ Kind::Permit(limit)) => {
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            claims.iter().take_while(|entry| entry.kind == Some(kind)).take(limit).count()
+        }
     };
     let holders = others + holders;
     (entries, holders)
@@ -287,6 +290,7 @@ mod tests {
         assert_eq!(holders(&[(Reader, 2), (Reader, 1), (Writer, 3), (Reader, 4)]), 2);
         assert_eq!(holders(&[(Writer, 1), (Reader, 2)]), 1);
         assert_eq!(holders(&[(Permit(2), 1), (Permit(2), 2), (Permit(2), 3)]), 2);
+        assert_eq!(holders(&[(Permit(3), 1), (Permit(4), 2), (Permit(3), 3)]), 1);
         // It became a reader after the writer queued; the reader queued before the writer.
         assert_eq!(holders(&[(Reader, 2), (Writer, 3), (Downgraded, 4)]), 2);
     }

@@ -52,11 +52,25 @@ pub(crate) struct Range {
 }
 
 impl Range {
+    const ASCENDING: i32 = 1;
+    const DESCENDING: i32 = 2;
+    const BY_CREATE_REVISION: i32 = 2;
+
+    /// One key, without its value.
+    pub(crate) fn any(self) -> Self {
+        Self { limit: 1, keys_only: true, ..self }
+    }
+
     /// So many keys, those that were created last, without their values.
     pub(crate) fn newest(self, limit: i64) -> Self {
-        const DESCENDING: i32 = 2;
-        const BY_CREATE_REVISION: i32 = 2;
-        Self { limit, sort_order: DESCENDING, sort_target: BY_CREATE_REVISION, keys_only: true, ..self }
+        let sort_target = Self::BY_CREATE_REVISION;
+        Self { limit, sort_order: Self::DESCENDING, sort_target, keys_only: true, ..self }
+    }
+
+    /// The key that was created first, without its value.
+    pub(crate) fn oldest(self) -> Self {
+        let sort_target = Self::BY_CREATE_REVISION;
+        Self { limit: 1, sort_order: Self::ASCENDING, sort_target, keys_only: true, ..self }
     }
 }
 

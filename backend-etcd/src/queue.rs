@@ -2,11 +2,16 @@
 //!
 //! A claim is a key, and its place is the create revision of the key. It waits for as few keys as possible:
 //!
-//! * a reader for the last writer before it;
+//! * a reader for the last writer or permit before it;
 //! * a writer for the last key before it, and for those who held the lock as writers and read it now;
-//! * a permit for the key before it, until that key is deleted or says that it holds a permit; the first that
-//!   waits waits for any of the holders.
+//! * a permit for the key before it, until that key is deleted or says that it holds a permit of the same
+//!   semaphore; the first that waits waits for any of the holders.
+//!
+//! Two kinds of locks never hold a name together: a claim has its turn only if no key of another kind is before
+//! it, in the revision that grants it the lock. A key that comes later is behind it, since create revisions rise.
+//! Only a writer that becomes a reader gets a new key, and all wait for that one.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use lockwell_core::{Claim, Mode, Result, Wait};
@@ -49,9 +54,16 @@ pub(crate) enum Entered {
     Refused,
     /// There are keys that no claim has, and the message names one.
     Foreign(String),
-    Clash(Mode),
     /// The floor has another value.
     Floor(Stored),
+}
+
+/// What was found before anything was written.
+pub(crate) enum Peeked {
+    Free,
+    Refused,
+    /// It is refused, and there are claims of another kind.
+    OfTwoKinds,
 }
 
 /// What became of the request for the turn.
@@ -81,55 +93,87 @@ impl<'a> Requests<'a> {
         between(&format!("{}{first}", self.folder), &format!("{}{last}", self.folder))
     }
 
-    /// Keys of other kinds of locks, and those that no claim has: all but those of these kinds.
-    fn clashing(&self) -> Vec<Range> {
-        let kinds = match self.kind {
-            Kind::Permit(_) => vec![self.kind],
-            _ => vec![Kind::Downgraded, Kind::Reader, Kind::Writer],
-        };
-        let mut from = self.folder.clone();
+    /// Permits of all limits. No limit begins with a zero.
+    fn permits(&self) -> Range {
+        between(&format!("{}p1", self.folder), &format!("{}p:", self.folder))
+    }
+
+    /// Keys that no claim has: all but those of the kinds, in their order.
+    fn foreign(&self) -> Vec<Range> {
+        let kinds = [Kind::Downgraded, Kind::Reader, Kind::Writer].map(|kind| self.of_kind(kind));
+        let [downgraded, reader, writer] = kinds;
+        let mut from = self.folder.clone().into_bytes();
         let mut ranges = Vec::new();
-        for kind in kinds {
-            let own = format!("{}{}", self.folder, kind.part());
-            ranges.push(between(&from, &own));
-            from = after(&own);
+        for kind in [downgraded, self.permits(), reader, writer] {
+            ranges.push(Range {
+                key: std::mem::replace(&mut from, kind.end),
+                end: kind.key,
+                ..Range::default()
+            });
         }
-        ranges.push(between(&from, &after(&self.folder)));
+        ranges.push(Range { key: from, end: after(&self.folder).into(), ..Range::default() });
         ranges
     }
 
-    /// The keys that may be before this one, which came at this revision.
-    fn earlier(&self, revision: Option<i64>) -> Vec<Range> {
-        let before = |range: Range, limit| {
-            let max_create_revision = revision.map_or(0, |revision| revision.saturating_sub(1));
-            Range { max_create_revision, ..range.newest(limit) }
-        };
+    /// What a claim of this kind waits for, if it is before it.
+    fn obstacles(&self) -> Vec<Range> {
         match self.kind {
-            Kind::Writer => vec![before(self.both(), 1), self.of_kind(Kind::Downgraded).newest(1)],
-            Kind::Reader => vec![before(self.of_kind(Kind::Writer), 1)],
-            Kind::Permit(limit) => vec![before(self.of_kind(self.kind), i64::from(limit) + 1)],
-            Kind::Downgraded => Vec::new(),
+            Kind::Writer | Kind::Downgraded => vec![below(&self.folder)],
+            Kind::Reader => vec![self.of_kind(Kind::Writer), self.permits()],
+            Kind::Permit(_) => {
+                let (all, own) = (self.permits(), self.of_kind(self.kind));
+                let below = Range { end: own.key.clone(), ..all.clone() };
+                let above = Range { key: own.end.clone(), ..all };
+                vec![own, below, above, self.both()]
+            }
+        }
+    }
+
+    /// The keys that may be before this one, which came at this revision. The last range has those who hold the
+    /// lock, however young their keys are.
+    fn earlier(&self, revision: Option<i64>) -> Vec<Range> {
+        let max_create_revision = revision.map_or(0, |revision| revision.saturating_sub(1));
+        let before = |(at, range): (usize, Range)| match self.kind {
+            Kind::Permit(limit) if at == 0 => {
+                Range { max_create_revision, ..range.newest(i64::from(limit) + 1) }
+            }
+            _ => Range { max_create_revision, ..range.newest(1) },
+        };
+        let before = self.obstacles().into_iter().enumerate().map(before);
+        match self.kind {
+            Kind::Reader => before.collect(),
+            _ => before.chain([self.of_kind(Kind::Downgraded).newest(1)]).collect(),
         }
     }
 
     /// What to wait for, from what those ranges found at this revision.
     fn blocker(&self, found: &[Vec<KeyValue>], revision: i64) -> Option<WatchCreate> {
         const NO_WRITES: i32 = 0;
-        let nearest = || found.iter().flatten().next();
-        let (range, filters) = match self.kind {
-            Kind::Permit(limit) => {
-                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                let count = found.first().map_or(0, Vec::len);
-                match count.cmp(&limit) {
-                    std::cmp::Ordering::Less => return None,
-                    std::cmp::Ordering::Equal => (self.of_kind(self.kind), vec![NO_WRITES]),
-                    std::cmp::Ordering::Greater => (exactly(&nearest()?.key), Vec::new()),
+        let any = || found.iter().flatten().next();
+        let (range, filters) = match (self.kind, found) {
+            (Kind::Permit(limit), [own, others @ .., downgraded]) => {
+                let count = own.len().cmp(&usize::try_from(limit).unwrap_or(usize::MAX));
+                let is_alone = others.iter().all(Vec::is_empty);
+                match count {
+                    Ordering::Less if is_alone => (exactly(&downgraded.first()?.key), vec![NO_WRITES]),
+                    Ordering::Equal if is_alone => (self.of_kind(self.kind), vec![NO_WRITES]),
+                    _ => {
+                        let before = own.iter().chain(others.iter().flatten());
+                        let nearest = before.max_by_key(|kv| kv.create_revision)?;
+                        let is_own = Kind::of_key(&nearest.key, &self.folder) == Some(self.kind);
+                        (exactly(&nearest.key), if is_own { Vec::new() } else { vec![NO_WRITES] })
+                    }
                 }
             }
-            _ => (exactly(&nearest()?.key), vec![NO_WRITES]),
+            _ => (exactly(&any()?.key), vec![NO_WRITES]),
         };
         let Range { key, end, .. } = range;
         Some(WatchCreate { key, end, start_revision: revision.saturating_add(1), filters, id: 0 })
+    }
+
+    /// How the lock is used by what the claim waits for.
+    pub(crate) fn met(&self, place: &Place) -> Option<Mode> {
+        Some(Kind::of_key(&place.blocker.as_ref()?.key, &self.folder)?.mode())
     }
 
     fn put(&self, floor: &Stored, since: Duration) -> Op {
@@ -142,25 +186,21 @@ impl<'a> Requests<'a> {
     /// The key belongs to the lease. So a copy of this request that arrives after the lease was revoked
     /// changes nothing.
     pub(crate) fn enter(&self, floor: &Stored, since: Duration) -> Txn {
-        let clashing = self.clashing();
+        let foreign = self.foreign();
         let mut when = vec![floor.condition(&self.floor_key), Compare::absent(one(&self.key))];
         if self.kind == Kind::Writer {
             // A late copy of this request must not queue a claim that has become a reader.
             when.push(Compare::absent(one(&self.downgraded)));
         }
-        when.extend(clashing.iter().cloned().map(Compare::absent));
+        when.extend(foreign.iter().cloned().map(Compare::absent));
         if self.claim.wait() == Wait::No {
-            match self.kind {
-                Kind::Writer => when.push(Compare::absent(below(&self.folder))),
-                Kind::Reader => when.push(Compare::absent(self.of_kind(Kind::Writer))),
-                _ => (),
-            }
+            when.extend(self.refusing().into_iter().map(Compare::absent));
         }
         // Read before the own key is put.
         let mut then: Vec<_> = self.earlier(None).into_iter().map(Op::Range).collect();
         then.push(self.put(floor, since));
         let otherwise = [one(&self.floor_key), one(&self.key)];
-        let otherwise = otherwise.into_iter().chain(clashing.into_iter().map(|range| range.newest(1)));
+        let otherwise = otherwise.into_iter().chain(foreign.into_iter().map(|range| range.newest(1)));
         Txn::new(when, then, otherwise.map(Op::Range))
     }
 
@@ -185,39 +225,63 @@ impl<'a> Requests<'a> {
         if stored != *floor {
             return Ok(Entered::Floor(stored));
         }
-        let others: Vec<_> = answer.found.iter().skip(2).flatten().collect();
-        Ok(match others.iter().find_map(|kv| Kind::of_key(&kv.key, &self.folder)) {
-            Some(kind) => Entered::Clash(kind.mode()),
-            None => others.first().map_or(Entered::Refused, |kv| {
-                let key = keys::name_of_others(&kv.key, &self.folder);
-                Entered::Foreign(format!(
-                    "the lock is held by {key}: another prefix may lie in it; `lockwell release --force` deletes \
-                     that key"
-                ))
-            }),
-        })
+        let foreign = answer.found.iter().skip(2).flatten().next();
+        Ok(foreign.map_or(Entered::Refused, |kv| {
+            let key = keys::name_of_others(&kv.key, &self.folder);
+            Entered::Foreign(format!(
+                "the lock is held by {key}: another prefix may lie in it; `lockwell release --force` deletes that key"
+            ))
+        }))
+    }
+
+    /// The keys of which none may be there when a claim comes that does not wait.
+    fn refusing(&self) -> Vec<Range> {
+        let mut ranges = self.obstacles();
+        if let Kind::Permit(_) = self.kind {
+            ranges[0] = self.of_kind(Kind::Downgraded);
+        }
+        ranges
     }
 
     /// Whether the lock is free, asked before anything is written: a claim that does not wait is to leave
     /// nothing in the queue, and one that is refused nothing in the log of the servers.
     pub(crate) fn peek(&self) -> Option<Txn> {
-        let others = match self.kind {
-            Kind::Permit(limit) => self.of_kind(self.kind).newest(limit.into()),
-            Kind::Reader => Range { limit: 1, keys_only: true, ..self.of_kind(Kind::Writer) },
-            Kind::Writer | Kind::Downgraded => Range { limit: 1, keys_only: true, ..below(&self.folder) },
+        let permits = match self.kind {
+            Kind::Permit(limit) => Some(self.of_kind(self.kind).newest(limit.into())),
+            _ => None,
         };
-        (self.claim.wait() == Wait::No).then(|| Txn::reads([one(&self.key), others]))
+        let others = self.refusing().into_iter().map(Range::any).chain(permits);
+        (self.claim.wait() == Wait::No).then(|| Txn::reads([one(&self.key)].into_iter().chain(others)))
     }
 
-    pub(crate) fn may_enter(&self, peeked: &Answer) -> bool {
-        let others = peeked.found.get(1).map_or(&[][..], Vec::as_slice);
-        let is_free = match self.kind {
-            Kind::Permit(limit) => others.len() < usize::try_from(limit).unwrap_or(usize::MAX),
-            // The key of another kind of lock is an error, and not refused.
-            _ => others.iter().all(|kv| matches!(Kind::of_key(&kv.key, &self.folder), Some(Kind::Permit(_)))),
+    pub(crate) fn peeked(&self, answer: &Answer) -> Peeked {
+        let others = answer.found.get(1..).unwrap_or_default();
+        let (others, permits) = match (self.kind, others) {
+            (Kind::Permit(_), [others @ .., permits]) => (others, permits.len()),
+            _ => (others, 0),
         };
-        // A claim that is asked for again has its place already.
-        is_free || peeked.first(0).is_some()
+        let is_full = matches!(self.kind, Kind::Permit(limit) if i64::try_from(permits).unwrap_or(i64::MAX) >= limit.into());
+        let kinds = || others.iter().flatten().filter_map(|kv| Kind::of_key(&kv.key, &self.folder));
+        if answer.first(0).is_some() {
+            // A claim that is asked for again has its place already.
+            Peeked::Free
+        } else if kinds().any(|kind| !kind.mode().is_same_kind(self.claim.mode())) {
+            Peeked::OfTwoKinds
+        } else if is_full || others.iter().any(|found| !found.is_empty()) {
+            Peeked::Refused
+        } else {
+            Peeked::Free
+        }
+    }
+
+    /// Who holds the lock. The servers sort the whole queue for it.
+    pub(crate) fn holder(&self) -> Txn {
+        Txn::reads([self.of_kind(Kind::Downgraded).any(), below(&self.folder).oldest()])
+    }
+
+    pub(crate) fn held(&self, answer: &Answer) -> Option<Mode> {
+        let holder = answer.found.iter().flatten().next()?;
+        Some(Kind::of_key(&holder.key, &self.folder)?.mode())
     }
 
     /// Reads what is before the claim.
@@ -280,9 +344,9 @@ impl<'a> Requests<'a> {
     /// Says in the claim's key since when it holds the lock, if it is its turn. Otherwise reads what is
     /// before it.
     ///
-    /// The servers cannot count. So a permit looks first, and asks for its turn when it knows that fewer are
-    /// before it than there are permits: that stays so.
-    pub(crate) fn take_turn(&self, place: &Place, since: Duration) -> Txn {
+    /// The servers cannot count. So a permit looks first, and asks for its turn when it knows (`is_known`) that
+    /// none is before it that it waits for: that stays so. Others do that if the conditions here do not tell.
+    pub(crate) fn take_turn(&self, place: &Place, since: Duration, is_known: bool) -> Txn {
         let is_mine = || {
             vec![place.floor.condition(&self.floor_key), Compare::created_at(one(&self.key), place.revision)]
         };
@@ -290,18 +354,19 @@ impl<'a> Requests<'a> {
         let put = || [self.put(&place.floor, since)];
         otherwise.extend(self.state(place.revision).into_iter().map(Op::Range));
         match self.kind {
-            Kind::Writer => {
+            Kind::Writer if !is_known => {
                 when.push(Compare::absent(self.of_kind(Kind::Downgraded)));
-                when.push(Compare::none_before(self.both(), place.revision));
+                when.push(Compare::none_before(below(&self.folder), place.revision));
             }
-            Kind::Reader => {
+            Kind::Reader if !is_known => {
                 // No writer at all, or none before it: two conditions, of which one is enough.
+                let no_permits = || Compare::absent(self.permits());
                 let mut or = is_mine();
-                or.push(Compare::none_before(self.of_kind(Kind::Writer), place.revision));
-                when.push(Compare::absent(self.of_kind(Kind::Writer)));
+                or.extend([Compare::none_before(self.of_kind(Kind::Writer), place.revision), no_permits()]);
+                when.extend([Compare::absent(self.of_kind(Kind::Writer)), no_permits()]);
                 otherwise = vec![Op::Txn(Txn::new(or, put(), otherwise))];
             }
-            Kind::Permit(_) | Kind::Downgraded => (),
+            _ => (),
         }
         Txn::new(when, put(), otherwise)
     }

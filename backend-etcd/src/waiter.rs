@@ -10,7 +10,7 @@ use crate::connection::{Connection, PRESENT, Watch};
 use crate::keys::{Base, lease, wall_clock};
 use crate::lease::ended;
 use crate::messages::WatchCreate;
-use crate::queue::{Entered, Place, Requests, Turn};
+use crate::queue::{Entered, Peeked, Place, Requests, Turn};
 
 /// How often a waiter reads the queue, even without a notification.
 const RECHECK: Duration = Duration::from_secs(5);
@@ -85,8 +85,14 @@ async fn once(inner: &Arc<ClientInner>, claim: &Claim, requests: &Requests<'_>) 
     let turn = claim.within_wait(inner.turn(inner.soon())).await?;
     if let Some(peek) = requests.peek() {
         let peeked = inner.txn_now(inner.soon(), None, &peek).await?;
-        if !requests.may_enter(&peeked) {
-            return Ok(None);
+        match requests.peeked(&peeked) {
+            Peeked::Free => (),
+            Peeked::Refused => return Ok(None),
+            Peeked::OfTwoKinds => {
+                let held = requests.held(&inner.txn_now(inner.soon(), None, &requests.holder()).await?);
+                held.map_or(Ok(()), |held| claim.note_in_use(held)).map_err(|error| inner.named(error))?;
+                return Ok(None);
+            }
         }
     }
     let sent = claim.within_wait(inner.open_lease(claim)).await?;
@@ -111,10 +117,6 @@ async fn once(inner: &Arc<ClientInner>, claim: &Claim, requests: &Requests<'_>) 
                 return Err(inner.named(Error::new(ErrorKind::Misconfigured, text)));
             }
             Entered::Refused | Entered::Foreign(_) => return leave(inner, claim).await,
-            Entered::Clash(in_use) => {
-                give_up(inner, claim).await;
-                return Err(inner.named(Mode::clash(in_use, claim.mode())));
-            }
             Entered::Floor(floor) => claim.within_wait(inner.learn_floor(floor)).await?,
         }
     };
@@ -149,6 +151,7 @@ async fn wait(
     let recheck = (claim.ttl() / 3).min(RECHECK);
     let mut watched = Watched::default();
     while let Some(blocker) = place.blocker.clone() {
+        requests.met(&place).map_or(Ok(()), |held| claim.note_in_use(held))?;
         let is_event = tokio::select! {
             biased;
             () = claim.wait_over() => return Ok(None),
@@ -177,9 +180,11 @@ async fn take_turn(
     is_event: bool,
 ) -> Result<Option<Grant>> {
     let mut is_probably_free = is_event && !matches!(claim.mode(), Mode::Permit { .. });
+    let mut is_known = false;
     loop {
         let since = wall_clock();
-        let txn = if is_probably_free { requests.take_turn(place, since) } else { requests.look(place) };
+        let txn =
+            if is_probably_free { requests.take_turn(place, since, is_known) } else { requests.look(place) };
         let until = inner.soon();
         let kept = {
             // All waiters of a connection that has ended come at the same time.
@@ -208,7 +213,7 @@ async fn take_turn(
                 place.blocker = Some(blocker);
                 return Ok(None);
             }
-            Turn::Blocked(None) => is_probably_free = true,
+            Turn::Blocked(None) => (is_probably_free, is_known) = (true, true),
         }
     }
 }

@@ -181,7 +181,7 @@ async fn tokens_rise_over_a_deleted_floor() {
     assert!(next.token() > early.token(), "{} after {}", next.token(), early.token());
 }
 
-/// A claim that is refused because the name is a semaphore leaves no lease behind.
+/// A claim that does not wait, or waits in vain, for a name that is a mutex leaves no lease behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clash_leaves_no_lease() {
     let Some(etcd) = server(&options()).await else { return };
@@ -189,11 +189,12 @@ async fn a_clash_leaves_no_lease() {
     let grant = take(&client, "clash", secs(300)).await;
     let permit = Mode::from_code(3).expect("three permits");
     let name = grant.claim().name().clone();
-    for wait in [Wait::No, Wait::Until(Moment::now().after(secs(30)))] {
-        let claim = Claim::new(name.clone(), permit, secs(300), wait, "test".into());
-        let error = client.acquire(&claim).await.expect_err("it is a mutex");
-        assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
-    }
+    let claim = |wait| Claim::new(name.clone(), permit, secs(300), wait, "test".into());
+    let error = client.acquire(&claim(Wait::No)).await.expect_err("it is a mutex");
+    assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
+    let waiting = claim(Wait::Until(Moment::now().after(secs(1))));
+    assert!(client.acquire(&waiting).await.expect("an answer").is_none());
+    client.release(&waiting).await.expect("an answer");
     let leases = etcd.call("/v3/lease/leases", "{}").expect("an answer");
     assert_eq!(leases.matches("\"ID\"").count(), 1, "{leases}");
 }
@@ -243,7 +244,8 @@ async fn a_key_of_others_holds_the_lock_in_which_it_lies() {
                     }
                     // The key looks like that of a writer.
                     Err(error) => {
-                        assert_eq!((error.kind(), key, mode), (ErrorKind::KindClash, "w/x", permit));
+                        let found = (error.kind(), key, mode, waits);
+                        assert_eq!(found, (ErrorKind::KindClash, "w/x", permit, false));
                     }
                 }
                 client.release(&claim).await.expect("an answer");

@@ -12,7 +12,7 @@ use crate::floor::{Floor, Stored};
 use crate::keys;
 use crate::messages::{Alarms, LeaseReply, Members, Status, TxnReply, WatchReply};
 use crate::options::EtcdOptions;
-use crate::queue::{Entered, Place, Requests, Turn};
+use crate::queue::{Entered, Peeked, Place, Requests, Turn};
 
 const PREFIX: &str = "lockwell";
 
@@ -82,7 +82,10 @@ fn read_as(mode: Mode, wait: Wait, reply: &TxnReply) {
         floor: Stored::read(answer().first(0)).unwrap_or_default(),
         blocker: None,
     };
-    let next = |place: &Place| drop((requests.look(place), requests.take_turn(place, Duration::ZERO)));
+    let next = |place: &Place| {
+        let takes = [false, true].map(|is_known| requests.take_turn(place, Duration::ZERO, is_known));
+        drop((requests.look(place), requests.met(place), takes));
+    };
     next(&place);
     match requests.entered(&answer(), &place.floor) {
         Ok(Entered::At(entered)) => {
@@ -97,7 +100,8 @@ fn read_as(mode: Mode, wait: Wait, reply: &TxnReply) {
         Ok(Entered::Downgraded) => return,
         _ => assert!(!reply.succeeded),
     }
-    let is_free = requests.may_enter(&answer());
+    let is_free = matches!(requests.peeked(&answer()), Peeked::Free);
+    let _: Option<Mode> = requests.held(&answer());
     assert!(is_free || answer().found.iter().any(|keys| !keys.is_empty()), "without keys it is free");
     assert!(!matches!(requests.looked(&answer(), &place), Turn::Granted), "a look takes nothing");
     let inner = answer().inner.is_some_and(|inner| inner.succeeded);
