@@ -70,29 +70,29 @@ pub enum TryAcquire {
     HandedOver(FencingToken, Duration),
     /// The claim is already a member of the group, with this token.
     Member(FencingToken),
-    /// Another claim holds the lock, or is ahead in the queue. The time until the lease of a holder ends, if
-    /// it is known.
-    Busy(Option<Duration>),
+    /// Another claim holds the lock, or is ahead in the queue. The time until the lease of a holder ends, and
+    /// the mode in which the lock is held or, if it is free, the first waiter wants it, if they are known.
+    Busy(Option<Duration>, Option<Mode>),
     /// A group holds the lock, and the lease of one of its members has ended.
     Stale,
     /// A transaction has locked a row. A claim that was sent in a batch may have been granted nevertheless.
     Blocked,
-    /// The lock is in use as another kind of lock.
-    KindClash(Mode),
     /// The server may have forgotten grants, and grants nothing for this time.
     Closed(Duration),
 }
 
 impl TryAcquire {
-    /// A refusal. `in_use` is the mode in which the lock is held or, if it is free, the mode that the first
-    /// waiter wants. `left` is the time in microseconds until the first lease of its holders ends.
-    pub(crate) fn refused(claim: &Claim, in_use: Option<i64>, left: Option<i64>) -> Self {
-        match in_use.and_then(Mode::from_code) {
-            // A holder whose lease has ended must not refuse others, nor cause an error.
-            _ if left.is_some_and(|left| left <= 0) => Self::Stale,
-            Some(mode) if !mode.is_same_kind(claim.mode()) => Self::KindClash(mode),
-            _ => Self::Busy(left.map(span)),
+    /// A refusal whose reason is not known.
+    pub(crate) const REFUSED: Self = Self::Busy(None, None);
+
+    /// A refusal. `in_use` is the mode of [`Busy`](Self::Busy). `left` is the time in microseconds until the
+    /// first lease of the holders ends.
+    pub(crate) fn refused(in_use: Option<i64>, left: Option<i64>) -> Self {
+        // A holder whose lease has ended must not refuse others.
+        if left.is_some_and(|left| left <= 0) {
+            return Self::Stale;
         }
+        Self::Busy(left.map(span), in_use.and_then(Mode::from_code))
     }
 }
 

@@ -88,7 +88,7 @@ pub(crate) async fn reap_stale<D: Dialect>(
 /// their rows.
 pub(crate) fn replace(answers: &mut [TryAcquire], places: Vec<usize>, again: Vec<TryAcquire>) {
     for (at, answer) in places.into_iter().zip(again) {
-        answers[at] = if answer == TryAcquire::Stale { TryAcquire::Busy(None) } else { answer };
+        answers[at] = if answer == TryAcquire::Stale { TryAcquire::REFUSED } else { answer };
     }
 }
 
@@ -112,7 +112,7 @@ pub(crate) async fn renew_members<D: Dialect>(
     let extensions = dialect.renew(conn, Hold::Together, &grants).await?;
     for ((answer, grant), extension) in known.into_iter().zip(extensions) {
         let is_kept = extension == Extension::Extended;
-        *answer = if is_kept { TryAcquire::Granted(grant.last_token()) } else { TryAcquire::Busy(None) };
+        *answer = if is_kept { TryAcquire::Granted(grant.last_token()) } else { TryAcquire::REFUSED };
     }
     Ok(())
 }
@@ -132,7 +132,7 @@ async fn take_or_join<D: Dialect>(
     order.sort_by(|&a, &b| queue_order(&requests[a], &requests[b]));
     let (alone, mut together): (Vec<_>, Vec<_>) =
         order.into_iter().partition(|&at| Hold::of(&requests[at].claim) == Hold::Alone);
-    let mut answers = vec![TryAcquire::Busy(None); requests.len()];
+    let mut answers = vec![TryAcquire::REFUSED; requests.len()];
 
     // Of several claims that want one lock alone, only the first in the queue asks. If it is refused, the
     // others are refused for the same reason; if it is granted, it refuses the others.
@@ -142,7 +142,7 @@ async fn take_or_join<D: Dialect>(
     if !firsts.is_empty() {
         for (same_name, took) in by_name.iter().zip(dialect.take(conn, &pick(requests, &firsts)).await?) {
             answers[same_name[0]] = took;
-            if matches!(took, TryAcquire::Stale | TryAcquire::KindClash(_)) {
+            if matches!(took, TryAcquire::Stale | TryAcquire::Busy(..)) {
                 same_name.iter().for_each(|&at| answers[at] = took);
             }
         }

@@ -79,7 +79,7 @@ pub(crate) async fn claim_each<D: HandOverQueue>(
     entries: &[QueuedClaim],
     sign: i64,
 ) -> sqlx_core::Result<(Vec<TryAcquire>, Option<u64>)> {
-    let mut answers = vec![TryAcquire::Busy(None); entries.len()];
+    let mut answers = vec![TryAcquire::REFUSED; entries.len()];
     // Places are given in this order, so that the first that asks is also the first in the queue.
     let mut places: Vec<usize> = (0..entries.len()).filter(|&at| enters(&entries[at])).collect();
     places.sort_by_key(|&at| turn(entries[at].row));
@@ -95,11 +95,8 @@ pub(crate) async fn claim_each<D: HandOverQueue>(
             let claim: &Claim = &entries[at].claim;
             unmarked[at] = one.blocked;
             if Hold::of(claim) == Hold::Alone {
-                answers[at] = if one.blocked {
-                    TryAcquire::Blocked
-                } else {
-                    TryAcquire::refused(claim, one.in_use, one.left)
-                };
+                answers[at] =
+                    if one.blocked { TryAcquire::Blocked } else { TryAcquire::refused(one.in_use, one.left) };
                 if one.asks {
                     asking.push(at);
                 }
@@ -130,7 +127,7 @@ pub(crate) async fn claim_each<D: HandOverQueue>(
             let requests: Vec<_> = some.iter().map(request).collect();
             for (&at, took) in some.iter().zip(dialect.join(conn, mode(some[0]), &requests).await?) {
                 // The release of the lock would not look for its place: it asks again soon.
-                let is_unseen = unmarked[at] && matches!(took, TryAcquire::Busy(_));
+                let is_unseen = unmarked[at] && matches!(took, TryAcquire::Busy(..));
                 answers[at] = if is_unseen { TryAcquire::Blocked } else { took };
             }
         }

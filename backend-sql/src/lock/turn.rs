@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lockwell_core::backend::{ClaimReply, KEEP_EVERY, closed_for, valid_until};
-use lockwell_core::{Claim, Error, ErrorKind, FencingToken, Grant, Mode, Moment, Result};
+use lockwell_core::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result};
 
 use crate::client::Client;
 use crate::client::service::Answered;
@@ -45,8 +45,10 @@ impl<D: Dialect> Client<D> {
                 let grant = self.grant(claim, token, sent).provisional(valid_until(sent, left));
                 return Ok(ClaimReply::Granted(grant));
             }
-            TryAcquire::KindClash(in_use) => return Err(Mode::clash(in_use, claim.mode())),
-            TryAcquire::Busy(free_in) => free_in,
+            TryAcquire::Busy(free_in, in_use) => {
+                in_use.map_or(Ok(()), |in_use| claim.note_in_use(in_use))?;
+                free_in
+            }
             TryAcquire::Closed(left) => {
                 let error = Error::new(ErrorKind::GracePeriod, closed_for(left));
                 return Ok(ClaimReply::Unavailable { error, pause: left.clamp(MARK_CHANGES, KEEP_EVERY) });

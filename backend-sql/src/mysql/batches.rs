@@ -56,7 +56,7 @@ impl LockState {
         match self.token {
             Some(number) if Hold::of(claim) == Hold::Together => TryAcquire::Member(token(number)),
             Some(number) => TryAcquire::Granted(token(number)),
-            None => TryAcquire::refused(claim, self.in_use, self.left),
+            None => TryAcquire::refused(self.in_use, self.left),
         }
     }
 
@@ -85,7 +85,7 @@ impl MySql {
                 return Ok(granted);
             }
         }
-        let Some(state) = self.lock_state_of(conn, claim).await? else { return Ok(TryAcquire::Busy(None)) };
+        let Some(state) = self.lock_state_of(conn, claim).await? else { return Ok(TryAcquire::REFUSED) };
         if state.token.is_none() && !state.is_free() {
             self.hints.note(Hint::Held, claim.name());
             return Ok(state.answer(claim));
@@ -96,7 +96,7 @@ impl MySql {
             (true, true) => &self.sql.take_overdue,
             (true, false) => &self.sql.take_free,
         };
-        Ok(self.take_row(conn, claim, statement).await?.unwrap_or(TryAcquire::Busy(None)))
+        Ok(self.take_row(conn, claim, statement).await?.unwrap_or(TryAcquire::REFUSED))
     }
 
     /// Takes one lock by this statement. `None`: it is not for a lock like this one.
@@ -140,7 +140,7 @@ impl MySql {
                 // waiting for it.
                 one if (one.token.is_some() && !all_are_taken) || (one.is_free() && one.waited) => {
                     let taken = self.take_row(conn, claim, &self.sql.take_overdue).await;
-                    self.unless_blocked(taken)?.unwrap_or(TryAcquire::Busy(None))
+                    self.unless_blocked(taken)?.unwrap_or(TryAcquire::REFUSED)
                 }
                 // The lock is free and was skipped: a transaction has locked its row.
                 one if one.is_free() && one.has_row => TryAcquire::Blocked,

@@ -36,11 +36,12 @@ q.name = $1 AND q.ticket < {ticket} AND q.owner <> $2 AND q.owner <> {locks}.own
 
 -- part: may_join
 -- Readers pass over readers who wait, since those can come in as well. Everyone who stands ahead of a permit is given
--- one before. A claim that is a member already, and asks again after a lost answer, is not let in twice.
+-- one before. Nobody passes over one who waits in another mode. Two modes never hold the lock together: its row has one, and
+-- only a row that is free gets another. A claim that is a member already, and asks again after a lost answer, is not let in twice.
 name = $1 AND (expires_at IS NULL OR expires_at <= {now} OR (mode = $4 AND owner = {group}))
     AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = $1 AND m.owner = $2)
-    AND IF($4 < 0, NOT EXISTS (SELECT 1 FROM {live_waiters} WHERE {ahead} AND q.mode >= 0),
-        {present} + (SELECT COUNT(*) FROM {live_waiters} WHERE {ahead}) < $4)
+    AND NOT EXISTS (SELECT 1 FROM {live_waiters} WHERE {ahead} AND q.mode <> $4)
+    AND ($4 < 0 OR {present} + (SELECT COUNT(*) FROM {live_waiters} WHERE {ahead}) < $4)
 
 -- name: join
 -- A lock that was released, or is held by a group. Its row is never locked for long, so it is waited for.
@@ -114,7 +115,7 @@ SELECT CAST(EXISTS (SELECT 1 FROM {members} WHERE name = $1 AND owner = $2) AS S
 -- All whose turn it is, and their clients: the head of the queue, all readers at its head, or as many as there are
 -- permits. $1 name, $2 client.
 SELECT q.number, q.client FROM (SELECT q.number, q.client, q.mode, ROW_NUMBER() OVER (ORDER BY q.ticket) AS place,
-        MAX(q.mode >= 0) OVER (ORDER BY q.ticket) AS behind_others FROM {live_waiters}
+        MIN(q.mode) OVER (ORDER BY q.ticket) <> MAX(q.mode) OVER (ORDER BY q.ticket) AS behind_others FROM {live_waiters}
     WHERE q.name = $1 AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = $1))
     ) AS q LEFT JOIN {locks} AS l ON l.name = $1
 WHERE (q.client = $2 OR {parked} IS NOT NULL) AND {turn}

@@ -76,7 +76,8 @@ KILL QUERY IF(@lw_of = $2 AND @lw_client <> $3, COALESCE(IS_USED_LOCK(CONCAT('lo
 -- part: turns_of_client
 -- Of locks that are not held alone. $2 client, $3 who need not be told.
 (SELECT q.number, q.name, q.client, q.mode, ROW_NUMBER() OVER (PARTITION BY q.name ORDER BY q.ticket) AS place,
-        MAX(q.mode >= 0) OVER (PARTITION BY q.name ORDER BY q.ticket) AS behind_others
+        MIN(q.mode) OVER (PARTITION BY q.name ORDER BY q.ticket)
+            <> MAX(q.mode) OVER (PARTITION BY q.name ORDER BY q.ticket) AS behind_others
     FROM {live_waiters} LEFT JOIN {locks} AS h ON h.name = q.name
     WHERE q.name IN (SELECT o.name FROM {waiters} AS o LEFT JOIN {locks} AS l ON l.name = o.name
         WHERE o.client = $2 AND o.granted IS NULL AND (l.name IS NULL OR {is_free} OR l.mode <> 0))

@@ -225,7 +225,7 @@ impl Dialect for MySql {
                 answers[at] = answer;
             }
         }
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or(TryAcquire::Busy(None))).collect())
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or(TryAcquire::REFUSED)).collect())
     }
 
     async fn leave_group(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {

@@ -311,9 +311,9 @@ JOIN {waiters} AS q ON q.owner = (SELECT h.owner FROM {waiters} AS h STRAIGHT_JO
 WHERE l.name IS NULL OR {is_free} OR l.mode < 0 OR l.members < l.mode
 
 -- part: turn
--- Whether it is the turn of a waiter: the first, a reader behind none but readers, or one for whom there is a permit.
-CASE WHEN l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode) THEN 0
-    WHEN q.mode < 0 THEN NOT q.behind_others
+-- Whether it is the turn of a waiter: the first, a reader, or one for whom there is a permit. No other mode is ahead of it.
+CASE WHEN q.behind_others OR l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode) THEN 0
+    WHEN q.mode < 0 THEN 1
     WHEN q.mode > 0 THEN IF(l.expires_at > {now}, l.members, 0) + q.place <= q.mode
     ELSE q.place = 1 END
 

@@ -55,7 +55,7 @@ impl Postgres {
         Ok(match taken {
             (Some(number), ..) => TryAcquire::Granted(token(number)),
             (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
-            (_, in_use, left, _) => TryAcquire::refused(claim, in_use, left),
+            (_, in_use, left, _) => TryAcquire::refused(in_use, left),
         })
     }
 
@@ -118,7 +118,7 @@ impl Postgres {
             Some(_) => self.hints.note(Hint::Marked, claim.name()),
             None => self.hints.forget(Hint::Marked, claim.name()),
         }
-        Ok(left.map(|left| TryAcquire::refused(claim, Some(0), Some(left))))
+        Ok(left.map(|left| TryAcquire::refused(Some(0), Some(left))))
     }
 
     /// Takes one exclusive lock, for a claim with or without a place. Returns the server's clock if the
@@ -129,7 +129,7 @@ impl Postgres {
         claim: &Claim,
         place: Option<(QueueRow, i64)>,
     ) -> sqlx_core::Result<(TryAcquire, Option<u64>)> {
-        let (client, mut took, mut clock) = (conn.client(), TryAcquire::Busy(None), None);
+        let (client, mut took, mut clock) = (conn.client(), TryAcquire::REFUSED, None);
         for _ in 0..TRIES {
             let row: Claimed = self
                 .taking_one(&self.sql.claim, claim)
@@ -149,7 +149,7 @@ impl Postgres {
                 self.make(conn, vec![claim.name().as_str()]).await?;
                 continue;
             }
-            took = TryAcquire::refused(claim, in_use, left);
+            took = TryAcquire::refused(in_use, left);
             clock = place.map(|_| now.cast_unsigned());
             if !again {
                 break;
@@ -200,12 +200,12 @@ impl HandOverQueue for Postgres {
             return Ok(vec![self.claim_one(conn, claim, Some((*row, sign))).await?.0]);
         }
         let claims = entries.iter().map(|entry| &entry.claim);
-        let rows: Vec<TakenRow> = self.taking(&self.sql.take_placed, claims.clone()).rows(conn).await?;
-        let answer = |(claim, (taken, in_use, left)): (&Claim, TakenRow)| match taken {
+        let rows: Vec<TakenRow> = self.taking(&self.sql.take_placed, claims).rows(conn).await?;
+        let answer = |(taken, in_use, left): TakenRow| match taken {
             Some(number) => TryAcquire::Granted(token(number)),
-            None => TryAcquire::refused(claim, in_use, left),
+            None => TryAcquire::refused(in_use, left),
         };
-        Ok(claims.zip(rows).map(answer).collect())
+        Ok(rows.into_iter().map(answer).collect())
     }
 
     async fn claim(

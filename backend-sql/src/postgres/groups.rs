@@ -36,12 +36,12 @@ impl Postgres {
             self.make(conn, new).await?;
             rows = self.join_rows(conn, mode, requests).await?;
         }
-        let answer = |(request, (_, taken, made, in_use, left)): (&TakeRequest, Joined)| match (taken, made) {
+        let answer = |(_, taken, made, in_use, left): Joined| match (taken, made) {
             (Some(number), _) => TryAcquire::Member(token(number)),
             (_, Some(number)) => TryAcquire::Granted(token(number)),
-            _ => TryAcquire::refused(&request.claim, in_use, left),
+            _ => TryAcquire::refused(in_use, left),
         };
-        Ok(requests.iter().zip(rows).map(answer).collect())
+        Ok(rows.into_iter().map(answer).collect())
     }
 
     pub(super) async fn join_rows(

@@ -34,8 +34,8 @@ WITH raised AS (
     UPDATE {locks} l SET {grouped}, token = {next_token} + $5, mode = $6, members = {present} + 1
     WHERE l.name = $1 AND {granting} AND ({is_free} OR l.mode = $6 AND l.owner = {group})
         AND NOT EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
-        AND CASE WHEN $6 < 0 THEN NOT EXISTS (SELECT 1 FROM {before_one} AND q.mode >= 0)
-            ELSE {present} + (SELECT count(*) FROM {before_one}) < $6 END
+        AND NOT EXISTS (SELECT 1 FROM {before_one} AND q.mode <> $6)
+        AND ($6 < 0 OR {present} + (SELECT count(*) FROM {before_one}) < $6)
     RETURNING {granted_token} AS token, l.members
 ), others AS (
     DELETE FROM {members} m USING raised r WHERE m.name = $1 AND r.members = 1
@@ -52,7 +52,8 @@ SELECT raised.token FROM raised
 
 -- name: join
 -- Adds claims of one mode to a group, or makes them the first members. A reader may overtake readers that wait, since those
--- can join as well. A claim for a permit counts all waiters ahead of it as if they had permits.
+-- can join as well. A claim for a permit counts those ahead of it as if they had permits. Nobody overtakes a waiter of another
+-- mode. Two modes never hold the lock together: its row has one, and only a row that is free gets another.
 --
 -- A claim that is already a member, and asks again after a lost answer, keeps its token. If the first request is still
 -- under way, the key of the members refuses the second row, and the statement is repeated. $1 to $5 arrays, $6 mode.
@@ -72,8 +73,8 @@ WITH want AS (
 ), admitted AS (
     SELECT w.*, sum(w.tokens) OVER (PARTITION BY w.name ORDER BY w.place) AS upto
     FROM line w JOIN open l USING (name)
-    WHERE l.mode IN (0, $6) AND CASE WHEN $6 < 0 THEN NOT EXISTS (SELECT 1 FROM {before} AND q.mode >= 0)
-        ELSE l.members + w.place + (SELECT count(*) FROM {before} AND q.owner <> ALL ($2)) <= $6 END
+    WHERE l.mode IN (0, $6) AND NOT EXISTS (SELECT 1 FROM {before} AND q.mode <> $6)
+        AND ($6 < 0 OR l.members + w.place + (SELECT count(*) FROM {before} AND q.owner <> ALL ($2)) <= $6)
 ), raised AS (
     UPDATE {locks} l SET {grouped}, token = {next_token} + s.tokens, mode = $6, members = {present} + s.many
     FROM (SELECT name, sum(tokens)::bigint AS tokens, count(*) AS many FROM admitted GROUP BY name) s
@@ -187,16 +188,17 @@ RETURNING 1::bigint
 SELECT token FROM {members} WHERE name = $1 AND owner = $2
 
 -- name: due_waiters
--- Notifies all waiters whose turn it is: the head of the queue, all readers at its head, or as many as there are permits. $1 name,
+-- Notifies all waiters whose turn it is: the head of the queue, all readers at its head, or as many as there are permits, up to
+-- the first that asks for another mode. $1 name,
 -- $2 client.
 WITH line AS (
     SELECT q.ticket, q.client, q.number, q.mode, row_number() OVER line AS place,
-        bool_or(q.mode >= 0) OVER line AS behind_others
+        min(q.mode) OVER line <> max(q.mode) OVER line AS behind_others
     FROM {live_waiters} WHERE q.name = $1 AND q.owner IS DISTINCT FROM (SELECT owner FROM {locks} WHERE name = $1)
     WINDOW line AS (ORDER BY q.ticket)
 )
 SELECT CASE {notify} END FROM line q LEFT JOIN {locks} l ON l.name = $1
-WHERE {lazy} AND CASE WHEN l.{ends} > clock_timestamp() AND (l.mode = 0 OR l.mode <> q.mode) THEN false
-    WHEN q.mode < 0 THEN NOT q.behind_others
+WHERE {lazy} AND CASE WHEN q.behind_others OR l.{ends} > clock_timestamp() AND (l.mode = 0 OR l.mode <> q.mode) THEN false
+    WHEN q.mode < 0 THEN true
     WHEN q.mode > 0 THEN coalesce(l.members, 0) + q.place <= q.mode
     ELSE q.place = 1 END

@@ -21,14 +21,15 @@ q.name = ?1 AND q.ticket < ?7 AND q.alive_until > {now}
 
 -- name: join
 -- Adds one member to the lock's group, or begins a group. A reader may overtake readers that wait, since they can be granted
--- the lock as well. A permit is granted only if there is one for each waiter before it, too. `changes()` is what the last
--- statement that writes has written. Returns the token of the new member, which leaves its place.
+-- the lock as well. A permit is granted only if there is one for each waiter before it, too. Nobody overtakes a waiter of another
+-- mode. Two modes never hold the lock together: its row has one, and only a row that is free gets another. `changes()` is what the
+-- last statement that writes has written. Returns the token of the new member, which leaves its place.
 BEGIN IMMEDIATE;
 INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label, mode, members)
 SELECT ?1, {group}, {first_token} + ?4 - 1, {never}, {now}, '', ?6, 1 FROM {state} AS s
 WHERE {may_grant} AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ?1 AND m.owner = ?2)
-    AND CASE WHEN ?6 < 0 THEN NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE {ahead} AND q.mode >= 0)
-        ELSE {present} + (SELECT count(*) FROM {queue} AS q WHERE {ahead}) < ?6 END
+    AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE {ahead} AND q.mode <> ?6)
+    AND (?6 < 0 OR {present} + (SELECT count(*) FROM {queue} AS q WHERE {ahead}) < ?6)
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = max(l.token + ?4, excluded.token),
     expires_at = excluded.expires_at, acquired_at = excluded.acquired_at, label = excluded.label,
     mode = excluded.mode, members = {present} + 1
@@ -84,10 +85,10 @@ COMMIT
 -- The clients and tickets of all waiters whose turn it is: the first of the queue, all readers at its head, or as many as there
 -- are permits.
 SELECT q.client, q.ticket FROM (SELECT ticket, client, mode, row_number() OVER line AS place,
-        max(mode >= 0) OVER line AS behind_others FROM {queue}
+        min(mode) OVER line <> max(mode) OVER line AS behind_others FROM {queue}
     WHERE name = ?1 AND alive_until > {now} AND owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)
     WINDOW line AS (ORDER BY ticket)) AS q LEFT JOIN {locks} AS l ON l.name = ?1
-WHERE CASE WHEN coalesce(l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode), 0) THEN 0
-    WHEN q.mode < 0 THEN NOT q.behind_others
+WHERE CASE WHEN q.behind_others OR coalesce(l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode), 0) THEN 0
+    WHEN q.mode < 0 THEN 1
     WHEN q.mode > 0 THEN coalesce(l.members, 0) + q.place <= q.mode
     ELSE q.place = 1 END

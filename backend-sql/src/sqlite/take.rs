@@ -51,11 +51,11 @@ impl LockState {
     /// refuse it.
     pub(super) fn refused(&self, request: &TakeRequest) -> Option<TryAcquire> {
         let is_refused = self.mine.is_none() && self.in_use.is_some() && self.may_grant;
-        (is_refused && Hold::of(&request.claim) == Hold::Alone).then(|| self.answer(request))
+        (is_refused && Hold::of(&request.claim) == Hold::Alone).then(|| self.answer())
     }
 
-    fn answer(&self, request: &TakeRequest) -> TryAcquire {
-        TryAcquire::refused(&request.claim, self.in_use, self.left)
+    fn answer(&self) -> TryAcquire {
+        TryAcquire::refused(self.in_use, self.left)
     }
 
     /// The grant that a release has made for this claim, if it has announced it.
@@ -153,7 +153,7 @@ impl Sqlite {
         }
         state.may_grant.then(|| {
             self.hints.note(Hint::Waited, request.claim.name());
-            state.answer(request)
+            state.answer()
         })
     }
 

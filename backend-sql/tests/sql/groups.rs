@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lockwell_core::{Claim, ErrorKind, Grant, LockName, LockStatus, Locks, Mode, Released, Renewal, Wait};
@@ -231,47 +232,41 @@ async fn a_release_finds_what_was_downgraded() {
     }
 }
 
-/// Who wants a name in different ways at the same time waits for nobody for ever, and leaves nothing behind.
+/// Who wants a name in different ways at the same time waits for nobody for ever, meets no other kind, and
+/// leaves nothing behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clashes_leave_nothing_behind() {
+async fn kinds_take_turns_and_leave_nothing_behind() {
+    const ROUNDS: u32 = 15;
     for kind in ALL {
-        let Some(url) = url(kind, "clash").await else { continue };
+        let Some(url) = url(kind, "kinds").await else { continue };
         let clients = [client(kind, &url).await, client(kind, &url).await];
+        let inside = Arc::<[AtomicU32; 3]>::default();
         let tasks: Vec<_> = (0..12)
             .map(|n: u32| {
-                let locks = clients[n as usize % 2].clone();
+                let (locks, inside) = (clients[n as usize % 2].clone(), Arc::clone(&inside));
                 tokio::spawn(async move {
-                    let (mut held, mut clashes) = (0, 0);
-                    for _ in 0..15 {
-                        let request = match n % 3 {
+                    let which = n as usize % 3;
+                    for _ in 0..ROUNDS {
+                        let request = match which {
                             0 => locks.lock("name"),
                             1 => locks.permit("name", 2),
                             _ => locks.permit("name", 3),
                         };
-                        match request.wait(Duration::from_mins(1)).await {
-                            Ok(guard) => {
-                                held += 1;
-                                tokio::time::sleep(Duration::from_millis(1)).await;
-                                guard.release().await.expect("held");
-                            }
-                            Err(error) => {
-                                assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
-                                clashes += 1;
-                                tokio::time::sleep(Duration::from_millis(1)).await;
-                            }
-                        }
+                        let guard = request.wait(Duration::from_mins(1)).await.expect("its turn comes");
+                        inside[which].fetch_add(1, Ordering::SeqCst);
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        let met: Vec<_> = inside.iter().map(|many| many.load(Ordering::SeqCst)).collect();
+                        let others = (0..3).filter(|&other| other != which && met[other] > 0).count();
+                        assert!(others == 0 && met[which] <= [1, 2, 3][which], "{kind:?}: {met:?}");
+                        inside[which].fetch_sub(1, Ordering::SeqCst);
+                        guard.release().await.expect("held");
                     }
-                    (held, clashes)
                 })
             })
             .collect();
-        let (mut held, mut clashes) = (0, 0);
         for task in tasks {
-            let (some, others) = task.await.expect("no task fails");
-            held += some;
-            clashes += others;
+            task.await.expect("no task fails");
         }
-        assert!(held > 0 && clashes > 0, "{kind:?}: {held} held, {clashes} clashes");
         let shown = status(&clients[0], "name").await;
         assert!(!shown.is_held() && shown.waiters == 0, "{kind:?}: {shown:?}");
     }
