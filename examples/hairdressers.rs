@@ -61,9 +61,9 @@ async fn main() -> Result<()> {
         five_customers("a semaphore with two permits:", |_| locks.permit("dryers", DRYERS).into_future())
             .await?;
 
-        // All users of the name must give the same limit. Another limit is an error.
+        // A claim with another limit waits until all permits are back. Without a wait it is an error.
         let permit = locks.permit("dryers", DRYERS).await?;
-        match locks.permit("dryers", 3).await {
+        match locks.permit("dryers", 3).try_now().await {
             Err(error) if error.kind() == ErrorKind::KindClash => println!("  {error}"),
             other => println!("  this should have been refused: {other:?}"),
         }

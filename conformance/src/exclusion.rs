@@ -67,6 +67,13 @@ pub(super) async fn a_busy_hour_of_permits_has_a_clean_history(stage: Stage) {
     busy(stage, clients, vec![Mode::Permit { limit: NonZeroU32::new(3).expect("not zero") }], false).await;
 }
 
+/// The same with mutexes and semaphores of two limits of the same names.
+pub(super) async fn a_busy_hour_of_kinds_has_a_clean_history(stage: Stage) {
+    let clients: [_; 3] = stage.clients().await;
+    let permit = |limit| Mode::Permit { limit: NonZeroU32::new(limit).expect("not zero") };
+    busy(stage, clients, vec![permit(2), permit(2), permit(3), permit(3), Mode::Exclusive], false).await;
+}
+
 async fn busy(stage: Stage, clients: [Locks; 3], modes: Vec<Mode>, passed_on: bool) {
     let fencing = clients[0].capabilities().promises(Requirement::Fencing);
     let block = clients[0].capabilities().promises(Requirement::TokenBlocks);

@@ -39,6 +39,7 @@ const ALL: &[Case] = cases! {
         a_busy_hour_of_hand_overs_has_a_clean_history: [];
         a_busy_hour_of_readers_and_writers_has_a_clean_history: [Shared];
         a_busy_hour_of_permits_has_a_clean_history: [Permits];
+        a_busy_hour_of_kinds_has_a_clean_history: [Permits];
     }
     ownership {
         an_acquire_that_is_repeated_is_granted_again: [];
@@ -188,7 +189,10 @@ const ALL: &[Case] = cases! {
         a_dead_reader_leaves_the_others: [Shared];
         permits_are_counted: [Permits, Counted];
         a_permit_of_a_dead_holder_comes_back: [Permits];
-        a_clash_of_kinds_is_an_error: [Permits];
+        a_clash_of_kinds_is_an_error_without_a_wait: [Permits, Counted];
+        another_kind_waits_until_the_old_one_has_left: [Permits, Counted];
+        the_old_kind_goes_on_when_another_one_leaves: [Permits, Fifo, Counted];
+        another_kind_outwaits_a_dead_holder: [Permits, Counted];
         kinds_do_not_meet_after_a_lost_answer: [Permits, Link];
     }
     downgrade {

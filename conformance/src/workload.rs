@@ -100,15 +100,18 @@ impl Actor {
             45..60 => timeout(short, request.into_future()).await.map_or(Ok(None), |it| it.map(Some)),
             _ => request.wait(self.plan.span).await.map(Some),
         };
-        if let Some(guard) = self.allow(answer) {
+        let waits = !(4..30).contains(&action);
+        if let Some(guard) = self.allow(answer, waits) {
             self.hold(guard, asked).await;
         }
     }
 
-    /// The guard, if there is one. A wait that ended is right; other errors are not.
-    fn allow(&self, answer: Result<Option<LockGuard>>) -> Option<LockGuard> {
+    /// The guard, if there is one. A wait that ended is right, and so is the clash of one that does not wait;
+    /// other errors are not.
+    fn allow(&self, answer: Result<Option<LockGuard>>, waits: bool) -> Option<LockGuard> {
         answer.unwrap_or_else(|error| {
-            if error.kind() != ErrorKind::TimedOut {
+            let right = if waits { ErrorKind::TimedOut } else { ErrorKind::KindClash };
+            if error.kind() != right {
                 lock(&self.record).errors.push(format!("{error:#}"));
             }
             None

@@ -76,8 +76,9 @@ def test_readers_permits_and_a_downgrade(locks: lockwell.Locks, name: str) -> No
     with locks.permit(name + "/permits", 2) as permit, locks.permit(name + "/permits", 2):
         assert permit.mode == "permit"
         assert locks.permit(name + "/permits", 2).try_now() is None
-        with pytest.raises(lockwell.KindClashError):
+        with pytest.raises(lockwell.KindClashError) as clash:
             locks.permit(name + "/permits", 3).try_now()
+        assert clash.value.retryable
         with pytest.raises(lockwell.InvalidInputError):
             permit.downgrade()
         assert permit.is_held

@@ -14,13 +14,13 @@ pub(super) fn has_overlap(holds: &[Validity]) -> bool {
         let others: Vec<_> = holds.iter().enumerate().filter(lasts).collect();
         let with = |wanted: fn(Mode) -> bool| others.iter().filter(|(_, other)| wanted(other.mode)).count();
         let exclusive = with(|mode| mode == Mode::Exclusive);
-        let shared = with(|mode| mode == Mode::Shared);
         let permits = with(|mode| matches!(mode, Mode::Permit { .. }));
         hold.until > hold.from
             && match hold.mode {
                 Mode::Shared => exclusive + permits > 0,
                 Mode::Permit { limit } => {
-                    exclusive + shared > 0 || permits >= usize::try_from(limit.get()).unwrap()
+                    let other = others.iter().any(|(_, other)| other.mode != hold.mode);
+                    other || permits >= usize::try_from(limit.get()).unwrap()
                 }
                 _ => !others.is_empty(),
             }

@@ -1,7 +1,8 @@
 //! Which intervals may overlap.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::num::NonZeroU32;
 
 use lockwell_core::{Mode, Moment};
 
@@ -14,13 +15,14 @@ type ByEnd = BinaryHeap<Reverse<(Moment, usize)>>;
 struct Holders {
     exclusive: ByEnd,
     shared: ByEnd,
-    permits: ByEnd,
+    /// By their limits.
+    permits: BTreeMap<NonZeroU32, ByEnd>,
 }
 
 impl Holders {
     /// Removes those whose validity has ended.
     fn advance(&mut self, now: Moment) {
-        for heap in [&mut self.exclusive, &mut self.shared, &mut self.permits] {
+        for heap in [&mut self.exclusive, &mut self.shared].into_iter().chain(self.permits.values_mut()) {
             while heap.peek().is_some_and(|Reverse((until, _))| *until <= now) {
                 heap.pop();
             }
@@ -30,21 +32,26 @@ impl Holders {
     /// One that must not be there when `mode` begins.
     fn against(&self, mode: Mode) -> Option<usize> {
         let first = |heap: &ByEnd| heap.peek().map(|Reverse((_, at))| *at);
+        let permit = |but: Option<NonZeroU32>| {
+            self.permits.iter().filter(|(limit, _)| Some(**limit) != but).find_map(|(_, heap)| first(heap))
+        };
         match mode {
-            Mode::Shared => first(&self.exclusive).or_else(|| first(&self.permits)),
+            Mode::Shared => first(&self.exclusive).or_else(|| permit(None)),
             Mode::Permit { limit } => {
-                let is_full = self.permits.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
-                let others = first(&self.exclusive).or_else(|| first(&self.shared));
-                others.or_else(|| is_full.then(|| first(&self.permits)).flatten())
+                let most = usize::try_from(limit.get()).unwrap_or(usize::MAX);
+                let full = self.permits.get(&limit).filter(|alike| alike.len() >= most);
+                let others =
+                    first(&self.exclusive).or_else(|| first(&self.shared)).or_else(|| permit(Some(limit)));
+                others.or_else(|| full.and_then(first))
             }
-            _ => first(&self.exclusive).or_else(|| first(&self.shared)).or_else(|| first(&self.permits)),
+            _ => first(&self.exclusive).or_else(|| first(&self.shared)).or_else(|| permit(None)),
         }
     }
 
     fn enter(&mut self, mode: Mode, until: Moment, at: usize) {
         let heap = match mode {
             Mode::Shared => &mut self.shared,
-            Mode::Permit { .. } => &mut self.permits,
+            Mode::Permit { limit } => self.permits.entry(limit).or_default(),
             _ => &mut self.exclusive,
         };
         heap.push(Reverse((until, at)));

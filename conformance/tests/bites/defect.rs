@@ -102,6 +102,12 @@ pub(crate) enum Defect {
     AllowsAnyTtl,
     /// A reader joins other readers, whoever waits.
     ReadersOvertake,
+    /// A claim for a permit joins the holders of others, whoever waits.
+    PermitsOvertake,
+    /// A claim that comes while another kind holds the lock is not granted it, whatever happens then.
+    ForgetsAnotherKind,
+    /// The place of such a claim stays when the claim has left.
+    KeepsAnotherKind,
     /// All readers of a lock have one lease, which is that of the last who joined.
     ReadersHaveOneLease,
     /// The lease at the server is a tenth of what was asked for.

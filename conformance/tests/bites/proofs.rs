@@ -81,7 +81,8 @@ pub(crate) const FLAWED: &[(Defect, &str, &str)] = &[
     (Defect::OnePermitMore, "permits_are_counted", "a fourth permit of 3"),
     (Defect::OnePermitMore, "a_busy_hour_of_permits_has_a_clean_history", "held at the same time"),
     (Defect::OnePermitMore, "a_permit_that_cannot_be_downgraded_stays", "it was released"),
-    (Defect::MixesKinds, "a_clash_of_kinds_is_an_error", "the name is in use"),
+    (Defect::MixesKinds, "a_clash_of_kinds_is_an_error_without_a_wait", "the name is in use"),
+    (Defect::MixesKinds, "a_busy_hour_of_kinds_has_a_clean_history", "held at the same time"),
     (Defect::ReservesOneToken, "a_claim_reserves_a_block_of_tokens", "a single token"),
     (Defect::ReadersHaveNoTokens, "tokens_rise_over_modes", "first reader"),
     (
@@ -149,6 +150,17 @@ pub(crate) const WEAK: &[(Defect, &str, &str)] = &[
     (Defect::ListsWritersOnly, "what_is_held_is_listed", "is held, and not among"),
     (Defect::AllowsAnyTtl, "bad_input_is_refused_before_anything_is_sent", "reached the backend"),
     (Defect::ReadersOvertake, "a_writer_is_not_starved_by_readers", "a reader overtook a waiting writer"),
+    (Defect::PermitsOvertake, "another_kind_waits_until_the_old_one_has_left", "overtook another one"),
+    (
+        Defect::ForgetsAnotherKind,
+        "another_kind_outwaits_a_dead_holder",
+        "the turn of another kind: not within",
+    ),
+    (
+        Defect::KeepsAnotherKind,
+        "the_old_kind_goes_on_when_another_one_leaves",
+        "the turn of the old kind: not within",
+    ),
     (Defect::ReadersHaveOneLease, "a_dead_reader_leaves_the_others", "the lease of another reader ended"),
     (Defect::LeasesTooShort, "a_lost_guard_does_not_end_the_lock_delay", "granted again after"),
     (Defect::LeasesTooShort, "validity_ends_before_the_lease", "valid for"),

@@ -117,13 +117,36 @@ impl Weak {
                 self.waiting.fetch_sub(usize::from(claim.wait() != Wait::No), Ordering::SeqCst);
                 answer
             }
-            Defect::ReadersOvertake if claim.mode() == Mode::Shared => {
+            Defect::ReadersOvertake | Defect::PermitsOvertake
+                if self.is(Defect::ReadersOvertake) == (claim.mode() == Mode::Shared) =>
+            {
                 let holders = right.inspect(claim.name()).await?.holders;
-                if holders.iter().any(|holder| holder.mode == Mode::Shared) {
+                if claim.mode() != Mode::Exclusive && holders.iter().any(|holder| holder.mode == claim.mode())
+                {
                     self.second.acquire(claim).await
                 } else {
                     held.await
                 }
+            }
+            Defect::ForgetsAnotherKind | Defect::KeepsAnotherKind if claim.wait() != Wait::No => {
+                let holders = right.inspect(claim.name()).await?.holders;
+                if holders.iter().all(|holder| holder.mode.is_same_kind(claim.mode())) {
+                    return held.await;
+                }
+                claim.note_waiting();
+                if self.is(Defect::KeepsAnotherKind) {
+                    let wait = Wait::Until(self.clock.now().after(Duration::from_secs(60)));
+                    let (name, label) = (claim.name().clone(), claim.label().into());
+                    let place = Claim::new(name, claim.mode(), claim.ttl(), wait, label);
+                    let (server, place) = (Arc::clone(&right), place.with_clock(self.clock.clone()));
+                    drop(tokio::spawn(async move { server.acquire(&place).await }));
+                    claim.wait_over().await;
+                    return Ok(None);
+                }
+                self.waiting.fetch_add(1, Ordering::SeqCst);
+                claim.wait_over().await;
+                self.waiting.fetch_sub(1, Ordering::SeqCst);
+                Ok(None)
             }
             Defect::ReadersHaveOneLease if claim.mode() == Mode::Shared => {
                 let answer = held.await?;

@@ -71,7 +71,10 @@ class NotHeldError(LockwellError):
 
 
 class KindClashError(LockwellError):
-    """The name is in use as another kind of lock: not as a semaphore, or with another limit."""
+    """The name is in use as another kind of lock: not as a semaphore, or with another limit.
+
+    A claim that waits gets it when that kind has left.
+    """
 
     kind = "kind_clash"
 

@@ -34,5 +34,5 @@ class Requests:
         return self._one("shared", name, 1, options)
 
     def permit(self, name: str, limit: int, **options: Unpack[Options]) -> Request[Lock]:
-        """One of ``limit`` permits of a semaphore. All users of the name give the same limit."""
+        """One of ``limit`` permits of a semaphore. Another limit waits until these have left."""
         return self._one("permit", name, limit, options)
