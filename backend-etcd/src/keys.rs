@@ -161,6 +161,14 @@ pub(crate) struct Entry {
     label: String,
 }
 
+/// Why a claim does not wait for a key that no claim has.
+pub(crate) fn held_by_others(key: &[u8], folder: &str) -> String {
+    let key = name_of_others(key, folder);
+    format!(
+        "the lock is held by {key}: another prefix may lie in it; `lockwell release --force` deletes that key"
+    )
+}
+
 /// A key that no claim has, in words. What comes after its first part may be an owner of another application.
 pub(crate) fn name_of_others(key: &[u8], folder: &str) -> String {
     let key = String::from_utf8_lossy(key);

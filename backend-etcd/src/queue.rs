@@ -27,7 +27,7 @@ use crate::messages::{
 pub(crate) struct Requests<'a> {
     claim: &'a Claim,
     pub(crate) kind: Kind,
-    folder: String,
+    pub(crate) folder: String,
     pub(crate) key: String,
     /// The key after a downgrade.
     downgraded: String,
@@ -226,12 +226,8 @@ impl<'a> Requests<'a> {
             return Ok(Entered::Floor(stored));
         }
         let foreign = answer.found.iter().skip(2).flatten().next();
-        Ok(foreign.map_or(Entered::Refused, |kv| {
-            let key = keys::name_of_others(&kv.key, &self.folder);
-            Entered::Foreign(format!(
-                "the lock is held by {key}: another prefix may lie in it; `lockwell release --force` deletes that key"
-            ))
-        }))
+        Ok(foreign
+            .map_or(Entered::Refused, |kv| Entered::Foreign(keys::held_by_others(&kv.key, &self.folder))))
     }
 
     /// The keys of which none may be there when a claim comes that does not wait.

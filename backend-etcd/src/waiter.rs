@@ -7,7 +7,7 @@ use lockwell_core::{Claim, Clock, Error, ErrorKind, Grant, Mode, Moment, Result,
 
 use crate::client::{ClientInner, forgotten};
 use crate::connection::{Connection, PRESENT, Watch};
-use crate::keys::{Base, lease, wall_clock};
+use crate::keys::{Base, held_by_others, lease, wall_clock};
 use crate::lease::ended;
 use crate::messages::WatchCreate;
 use crate::queue::{Entered, Peeked, Place, Requests, Turn};
@@ -151,7 +151,12 @@ async fn wait(
     let recheck = (claim.ttl() / 3).min(RECHECK);
     let mut watched = Watched::default();
     while let Some(blocker) = place.blocker.clone() {
-        requests.met(&place).map_or(Ok(()), |held| claim.note_in_use(held))?;
+        let Some(held) = requests.met(&place) else {
+            give_up(inner, claim).await;
+            let text = held_by_others(&blocker.key, &requests.folder);
+            return Err(inner.named(Error::new(ErrorKind::Misconfigured, text)));
+        };
+        claim.note_in_use(held)?;
         let is_event = tokio::select! {
             biased;
             () = claim.wait_over() => return Ok(None),

@@ -51,7 +51,9 @@ pub(crate) fn class_of(error: &zk::Error) -> ErrorClass {
 /// The error for the caller.
 pub(crate) fn explain(error: &zk::Error) -> Error {
     let (kind, text) = meaning(error);
-    Error::new(kind, text).with_source(error.to_string())
+    let explained = Error::new(kind, text).with_source(error.to_string());
+    // The node of another program. Whether it ever leaves, nobody knows, and there is no queue to wait in.
+    if kind == ErrorKind::KindClash { explained.for_good() } else { explained }
 }
 
 fn meaning(error: &zk::Error) -> (ErrorKind, &'static str) {

@@ -66,7 +66,11 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
             let failure = explain(error, std::slice::from_ref(&args.name), wait_limit, &locks).await;
             Err(if args.quiet { Failure::silent(NOT_OBTAINED) } else { failure })
         }
-        Err(error) => Err(decorated(error, args, &locks).into()),
+        Err(error) => {
+            let failure = Failure::from(decorated(error, args, &locks));
+            let is_quiet = args.quiet && failure.status == NOT_OBTAINED;
+            Err(if is_quiet { Failure::silent(NOT_OBTAINED) } else { failure })
+        }
     }
 }
 

@@ -97,7 +97,10 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let kind = error.kind();
-        Self { status: status_of(kind), message: format!("{error:#}"), remedy: remedy(kind) }
+        // Some clash with what is no lock of lockwell, which does not leave.
+        let status =
+            if kind == ErrorKind::KindClash && !error.is_retryable() { USAGE } else { status_of(kind) };
+        Self { status, message: format!("{error:#}"), remedy: remedy(kind) }
     }
 }
 
@@ -265,6 +268,13 @@ mod tests {
             "refused: no such user; and more; check user, password and rights (lockwell doctor checks them)"
         );
         assert_eq!(Failure::usage("a").text(), "a");
+    }
+
+    #[test]
+    fn a_clash_that_does_not_pass_is_a_mistake() {
+        let clash = || Error::new(ErrorKind::KindClash, "");
+        assert_eq!(Failure::from(clash()).status, NOT_OBTAINED);
+        assert_eq!(Failure::from(clash().for_good()).status, USAGE);
     }
 
     #[test]

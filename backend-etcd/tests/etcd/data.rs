@@ -224,6 +224,7 @@ async fn a_key_of_others_holds_the_lock_in_which_it_lies() {
         ("note", "the key lockwell/0/note ("),
         ("s/x", "below lockwell/1/s/ "),
         ("w/x", "below lockwell/2/w/ "),
+        ("p1x/y", "below lockwell/3/p1x/ "),
     ]
     .into_iter()
     .enumerate()

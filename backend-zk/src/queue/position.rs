@@ -32,7 +32,7 @@ pub(crate) struct Waiting {
 
 /// The position of the node `name` in the queue.
 ///
-/// Each claim watches as few nodes as possible. A reader waits for the last writer before it. A mutex waits
+/// Each claim watches as few nodes as possible. A reader waits for the last node before it that is no reader's. A mutex waits
 /// for the second node before it, and then for the node directly before it. While the second node exists, it
 /// cannot be the claim's turn. When it is deleted, there is time to list the queue and to learn that no other
 /// node is left. So when the last node is deleted, no request is needed. The first waiting permit waits for

@@ -426,6 +426,8 @@ async fn several_locks_wait_for_another_kind() {
     let permit = locks.permit("b", 2).await.unwrap();
     let error = locks.lock_all(["a", "b"]).try_now().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::KindClash);
+    let error = locks.lock_all(["a", "b"]).wait(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "as for one lock");
     let both = tokio::spawn(locks.lock_all(["a", "b"]).wait(Duration::from_secs(60)).into_future());
     while locks.inspect("b").await.unwrap().waiters == 0 {
         tokio::time::sleep(millis(1)).await;

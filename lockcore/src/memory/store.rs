@@ -20,8 +20,9 @@ const IDLE_KEPT: usize = 1024;
 pub(super) enum StoreReply {
     Granted(Grant),
     Refused,
-    /// The waiter leaves when it drops its turn.
-    Queued(Arc<Turn>),
+    /// The waiter leaves when it drops its turn. How the lock is in use, which is to be logged when the store is
+    /// not locked any more.
+    Queued(Arc<Turn>, Option<Mode>),
 }
 
 /// A counter of tokens, which may outlive the servers that use it.
@@ -166,14 +167,14 @@ impl Store {
         }
         // One that waits is a writer to those of another kind: it gets the lock when they have left, and the
         // queue keeps others of their kind behind it.
-        entry.mode().map_or(Ok(()), |held| claim.note_in_use(held))?;
+        let in_use = entry.mode();
         if claim.wait() == Wait::No {
-            return Ok(StoreReply::Refused);
+            return in_use.map_or(Ok(()), |held| claim.note_in_use(held)).map(|()| StoreReply::Refused);
         }
         let turn = Turn::new();
         let waiter = StoredWaiter { claim: claim.clone(), since: now, turn: Arc::downgrade(&turn) };
         entry.queue.push_back(waiter);
-        Ok(StoreReply::Queued(turn))
+        Ok(StoreReply::Queued(turn, in_use))
     }
 
     /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
@@ -321,7 +322,7 @@ mod tests {
 
     fn queued(answer: Result<StoreReply>) -> Arc<Turn> {
         match answer {
-            Ok(StoreReply::Queued(turn)) => turn,
+            Ok(StoreReply::Queued(turn, _)) => turn,
             _ => panic!("not queued"),
         }
     }

@@ -127,7 +127,7 @@ impl LockRequest<All> {
         let names = self.checked()?;
         let limits = std::mem::take(&mut self.choices.limits);
         let (clock, grace) = (&self.book.clock, self.choices.through_grace);
-        let granted = through_grace(clock, grace, || self.at_once(&names)).await?;
+        let granted = through_grace(clock, grace, || self.at_once(&names, false)).await?;
         Ok((granted.len() == names.len()).then(|| LockAllGuard::limited(granted, limits)))
     }
 
@@ -147,13 +147,19 @@ impl LockRequest<All> {
     /// Asks for all locks at the same time, without waiting: one round trip where all are free. Returns the
     /// locks before the first refusal; those after it are released, so that no request holds a lock and waits
     /// for an earlier one.
-    async fn at_once(&self, names: &[(LockName, Mode)]) -> Result<Vec<LockGuard>> {
+    ///
+    /// `waits`: whoever holds one of them in another way is waited for, so that is a refusal.
+    async fn at_once(&self, names: &[(LockName, Mode)], waits: bool) -> Result<Vec<LockGuard>> {
         let claim = |(name, mode): &(LockName, Mode)| -> Claim {
             self.choices.claim(&self.book, name.clone(), *mode, Wait::No)
         };
         let claims = names.iter().map(claim).collect();
         let answers = operation::acquire_each(&self.book, claims, self.choices.limits).await;
-        let granted: Vec<Option<LockGuard>> = answers.into_iter().collect::<Result<_>>()?;
+        let or_refused = |answer: Result<_>| match answer {
+            Err(error) if waits && error.kind() == ErrorKind::KindClash && error.is_retryable() => Ok(None),
+            answer => answer,
+        };
+        let granted: Vec<Option<LockGuard>> = answers.into_iter().map(or_refused).collect::<Result<_>>()?;
         Ok(granted.into_iter().map_while(|guard| guard).collect())
     }
 
@@ -172,7 +178,7 @@ impl LockRequest<All> {
             Wait::Until(end) => clock.has_passed(end),
             Wait::Forever => false,
         };
-        let granted = match within(clock, wait, async { self.at_once(&names).await.map(Some) }).await {
+        let granted = match within(clock, wait, async { self.at_once(&names, true).await.map(Some) }).await {
             Ok(granted) => granted.ok_or_else(|| self.unanswered(first(&names)))?,
             // The patience is that of each claim. What was granted is being released.
             Err(error) if may_pass(&error) && !is_over() => Vec::new(),

@@ -21,11 +21,8 @@ impl Claim {
             return Err(Mode::clash(held, asked));
         }
         if !std::mem::replace(&mut self.state().meets_another_kind, true) {
-            tracing::warn!(
-                lock = %self.name(),
-                "{} is in use as {held}, this claim asks for {asked}: it waits until that kind has left",
-                self.name()
-            );
+            let name = self.name();
+            tracing::warn!(lockwell.name = %name, "{name} is in use as {held}, this claim asks for {asked}: it waits until that kind has left");
         }
         Ok(())
     }

@@ -157,8 +157,10 @@ impl Hold {
                  wait for each other for ever; release, lock as a writer, and read again",
             )),
             (held, mode) if held == mode => Ok(()),
-            // It would wait for itself.
-            (held, mode) => Err(Mode::clash(held, mode).for_good()),
+            (held, mode) => Err(Error::new(
+                ErrorKind::WouldDeadlock,
+                format!("this owner holds the lock as {held}, and would wait for itself as {mode}"),
+            )),
         }
     }
 }
