@@ -11,7 +11,7 @@ use super::stage::{
     ttl_of,
 };
 use super::time::now;
-use crate::Way;
+use crate::{Need, Way};
 use lockwell_core::{
     ErrorKind, FencingToken, HandOff, LockConfig, LockGuard, LockName, Locks, Requirement, Result,
 };
@@ -276,6 +276,9 @@ async fn bounded(stage: &Stage, one: Locks, two: &Locks) {
 /// While a task of the first client holds the lock, its other tasks have so many places in the queue of the
 /// server. At most so many of them get the lock before the second client, which queues then.
 async fn counted(stage: &Stage, one: &Locks, two: &Locks, places: usize, most: u32) {
+    if !stage.harness.offers().contains(&Need::Counted) {
+        return;
+    }
     let name = stage.name("counted");
     let held = one.lock(&name).await.expect("a free lock");
     let count = Arc::new(AtomicU32::new(0));
