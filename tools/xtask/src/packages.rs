@@ -34,7 +34,7 @@ pub(crate) const SERVERS: [Package; 5] = [
 
 /// What else the tests use: a pooler, and what the lock clients of others need,
 /// which ours are tested with. Those of Python and Node come from their indexes.
-pub(crate) const TOOLS: [Package; 8] = [
+pub(crate) const TOOLS: [Package; 7] = [
     Package { gives: "the pooler before PostgreSQL", name: "pgbouncer", sign: Sign::File("pgbouncer") },
     Package {
         gives: "Curator",
@@ -46,11 +46,6 @@ pub(crate) const TOOLS: [Package; 8] = [
     Package { gives: "the first day of docs", name: "curl", sign: Sign::File("curl") },
     Package { gives: "node-redlock", name: "npm", sign: Sign::File("npm") },
     Package { gives: "disks that hang", name: "strace", sign: Sign::File("strace") },
-    Package {
-        gives: "the server of the example of a backend",
-        name: "tarantool",
-        sign: Sign::File("tarantool"),
-    },
 ];
 
 /// Debian keeps daemons out of an ordinary user's `PATH`.

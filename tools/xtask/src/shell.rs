@@ -22,7 +22,7 @@ pub(crate) fn path() -> OsString {
     std::env::join_paths(folders).unwrap_or(path)
 }
 
-/// Where the tools for cargo are installed.
+/// Where programs from the index of Python are installed.
 pub(crate) fn tools() -> PathBuf {
     root().join("target/tools")
 }
