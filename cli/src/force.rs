@@ -74,11 +74,12 @@ async fn by_force(registry: &Registry, args: &ReleaseArgs) -> Result<u8, Failure
             return Err(Failure::new(exit::NOT_OBTAINED, text));
         }
     }
-    let freed = locks.force_release(&name).await?;
+    locks.force_release(&name).await?;
     report(args, &ReleasedReport::by_force(&status))?;
     Voice::Usual.warn(&if status.is_held() {
         format!(
-            "freed {name:?} of {freed} by force; {who}, and goes on until it notices: with its next renewal"
+            "freed by force; until now {who}: if that still runs, it goes on until its next renewal, and a lock of \
+             lockwell acquire until its release"
         )
     } else {
         format!("{who}; whoever holds it loses it with the next renewal")

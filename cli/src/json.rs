@@ -46,7 +46,7 @@ impl<'a> ManyReport<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct LockReport<'a> {
     name: &'a str,
     held: bool,
@@ -85,7 +85,7 @@ fn limit(mode: Mode) -> Option<u32> {
 }
 
 /// One that waits.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct WaitingReport<'a> {
     label: &'a str,
     mode: &'static str,
@@ -109,7 +109,7 @@ impl<'a> WaitingReport<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct HolderReport<'a> {
     token: u64,
     label: &'a str,

@@ -208,6 +208,18 @@ async fn who_holds(locks: &Locks, names: &[LockName], in_queue: bool) -> Option<
     timeout(INSPECT_LIMIT, looking).await.ok().flatten()
 }
 
+/// The locks as the server shows them; those that it does not show in time are left out.
+pub(crate) async fn looked_at(locks: &Locks, names: &[LockName]) -> Vec<LockStatus> {
+    let looking = async {
+        let mut seen = Vec::new();
+        for name in names {
+            seen.extend(locks.inspect(name).await.ok());
+        }
+        seen
+    };
+    timeout(INSPECT_LIMIT, looking).await.unwrap_or_default()
+}
+
 /// `"a" is held by web-1:4711 for 5s (token 7), and 2 wait`. `None`: it is free.
 pub(crate) fn sentence(status: &LockStatus) -> Option<String> {
     let Some(first) = status.holders.first() else {

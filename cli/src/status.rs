@@ -117,9 +117,9 @@ pub(crate) fn human(status: &LockStatus) -> String {
     let waiting = match (status.waiters, status.longest_wait.map(rounded)) {
         (0, _) => "nobody waits".to_owned(),
         (1, None) => "1 waits".to_owned(),
-        (1, Some(time)) => format!("1 waits, since {time} ago"),
+        (1, Some(time)) => format!("1 waits, for {time}"),
         (many, None) => format!("{many} wait"),
-        (many, Some(time)) => format!("{many} wait, the first since {time} ago"),
+        (many, Some(time)) => format!("{many} wait, the first for {time}"),
     };
     let held = match status.holders.as_slice() {
         [] if status.is_free() => "free".to_owned(),
@@ -150,14 +150,21 @@ pub(crate) fn human(status: &LockStatus) -> String {
         writeln!(text, "  {label}: token {token}, for {since}, {end}{trace}").unwrap_or_default();
     }
     for claim in &status.waiting {
-        let since = claim.waited.map_or_else(String::new, |time| format!(", since {} ago", rounded(time)));
+        let since = claim.waited.map_or_else(String::new, |time| format!(", for {}", rounded(time)));
         let mode = match claim.mode {
-            Mode::Exclusive => "",
-            Mode::Shared => ", as a reader",
-            _ => ", for a permit",
+            Mode::Permit { limit } => format!(", as one of {limit}"),
+            Mode::Shared => ", as a reader".to_owned(),
+            _ => String::new(),
+        };
+        // It waits although a permit may be free.
+        let kind = match status.holders.first() {
+            Some(holder) if !holder.mode.is_same_kind(claim.mode) => {
+                ", until those of another kind have left"
+            }
+            _ => "",
         };
         let trace = recorded(claim.traceparent.as_ref());
-        writeln!(text, "  waits: {}{since}{mode}{trace}", printable(&claim.label)).unwrap_or_default();
+        writeln!(text, "  waits: {}{since}{mode}{kind}{trace}", printable(&claim.label)).unwrap_or_default();
     }
     match status.waiters.saturating_sub(status.waiting.len()) {
         more @ 1.. if !status.waiting.is_empty() => writeln!(text, "  and {more} more").unwrap_or_default(),
@@ -200,8 +207,8 @@ mod tests {
              web-1:4711: token 7, for 1m 1s, lease ends in 9s 500ms unless renewed\n"
         );
         let waiting = |waiters| example(vec![], waiters).longest_wait(Some(Duration::from_millis(61_234)));
-        assert_eq!(human(&waiting(1)), "orders/42: free, 1 waits, since 1m 1s ago\n");
-        assert_eq!(human(&waiting(3)), "orders/42: free, 3 wait, the first since 1m 1s ago\n");
+        assert_eq!(human(&waiting(1)), "orders/42: free, 1 waits, for 1m 1s\n");
+        assert_eq!(human(&waiting(3)), "orders/42: free, 3 wait, the first for 1m 1s\n");
         let unknown = |holders| human(&example(holders, 0).unknown_for(Some(Duration::from_secs(7))));
         assert_eq!(
             unknown(vec![]),
@@ -227,8 +234,8 @@ mod tests {
             named(&format!("b\u{1f}{trace}0"), Mode::Shared),
         ];
         let waited_for = human(&example(vec![holder(Mode::Exclusive)], 5).waiting(first));
-        let who = "  waits: job?, since 2s ago, trace 4bf92f3577b34da6a3ce929d0e0e4736\n  \
-                   waits: b, since 2s ago, as a reader\n  and 3 more\n";
+        let who = "  waits: job?, for 2s, trace 4bf92f3577b34da6a3ce929d0e0e4736\n  \
+                   waits: b, for 2s, as a reader\n  and 3 more\n";
         assert!(waited_for.ends_with(who), "{waited_for}");
         let readers = human(&example(vec![holder(Mode::Shared)], 0));
         assert!(readers.starts_with("orders/42: held by 1 reader,"), "{readers}");

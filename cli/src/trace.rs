@@ -3,7 +3,8 @@
 //! The parent id in it is a path of up to four parts: each lockwell adds a random one to the path of the lockwell
 //! that runs it, and zeros are the rest. So who looks at the server sees whose end a holder waits for: that of
 //! the claims whose paths begin with its own. Commands side by side have different paths, although they may be
-//! of one trace.
+//! of one trace. The ids of other programs are random. What has no zeros at its end is not taken for a path: the
+//! parts of a program may run side by side, and requests of one traceparent may be those of several hosts.
 
 use std::env;
 use std::num::NonZeroU16;
@@ -48,9 +49,13 @@ fn path(trace: &TraceParent) -> Vec<&str> {
     parts.take_while(|part| *part != "0000").collect()
 }
 
-/// Whether the end of the claim is awaited by the holder: it is the holder's own, or that of a command below it.
+/// Whether the end of the claim is awaited by the holder: it is the holder's own, or that of a command below it. Only
+/// of a holder with a path of fewer parts than there may be that is known.
 pub(crate) fn is_below(claim: &TraceParent, holder: &TraceParent) -> bool {
-    claim.trace_id() == holder.trace_id() && path(claim).starts_with(&path(holder))
+    let parts = path(holder);
+    let is_path = (1..PARTS).contains(&parts.len())
+        && holder.parent_id()[4 * parts.len()..].bytes().all(|it| it == b'0');
+    is_path && claim.trace_id() == holder.trace_id() && path(claim).starts_with(&parts)
 }
 
 #[cfg(test)]
@@ -72,11 +77,14 @@ mod tests {
         assert!(differ(&|| new(Some(&outer), None)), "a command beside it");
         assert!(differ(&|| new(None, Some(&caller))), "a command of the same trace");
         let mut deep = inner;
-        for _ in 0..PARTS {
+        for depth in 2..=PARTS + 1 {
             let next = new(Some(&deep), None);
-            assert!(is_below(&next, &deep) && is_below(&next, &outer));
+            assert!(is_below(&next, &outer));
+            // From then on those below are the same as those beside.
+            assert_eq!(is_below(&next, &deep), depth < PARTS);
             deep = next;
         }
+        assert!(!is_below(&caller, &caller), "the id of a span, whose parts may run side by side");
         assert!(!is_below(&new(None, None), &new(None, None)));
     }
 }

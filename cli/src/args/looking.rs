@@ -45,10 +45,10 @@ pub(crate) struct StatusArgs {
 /// Say why a lock is waited for: who holds it, what the holder waits for itself, and whether they wait for
 /// each other.
 ///
-/// lockwell run, lead and hold pass on what they are a part of, in TRACEPARENT and LOCKWELL_TRACE, so that it
-/// is known of which holder a claim is a part. Programs say it with the traceparent of a request. If two looks
-/// show the same cycle, it is a deadlock: it ends when a wait ends (--wait), or one of them is ended. Where
-/// only the trace says so, which may do several things at a time, it may be one.
+/// A lockwell run, lead or hold below another one knows it by LOCKWELL_TRACE, so that it is known which claims a
+/// holder waits for. If two looks show the same cycle, it is a deadlock: it ends when a wait ends (--wait), or one
+/// of them is ended. Where only the trace of requests of programs says so, which may do several things at a time,
+/// it may be one.
 ///
 /// Exit status: 79 if there is a deadlock, with NAME one that keeps that lock. See lockwell run --help for errors.
 #[derive(Args)]

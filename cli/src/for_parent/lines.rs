@@ -5,12 +5,13 @@ use std::io::{self, stdout};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use lockwell::{LockGuard, LockName};
+use lockwell::{LockGuard, LockName, LockStatus};
 use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::hold::Hold;
-use crate::json::{self, SCHEMA_VERSION, millis};
+use crate::json::{self, LockReport, SCHEMA_VERSION, millis};
+use crate::obtain::sentence;
 use crate::outlet::Outlet;
 use crate::say::rounded;
 
@@ -43,7 +44,14 @@ pub(super) enum Event<'a> {
     Held {
         valid_ms: u64,
     },
-    Waiting,
+    Waiting {
+        /// Who holds the locks, and who waits: left out where the server has not said it in time.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        locks: Vec<LockReport<'a>>,
+        /// The same for people.
+        #[serde(skip)]
+        words: String,
+    },
     Lost {
         name: &'a str,
         token: u64,
@@ -89,6 +97,13 @@ impl<'a> Event<'a> {
         Some(Self::Granted { first, locks, valid_ms: millis(hold.time_left()) })
     }
 
+    /// The locks as they were seen.
+    pub(super) fn waiting(seen: &'a [LockStatus]) -> Self {
+        let said: Vec<_> = seen.iter().filter_map(sentence).collect();
+        let words = if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) };
+        Self::Waiting { locks: seen.iter().map(LockReport::new).collect(), words }
+    }
+
     /// For people.
     fn words(&self) -> String {
         let time = |ms: u64| rounded(Duration::from_millis(ms));
@@ -104,7 +119,7 @@ impl<'a> Event<'a> {
             }
             Self::Recovered { name, .. } => format!("recovered: {name:?} is renewed again"),
             Self::Held { valid_ms } => format!("held: valid for {} unless renewed", time(*valid_ms)),
-            Self::Waiting => "waiting".to_owned(),
+            Self::Waiting { words, .. } => format!("waiting{words}"),
             Self::Lost { name, message, .. } => format!("lost: {name:?}: {message}"),
             Self::Released { cause, message } => {
                 let more = message.map_or_else(String::new, |more| format!("; {more}"));

@@ -3,9 +3,11 @@
 mod input;
 mod lines;
 
+use std::future::pending;
+use std::pin::Pin;
 use std::time::Duration;
 
-use lockwell::{ErrorKind, LockEvent, LockName, Locks, Loss, Registry};
+use lockwell::{ErrorKind, LockEvent, LockName, LockStatus, Locks, Loss, Registry};
 use rustix::process::Signal;
 use tokio::time::timeout;
 
@@ -16,7 +18,7 @@ use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
 use crate::json::millis;
-use crate::obtain::ObtainRequest;
+use crate::obtain::{ObtainRequest, looked_at};
 use crate::patience::Patience;
 use crate::pulse::Pulse;
 use crate::signals::{self, Signals};
@@ -54,7 +56,7 @@ async fn keep(registry: &Registry, args: &HoldArgs, teller: &Teller) -> Result<u
     }
     let connection = tokio::select! {
         biased;
-        end = parent.gives_up() => return parent.told_of(end?, None),
+        end = parent.gives_up(None) => return parent.told_of(end?, None),
         connected = address.connect(registry, Purpose::Locking, &mut patience) => connected?,
     };
     let locks = connection.locks()?;
@@ -72,7 +74,7 @@ async fn keep(registry: &Registry, args: &HoldArgs, teller: &Teller) -> Result<u
     let mut events = locks.events();
     let not_obtained = tokio::select! {
         biased;
-        end = parent.gives_up() => end.and_then(|end| parent.told_of(end, None)),
+        end = parent.gives_up(Some((&locks, &args.names))) => end.and_then(|end| parent.told_of(end, None)),
         hold = request.obtain(&locks, &mut patience) => match hold {
             Ok(hold) => return Keeping { args, parent, hold }.until_its_end(&mut events).await,
             Err(failure) => Err(failure),
@@ -117,6 +119,14 @@ impl End {
     }
 }
 
+/// The answer of a look that is under way.
+async fn or_never<T>(looking: Option<impl Future<Output = T>>) -> T {
+    match looking {
+        Some(looking) => looking.await,
+        None => pending().await,
+    }
+}
+
 /// What is asked of a holder.
 enum Asked {
     Check,
@@ -150,11 +160,29 @@ impl Parent<'_> {
         }
     }
 
-    /// Resolves when it does not want the lock any more. Meanwhile it is told that the lock is waited for.
-    async fn gives_up(&mut self) -> Result<End, Failure> {
+    /// Resolves when it does not want the lock any more. Meanwhile it is told that the locks are waited for, and for
+    /// whom, once there is a connection.
+    async fn gives_up(&mut self, waited_for: Option<(&Locks, &[LockName])>) -> Result<End, Failure> {
+        let mut looking: Option<Pin<Box<dyn Future<Output = Vec<LockStatus>> + '_>>> = None;
         loop {
-            match self.next().await {
-                Asked::Check => self.teller.tell(&Event::Waiting)?,
+            let asked = tokio::select! {
+                biased;
+                asked = self.next() => asked,
+                seen = or_never(looking.as_mut()) => {
+                    looking = None;
+                    self.teller.tell(&Event::waiting(&seen))?;
+                    continue;
+                }
+            };
+            match asked {
+                Asked::Check => {
+                    // Each question has its answer, also one that comes while the server is asked for another.
+                    if looking.is_some() || waited_for.is_none() {
+                        self.teller.tell(&Event::waiting(&[]))?;
+                    }
+                    looking =
+                        waited_for.map(|(locks, names)| Box::pin(looked_at(locks, names)) as Pin<Box<_>>);
+                }
                 Asked::Progress => (),
                 Asked::End(end) => return Ok(end),
             }

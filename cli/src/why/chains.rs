@@ -58,14 +58,15 @@ impl<'a> Chains<'a> {
     pub(super) fn cycles(self) -> Vec<Cycle<'a>> {
         let mut found = self.cycles_of(Known::Surely);
         let sure: HashSet<_> =
-            found.iter().flat_map(|cycle| &cycle.steps).map(|step| step.holder.token).collect();
+            found.iter().flat_map(|cycle| &cycle.steps).map(|step| (step.holds, step.holder.token)).collect();
         found.extend(self.cycles_of(Known::ByTrace).into_iter().filter(|cycle| {
             let traces: HashSet<_> = cycle
                 .steps
                 .iter()
                 .filter_map(|step| Some(step.holder.traceparent.as_ref()?.trace_id()))
                 .collect();
-            traces.len() > 1 && !cycle.steps.iter().any(|step| sure.contains(&step.holder.token))
+            traces.len() > 1
+                && !cycle.steps.iter().any(|step| sure.contains(&(step.holds, step.holder.token)))
         }));
         found
     }
@@ -215,6 +216,11 @@ mod tests {
         assert_eq!(found(&chain), []);
         // Many workers of one trace want one lock.
         assert_eq!(found(&[one("a", trace(1, "1111"), trace(1, "2222"))]), []);
+        // The same caller wants one lock on two hosts, or twice.
+        let caller = || trace(1, "00f067aa0ba902b7");
+        assert_eq!(found(&[one("a", caller(), caller())]), []);
+        let permits = Mode::Permit { limit: NonZeroU32::new(2).unwrap() };
+        assert_eq!(found(&[lock("p", permits, &[caller(), caller()], &[caller()])]), []);
         let unknown = [one("a", "x".to_owned(), "y".to_owned()), one("b", "y".to_owned(), "x".to_owned())];
         assert_eq!(found(&unknown), []);
         // What waits for a cycle is not a part of it.

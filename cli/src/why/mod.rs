@@ -6,7 +6,7 @@ mod report;
 
 use std::cmp::Reverse;
 
-use lockwell::{ErrorKind, LockName, LockStatus, Locks, Registry};
+use lockwell::{LockName, LockStatus, Locks, Registry};
 
 use crate::args::WhyArgs;
 use crate::connect::{Address, Purpose};
@@ -73,8 +73,7 @@ async fn look(locks: &Locks, name: Option<&LockName>) -> Result<Vec<LockStatus>,
     if seen[0].holders.iter().any(|holder| holder.traceparent.is_some()) {
         match locks.held().await {
             Ok(others) => seen.extend(others.into_iter().filter(|status| status.name != *name)),
-            Err(error) if error.kind() == ErrorKind::Unsupported => (),
-            Err(error) => return Err(error.into()),
+            Err(error) => Voice::Usual.warn(&format!("what its holder waits for is not known: {error:#}")),
         }
     }
     Ok(seen)

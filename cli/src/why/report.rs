@@ -92,7 +92,7 @@ fn held_by(holders: &[Holder]) -> String {
 }
 
 fn since(waited: Option<Duration>) -> String {
-    waited.map_or_else(String::new, |waited| format!(", since {} ago", rounded(waited)))
+    waited.map_or_else(String::new, |waited| format!(", for {}", rounded(waited)))
 }
 
 /// The same for programs.

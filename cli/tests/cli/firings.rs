@@ -14,7 +14,7 @@ use crate::support::{Finished, Running, Site, is_alive, pid_of, stat, wait_until
 fn site(url: Option<&str>) -> Site {
     let site = url.map_or_else(Site::new, Site::at);
     let separator = if site.url().contains('?') { '&' } else { '?' };
-    std::fs::write(site.path("url"), format!("{}{separator}ttl=1s", site.url())).unwrap();
+    std::fs::write(site.path("url"), format!("{}{separator}ttl=3s", site.url())).unwrap();
     // What the date is does not depend on when the test runs.
     program(&site, "date", "[ \"$1\" = +%F ] && cat day");
     program(&site, "nightly-report", "echo $$ >> begun; while [ -e hold ]; do sleep 0.02; done; . ./end");

@@ -269,9 +269,12 @@ fn a_lock_that_is_not_obtained_is_refused() {
     }
     // It may change its mind.
     let mut held = Held::start(&mut site.lockwell(&["hold", "--json", "a"]));
-    held.says("check");
-    held.is_told("waiting");
     wait_until("a waiter", || site.waiters("a") == 1);
+    held.says("check");
+    let waiting = &held.is_told("waiting")["locks"][0];
+    let label = |list: &str| waiting[list][0]["label"].as_str().map(str::to_owned);
+    assert_eq!((&waiting["name"], label("holders").as_deref()), (&"a".into(), Some("job 7")), "{waiting}");
+    assert!(label("waiting").is_some_and(|label| label != "job 7"), "{waiting}");
     held.says("release");
     assert_eq!(held.is_told("released")["cause"], "asked");
     assert_eq!(site.waiters("a"), 0);

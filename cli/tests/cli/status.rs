@@ -48,9 +48,9 @@ fn a_held_lock_with_a_waiter() {
         assert!(status(&site, "a")["longest_wait_ms"].as_u64().unwrap() >= 1200);
 
         let text = site.finish(&["status", "a"]).out;
-        let first = "a: held, 1 waits, since ";
-        assert!(text.starts_with(first) && text.contains(" ago\n  the holder: token "), "{text}");
-        assert!(text.contains("\n  waits: job 7, since "), "{text}");
+        let first = "a: held, 1 waits, for ";
+        assert!(text.starts_with(first) && text.contains("\n  the holder: token "), "{text}");
+        assert!(text.contains("\n  waits: job 7, for "), "{text}");
         guard.release().await.unwrap();
         assert_eq!(waiter.finish().status, 0);
     });

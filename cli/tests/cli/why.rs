@@ -59,8 +59,8 @@ fn a_deadlock_over_two_names_is_found() {
         // One who waits is no deadlock.
         let (text, report) = why(&site, &["a"]);
         assert_eq!((text.status, &report["deadlocks"]), (0, &Value::Array(vec![])), "{text:?}");
-        let chain = "\n  inner a waits for \"b\", since ";
-        assert!(text.out.contains(chain) && text.out.contains(" ago, held by outer b for "), "{text:?}");
+        let chain = "\n  inner a waits for \"b\", for ";
+        assert!(text.out.contains(chain) && text.out.contains(", held by outer b for "), "{text:?}");
         assert_eq!(
             text.out.contains(", trace 4bf92f3577b34da6a3ce929d0e0e4736"),
             trace.is_some(),
@@ -72,10 +72,10 @@ fn a_deadlock_over_two_names_is_found() {
         for args in [&["a"][..], &["b"], &[]] {
             let (text, report) = why(&site, args);
             assert_eq!(text.status, 79, "{args:?}: {text:?}");
-            let said = "deadlock: outer a holds \"a\" and waits for \"b\" as inner a, since ";
+            let said = "deadlock: outer a holds \"a\" and waits for \"b\" as inner a, for ";
             assert!(text.out.contains(said) && !text.out.contains("possible"), "{args:?}: {text:?}");
             assert!(
-                text.out.contains("; outer b holds \"b\" and waits for \"a\" as inner b, since "),
+                text.out.contains("; outer b holds \"b\" and waits for \"a\" as inner b, for "),
                 "{text:?}"
             );
             let [deadlock] = report["deadlocks"].as_array().unwrap().as_slice() else { panic!("{report}") };
@@ -124,8 +124,8 @@ fn those_with_waiters_come_first() {
     let waiting = Running::start(&mut site.lockwell(&["run", "--label", "next", "b", "--", "true"]));
     wait_until("a waiter", || site.waiters("b") == 1);
     let (text, report) = why(&site, &[]);
-    assert!(text.out.starts_with("b: held, 1 waits, since "), "{text:?}");
-    assert!(text.out.contains("\n  waits: next, since "), "{text:?}");
+    assert!(text.out.starts_with("b: held, 1 waits, for "), "{text:?}");
+    assert!(text.out.contains("\n  waits: next, for "), "{text:?}");
     assert_eq!(report["locks"][1]["name"], "a", "{report}");
     site.end(holder);
     assert_eq!(waiting.finish().status, 0);
