@@ -12,6 +12,9 @@ expires_at
 -- part: is_current
 true
 
+-- part: is_current_member
+true
+
 -- part: granting
 {durable}
 

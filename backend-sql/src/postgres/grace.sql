@@ -30,6 +30,9 @@ ends_at
 -- Not a record of before a crash: a later holder may have lost its own, so another grant needs a higher token.
 l.token > (SELECT k.token_floor FROM {mark} k)
 
+-- part: is_current_member
+m.token > (SELECT k.token_floor FROM {mark} k)
+
 -- part: first_token
 greatest({clock} - 1, (SELECT k.token_floor FROM {mark} k))
 
@@ -180,9 +183,12 @@ CREATE UNLOGGED TABLE {mark} (
 
 -- part: first_mark
 -- Of new tables nothing can have been lost, so it is open. A server of a later timeline has been promoted or restored: it may lack
--- tables that were used before.
-INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock} + s.longest_ttl + s.longest_ttl / 50 + 4000,
-    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) = '00000001', 0, {files}, {server}, 0, s.token_bound - 4294967296, s.longest_ttl FROM {state} s
+-- tables that were used before, with tokens that were ahead of the clock after a crash.
+INSERT INTO {mark} SELECT 1, gen_random_uuid(), {clock} + s.longest_ttl + s.longest_ttl / 50 + 4000, {is_first_server}, 0, {files}, {server},
+    CASE WHEN {is_first_server} THEN 0 ELSE s.token_bound - 8589934592 END, s.token_bound - 4294967296, s.longest_ttl FROM {state} s
+
+-- part: is_first_server
+left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) = '00000001'
 
 -- name: grace_tables
 -- The tables of an address that has none yet. Grants in them wait for no disk, so a crash must not lose the tables.
@@ -192,7 +198,8 @@ DO $$ BEGIN
         {locks_table};
         {members_table};
         {state_tables};
-        INSERT INTO {state} VALUES (1, current_setting('lockwell.longest_ttl')::bigint, {clock} + 8589934592);
+        INSERT INTO {state} VALUES (1, current_setting('lockwell.longest_ttl')::bigint,
+            {clock} + 8589934592 * CASE WHEN {is_first_server} THEN 1 ELSE 2 END);
         {first_mark};
     END IF;
 END $$

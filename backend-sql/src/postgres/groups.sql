@@ -55,7 +55,8 @@ SELECT raised.token FROM raised
 -- can join as well. A claim for a permit counts those ahead of it as if they had permits. Nobody overtakes a waiter of another
 -- mode. Two modes never hold the lock together: its row has one, and only a row that is free gets another.
 --
--- A claim that is already a member, and asks again after a lost answer, keeps its token. If the first request is still
+-- A claim that is already a member, and asks again after a lost answer, keeps its token. A record of before a crash, after which a
+-- later holder may have lost its own, ends first. If the first request is still
 -- under way, the key of the members refuses the second row, and the statement is repeated. $1 to $5 arrays, $6 mode.
 WITH want AS (
     SELECT w.*, coalesce(o.ticket, 9223372036854775807) AS ticket
@@ -63,9 +64,10 @@ WITH want AS (
         WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) LEFT JOIN {waiters} o ON o.owner = w.owner WHERE {granting}
 ), taken AS (
     SELECT w.n, {member_token} AS token FROM want w JOIN {members} m ON m.name = w.name AND m.owner = w.owner
+    WHERE {is_current_member}
 ), line AS (
     SELECT w.*, row_number() OVER (PARTITION BY w.name ORDER BY w.ticket, w.n) AS place
-    FROM want w WHERE NOT EXISTS (SELECT 1 FROM taken WHERE taken.n = w.n)
+    FROM want w WHERE NOT EXISTS (SELECT 1 FROM {members} m WHERE m.name = w.name AND m.owner = w.owner)
 ), open AS (
     SELECT l.name, l.owner, CASE WHEN {is_free} THEN 0 ELSE l.mode END AS mode, {present} AS members FROM {locks} l
     WHERE l.name = ANY($1) AND ({is_free} OR l.owner = {group})
