@@ -1,6 +1,7 @@
 //! Four shops sell the tickets of one stock: read the number, think, write the next number back.
 //!
-//! First without a lock: two shops read the same number, and sell the same ticket. Then with a lock:
+//! First without a lock: two shops read the same number, and sell the same ticket. Then with a lock.
+//! The stock is a file; in a database a conditional update does this without a lock.
 //!
 //! ```text
 //! cargo run --example ticket_shop --features sqlite  # processes of this host, by an SQLite file

@@ -23,8 +23,10 @@
 //! | let several in | [`Locks::read`], [`Locks::write`], [`Locks::permit`] |
 //! | take several, or one again | [`Locks::lock_all`], [`Locks::owner`] |
 //! | elect a leader | [`Locks::campaign`] |
+//! | run a job once for each firing | [`Locks::once`]; [`guides::jobs`] |
 //! | do it without async | [`blocking`] |
 //! | see what happens | [`Locks::inspect`], [`Locks::held`], [`Locks::events`], [`Locks::stats`] |
+//! | export metrics and traces | [`guides::operations`]; [`LockRequest::class`], [`Locks::traceparent_from`] |
 //! | handle an error | [`Error::kind`] and [`Error::is_retryable`]; [`guides::operations`] lists the kinds |
 //! | test | [`testing::TestServer`], a lock server in memory that fails on demand |
 //!
@@ -117,9 +119,9 @@
 //! # Guides
 //!
 //! * Begin: [`guides::first_day`], from an empty folder to a service in production
-//! * Use: [`guides::choosing`] a backend, and when you need no lock; [`guides::modes`], [`guides::command`],
-//!   [`guides::hold`] for other languages, [`guides::migrating`]; Python has a package, in the folder
-//!   `python` of the repository
+//! * Use: [`guides::choosing`] a backend, and when you need no lock; [`guides::modes`], [`guides::jobs`],
+//!   [`guides::command`], [`guides::hold`] for other languages, [`guides::migrating`]; Python has a package,
+//!   in the folder `python` of the repository
 //! * Operate: [`guides::production`], [`guides::operations`], [`guides::sql`], [`guides::redis`],
 //!   [`guides::zookeeper`], [`guides::etcd`]
 //! * Trust: [`guides::guarantees`], [`guides::fencing`]

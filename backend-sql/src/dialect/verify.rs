@@ -70,6 +70,22 @@ pub trait VerifyStatement {
     /// The text contains the owner id of the claim, by which anyone could release the lock: do not log it. It
     /// is for this hold only, and can be sent again in its later transactions.
     ///
+    /// With tokio-postgres:
+    ///
+    /// ```text
+    /// use lockwell::sql::VerifyStatement;
+    ///
+    /// let transaction = client.transaction().await?;
+    /// if transaction.query_opt(&guard.verify_statement()?, &[]).await?.is_none() {
+    ///     return Err("the lock is lost".into()); // the transaction is dropped, which rolls it back
+    /// }
+    /// transaction.execute("UPDATE accounts SET balance = balance - 10 WHERE id = 7", &[]).await?;
+    /// transaction.commit().await?;
+    /// ```
+    ///
+    /// With diesel, whose rows are named types, it is `sql_query(guard.verify_statement()?)`: the column is
+    /// `one`, an integer.
+    ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the lock is not in an SQL database;
     /// [`Lost`](ErrorKind::Lost) if the lock was passed on to another task.

@@ -3,7 +3,8 @@
 pub(super) const CLI_HELP: &str = "\
 Example:
   lockwell run --url redis://cache.example.org --wait 30s nightly -- ./report.sh
-  runs report.sh while it holds the lock `nightly`. On all machines that use this server, one report runs at a time.
+  runs report.sh while it holds the lock `nightly`. Started on several machines that use this server, it runs on one
+  after the other. With --once \"$(date +%F)\" it runs once a day, on one of them.
 
 Lock servers, by the beginning of the address:
   sqlite://FILE   a file, for the processes of one machine

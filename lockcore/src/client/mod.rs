@@ -161,6 +161,9 @@ impl Locks {
     /// With the crate `tracing-opentelemetry`:
     ///
     /// ```text
+    /// use opentelemetry::trace::TraceContextExt as _;
+    /// use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+    ///
     /// let locks = locks.traceparent_from(|| {
     ///     let context = tracing::Span::current().context();
     ///     let span = context.span().span_context().clone();

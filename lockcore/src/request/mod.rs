@@ -85,7 +85,8 @@ impl<W> LockRequest<W> {
     }
 
     /// The lease: how long the lock stays taken after its holder has died or lost its connection. The keeper
-    /// renews the lease after each third of this time.
+    /// renews the lease after each third of this time. The default is the `ttl` of the configuration, or
+    /// [`DEFAULT_TTL`](crate::DEFAULT_TTL) within the limits of the backend.
     ///
     /// With short leases, the locks of dead holders are free soon, but more renewals are needed. Long leases
     /// survive long pauses and outages.
@@ -95,7 +96,7 @@ impl<W> LockRequest<W> {
     }
 
     /// How long to wait for the lock at most. After that the error is of kind
-    /// [`TimedOut`](crate::ErrorKind::TimedOut).
+    /// [`TimedOut`](crate::ErrorKind::TimedOut). The default is the `wait` of the configuration, or no limit.
     ///
     /// A wait covers the first answer of the server: if it is shorter than a second and the server has not
     /// answered when it ends, it lasts until the answer, and for a second at most. A wait of zero is one
@@ -123,8 +124,9 @@ impl<W> LockRequest<W> {
     }
 
     /// For how long the server may be away at a time, within the [wait](Self::wait). Without this option that
-    /// is the whole wait, and no time at all if the request says nothing of a wait. `try_now` does not wait
-    /// for the server.
+    /// is the whole wait. It is no time at all if neither the request nor the configuration says how long to
+    /// wait; a client that has not reached a server yet (`connect_lazy`) then tries without a limit. `try_now`
+    /// and a wait of zero never wait for the server.
     ///
     /// A request that would rather fail than wait for a server has a patience of [`Duration::ZERO`]. It then
     /// fails when a request to the server has had no answer for the `timeout` of the address.
@@ -147,7 +149,7 @@ impl<W> LockRequest<W> {
 
     /// A human-readable text that names the holder: at most 255 bytes without control characters, otherwise
     /// the request fails with [`InvalidInput`](crate::ErrorKind::InvalidInput) before anything is sent. The
-    /// default is host and process.
+    /// default is the `label` of the configuration, or host and process.
     pub fn label(mut self, label: impl AsRef<str>) -> Self {
         self.choices.label = label.as_ref().into();
         self
@@ -156,11 +158,12 @@ impl<W> LockRequest<W> {
     /// The class of the request, such as `"orders"` for the locks `orders/42` and `orders/43`: a label of its
     /// metrics, and a field of its spans. Names are too many for that. A class has 1 to 64 ASCII letters,
     /// digits and characters of `._-/:`, otherwise the request fails with
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput).
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput). The default is the `class` of the configuration.
     ///
     /// A process tells its first 100 classes apart; all that come later are `other`. A lock that is passed on
     /// within the process counts for the request that gets it. All locks of an
-    /// [`All`](crate::Locks::lock_all) have its class. Who takes a lock [again](crate::Owner) takes none.
+    /// [`All`](crate::Locks::lock_all) have its class. A request of an [owner](crate::Owner) that
+    /// holds the lock already is not counted.
     pub fn class(mut self, class: impl AsRef<str>) -> Self {
         self.choices.class = self.book.telemetry.class(class.as_ref()).ok();
         self
