@@ -118,7 +118,7 @@ else:
         "",
         """
 app.conf.task_always_eager = True
-assert [nightly.delay().get(), nightly.delay().get()] == ["ran", "done"]
+assert [nightly.delay("2026-11-29").get(), nightly.delay("2026-11-29").get()] == ["ran", "done"]
 """,
     ),
 }
