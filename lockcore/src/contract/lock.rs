@@ -30,9 +30,10 @@ use crate::{
 ///    request. The deadline of a [`Grant`] is counted from a time before the request was sent. The wall
 ///    clocks of clients do not matter.
 /// 5. **Tokens rise strictly** for each name: across holders, modes, releases, restarts, and deletion of the
-///    record.
+///    record. Without [`Fencing`](crate::Requirement::Fencing) any number will do.
 /// 6. **Every call ends in time.** `acquire` returns by the end of the claim's wait, or soon after its
-///    cancellation. All other calls return within a few seconds, whatever the network does.
+///    cancellation. All other calls return within a few seconds
+///    ([`ServerUrl::timeout`](crate::ServerUrl::timeout)), whatever the network does.
 /// 7. **A refusal leaves nothing.** With [`Wait::No`](crate::Wait::No), a refused claim has no record at the
 ///    server. Before a claim enters a queue, the backend calls [`Claim::note_queued`].
 /// 8. **No runtime depends on another.** The keeper thread calls `renew` and `release`, too, on its own
@@ -51,15 +52,16 @@ use crate::{
 ///     or [`TimedOut`](crate::ErrorKind::TimedOut), never [`Lost`](crate::ErrorKind::Lost). If the server
 ///     stops for less than the lease, holders keep their locks and waiters keep waiting. After a restart of
 ///     the server, clients go on working.
-/// 12. **A release that is repeated** and finds nothing returns [`Released`](crate::Released::Released) if an
-///     earlier copy of it, whose answer was lost, has released the lock, and
-///     [`InDoubt`](crate::Released::InDoubt) if that is unknown.
+/// 12. **A release that is repeated** within one call of [`release`](Self::release), and finds nothing,
+///     returns [`Released`](crate::Released::Released) if an earlier copy of it, whose answer was lost, has
+///     released the lock, and [`InDoubt`](crate::Released::InDoubt) if that is unknown.
 /// 13. **[`inspect`](Self::inspect) is accurate.** It shows the tokens and labels of the holders, and who is
 ///     next: the first waiters with label and mode, in the order of the queue, without one that has left, was
-///     granted the lock, or has given no sign of life ([`LockStatus::waiting`]). The time for which a lock has
-///     been held counts from its grant, and does not start again with a renewal. If the server does not record
-///     the grant, it counts from the beginning of the wait, and the documentation of the backend says so. A server that may have forgotten grants may lack a holder; it says so
-///     ([`LockStatus::unknown_for`]), and grants nothing meanwhile
+///     granted the lock, or has given no sign of life ([`LockStatus::waiting`]). A server without a queue
+///     shows no waiters. The time for which a lock has been held counts from its grant, and does not start
+///     again with a renewal. If the server does not record the grant, it counts from the beginning of the
+///     wait, and the documentation of the backend says so. A server that may have forgotten grants may lack a
+///     holder; it says so ([`LockStatus::unknown_for`]), and grants nothing meanwhile
 ///     ([`GracePeriod`](crate::ErrorKind::GracePeriod)).
 /// 14. **An acquire that is repeated on a second connection is in doubt.** The backend calls
 ///     [`Claim::note_in_doubt`] before it sends the acquire again. The first copy may reach the server after
@@ -73,8 +75,9 @@ use crate::{
 /// 17. **One name is one kind of lock at a time**: a mutex or reader-writer lock, or a semaphore with one
 ///     [limit](crate::Mode::is_same_kind). A claim of another kind than the holders waits like a writer: until
 ///     all of them have left, and later claims of their kind come after it. If it does not wait, it fails
-///     with [`Mode::clash`](crate::Mode::clash). A backend tells [`Claim::note_in_use`] how the lock is held
-///     that it refuses. A name that is not in use can become any kind.
+///     with [`Mode::clash`](crate::Mode::clash). With each refusal a backend calls
+///     [`claim.note_in_use(held)?`](Claim::note_in_use), which makes that error and the warning; one with
+///     exclusive locks only need not. A name that is not in use can become any kind.
 /// 18. **Owner ids are secret**, since anyone who knows one can release its lock. `Debug` of the backend, of
 ///     its answers and of the [records](Grant::with_record) in its grants does not show them, and the backend
 ///     does not log them.
@@ -87,10 +90,11 @@ use crate::{
 ///     outlives the hold, a restart and a purge. Whoever writes none sends no request for it.
 ///
 /// The shortest lease that a backend allows may be five seconds at most. The conformance suite, the crate
-/// `lockwell-conformance`, checks these rules, except where no case can see a violation: that a release cannot overtake its acquire
-/// (rule 3), clocks of clients that differ from the server's (rule 4), a token that is higher without need
-/// when an acquire is repeated (rule 2), the round trips of readers and permits (rule 10), the time held of
-/// one who had to wait (rule 13), and what the backend logs (rule 18).
+/// `lockwell-conformance`, checks these rules with what the harness offers, except where no case can see a
+/// violation: that a release cannot overtake its acquire (rule 3), clocks of clients that differ from the
+/// server's (rule 4), a token that is higher without need when an acquire is repeated (rule 2), the round
+/// trips of readers and permits (rule 10), the time held of one who had to wait (rule 13), and what the
+/// backend logs (rule 18).
 ///
 /// `lockcore` polls the futures of `acquire` and `release` to their ends. If a caller is dropped, its claim
 /// is cancelled, and the backend's future moves to a separate task. Only the end of a runtime drops such a
@@ -111,9 +115,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Claims the lock, and waits for as long as [`Claim::wait`] allows. `None`: the lock was still held when
     /// the wait ended or the claim was cancelled. After `None` for a claim that was in a queue, and after an
     /// error, `lockcore` calls `release` in the background. While the claim may wait, it calls this again
-    /// instead, for the same claim, after an error that is [retryable](Error::is_retryable). If a request that
-    /// this has sent to release the claim may arrive late, the backend [cancels](Claim::cancel) the claim before
-    /// it returns such an error. Then `lockcore` goes on with another claim.
+    /// instead, for the same claim, after an error that is [retryable](Error::is_retryable). If `acquire` itself
+    /// has sent a release that may still arrive, it calls [`Claim::cancel`] before it returns the error: the
+    /// claim must not be used again. Then `lockcore` goes on with another claim.
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>;
 
     /// `async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>>`

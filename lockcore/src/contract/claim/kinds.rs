@@ -4,8 +4,12 @@ use super::{Claim, Wait};
 use crate::{Mode, Result};
 
 impl Claim {
-    /// For backends: notes that the claim was refused a lock that is held in this mode, or that a claim ahead
-    /// of it wants so. A backend calls this with each refusal of which it knows the mode, of whatever kind.
+    /// For backends: notes that the claim was refused a lock that is held in this mode. A backend calls this
+    /// with each refusal of which it knows the mode, of whatever kind. One with exclusive locks only need not.
+    ///
+    /// A claim that does not wait passes the mode of the holders, and that of the first waiter only if nobody
+    /// holds the lock. So a try of the holders' own kind behind a waiter of another kind is refused, and no
+    /// clash. A claim that waits may pass the mode of the claim ahead of it.
     ///
     /// A claim of another kind goes on waiting, and the log says so once: with a new limit that is as it
     /// should be, and otherwise a mistake in the program.
