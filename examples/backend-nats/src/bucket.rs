@@ -1,5 +1,7 @@
 //! A bucket of keys: each name has one, whose value is the [`Record`] of its holder. A change names the revision
-//! that it replaces. So a copy of it that is late, or comes after that of another client, changes nothing.
+//! that it replaces, so it changes nothing if another change of the key came first. The first copy of an acquire
+//! can still be late and take a lock: nobody has touched the key since, or the server has forgotten it meanwhile
+//! and counts from 0 again. Hence [`Claim::note_in_doubt`].
 
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use async_nats::{HeaderMap, Subscriber, datetime::parse_rfc3339};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lockwell::backend::{
     Claim, Error, ErrorKind, Failure, LockName, Moment, Reconnect, Result, ServerUrl, escape,
+    note_reconnection,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,6 +19,9 @@ use crate::connection::{Connection, SILENCE};
 /// Errors that are answers: no such message, another revision.
 const NO_MESSAGE: u64 = 10037;
 const OTHER_REVISION: [u64; 2] = [10071, 10164];
+
+/// The header of a release, as the tools of NATS write it.
+pub(crate) const OPERATION: &str = "KV-Operation";
 
 /// Who holds a lock. The owner id is secret, so there is no `Debug`.
 #[derive(Default, Deserialize, Serialize)]
@@ -36,6 +42,7 @@ pub(crate) struct Record {
 pub struct NatsLock {
     timeout: Duration,
     url: ServerUrl,
+    pub(crate) servers: String,
     bucket: String,
     connections: Reconnect<Connection>,
 }
@@ -49,19 +56,20 @@ impl NatsLock {
         if bucket.is_empty() || !bucket.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it)) {
             return Err(Error::new(ErrorKind::InvalidInput, format!("no bucket is called {bucket:?}")));
         }
+        let keys = format!("$KV.{bucket}.>");
         let stream = json!({
             "name": format!("KV_{bucket}"),
-            "subjects": [format!("$KV.{bucket}.>")],
+            "subjects": [keys],
             "num_replicas": url.parsed::<u8>("replicas", "a number")?.unwrap_or(1),
             "max_msgs_per_subject": 1,
             "allow_msg_ttl": true,
             // No lock is deleted to make room.
             "discard": "new",
-            // Notifications: a change is published again when it is stored.
-            "republish": {"src": format!("$KV.{bucket}.>"), "dest": format!("lockwell.{bucket}.>")},
+            // Notifications: a change is published again when it is stored, without the secret in its value.
+            "republish": {"src": keys, "dest": format!("lockwell.{bucket}.>"), "headers_only": true},
         });
         let (url, connections) = (url.clone(), Reconnect::new(SILENCE));
-        let this = Self { timeout: url.timeout()?, url, bucket, connections };
+        let this = Self { timeout: url.timeout()?, servers: url.servers(4222), url, bucket, connections };
         let (api, body) = (&this.api("STREAM.CREATE"), &stream.to_string());
         let create = |on: Connection, _| async move { on.request(api, HeaderMap::new(), body.into()).await };
         // It fails if there is a stream of this name with other settings.
@@ -118,7 +126,7 @@ impl NatsLock {
         let seconds = record.map_or(1, |record| record.ttl.as_millis().div_ceil(1000));
         headers.insert("Nats-TTL", seconds.to_string());
         if record.is_none() {
-            headers.insert("KV-Operation", "DEL");
+            headers.insert(OPERATION, "DEL");
         }
         let value = record.map(|record| json!(record).to_string()).unwrap_or_default();
         let subject = &self.subject("$KV", name);
@@ -148,6 +156,13 @@ impl NatsLock {
     where
         R: Future<Output = std::result::Result<T, Failure>>,
     {
+        let request = |on: Connection, again| {
+            // It was sent on another connection, which this one replaces.
+            if again && on.is_replacement() {
+                note_reconnection("nats");
+            }
+            request(on, again)
+        };
         let asked = self.connections.ask(until, || Connection::open(&self.url), request).await;
         asked.map_err(|error| self.named(error))
     }
@@ -169,6 +184,6 @@ impl NatsLock {
     }
 
     fn named(&self, error: Error) -> Error {
-        error.on_backend("nats").at(self.url.servers(4222))
+        error.on_backend("nats").at(self.servers.clone())
     }
 }

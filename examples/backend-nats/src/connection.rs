@@ -13,8 +13,9 @@ use serde_json::Value;
 /// A request without an answer for this time is repeated on a new connection.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 
+/// A client, and whether it is known to have replaced another one.
 #[derive(Clone)]
-pub(crate) struct Connection(Client);
+pub(crate) struct Connection(Client, Arc<AtomicBool>);
 
 impl Connection {
     pub(crate) async fn open(url: &ServerUrl) -> Result<Self, Failure> {
@@ -34,17 +35,24 @@ impl Connection {
         let servers = url.servers(4222);
         let servers: Vec<_> = servers.split(',').collect();
         let options = ConnectOptions::with_auth_callback(log_in).max_reconnects(servers.len());
-        let options = options.ignore_discovered_servers().connection_timeout(SILENCE).ping_interval(SILENCE);
+        // A host that does not answer leaves the others their time.
+        let patience = if servers.len() > 1 { SILENCE / 4 } else { SILENCE };
+        let options = options.ignore_discovered_servers().connection_timeout(patience).ping_interval(SILENCE);
         let client = options.connect(&servers[..]).await.map_err(|error| match error.kind() {
             ConnectErrorKind::AuthorizationViolation => refused(ErrorKind::Refused, "NATS refuses the user"),
             _ => Failure::Doubtful(unreachable("NATS is not there").with_source(error)),
         })?;
         is_open.store(true, Ordering::Relaxed);
         if client.is_server_compatible(2, 11, 0) {
-            return Ok(Self(client));
+            return Ok(Self(client, Arc::default()));
         }
         let version = client.server_info().version;
         Err(refused(ErrorKind::Unsupported, format!("NATS is {version}: update it to 2.11 or later")))
+    }
+
+    /// Whether the first request is repeated on this connection.
+    pub(crate) fn is_replacement(&self) -> bool {
+        !self.1.swap(true, Ordering::Relaxed)
     }
 
     /// What JetStream answers. It may be an `error`.

@@ -2,10 +2,11 @@
 //! `nats://USER:PASSWORD@HOST:PORT,HOST:PORT/BUCKET?replicas=3`. It needs NATS 2.11.
 //!
 //! A lock is a key of the bucket, and its token is the revision that granted it. Revisions rise while the bucket
-//! exists. Waiters compete, since there is no queue. Leases end by the clock of the server that leads, so the
-//! clocks of all servers must agree. A server acknowledges what it has not flushed to its disk: if its machine
-//! crashes, a grant can be undone, and a token given again, unless it is configured with
-//! `jetstream { sync_interval: always }`. Replicas make that rarer, not impossible.
+//! exists; a bucket that is deleted and made anew gives the same tokens again. Waiters compete, since there is no
+//! queue. Whoever may read the bucket sees the secret owner ids; notifications have none. Leases end by the clock
+//! of the server that leads, so the clocks of all servers must agree. A server acknowledges what it has not
+//! flushed to its disk: if its machine crashes, a grant can be undone, and a token given again, unless it is
+//! configured with `jetstream { sync_interval: always }`. Replicas make that rarer, not impossible.
 
 mod bucket;
 mod connection;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_nats::Subscriber;
-use bucket::Record;
+use bucket::{OPERATION, Record};
 use futures_util::{StreamExt, future::join_all};
 use lockwell::backend::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Finding, Grant, Holder, LockName,
@@ -29,6 +30,9 @@ struct Hold {
     revision: AtomicU64,
     since: Moment,
 }
+
+/// A waiter asks again after this time, since a notification can be lost.
+const RECHECK: Duration = Duration::from_secs(5);
 
 /// lockwell's backends and this one.
 pub fn registry() -> Result<lockwell::Registry> {
@@ -47,10 +51,10 @@ fn record(claim: &Claim, token: u64, held: Duration) -> Record {
 /// Waits for a release after this revision. False: the connection has ended.
 async fn hears_release(changes: &mut Subscriber, after: u64) -> bool {
     while let Some(change) = changes.next().await {
-        let revision = change.headers.as_ref().and_then(|headers| headers.get("Nats-Sequence"));
-        let revision = revision.and_then(|number| number.as_str().parse().ok());
-        // Grants and renewals have a payload.
-        if change.payload.is_empty() && revision > Some(after) {
+        let headers = change.headers.unwrap_or_default();
+        let revision = headers.get("Nats-Sequence").and_then(|number| number.as_str().parse().ok());
+        // Grants and renewals have no such header.
+        if headers.get(OPERATION).is_some() && revision > Some(after) {
             return true;
         }
     }
@@ -126,7 +130,13 @@ impl DistributedLock for NatsLock {
         Capabilities::minimal("nats").promising([Fencing, Push, LossPush, AcrossHosts, Durable])
     }
 
+    fn servers(&self) -> Option<&str> {
+        Some(&self.servers)
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        // Not by `wait_for_turn`: that tells lockcore of a place in a queue, which would have to be released. Here
+        // is only a subscription, and it ends with its connection.
         let mut changes = None;
         loop {
             let left = match claim.within_wait(self.take(claim)).await? {
@@ -144,7 +154,7 @@ impl DistributedLock for NatsLock {
                     () = claim.wait_over() => return Ok(None),
                     is_connected = hears_release(heard, 0) => if !is_connected { changes = None },
                     // Nobody says that a lease has ended.
-                    () = claim.clock().sleep(left) => (),
+                    () = claim.clock().sleep(left.min(RECHECK)) => (),
                 },
             }
         }

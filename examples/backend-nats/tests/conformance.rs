@@ -4,15 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use lockwell_conformance::{Need, Site, Target};
+use lockwell::conformance::{self, Need, Site, Target};
 
 fn main() -> ExitCode {
     let connect = |url: String| async move { backend_nats::registry()?.connect(url).await };
     let url = |addr| format!("nats://{addr}");
-    lockwell_conformance::main(
-        connect,
-        [Target::on_server("nats", [Need::Fencing, Need::Durable], server, url)],
-    )
+    conformance::main(connect, [Target::on_server("nats", [Need::Fencing, Need::Durable], server, url)])
 }
 
 fn server(site: &Site) -> Command {
