@@ -290,7 +290,7 @@ async fn a_waiter_with_a_lock_delay_is_notified_and_asks() {
     let delayed = two.lock("a").ttl(TTL).lock_delay(Duration::from_secs(1)).wait(TTL * 6);
     let waiting = tokio::spawn(delayed.into_future());
     queued(&one, "a", 1).await;
-    assert_eq!(tell(&server, &["HLEN", WAITERS]), ":1\r\n", "a place, and nothing of a grant");
+    assert_eq!(tell(&server, &["HLEN", WAITERS]), ":2\r\n", "a place with its label, and nothing of a grant");
     tell(&server, &["CONFIG", "RESETSTAT"]);
     holder.release().await.expect("held");
     let guard = turn(waiting).await;
