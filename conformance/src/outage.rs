@@ -129,6 +129,8 @@ pub(super) async fn a_short_stop_of_the_server_costs_nothing(stage: Stage) {
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     let waiter = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
     queued(&one, &name, 1, secs(5)).await;
+    // A client may need a moment to learn from the servers for how long its leases outlive such a stop.
+    pause(1500).await;
     stage.server().pause().await;
     pause(2000).await;
     stage.server().resume().await;
