@@ -20,10 +20,13 @@ pub(crate) struct HandedLock {
 }
 
 impl HandedLock {
-    /// Whether a claim that waits asks for the same lease as the lock has, under the same label.
+    /// Whether a claim that waits asks for the same mode and lease as the lock has, under the same label.
     pub(super) fn fits(&self, waits: &Claim) -> bool {
         let held = self.grant.claim();
-        waits.ttl() == held.ttl() && waits.lock_delay() == held.lock_delay() && waits.label() == held.label()
+        waits.mode() == held.mode()
+            && waits.ttl() == held.ttl()
+            && waits.lock_delay() == held.lock_delay()
+            && waits.label() == held.label()
     }
 
     /// The task with this turn takes it. Whatever releases the lock passes on this turn, which is the valid one.

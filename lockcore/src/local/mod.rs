@@ -17,6 +17,5 @@ mod slot;
 mod watch;
 
 pub(crate) use self::handed_lock::HandedLock;
-pub(crate) use self::pulse::Pulse;
 pub(crate) use self::queues::{ClaimTurn, LocalQueues, Turn};
 pub(crate) use self::sharing::Sharing;

@@ -14,7 +14,7 @@ use super::sharing::Sharing;
 use super::slot::{Afterwards, Slot};
 use crate::contract::PassOn;
 use crate::system::{lock, wake_tasks};
-use crate::{Claim, Clock, LockName, Moment};
+use crate::{Claim, Clock, LockName, Mode, Moment};
 
 /// The slots of one client.
 #[derive(Debug)]
@@ -69,6 +69,11 @@ pub(crate) enum Turn {
 impl LocalQueues {
     pub(crate) fn new(sharing: Sharing, clock: Clock) -> Arc<Self> {
         Arc::new(Self { sharing, clock, names: Mutex::default(), look_earlier: Notify::new() })
+    }
+
+    /// Whether claims of this mode queue here.
+    pub(crate) fn takes(&self, mode: Mode) -> bool {
+        self.sharing.queues(mode)
     }
 
     pub(super) fn names(&self) -> MutexGuard<'_, Names> {

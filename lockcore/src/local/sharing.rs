@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::HandOff;
+use crate::{HandOff, Mode};
 
 /// For how long a lock is handed on from task to task, unless the application says otherwise. The round trips
 /// at the end of a slice take some tenths of a millisecond, so a longer slice gains little, and other
@@ -24,14 +24,23 @@ pub(crate) enum Sharing {
     Slices,
     /// The place, and the lock as often as the application wants.
     Chosen(HandOff),
+    /// The place, among the tasks of an owner of re-entrant locks: when one of them gets the lock, they share it.
+    Owned,
 }
 
 impl Sharing {
+    /// Readers and permits can hold a lock together, and a queue would only serialize them; those of one owner
+    /// are the same hold.
+    pub(super) fn queues(self, mode: Mode) -> bool {
+        self == Self::Owned || mode == Mode::Exclusive
+    }
+
     /// How many times a lock may be handed on, and for how long; `None` if it may not.
     pub(super) fn hand_off(self, token_blocks: bool) -> Option<(u32, Duration)> {
         match self {
             Self::Slices => token_blocks.then_some((u32::MAX, SLICE)),
             Self::Chosen(hand_off) => Some((hand_off.max(), hand_off.span())),
+            Self::Owned => Some((0, SLICE)),
         }
     }
 
@@ -43,6 +52,7 @@ impl Sharing {
     /// has been used, and a few.
     pub(super) fn tokens(self, waiting: usize, used: u32) -> NonZeroU32 {
         let more = match self {
+            Self::Owned => 0,
             Self::Slices if waiting == 0 => 0,
             Self::Slices => {
                 let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);

@@ -128,8 +128,7 @@ impl Checked {
 
     fn begin_within(&self, patience: Patience) -> Acquiring {
         let Self { book, choices, name, mode, wait } = self;
-        // Readers and permits can hold a lock together; a queue of this process would only serialize them.
-        let local = choices.local.clone().filter(|_| *mode == Mode::Exclusive);
+        let local = choices.local.clone().filter(|local| local.takes(*mode));
         let claim = choices.claim(book, name.clone(), *mode, *wait);
         operation::acquire(Arc::clone(book), claim, choices.limits, local, patience)
     }

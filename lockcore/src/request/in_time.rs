@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Checked;
 use super::operation::Acquiring;
 use crate::contract::FIRST_ANSWER;
-use crate::{Claim, Clock, Error, ErrorKind, LockGuard, LockName, Operation, Result, Wait};
+use crate::{Clock, Error, ErrorKind, LockGuard, LockName, Operation, Result, Wait};
 
 /// For how long after the end of the wait to wait for the backend's own answer. It says more than "timed
 /// out": that the server cannot be reached, for instance.
@@ -29,8 +29,8 @@ impl InTime {
         Self { work: checked.begin(), checked, end: None }
     }
 
-    /// The claim, unless it was refused before anything was sent.
-    pub(super) fn claim(&self) -> Option<&Claim> {
+    #[cfg(test)]
+    pub(super) fn claim(&self) -> Option<&crate::Claim> {
         self.work.claim()
     }
 

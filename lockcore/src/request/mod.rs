@@ -163,7 +163,7 @@ impl<W> LockRequest<W> {
     /// A process tells its first 100 classes apart; all that come later are `other`. A lock that is passed on
     /// within the process counts for the request that gets it. All locks of an
     /// [`All`](crate::Locks::lock_all) have its class. A request of an [owner](crate::Owner) that
-    /// holds the lock already is not counted.
+    /// holds the lock already is not counted. One that has waited for another of its owner is `cancelled`.
     pub fn class(mut self, class: impl AsRef<str>) -> Self {
         self.choices.class = self.book.telemetry.class(class.as_ref()).ok();
         self

@@ -12,6 +12,7 @@ use table::Table;
 
 use super::{Choices, LockRequest, permit};
 use crate::background::Book;
+use crate::local::{LocalQueues, Sharing};
 use crate::{Error, LockName, Mode, Result};
 
 tokio::task_local! {
@@ -58,8 +59,10 @@ impl Owner {
     pub(crate) fn new(book: &Arc<Book>, defaults: &Choices) -> Self {
         Self(Arc::new(OwnerInner {
             book: Arc::clone(book),
-            // Its guards share one hold, which is not handed on.
-            defaults: Choices { local: None, ..defaults.clone() },
+            defaults: Choices {
+                local: Some(LocalQueues::new(Sharing::Owned, book.clock.clone())),
+                ..defaults.clone()
+            },
             table: Arc::default(),
         }))
     }
@@ -125,11 +128,15 @@ impl fmt::Debug for Owner {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use futures_util::FutureExt;
 
-    use crate::Locks;
+    use super::{Reentrant, Table};
+    use crate::{LockGuard, LockRequest, Locks, MemoryLock, Mode, TestClock};
+
+    type OwnedRequest = <LockRequest<Reentrant> as IntoFuture>::IntoFuture;
 
     #[tokio::test]
     async fn a_future_that_is_not_polled_blocks_no_other_of_its_owner() {
@@ -166,5 +173,59 @@ mod tests {
             }
         });
         drop(first);
+    }
+
+    /// Three tasks of an owner wait for another client's lock, and the first of them leaves.
+    async fn the_first_leaves(wants: [Mode; 2]) -> (LockGuard, [OwnedRequest; 2], Locks) {
+        let server = Arc::new(MemoryLock::with_clock(TestClock::new().clock()));
+        let (one, two) = (Locks::new(server.clone()).unwrap(), Locks::new(server).unwrap());
+        let held = two.lock("a").await.unwrap();
+        let owner = one.owner();
+        let waits = |mode| {
+            let mut request = owner.request("a", Ok(mode)).into_future();
+            assert!(request.as_mut().now_or_never().is_none(), "it is held");
+            request
+        };
+        let [first, second, third] = [Mode::Shared, wants[0], wants[1]].map(waits);
+        drop(first);
+        tokio::task::yield_now().await;
+        assert_eq!(two.inspect("a").await.unwrap().waiters, 1, "the tasks have one place");
+        (held, [second, third], two)
+    }
+
+    #[tokio::test]
+    async fn tasks_of_an_owner_keep_the_place_of_the_first_in_every_mode() {
+        let (held, [second, third], two) = the_first_leaves([Mode::Shared; 2]).await;
+        let mut other = Box::pin(two.lock("a").into_future());
+        assert!(other.as_mut().now_or_never().is_none(), "it is held");
+        drop(held);
+        let second = second.await.unwrap();
+        let third = third.await.unwrap();
+        assert_eq!((second.mode(), third.depth()), (Mode::Shared, 2));
+        drop((second, third));
+        drop(other.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_writer_of_an_owner_does_not_get_the_lock_of_a_reader() {
+        let (held, [second, third], _) = the_first_leaves([Mode::Exclusive, Mode::Shared]).await;
+        drop(held);
+        let second = second.await.unwrap();
+        let third = third.await.unwrap();
+        assert_eq!((second.mode(), third.depth()), (Mode::Exclusive, 2));
+    }
+
+    #[tokio::test]
+    async fn of_two_locks_an_owner_keeps_the_first() {
+        let locks = Locks::in_memory();
+        let table = Arc::<Table>::default();
+        let [first, second] = [locks.read("a").await.unwrap(), locks.read("a").await.unwrap()];
+        let hold = table.keep(first);
+        assert!(Arc::ptr_eq(&hold, &table.keep(second)), "it has two");
+        while locks.inspect("a").await.unwrap().holders.len() > 1 {
+            tokio::task::yield_now().await;
+        }
+        drop(hold);
+        assert_eq!(table.len(), 0);
     }
 }

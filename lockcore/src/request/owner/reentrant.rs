@@ -4,12 +4,12 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::table::{Hold, OwnedName, ReentrantGuard, Table};
+use super::table::{ReentrantGuard, Table};
 use crate::background::Book;
 use crate::request::in_time::{InTime, timed_out};
 use crate::request::patience::through_grace;
 use crate::request::{Checked, Choices, LockRequest, One, running};
-use crate::{Error, ErrorWith, LockHandle, LockName, Operation, Result, Wait};
+use crate::{Error, ErrorWith, LockHandle, Operation, Result, Wait};
 
 /// A lock that its [`Owner`](crate::Owner) may hold already.
 #[derive(Debug)]
@@ -26,8 +26,7 @@ impl Reentrant {
 }
 
 impl LockRequest<Reentrant> {
-    /// Takes the lock if this owner has it already or it is free now; `None` if it is held by another, or
-    /// another task of this owner is about to take it.
+    /// Takes the lock if this owner has it already or it is free now; `None` if it is held by another.
     ///
     /// # Cancel safety
     /// Safe, as for the request.
@@ -89,64 +88,19 @@ impl LockRequest<Reentrant> {
     }
 }
 
+/// Tasks of an owner that want one lock wait behind the first of them. When it gets the lock, they share it.
 async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantGuard>> {
-    let visit = Visit { table, name: &checked.name, owned: Some(table.owned(&checked.name)) };
-    let Some(owned) = &visit.owned else { return Ok(None) };
-    if let Some(held) = owned.hold() {
-        return again(held, checked);
-    }
-    let clock = &checked.book.clock;
-    let taking = match (owned.taking.try_lock(), checked.wait) {
-        (Ok(taking), _) => Some(taking),
-        (Err(_), Wait::No) => return Ok(None),
-        // Another task of the owner that takes the lock may wait for longer than this one.
-        (Err(_), Wait::Until(end)) => {
-            let Some(taking) = clock.timeout_at(end, owned.turn(clock)).await else {
-                let decorate = |error| checked.book.decorate(error, Operation::Acquire, Some(&checked.name));
-                return owned.silence().map_or(Ok(None), |error| Err(decorate(error)));
-            };
-            taking
-        }
-        (Err(_), Wait::Forever) => owned.turn(clock).await,
-    };
-    // Another task may have taken it meanwhile.
-    if let Some(held) = owned.hold() {
-        return again(held, checked);
-    }
-    // Two tasks take it at the same time if one of them was not driven for a while. They exclude each other
-    // at the server, and whoever gets the lock has it for the owner.
-    let acquire = InTime::new(checked.clone());
-    owned.note_claim(acquire.claim());
-    let answer = tokio::select! {
+    let held = tokio::select! {
         biased;
-        held = owned.held() => return again(held, checked),
-        answer = owned.pulse.over(acquire) => answer?,
+        held = table.held(&checked.name) => held,
+        answer = async { InTime::new(checked.clone()).await } => match answer? {
+            Some(guard) => table.keep(guard),
+            None => return Ok(None),
+        },
     };
-    let Some(guard) = answer else { return Ok(None) };
-    let held = table.hold(guard);
-    owned.keep(&held);
-    drop(taking);
-    Ok(Some(ReentrantGuard::new(held)))
-}
-
-fn again(held: Arc<Hold>, checked: &Checked) -> Result<Option<ReentrantGuard>> {
     held.again(checked.mode)
         .map_err(|error| checked.book.decorate(error, Operation::Acquire, Some(&checked.name)))?;
     Ok(Some(ReentrantGuard::new(held)))
-}
-
-/// A task uses what its owner knows of this name. Dropping it forgets that if nobody needs it.
-struct Visit<'a> {
-    table: &'a Table,
-    name: &'a LockName,
-    owned: Option<Arc<OwnedName>>,
-}
-
-impl Drop for Visit<'_> {
-    fn drop(&mut self) {
-        self.owned = None;
-        self.table.forget(self.name);
-    }
 }
 
 impl IntoFuture for LockRequest<Reentrant> {
