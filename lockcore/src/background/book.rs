@@ -1,7 +1,7 @@
 //! The claims of one client.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use slab::Slab;
@@ -11,7 +11,7 @@ use super::held_lock::HeldLock;
 use super::promises::Promises;
 use super::renewal::Renewer;
 use crate::life::{Act, BEGUN, Life, Next};
-use crate::system::{KEEPER, OwnRuntime, TimeLimit, lock, wake_tasks};
+use crate::system::{KEEPER, OrderedGuard, OrderedMutex, OwnRuntime, TimeLimit, lock_ordered, wake_tasks};
 use crate::telemetry::Telemetry;
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, LockName, Moment, Operation, Requirement,
@@ -42,7 +42,7 @@ pub(crate) struct Book {
     pub(crate) clock: Clock,
     pub(super) keeper: OwnRuntime,
     pub(super) renewer: Renewer,
-    rows: Mutex<Rows>,
+    rows: OrderedMutex<Rows>,
     /// How far a close has come. It is changed while the rows are locked.
     phase: AtomicU8,
     /// Notified when the keeper is to look earlier than it intends to.
@@ -155,7 +155,7 @@ impl Book {
             clock: backend.clock(),
             renewer: Renewer::new(&backend, &telemetry),
             keeper,
-            rows: Mutex::default(),
+            rows: OrderedMutex::default(),
             phase: AtomicU8::new(OPEN),
             look_earlier: Arc::default(),
             ended: Notify::new(),
@@ -191,8 +191,8 @@ impl Book {
         }
     }
 
-    pub(super) fn rows(&self) -> MutexGuard<'_, Rows> {
-        lock(&self.rows)
+    pub(super) fn rows(&self) -> OrderedGuard<'_, Rows> {
+        lock_ordered(&self.rows)
     }
 
     pub(super) fn phase(&self) -> u8 {

@@ -113,8 +113,17 @@ impl Book {
     /// Looks at all claims that are due, and acts on what it has found. Returns when to look next; `None` when there
     /// is nothing more to do. `hurried`: releases that are due by this moment are not waited for.
     fn look(self: &Arc<Self>, hurried: Option<Moment>) -> Option<Moment> {
-        let mut found = Found::default();
         let mut rows = self.rows();
+        let found = self.find(&mut rows, hurried);
+        let wakes = rows.slab.iter().map(|(_, row)| row.due).min().filter(|due| *due < Moment::NEVER);
+        rows.wakes = wakes;
+        drop(rows);
+        self.act(found);
+        wakes
+    }
+
+    fn find(&self, rows: &mut Rows, hurried: Option<Moment>) -> Found {
+        let mut found = Found::default();
         let (now, phase) = (self.clock.now(), self.phase());
         let (all, by) = (std::mem::take(&mut rows.stale), hurried.unwrap_or(now).max(now));
         // Leases are renewed together: if one of them is due, others may be so soon.
@@ -123,13 +132,9 @@ impl Book {
         let due = |row: &Row| all || row.due <= by || (leases && row.held.is_some());
         let due = rows.slab.iter().filter(|(_, row)| due(row));
         for key in due.map(|(key, _)| key).collect::<Vec<_>>() {
-            look_at(&mut rows, key, (now, by), phase, &mut found);
+            look_at(rows, key, (now, by), phase, &mut found);
         }
-        let wakes = rows.slab.iter().map(|(_, row)| row.due).min().filter(|due| *due < Moment::NEVER);
-        rows.wakes = wakes;
-        drop(rows);
-        self.act(found);
-        wakes
+        found
     }
 
     /// Acts on what was found, outside of the mutex of the rows, since it wakes tasks of the application.
@@ -291,6 +296,10 @@ fn look_at(rows: &mut Rows, key: usize, (now, by): (Moment, Moment), phase: u8, 
         found.rows.extend(rows.take(&claim));
     }
 }
+
+#[cfg(test)]
+#[path = "tests/orders.rs"]
+mod orders;
 
 #[cfg(test)]
 mod tests {

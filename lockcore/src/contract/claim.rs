@@ -6,7 +6,7 @@ mod wait;
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -14,7 +14,7 @@ use tokio::sync::futures::Notified;
 
 use super::Class;
 use crate::life::Life;
-use crate::system::{lock, wake_tasks};
+use crate::system::{OrderedGuard, OrderedMutex, lock_ordered, wake_tasks};
 use crate::{Clock, Error, HoldId, LockName, Mode, Moment, OwnerId};
 
 pub(crate) use turn::PassOn;
@@ -51,7 +51,7 @@ struct ClaimInner {
     label: Arc<str>,
     class: Class,
     clock: Clock,
-    state: Mutex<State>,
+    state: OrderedMutex<State>,
     /// Notified when the wait, the lease or the release is to be looked at again.
     bell: Notify,
 }
@@ -75,8 +75,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    fn new(life: Life, tokens: NonZeroU32) -> Mutex<Self> {
-        Mutex::new(Self {
+    fn new(life: Life, tokens: NonZeroU32) -> OrderedMutex<Self> {
+        OrderedMutex::new(Self {
             life,
             tokens,
             obstacle: None,
@@ -123,7 +123,7 @@ impl Claim {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.ttl = inner.ttl.saturating_sub(inner.lock_delay).saturating_add(lock_delay);
             inner.lock_delay = lock_delay;
-            lock(&inner.state).life.set_ttl(inner.ttl);
+            lock_ordered(&inner.state).life.set_ttl(inner.ttl);
         }
         self
     }
@@ -143,7 +143,7 @@ impl Claim {
     #[must_use]
     pub fn reserving(mut self, tokens: NonZeroU32) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            lock(&inner.state).tokens = tokens;
+            lock_ordered(&inner.state).tokens = tokens;
         }
         self
     }
@@ -155,7 +155,7 @@ impl Claim {
             return self;
         }
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            lock(&inner.state).life.began = clock.now();
+            lock_ordered(&inner.state).life.began = clock.now();
             inner.clock = clock;
         }
         self
@@ -185,8 +185,8 @@ impl Claim {
     }
 
     /// What becomes of it.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.0.state)
+    pub(crate) fn state(&self) -> OrderedGuard<'_, State> {
+        lock_ordered(&self.0.state)
     }
 
     /// Looks at its life, or changes it.

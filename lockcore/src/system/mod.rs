@@ -7,6 +7,7 @@ mod forward;
 mod hooks;
 mod keeper;
 mod moment;
+mod ordered;
 mod own_runtime;
 mod per_process;
 mod process;
@@ -28,6 +29,9 @@ pub use hooks::{ClockThreads, Hooks, set_hooks, set_lookup};
 pub(crate) use hooks::{hooks, looked_up};
 pub use keeper::KEEPER;
 pub use moment::Moment;
+#[cfg(test)]
+pub(crate) use ordered::in_model;
+pub(crate) use ordered::{OrderedGuard, OrderedMutex, lock_ordered};
 pub use own_runtime::{OwnRuntime, SharedRuntime, Task};
 pub use per_process::PerProcess;
 pub use process::{Process, note_fork};
