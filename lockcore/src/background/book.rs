@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use super::held_lock::HeldLock;
 use super::promises::Promises;
-use super::renewal::Renewer;
-use crate::life::{Act, BEGUN, Life, Next};
+use super::renewal::Renewals;
+use crate::life::{Act, BEGUN, Next, Now};
 use crate::system::{KEEPER, OrderedGuard, OrderedMutex, OwnRuntime, TimeLimit, lock_ordered, wake_tasks};
 use crate::telemetry::Telemetry;
 use crate::{
@@ -41,7 +41,7 @@ pub(crate) struct Book {
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) clock: Clock,
     pub(super) keeper: OwnRuntime,
-    pub(super) renewer: Renewer,
+    pub(super) renewals: Renewals,
     rows: OrderedMutex<Rows>,
     /// How far a close has come. It is changed while the rows are locked.
     phase: AtomicU8,
@@ -89,19 +89,19 @@ pub(super) struct Row {
 
 impl Rows {
     /// Steps the life of a claim, and counts its row.
-    pub(super) fn step(&mut self, claim: &Claim, now: impl Fn() -> Moment, act: Act) -> Next {
+    pub(super) fn step(&mut self, claim: &Claim, now: Now<'_>, act: Act) -> Next {
         let mut state = claim.state();
-        let mut next = state.life.on_any(&now, act);
+        let mut next = state.life.on(now, act);
         let Some(row) = state.row.and_then(|row| self.slab.get_mut(row)).filter(|row| row.claim.is(claim))
         else {
             return next;
         };
         let watched_anew = state.life.is_watched() && !row.counted[WATCHED];
         if watched_anew && self.counts[WATCHED] >= COPIES {
-            next = state.life.on_any(&now, Act::Closed);
+            next = state.life.on(now, Act::Closed);
         }
         let life = &state.life;
-        let (leaving, denied) = (life.is_leaving(&now), life.is_denied());
+        let (leaving, denied) = (life.is_leaving(now), life.is_denied());
         let counted = [life.is_acquiring(), leaving && !denied, leaving && denied, life.is_watched()];
         drop(state);
         for (at, is) in counted.into_iter().enumerate() {
@@ -153,7 +153,7 @@ impl Book {
         Ok(Arc::new(Self {
             promises: Promises::new(capabilities),
             clock: backend.clock(),
-            renewer: Renewer::new(&backend, &telemetry),
+            renewals: Renewals::default(),
             keeper,
             rows: OrderedMutex::default(),
             phase: AtomicU8::new(OPEN),
@@ -207,16 +207,6 @@ impl Book {
         Err(Error::new(ErrorKind::Closed, "this client was closed"))
     }
 
-    /// A claim of an acquire gets a row. It is refused after a close.
-    pub(super) fn enter_acquire(&self, claim: &Claim) -> Result<()> {
-        let mut rows = self.rows();
-        // With the rows locked: a close comes either before this, or finds the claim.
-        self.check_open()?;
-        claim.life(Life::begin_acquire);
-        Self::enter(&mut rows, claim);
-        Ok(())
-    }
-
     /// A claim gets a row.
     pub(super) fn enter(rows: &mut Rows, claim: &Claim) {
         let is_acquire = {
@@ -235,7 +225,7 @@ impl Book {
         let now = self.clock.now();
         let mut rows = self.rows();
         let before = rows.counts;
-        let next = rows.step(claim, || now, act);
+        let next = rows.step(claim, &|| now, act);
         let is_kept = rows.row(claim).is_some_and(|row| row.book.is_none());
         let ended = match next {
             Next::Over | Next::Unanswered if !is_kept => rows.take(claim),
@@ -254,7 +244,7 @@ impl Book {
     pub(super) fn leave(self: &Arc<Self>, claim: &Claim) {
         let mut rows = self.rows();
         let before = rows.counts;
-        let next = rows.step(claim, || self.clock.now(), Act::Dropped);
+        let next = rows.step(claim, &|| self.clock.now(), Act::Dropped);
         let ended = match next {
             Next::Over | Next::Unanswered => rows.take(claim),
             next => {

@@ -28,12 +28,14 @@ pub(crate) struct HeldLock {
     records: tokio::sync::Mutex<u64>,
 }
 
-/// The result of an event: what to do next, and the new state if that has changed.
-pub(crate) type Step = (Advice, Option<LeaseState>);
-
 /// The error of a loss while work was going on, with the failure of the last renewal, if it failed.
 pub(crate) fn lost_at_work(failure: Option<String>) -> Error {
-    let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
+    lost("the lock was lost while the work was going on", failure)
+}
+
+/// The same of any loss.
+pub(crate) fn lost(what: &'static str, failure: Option<String>) -> Error {
+    let error = Error::new(ErrorKind::Lost, what);
     match failure {
         Some(why) => error.with_source(format!("the last renewal failed: {why}")),
         None => error,
@@ -52,7 +54,7 @@ impl HeldLock {
         }
         let failure = {
             let mut state = claim.state();
-            state.life.on_any(|| claim.clock().now(), Act::Hold(lease));
+            state.life.on(&|| claim.clock().now(), Act::Hold(lease));
             state.failure.take()
         };
         drop(failure);
@@ -154,8 +156,9 @@ impl HeldLock {
         (left, change)
     }
 
-    /// Steps the lease. What it has changed to must be [announced](Self::announce).
-    pub(crate) fn step(&self, now: Moment, event: Event) -> Step {
+    /// Steps the lease. Returns what to do next, and its new state if that has changed, which must be
+    /// [announced](Self::announce).
+    pub(crate) fn step(&self, now: Moment, event: Event) -> (Advice, Option<LeaseState>) {
         let event = match event {
             Event::Renewed(sent, deadline) => {
                 Event::Renewed(sent, deadline.before(self.claim().lock_delay()))

@@ -122,6 +122,7 @@ impl Book {
         wakes
     }
 
+    /// What is due. It is acted on when the rows are not locked any more.
     fn find(&self, rows: &mut Rows, hurried: Option<Moment>) -> Found {
         let mut found = Found::default();
         let (now, phase) = (self.clock.now(), self.phase());
@@ -142,7 +143,7 @@ impl Book {
         for batch in batches(found.due, self.clock.now()) {
             let book = Arc::clone(self);
             drop(self.keeper.spawn(async move {
-                book.renewer.renew(batch).await;
+                book.renew(batch).await;
                 book.look_again();
             }));
         }
@@ -176,8 +177,7 @@ impl Book {
                 self.backend.doubted(held.grant()).await;
                 // A lease in doubt keeps the time of its next try.
                 if held.lease_state() == LeaseState::Held {
-                    let event =
-                        self.renewer.doubt(held, rand::random(), "the connection is down", Duration::MAX);
+                    let event = self.doubt(held, rand::random(), "the connection is down", Duration::MAX);
                     held.on(self.clock.now(), event);
                     self.look_again();
                 }
@@ -261,7 +261,7 @@ fn look_at(rows: &mut Rows, key: usize, (now, by): (Moment, Moment), phase: u8, 
                 if is_over {
                     // The lease at the server is still alive, but nobody relies on it any more.
                     let from = now.after(claim.lock_delay());
-                    rows.step(&claim, || now, Act::TakeOver { known: true, from });
+                    rows.step(&claim, &|| now, Act::TakeOver { known: true, from });
                 }
             }
             Advice::Sleep(until) => {
@@ -275,9 +275,9 @@ fn look_at(rows: &mut Rows, key: usize, (now, by): (Moment, Moment), phase: u8, 
         }
     }
     let now = if claim.life(|life| life.is_taken()) { by } else { now };
-    let mut next = rows.step(&claim, || now, if phase == CLOSED { Act::Closed } else { Act::Tick });
+    let mut next = rows.step(&claim, &|| now, if phase == CLOSED { Act::Closed } else { Act::Tick });
     if next == Next::GiveUp {
-        next = rows.step(&claim, || now, Act::GiveUp);
+        next = rows.step(&claim, &|| now, Act::GiveUp);
         // One that was granted meanwhile has its turn, or the next task has it.
         if !claim.life(|life| life.is_held()) {
             found.given_up.push(claim.clone());
@@ -285,7 +285,7 @@ fn look_at(rows: &mut Rows, key: usize, (now, by): (Moment, Moment), phase: u8, 
     }
     if next == Next::Release {
         found.released.push(claim.clone());
-        next = rows.step(&claim, || now, Act::Sent);
+        next = rows.step(&claim, &|| now, Act::Sent);
     }
     if next == Next::Unanswered {
         found.unanswered.push(claim.clone());

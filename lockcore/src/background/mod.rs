@@ -17,7 +17,7 @@ mod under_way;
 
 pub use all_clients::wait_for_releases;
 pub(crate) use book::Book;
-pub(crate) use held_lock::{HeldLock, lost_at_work};
+pub(crate) use held_lock::{HeldLock, lost, lost_at_work};
 pub(crate) use stub::Stub;
 pub(crate) use under_way::UnderWay;
 

@@ -14,10 +14,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 
+use super::book::Book;
 use super::held_lock::HeldLock;
 use crate::life::Event;
-use crate::telemetry::Telemetry;
-use crate::{Clock, DistributedLock, Error, ErrorKind, Grant, Moment, Renewal};
+use crate::{Error, ErrorKind, Grant, Moment, Renewal};
 
 /// A renewal with less time than this may have failed for the lack of it. It does not hide the reason of an
 /// earlier one.
@@ -28,12 +28,9 @@ const BATCH: usize = 500;
 /// client. They are counted apart, so that leases in doubt do not delay the others.
 const UNDER_WAY: (usize, usize) = (32, 8);
 
-/// Renews leases of one client.
+/// The renewals of one client.
 #[derive(Debug)]
-pub(super) struct Renewer {
-    backend: Arc<dyn DistributedLock>,
-    telemetry: Arc<Telemetry>,
-    clock: Clock,
+pub(super) struct Renewals {
     healthy: Semaphore,
     doubtful: Semaphore,
     /// The last time at which a renewal that has its answer now was sent.
@@ -56,22 +53,18 @@ pub(super) fn batches(mut due: Batch, now: Moment) -> Vec<Batch> {
     sized.map(<[_]>::to_vec).collect()
 }
 
-impl Renewer {
-    pub(super) fn new(backend: &Arc<dyn DistributedLock>, telemetry: &Arc<Telemetry>) -> Self {
-        Self {
-            clock: backend.clock(),
-            backend: Arc::clone(backend),
-            telemetry: Arc::clone(telemetry),
-            healthy: Semaphore::new(UNDER_WAY.0),
-            doubtful: Semaphore::new(UNDER_WAY.1),
-            answered: AtomicU64::new(0),
-        }
+impl Default for Renewals {
+    fn default() -> Self {
+        let (healthy, doubtful) = (Semaphore::new(UNDER_WAY.0), Semaphore::new(UNDER_WAY.1));
+        Self { healthy, doubtful, answered: AtomicU64::new(0) }
     }
+}
 
+impl Book {
     /// Renews a batch, and steps its leases by the answers.
     pub(super) async fn renew(&self, batch: Batch) {
         let in_doubt = batch.iter().any(|held| held.lease().failures() > 0);
-        let turns = if in_doubt { &self.doubtful } else { &self.healthy };
+        let turns = if in_doubt { &self.renewals.doubtful } else { &self.renewals.healthy };
         // Waiting for other calls is no failure of a lease. Each of them has its own bound.
         let _turn = turns.acquire().await;
         let sent = self.clock.now();
@@ -79,7 +72,7 @@ impl Renewer {
         let limit = timeouts.min().unwrap_or_default();
         let answers = self.call(&batch, limit).await;
         if answers.iter().any(|answer| !matches!(answer, Renewal::Unknown(_))) {
-            self.answered.fetch_max(sent.as_nanos(), Ordering::Relaxed);
+            self.renewals.answered.fetch_max(sent.as_nanos(), Ordering::Relaxed);
         }
         let mut answers = answers.into_iter();
         // The two halves of what fails are tried again at different times.
@@ -122,7 +115,7 @@ impl Renewer {
         if is_first {
             held.set_failed_since(sent);
         }
-        let answered = Moment::from_nanos(self.answered.load(Ordering::Relaxed));
+        let answered = Moment::from_nanos(self.renewals.answered.load(Ordering::Relaxed));
         if is_first || answered >= held.lease().failed_since {
             held.set_batch_limit((size / 2).max(1));
         }

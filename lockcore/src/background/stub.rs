@@ -8,7 +8,7 @@ use tracing::{Instrument, Span};
 
 use super::book::Book;
 use super::held_lock::HeldLock;
-use crate::life::{Act, Left};
+use crate::life::{Act, Left, Life};
 use crate::system::poll_once;
 use crate::telemetry::released;
 use crate::{Claim, Released, Result};
@@ -29,7 +29,12 @@ pub(crate) struct Stub {
 impl Book {
     /// An acquire begins. [`close`](Self::close) cancels it. It is refused after a close.
     pub(crate) fn open(self: &Arc<Self>, claim: &Claim) -> Result<Stub> {
-        self.enter_acquire(claim)?;
+        let mut rows = self.rows();
+        // With the rows locked: a close comes either before this, or finds the claim.
+        self.check_open()?;
+        claim.life(Life::begin_acquire);
+        Self::enter(&mut rows, claim);
+        drop(rows);
         Ok(Stub { book: Arc::clone(self), claim: claim.clone() })
     }
 
@@ -51,7 +56,7 @@ impl Stub {
     }
 
     fn on(&self, act: Act) {
-        self.claim.life(|life| life.on_any(|| self.book.clock.now(), act));
+        self.claim.life(|life| life.on(&|| self.book.clock.now(), act));
     }
 
     /// The server is asked for the lock from now on.
@@ -62,7 +67,7 @@ impl Stub {
     /// The server has granted the lock. False if the keeper has given the claim up: then it is to be released.
     pub(crate) fn granted(&self) -> bool {
         self.claim.life(|life| {
-            life.on_any(|| self.book.clock.now(), Act::Granted);
+            life.on(&|| self.book.clock.now(), Act::Granted);
             life.is_held()
         })
     }

@@ -84,8 +84,7 @@ impl<T: Send + 'static> Drop for UnderWay<T> {
             }
             drop(runtime.spawn(async move {
                 for claim in &claims {
-                    let now = claim.clock().now();
-                    claim.life(|life| life.on(now, Act::Unattended { begun: true }));
+                    claim.life(|life| life.on(&|| claim.clock().now(), Act::Unattended { begun: true }));
                 }
                 drop(work.await);
             }));

@@ -9,7 +9,7 @@ use tracing::Span;
 
 use super::LockHandle;
 use super::hand_off::Slice;
-use crate::background::{Book, HeldLock, Stub, UnderWay};
+use crate::background::{Book, HeldLock, Stub, UnderWay, lost};
 use crate::contract::Class;
 use crate::life::{Left, Limits};
 use crate::system::poll_once;
@@ -204,13 +204,7 @@ impl LockGuard {
         let Some((stub, left, span)) = self.end_or_hand_on() else { return Ok(()) };
         let book = Arc::clone(stub.book());
         let failure = self.handle.lock().failure();
-        let lost = || {
-            let lost = Error::new(ErrorKind::Lost, "the lock was lost before it was released");
-            match &failure {
-                Some(why) => lost.with_source(format!("the last renewal failed: {why}")),
-                None => lost,
-            }
-        };
+        let lost = || lost("the lock was lost before it was released", failure);
         let answer = if left.is_none() && !stub.claim().lock_delay().is_zero() {
             stub.release_ended(left, span);
             Ok(Released::NotHeld)

@@ -4,7 +4,6 @@
 mod downgrade;
 mod guard;
 mod hand_off;
-mod handed;
 mod handle;
 mod record;
 mod several;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::Moment;
 
 pub(crate) use lease::{Advice, Event, Lease, Left, Limits};
-pub(crate) use state::{Act, BEGUN, Life, Next};
+pub(crate) use state::{Act, BEGUN, Life, Next, Now};
 
 /// Until when a holder may rely on a lease of `ttl` that was set or extended by a request sent at `sent`.
 ///

@@ -99,6 +99,9 @@ impl Next {
     }
 }
 
+/// The clock. It is read only where the time matters.
+pub(crate) type Now<'a> = &'a dyn Fn() -> Moment;
+
 /// A release that the keeper repeats.
 #[derive(Clone, Copy, Debug)]
 struct Repeat {
@@ -232,7 +235,7 @@ impl Life {
     }
 
     /// Whether it is being released: by a task without a caller, or by the keeper.
-    pub(crate) fn is_leaving(&self, now: impl FnOnce() -> Moment) -> bool {
+    pub(crate) fn is_leaving(&self, now: Now<'_>) -> bool {
         let is_due = |keeper: Repeat| self.stage == Stage::Leaving && keeper.from <= now();
         self.task.is_some() || self.keeper.is_some_and(is_due)
     }
@@ -258,8 +261,8 @@ impl Life {
         self.freed.or(ended)
     }
 
-    /// Takes an event at the time `now`, and says what the keeper is to do next.
-    pub(crate) fn on(&mut self, now: Moment, act: Act) -> Next {
+    /// Takes an event of the present time, and says what the keeper is to do next.
+    pub(crate) fn on(&mut self, now: Now<'_>, act: Act) -> Next {
         match act {
             Act::Tick => (),
             Act::Asked => {
@@ -282,7 +285,7 @@ impl Life {
             }
             Act::Unattended { begun } => {
                 if self.stage != Stage::Over {
-                    self.task = Some((now, begun));
+                    self.task = Some((now(), begun));
                 }
             }
             Act::GiveUp => {
@@ -291,25 +294,26 @@ impl Life {
                     // There is nothing to release. If it is sent later, its acquire is still noted.
                     self.end();
                 } else if !is_granted && self.stage != Stage::Over {
+                    let now = now();
                     self.take_over(now, now);
                 }
             }
             Act::Leave { known } => self.leave(known),
             Act::Depart { known } => {
                 self.leave(known);
-                (self.acquiring, self.task) = (false, Some((now, false)));
+                (self.acquiring, self.task) = (false, Some((now(), false)));
             }
             Act::TakeOver { known, from } => {
                 self.leave(known);
                 (self.acquiring, self.task) = (false, None);
-                self.take_over(now, from);
+                self.take_over(now(), from);
             }
             Act::Sent => {
                 if let Some(keeper) = &mut self.keeper {
                     keeper.sent = true;
                 }
             }
-            Act::Freed(answer, spread) => self.freed_by_keeper(now, answer, spread),
+            Act::Freed(answer, spread) => self.freed_by_keeper(now(), answer, spread),
             Act::Released => {
                 self.acquiring = false;
                 self.over(now);
@@ -322,7 +326,7 @@ impl Life {
                 Stage::Begun => self.end(),
                 // The keeper has released it, and a request of the acquire may still be on its way.
                 Stage::Over if !self.acquiring => (),
-                _ => return self.on(now, Act::TakeOver { known: false, from: now }),
+                _ => return self.on(now, Act::TakeOver { known: false, from: now() }),
             },
             Act::Closed => {
                 if self.keeper.is_some() && (self.stage == Stage::Over || self.is_denied()) {
@@ -331,26 +335,6 @@ impl Life {
             }
         }
         self.next(now)
-    }
-
-    /// The same. The time is not asked for if it does not matter.
-    pub(crate) fn on_any(&mut self, now: impl FnOnce() -> Moment, act: Act) -> Next {
-        let is_timeless = matches!(
-            act,
-            Act::Asked
-                | Act::Granted
-                | Act::Passed
-                | Act::Hold(_)
-                | Act::Leave { .. }
-                | Act::Released
-                | Act::HoldsNothing
-        );
-        let is_over = match act {
-            Act::Dropped => self.stage == Stage::Begun || (self.stage == Stage::Over && !self.acquiring),
-            _ => false,
-        };
-        let now = if (is_timeless || is_over) && self.doubt.is_none() { self.began } else { now() };
-        self.on(now, act)
     }
 
     fn leave(&mut self, known: bool) {
@@ -390,7 +374,7 @@ impl Life {
                 let is_found = answer != Released::NotHeld;
                 self.freed =
                     Some(if is_found { answer } else { Released::from_answer(false, self.in_doubt) });
-                self.over(now);
+                self.over(&|| now);
             }
             Err(in_doubt) => self.in_doubt |= in_doubt,
         }
@@ -398,11 +382,11 @@ impl Life {
 
     /// It was released. A request that was repeated on a new connection may still arrive from the old one, and
     /// takes the lock though no guard holds it. So it is released again, until the lease of such a copy has ended.
-    fn over(&mut self, now: Moment) {
+    fn over(&mut self, now: Now<'_>) {
         self.end();
-        let pause = PAUSES.1;
-        let copies = self.doubt.filter(|until| *until > now);
-        self.keeper = copies.map(|until| Repeat::new(now, now.after(pause), until, pause));
+        let Some(until) = self.doubt else { return };
+        let (now, pause) = (now(), PAUSES.1);
+        self.keeper = (until > now).then(|| Repeat::new(now, now.after(pause), until, pause));
     }
 
     /// Nobody releases it any more.
@@ -410,12 +394,12 @@ impl Life {
         (self.stage, self.keeper, self.task) = (Stage::Over, None, None);
     }
 
-    fn next(&mut self, now: Moment) -> Next {
+    fn next(&mut self, now: Now<'_>) -> Next {
         let Some(keeper) = self.keeper else {
             let Some((since, begun)) = self.task else {
                 return if self.stage == Stage::Over { Next::Over } else { Next::Sleep(Moment::NEVER) };
             };
-            let late = since.after(if begun { DONE } else { BEGUN });
+            let (now, late) = (now(), since.after(if begun { DONE } else { BEGUN }));
             return match now >= late {
                 // A claim without a caller may go on for other tasks.
                 true if begun && self.keeps_place() => Next::Sleep(now.after(BEGUN)),
@@ -424,8 +408,10 @@ impl Life {
             };
         };
         if keeper.sent {
-            Next::Sleep(Moment::NEVER)
-        } else if now >= keeper.until {
+            return Next::Sleep(Moment::NEVER);
+        }
+        let now = now();
+        if now >= keeper.until {
             let is_answered = self.stage == Stage::Over || self.denials > 0;
             self.end();
             if is_answered { Next::Over } else { Next::Unanswered }

@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::Waker;
 
-use crate::Moment;
 use crate::system::{lock, wake_tasks};
 
 /// The polls of one claim at the server.
@@ -41,19 +40,5 @@ impl Pulse {
         if let Some(waker) = waker {
             wake_tasks(|| waker.wake());
         }
-    }
-}
-
-/// What was seen of a claim.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    pub(super) polls: u64,
-    pub(super) since: Moment,
-    pub(super) woken: bool,
-}
-
-impl Seen {
-    pub(super) fn new(now: Moment) -> Self {
-        Self { polls: 0, since: now, woken: false }
     }
 }

@@ -44,11 +44,6 @@ impl Names {
         self.last
     }
 
-    /// The number that was given last.
-    pub(super) fn last(&self) -> u64 {
-        self.last
-    }
-
     /// The slot of this name, if the turn of this number is the valid one.
     fn with_turn(&mut self, name: &LockName, turn: u64) -> Option<&mut Slot> {
         self.slots.get_mut(name).filter(|slot| slot.turn == turn)

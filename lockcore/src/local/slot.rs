@@ -13,7 +13,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::handed_lock::HandedLock;
-use super::pulse::{Pulse, Seen};
+use super::pulse::Pulse;
 use crate::{Claim, Moment};
 
 /// A turn that has not been taken after this time is offered to more waiters. The lock may lie with it, and
@@ -43,7 +43,10 @@ enum State {
 struct Taken {
     /// Whether the claim of the task that has the turn is driven.
     pulse: Arc<Pulse>,
-    seen: Seen,
+    /// How many polls of it were seen, since when, and whether it was woken up after that.
+    polls: u64,
+    since: Moment,
+    woken: bool,
     /// The claim that was sent to the server. While tasks wait behind it, its place is kept for them.
     claiming: Option<Claim>,
     /// The lock is held, and is handed on until this moment.
@@ -358,17 +361,18 @@ impl Slot {
                     Found::Nothing(*until)
                 }
             }
-            State::Taken(Taken { pulse, seen, .. }) => {
-                let polls = pulse.polls();
-                if polls != seen.polls {
-                    *seen = Seen { polls, since: now, woken: false };
+            State::Taken(taken) => {
+                let polls = taken.pulse.polls();
+                if polls != taken.polls {
+                    (taken.polls, taken.since, taken.woken) = (polls, now, false);
                 }
-                let by = seen.since.after(POLLED);
+                let by = taken.since.after(POLLED);
                 if now < by {
                     return Found::Nothing(by);
                 }
-                let woken = std::mem::replace(seen, Seen { polls, since: now, woken: true }).woken;
-                if woken { Found::PassOn } else { Found::Quiet(Arc::clone(pulse)) }
+                taken.since = now;
+                let was_woken = std::mem::replace(&mut taken.woken, true);
+                if was_woken { Found::PassOn } else { Found::Quiet(Arc::clone(&taken.pulse)) }
             }
         }
     }
@@ -387,8 +391,8 @@ impl Slot {
 
 impl State {
     fn taken(pulse: &Arc<Pulse>, now: Moment) -> Self {
-        let (pulse, seen) = (Arc::clone(pulse), Seen::new(now));
-        Self::Taken(Taken { pulse, seen, claiming: None, held_until: None })
+        let pulse = Arc::clone(pulse);
+        Self::Taken(Taken { pulse, polls: 0, since: now, woken: false, claiming: None, held_until: None })
     }
 }
 

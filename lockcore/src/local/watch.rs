@@ -41,7 +41,7 @@ impl LocalQueues {
         let next = {
             let mut names = self.names();
             // While turns come and go, this looks often, so that nobody has to wake the keeper for a turn.
-            let busy = std::mem::replace(turns, names.last()) != names.last();
+            let busy = std::mem::replace(turns, names.last) != names.last;
             let mut next = now.after(if busy { PICKED_UP } else { POLLED });
             let Names { slots, watched, last, .. } = &mut *names;
             watched.retain(|name| {

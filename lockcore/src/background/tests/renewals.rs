@@ -3,8 +3,8 @@
 use futures_util::FutureExt;
 
 use super::*;
-use crate::background::HeldLock;
-use crate::background::renewal::{Batch, Renewer, batches};
+use crate::background::renewal::{Batch, batches};
+use crate::background::{Book, HeldLock};
 use crate::contract::Class;
 use crate::life::{Event, Limits};
 use crate::telemetry::Telemetry;
@@ -14,7 +14,7 @@ use crate::{Mode, Wait};
 struct Setup {
     clock: TestClock,
     server: Arc<Chosen>,
-    renewer: Arc<Renewer>,
+    book: Arc<Book>,
 }
 
 impl Setup {
@@ -23,8 +23,8 @@ impl Setup {
         let inner = MemoryLock::with_clock(clock.clock());
         let server = Arc::new(Chosen { inner, ..Chosen::default() });
         let backend = Arc::clone(&server) as Arc<dyn DistributedLock>;
-        let renewer = Arc::new(Renewer::new(&backend, &Telemetry::new("test")));
-        Self { clock, server, renewer }
+        let book = Book::new(backend).unwrap();
+        Self { clock, server, book }
     }
 
     fn held(&self, name: &str) -> Arc<HeldLock> {
@@ -50,8 +50,8 @@ impl Setup {
     }
 
     fn renew(&self, batch: Batch) -> tokio::task::JoinHandle<()> {
-        let renewer = Arc::clone(&self.renewer);
-        tokio::spawn(async move { renewer.renew(batch).await })
+        let book = Arc::clone(&self.book);
+        tokio::spawn(async move { book.renew(batch).await })
     }
 
     fn asked(&self) -> u32 {
