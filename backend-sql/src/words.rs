@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use lockwell_core::backend::{PushedGrant, Waiters, lock};
+pub(crate) use lockwell_core::backend::Notification;
+use lockwell_core::backend::{Waiters, lock};
 use lockwell_core::{Claim, FencingToken, Holder, LockName, LockStatus, Mode, WaitingClaim};
 use uuid::Uuid;
 
@@ -17,9 +18,6 @@ pub(crate) const JOINS: usize = 64;
 
 /// The ticket of a claim that is not in the queue. It comes after all others.
 pub(crate) const NO_TICKET: i64 = i64::MAX;
-
-/// Stands for a ticket where notifications may be missing: all waiters of the client are to ask.
-pub(crate) const EVERYBODY: i64 = i64::MIN;
 
 /// Stands for a ticket where the head of the queue is not the only waiter that can be next.
 pub(crate) const SEVERAL: i64 = -1;
@@ -111,45 +109,6 @@ pub struct Freed {
     pub notification: Option<Notification>,
 }
 
-/// A notification for a waiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notification {
-    /// The number of the waiter's place.
-    pub ticket: i64,
-    /// What a release has granted to the waiter. `None`: the waiter must ask.
-    pub granted: Option<PushedGrant>,
-}
-
-impl Notification {
-    /// A notification without a grant: it is the waiter's turn to ask.
-    pub(crate) fn to_recheck(ticket: i64) -> Self {
-        Self { ticket, granted: None }
-    }
-
-    /// Parses the message of a notification: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`, the times in
-    /// microseconds.
-    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (ticket, grant) =
-            text.split_once(':').map_or((text, None), |(ticket, grant)| (ticket, Some(grant)));
-        let ticket = ticket.parse().ok()?;
-        let Some(grant) = grant else { return Some(Self::to_recheck(ticket)) };
-        let mut numbers = grant.split(':').map(|part| part.parse::<u64>().ok());
-        let (token, ends) = (FencingToken::new(numbers.next()??), numbers.next()??);
-        let (lease, seen) = (Duration::from_micros(numbers.next()??), numbers.next()??);
-        let granted = PushedGrant::new(token, lease, ends, seen);
-        Some(Self { ticket, granted: Some(granted) })
-    }
-
-    pub(crate) fn deliver(self, waiters: &Waiters) {
-        match self.granted {
-            Some(granted) => waiters.grant(self.ticket, granted),
-            None if self.ticket == EVERYBODY => waiters.notify_all(),
-            None => waiters.notify(self.ticket),
-        }
-    }
-}
-
 impl Freed {
     pub(crate) fn new(released: bool, next: Vec<i64>) -> Self {
         Self { released, next, ..Self::default() }
@@ -158,7 +117,7 @@ impl Freed {
     /// Delivers to the waiters of this process what the answer to a release says about them.
     pub(crate) fn notify_next(self, waiters: &Waiters) {
         let next = self.next.into_iter().map(Notification::to_recheck);
-        next.chain(self.notification).for_each(|notification| notification.deliver(waiters));
+        next.chain(self.notification).for_each(|notification| waiters.deliver(notification));
     }
 }
 

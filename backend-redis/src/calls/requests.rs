@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell_core::backend::{PLACE_TTL, StoredRecord};
+use lockwell_core::backend::{PLACE_TTL, StoredRecord, provisional_lease};
 use lockwell_core::{Claim, Grant, LockName, RecordWrite};
 
 use crate::calls::item::Item;
@@ -12,11 +12,6 @@ use crate::words::keys::{Keys, LockKeys};
 use crate::words::script::{
     ACQUIRE, CLAIM, DOWNGRADE, FORCE, RECLAIM, RELEASE, RELEASE_CLAIM, Script, WRITE_RECORD,
 };
-
-/// The longest provisional lease: that of a waiter to which a release has granted the lock. A waiter that is
-/// gone delays the others by this time. It counts from the waiter's last heartbeat, so it is longer than the
-/// time between two of them.
-const PROVISIONAL: Duration = Duration::from_secs(3);
 
 /// For how long it is known that a record was removed, in milliseconds.
 const REMOVED_LIFE: &str = "86400000";
@@ -70,8 +65,7 @@ impl Requests<'_> {
         let mut args = self.lead("");
         args.extend(wanted(claim));
         if let Some((place, sign)) = place {
-            // With a lock delay, a short lease would have no validity.
-            let lease = claim.lock_delay().is_zero().then(|| millis(claim.ttl().min(PROVISIONAL)));
+            let lease = provisional_lease(claim).map(millis);
             args.extend([
                 format!("{}:{}", self.channel, place.waiter.ticket()),
                 lease.unwrap_or_default(),

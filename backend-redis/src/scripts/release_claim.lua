@@ -11,8 +11,8 @@
 --       {released, notifications for waiters of the caller's client..}    released: 1 if it held the lock or had a place, else
 --                              0; the place of a late copy does not count, since its claim may have lost the lock. Other
 --                              clients are notified by messages. A notification is TICKET (ask again), or
---                              TICKET:TOKEN:ENDS:LEASE:SIGN (the lock is granted): the end of the lease in microseconds, its
---                              length in milliseconds, the last heartbeat that was seen
+--                              TICKET:TOKEN:ENDS:LEASE:SIGN (the lock is granted): the end of the lease and its
+--                              length in microseconds, the last heartbeat that was seen
 --       {2, text}              this claim failed, and has changed nothing
 --       {4, text}              the lock's key holds something that is no lock
 --

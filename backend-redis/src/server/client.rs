@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockwell_core::backend::{Heartbeat, Hot, Waiters, closed_for};
+use lockwell_core::backend::{Heartbeat, Hot, Notification, Waiters, closed_for};
 use lockwell_core::{Claim, Error, ErrorKind, Moment, Released, Result};
 
 use crate::calls::Calls;
@@ -21,7 +21,7 @@ use crate::wire::link::Subscriber;
 use crate::wire::route::Route;
 use crate::wire::sentinel::Decision;
 use crate::words::address::{Address, Topology};
-use crate::words::answers::{self, AcquireAnswer, Busy, ClaimAnswer, Notification, ReleaseAnswer, Tokens};
+use crate::words::answers::{self, AcquireAnswer, Busy, ClaimAnswer, ReleaseAnswer, Tokens};
 use crate::words::error::{ErrorClass, classify, no_answer, no_link};
 use crate::words::keys::Keys;
 use crate::words::options::RedisOptions;
@@ -284,7 +284,7 @@ impl Client {
     /// Delivers the notifications for waiters of this client in a script's answer.
     fn deliver(&self, notifications: Vec<Notification>) {
         for notification in notifications {
-            self.subscriber.deliver(notification);
+            self.subscriber.waiters.deliver(notification);
         }
     }
 

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use lockwell_core::backend::Waiters;
+use lockwell_core::backend::{Notification, Waiters};
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendError};
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value};
 
-use crate::words::answers::Notification;
 use crate::words::error::of_command;
 
 /// A connection. Clones share it.
@@ -42,28 +41,19 @@ pub(crate) struct Subscriber {
     pub(crate) generation: u64,
 }
 
-impl Subscriber {
-    /// Delivers a notification to its waiter.
-    pub(crate) fn deliver(&self, notification: Notification) {
-        match notification.granted {
-            Some(granted) => self.waiters.grant(notification.ticket, granted),
-            None => self.waiters.notify(notification.ticket),
-        }
-    }
-}
-
 impl AsyncPushSender for Subscriber {
     fn send(&self, push: PushInfo) -> Result<(), SendError> {
         match push.kind {
             PushKind::Message => {
                 let notification = push.data.get(1).and_then(|payload| match payload {
                     Value::BulkString(bytes) => {
-                        Notification::parse(std::str::from_utf8(bytes).ok()?, self.generation)
+                        let parsed = Notification::parse(std::str::from_utf8(bytes).ok()?);
+                        parsed.map(|notification| notification.over(self.generation))
                     }
                     _ => None,
                 });
                 match notification {
-                    Some(notification) => self.deliver(notification),
+                    Some(notification) => self.waiters.deliver(notification),
                     None => self.waiters.notify_all(),
                 }
             }

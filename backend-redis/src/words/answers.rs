@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lockwell_core::backend::PushedGrant;
+use lockwell_core::backend::Notification;
 use lockwell_core::{
     Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, Result, WaitingClaim,
 };
@@ -61,27 +61,6 @@ pub(crate) enum ReleaseAnswer {
     NotHeld,
     /// This script cannot decide; call `release_claim.lua` instead.
     Unclear,
-}
-
-/// What a waiter is notified of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Notification {
-    pub(crate) ticket: i64,
-    /// What a release has granted to it. Without a grant, the waiter asks the server.
-    pub(crate) granted: Option<PushedGrant>,
-}
-
-impl Notification {
-    /// The message with this text, which came over this connection: `TICKET`, or
-    /// `TICKET:TOKEN:ENDS:LEASE:SIGN`.
-    pub(crate) fn parse(text: &str, generation: u64) -> Option<Self> {
-        let mut parts = text.split(':').map(|part| part.parse::<u64>().ok());
-        let ticket = i64::try_from(parts.next()??).ok()?;
-        let Some(token) = parts.next() else { return Some(Self { ticket, granted: None }) };
-        let (ends, lease, seen) = (parts.next()??, Duration::from_millis(parts.next()??), parts.next()??);
-        let granted = PushedGrant::new(FencingToken::new(token?), lease, ends, seen).over(generation);
-        Some(Self { ticket, granted: Some(granted) })
-    }
 }
 
 /// Why a claim has to wait.
@@ -160,7 +139,7 @@ fn freed_for(parts: &[Value], generation: u64) -> Result<(usize, Vec<Notificatio
     let notifications = parts
         .iter()
         .skip(1)
-        .map(|one| Notification::parse(&text(Some(one))?, generation).ok_or_else(unexpected));
+        .map(|one| Ok(Notification::parse(&text(Some(one))?).ok_or_else(unexpected)?.over(generation)));
     Ok((freed, notifications.collect::<Result<_>>()?))
 }
 

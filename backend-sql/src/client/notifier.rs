@@ -231,7 +231,7 @@ impl<D: Dialect> NotifierTask<D> {
                     },
                     note = D::notification(subscription) => match note {
                         Ok(Some(Notification { ticket, .. })) if ticket == probe => received = true,
-                        Ok(Some(notification)) => notification.deliver(&self.asker.waiters),
+                        Ok(Some(notification)) => self.asker.waiters.deliver(notification),
                         Ok(None) => return lost(),
                         Err(error) => return error,
                     },
@@ -258,7 +258,7 @@ impl<D: Dialect> NotifierTask<D> {
                 tokio::select! {
                     () = &mut pause => break,
                     note = D::notification(subscription) => match note {
-                        Ok(Some(notification)) => notification.deliver(&self.asker.waiters),
+                        Ok(Some(notification)) => self.asker.waiters.deliver(notification),
                         Ok(None) => return lost(),
                         Err(error) => return error,
                     },

@@ -11,17 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use lockwell_core::backend::{KEEP_EVERY, Waiter, Waiters, lock};
+use lockwell_core::backend::{KEEP_EVERY, Waiter, Waiters, lock, provisional_lease};
 use lockwell_core::{Claim, Moment};
 use uuid::Uuid;
 
 use crate::ids::AsUuid;
 use crate::words::{KnownPlaces, QueueRow, WaiterPoll};
-
-/// The longest provisional lease, which a waiter gets when a release grants the lock to it. If the waiter is
-/// gone, the others wait for this time. The lease counts from the client's last heartbeat, so it is longer
-/// than the time between two of them.
-pub(crate) const PROVISIONAL: Duration = Duration::from_secs(3);
 
 /// For how long other waiters use the answer to a poll.
 const SERVES: Duration = Duration::from_millis(50);
@@ -157,8 +152,7 @@ pub(crate) struct HandOverPlace {
 impl HandOverPlace {
     /// The row for the database. `receives`: whether notifications arrive at this process, and so a grant.
     pub(crate) fn row(&self, claim: &Claim, receives: bool) -> QueueRow {
-        // With a lock delay, a short lease would have no validity.
-        let lease = (receives && claim.lock_delay().is_zero()).then(|| claim.ttl().min(PROVISIONAL));
+        let lease = receives.then(|| provisional_lease(claim)).flatten();
         QueueRow { number: self.waiter.ticket(), lease, is_stored: self.is_stored.load(Ordering::Relaxed) }
     }
 

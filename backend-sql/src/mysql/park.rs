@@ -234,7 +234,7 @@ impl ParkedSession {
             slept_long = slept_through && sleep == LONG && !found;
             let granted: Vec<i64> = answer.grants.iter().map(|grant| grant.ticket).collect();
             for told in answer.turns.into_iter().map(Notification::to_recheck).chain(answer.grants) {
-                told.deliver(&self.waiters);
+                self.waiters.deliver(told);
             }
             if let Some(opening) = &mut self.opening
                 && let Ok(opened) = tokio::time::timeout(SHORT, opening).await

@@ -16,7 +16,7 @@ use crate::dialect::database::{Database, promised};
 use crate::dialect::records::is_missing;
 use crate::ids::AsUuid;
 use crate::sql::table::Sql;
-use crate::words::{EVERYBODY, Notification};
+use crate::words::Notification;
 
 impl Database for Sqlite {
     const IS_REMOTE: bool = false;
@@ -123,8 +123,8 @@ impl Database for Sqlite {
         let received = inbox.receive().await?;
         Ok(Some(match received {
             Received::One(Message { ticket, token: 0, .. }) => Notification::to_recheck(ticket),
-            Received::One(message) => Notification { ticket: message.ticket, granted: Some(pushed(message)) },
-            Received::Many => Notification::to_recheck(EVERYBODY),
+            Received::One(message) => Notification::of_grant(message.ticket, pushed(message)),
+            Received::Many => Notification::to_all(),
         }))
     }
 

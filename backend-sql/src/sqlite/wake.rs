@@ -29,7 +29,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwell_core::backend::{PushedGrant, valid_until};
+use lockwell_core::backend::{PushedGrant, provisional_lease, valid_until};
 use lockwell_core::{Claim, LockName, Moment};
 use sqlx_core::row::Row;
 use sqlx_sqlite::SqliteRow;
@@ -41,7 +41,6 @@ use super::plan::{Asked, Step, plan};
 use super::sockets::{Message, Sent};
 use crate::dialect::groups::{find_next, freed_each};
 use crate::dialect::hints::Hint;
-use crate::dialect::places::PROVISIONAL;
 use crate::ids::AsUuid;
 use crate::words::{Freed, Notification, micros, span, token};
 
@@ -97,15 +96,14 @@ pub(super) fn pushed(message: Message) -> PushedGrant {
 
 /// The lease under which a release may grant a lock to this claim. `None`: it only notifies the claim.
 pub(super) fn provisional(claim: &Claim) -> Option<i64> {
-    // With a lock delay, a short lease would have no validity.
-    claim.lock_delay().is_zero().then(|| micros(claim.ttl().min(PROVISIONAL)) - 1)
+    provisional_lease(claim).map(|lease| micros(lease) - 1)
 }
 
 /// What is left of a provisional lease, if that is enough for a claim that reads its grant. The clock of the
 /// database goes in steps of a millisecond.
 pub(super) fn left_of(claim: &Claim, left: i64) -> Option<Duration> {
     let left = left.saturating_sub(1000);
-    (left >= micros(claim.ttl().min(PROVISIONAL)) / 2).then(|| span(left))
+    (left >= micros(provisional_lease(claim)?) / 2).then(|| span(left))
 }
 
 impl Sqlite {
@@ -242,7 +240,7 @@ impl Sqlite {
             let (client, ticket) = granted.place?;
             let message = granted.message(ticket);
             if client == conn.client() {
-                return Some(Notification { ticket, granted: Some(pushed(message)) });
+                return Some(Notification::of_grant(ticket, pushed(message)));
             }
             // The message is an answer, and must not come from a file that has lost its name. The release is
             // then repeated in the other one.

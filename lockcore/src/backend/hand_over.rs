@@ -24,7 +24,7 @@
 use std::time::Duration;
 
 use crate::life::valid_until;
-use crate::{FencingToken, Moment};
+use crate::{Claim, FencingToken, Moment};
 
 /// An answered heartbeat of a waiter. Each request whose answer contains the server's time can be a
 /// heartbeat.
@@ -146,6 +146,70 @@ impl PushedGrant {
     }
 }
 
+/// The longest provisional lease. A waiter that is gone delays the others by this time. It counts from the
+/// waiter's last heartbeat, so it is longer than the time between two of them.
+const LONGEST: Duration = Duration::from_secs(3);
+
+/// The length of the provisional lease under which a release may grant the lock to a claim. `None`: the release
+/// only notifies the claim, since it has a lock delay, and such a short lease would have no validity.
+pub fn provisional_lease(claim: &Claim) -> Option<Duration> {
+    claim.lock_delay().is_zero().then(|| claim.ttl().min(LONGEST))
+}
+
+/// Stands for a ticket where notifications may be missing. No ticket is negative.
+const EVERYBODY: i64 = i64::MIN;
+
+/// What a waiter is notified of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Notification {
+    /// The number of the waiter's place.
+    pub ticket: i64,
+    /// What a release has granted to the waiter. `None`: the waiter must request the lock.
+    pub granted: Option<PushedGrant>,
+}
+
+impl Notification {
+    /// A notification that it is the turn of a waiter to request the lock.
+    pub fn to_recheck(ticket: i64) -> Self {
+        Self { ticket, granted: None }
+    }
+
+    /// A notification to all waiters of the client to request their locks, where others may have been missed.
+    pub fn to_all() -> Self {
+        Self::to_recheck(EVERYBODY)
+    }
+
+    /// Whether it is for all waiters of the client.
+    pub fn is_to_all(&self) -> bool {
+        self.ticket == EVERYBODY
+    }
+
+    /// A notification that a release has granted the lock to a waiter.
+    pub fn of_grant(ticket: i64, granted: PushedGrant) -> Self {
+        Self { ticket, granted: Some(granted) }
+    }
+
+    /// Parses a message: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SEEN`, the times in microseconds. See
+    /// [`PushedGrant::new`].
+    pub fn parse(text: &str) -> Option<Self> {
+        let (ticket, grant) =
+            text.split_once(':').map_or((text, None), |(ticket, grant)| (ticket, Some(grant)));
+        let ticket = ticket.parse().ok()?;
+        let Some(grant) = grant else { return Some(Self::to_recheck(ticket)) };
+        let mut numbers = grant.split(':').map(|part| part.parse::<u64>().ok());
+        let (token, ends) = (FencingToken::new(numbers.next()??), numbers.next()??);
+        let (lease, seen) = (Duration::from_micros(numbers.next()??), numbers.next()??);
+        Some(Self::of_grant(ticket, PushedGrant::new(token, lease, ends, seen)))
+    }
+
+    /// Adds the number of the connection of the message, as in [`Heartbeat::over`].
+    #[must_use]
+    pub fn over(self, generation: u64) -> Self {
+        Self { granted: self.granted.map(|granted| granted.over(generation)), ..self }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +246,29 @@ mod tests {
         let deadline = valid_until(at(10_000), Duration::from_secs(1));
         assert_eq!(ends(101_000_000).deadline(Some(&heartbeat()), at(10_001)), Some(deadline));
         assert_eq!(ends(99_999_999).deadline(Some(&heartbeat()), at(10_001)), None, "it had ended before");
+    }
+
+    #[test]
+    fn a_message_names_a_place_or_a_grant() {
+        assert_eq!(Notification::parse("-7"), Some(Notification::to_recheck(-7)));
+        let granted = PushedGrant::new(FencingToken::new(9), Duration::from_secs(3), 104_200_000, 5);
+        let parsed = Notification::parse("7:9:104200000:3000000:5").unwrap();
+        assert_eq!(parsed, Notification::of_grant(7, granted));
+        assert_eq!(parsed.over(2), Notification::of_grant(7, granted.over(2)));
+        for bad in ["", "x", ":", "7:", "7:9:104200000:3000000", "7:9:104200000:3000000:-5"] {
+            assert_eq!(Notification::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_claim_with_a_lock_delay_is_only_notified() {
+        let claim = |ttl| {
+            let name = crate::LockName::new("a").unwrap();
+            Claim::new(name, crate::Mode::Exclusive, ttl, crate::Wait::Forever, "test".into())
+        };
+        assert_eq!(provisional_lease(&claim(LEASE * 2)), Some(LONGEST));
+        assert_eq!(provisional_lease(&claim(LEASE / 2)), Some(LEASE / 2));
+        assert_eq!(provisional_lease(&claim(LEASE).with_lock_delay(LEASE)), None);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //!
 //! * [`Batcher`]: requests that arrive at about the same time share a call, with time limits and retries.
 //! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse a claim and notify it
-//!   later. A server with a queue of its own needs neither. [`PushedGrant`]: a grant that a release made for
-//!   a waiter, and the end of its validity. [`Hot`]: which locks were contended lately.
+//!   later. A server with a queue of its own needs neither. [`Notification`] and [`PushedGrant`]: a grant that
+//!   a release made for a waiter, and the end of its validity. [`Hot`]: which locks were contended lately.
 //! * [`Reconnect`]: a connection for each runtime. It replaces a failed connection, and repeats the requests
 //!   on the new one.
 //! * [`at_each_address`] and [`by_name_or_address`]: a server whose name has several addresses, of which the first may be silent.
@@ -51,7 +51,7 @@ pub use escape::{escape, unescape};
 pub use grace::{
     GraceGauge, GraceOptions, Mark, MarkAdvice, MarkWatch, closed_for, grace_period, mark_advice,
 };
-pub use hand_over::{Heartbeat, PushedGrant};
+pub use hand_over::{Heartbeat, Notification, PushedGrant, provisional_lease};
 pub use hot::Hot;
 pub use lazy::Lazy;
 pub use nodelay::{NoDelay, can_set_nodelay, look_for_nodelay, set_nodelay};

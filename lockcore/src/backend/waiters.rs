@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::heartbeats::Heartbeats;
-use super::{Heartbeat, PushedGrant};
+use super::{Heartbeat, Notification, PushedGrant};
 use crate::system::{lock, unique_bits, wake_tasks};
 use crate::{LockName, Moment};
 
@@ -145,17 +145,16 @@ impl Waiters {
 
     /// Notifies the waiter with this ticket. If it registers only later, it is notified then.
     pub fn notify(&self, ticket: i64) {
-        self.deliver(ticket, None);
+        self.deliver(Notification::to_recheck(ticket));
     }
 
-    /// Notifies the waiter with this ticket of a grant that a release has made for it.
-    pub fn grant(&self, ticket: i64, granted: PushedGrant) {
-        self.deliver(ticket, Some(granted));
-    }
-
-    fn deliver(&self, ticket: i64, granted: Option<PushedGrant>) {
+    /// Delivers a notification to its waiter. If that registers only later, it is notified then.
+    pub fn deliver(&self, notification: Notification) {
+        if notification.is_to_all() {
+            return self.notify_all();
+        }
         // The mutex is free again: wakers of the application run in `notify`.
-        let inbox = self.rows().deliver(ticket, granted);
+        let inbox = self.rows().deliver(notification.ticket, notification.granted);
         if let Some(inbox) = inbox {
             inbox.notify();
         }
@@ -378,7 +377,7 @@ mod tests {
         let waiters = Waiters::new();
         let name = LockName::new("a").unwrap();
         let granted = PushedGrant::new(FencingToken::new(7), Duration::from_secs(3), 5, 6);
-        waiters.grant(1, granted);
+        waiters.deliver(Notification::of_grant(1, granted));
         waiters.notify(2);
         let (first, second) = (waiters.register(&name, 1), waiters.register(&name, 2));
         first.notified().await;
@@ -414,7 +413,10 @@ mod tests {
         drop(asking);
         waiters.note_turn(1, 2);
         assert_eq!((looks(), waiters.unheard(1)), ([vec![], vec![], vec![]], vec![1]));
-        waiters.grant(1, PushedGrant::new(FencingToken::new(7), Duration::from_secs(3), 5, 6));
+        waiters.deliver(Notification::of_grant(
+            1,
+            PushedGrant::new(FencingToken::new(7), Duration::from_secs(3), 5, 6),
+        ));
         assert_eq!(looks(), [const { Vec::<i64>::new() }; 3], "a grant ends by itself");
     }
 

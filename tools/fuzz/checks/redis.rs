@@ -2,11 +2,12 @@
 //! a grant.
 
 use lockwell_core::ServerUrl;
+use lockwell_core::backend::Notification;
 use redis::Value;
 
 use crate::wire::slots;
 use crate::words::address::{Address, Topology};
-use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Notification};
+use crate::words::answers::{self, AcquireAnswer, ClaimAnswer};
 use crate::words::info::Info;
 use crate::words::options::RedisOptions;
 
@@ -37,7 +38,7 @@ pub fn answer(bytes: &[u8]) {
 
 /// A message over a channel, or what `INFO` says.
 pub fn text(text: &str) {
-    if let Some(notification) = Notification::parse(text, 1) {
+    if let Some(notification) = Notification::parse(text) {
         assert_eq!(notification.granted.is_some(), text.contains(':'), "{text:?}");
     }
     assert!(Info::parse(text).get("role").len() <= text.len());

@@ -55,7 +55,7 @@ local function grant_next(counter, lock, queue, waiters, members, details, mode)
       local text, ends = waiter.ticket, nil
       if token then
         ends = string.format('%.0f', now + lease * 1000)
-        text = text .. ':' .. token .. ':' .. ends .. ':' .. lease .. ':' .. sign
+        text = text .. ':' .. token .. ':' .. ends .. ':' .. lease .. '000:' .. sign
       end
       if not notify(waiter, text, notifications) then
         if string.byte(form) == 112 and waiter.silent < keep / 2 then break end
