@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// How long a report may go on after the order to stop.
-const GRACE: Duration = Duration::from_millis(300);
+const LONGEST_END: Duration = Duration::from_millis(300);
 
 #[derive(Clone)]
 struct Service {
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         terminate.recv().await;
         // From here on no connection is accepted.
         tokio::spawn(async move {
-            tokio::time::sleep(GRACE).await;
+            tokio::time::sleep(LONGEST_END).await;
             order.send_replace(true);
         });
     };

@@ -29,7 +29,7 @@ use lockwell_core::{
 };
 
 use self::context::Common;
-use self::quorum::{GRACE, Quorum};
+use self::quorum::{Quorum, SLOW_NODES};
 use self::settings::Settings;
 use crate::checks::examine;
 use crate::gather::gather;
@@ -137,7 +137,7 @@ impl DistributedLock for Redlock {
         let (quorum, limit) = (self.quorum()?, self.common.settings.options.timeout);
         let asked =
             quorum.nodes.iter().map(|node| examine::names(node.calls.wire(), &self.common.keys, limit, None));
-        let answers = gather(asked, quorum.majority(), GRACE).await;
+        let answers = gather(asked, quorum.majority(), SLOW_NODES).await;
         let (mut names, mut listed, mut last_error) = (Vec::new(), 0, None);
         for answer in answers.into_iter().flatten() {
             match answer {

@@ -21,7 +21,7 @@ use crate::wire::link::Subscriber;
 use crate::words::answers::{self, LockView};
 
 /// How long to wait for slow nodes when a majority has answered a question.
-pub(super) const GRACE: Duration = Duration::from_millis(100);
+pub(super) const SLOW_NODES: Duration = Duration::from_millis(100);
 /// How often a lock is looked at again when some nodes did not answer in time and the others show no holder.
 const VIEWS: u32 = 2;
 /// The most rounds under way in one client.
@@ -69,7 +69,7 @@ impl Quorum {
             node.examine(generation, limit, settings.longest_ttl).await
         });
         let (mut runs, mut missing, mut forgetful) = (Vec::new(), None, 0);
-        let examined = gather(examined, self.majority(), GRACE).await;
+        let examined = gather(examined, self.majority(), SLOW_NODES).await;
         for (answer, address) in examined.into_iter().zip(&settings.nodes) {
             let answer = answer.unwrap_or_else(|| Err(crate::words::error::no_answer(None)));
             match answer.map_err(|error| error.at(address.topology.to_string())) {
@@ -124,7 +124,7 @@ impl Quorum {
         let calls = self.nodes.iter().map(|node| node.calls.call_within(item(), limit));
         let mut last_error = None;
         let mut replies = Vec::new();
-        for reply in gather(calls, self.majority(), GRACE).await {
+        for reply in gather(calls, self.majority(), SLOW_NODES).await {
             match reply {
                 Some(Ok(reply)) => replies.push(reply),
                 Some(Err(error)) => last_error = Some(error),

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::context::NodesContext;
 use super::items;
 use super::node::Node;
-use super::quorum::{GRACE, Quorum};
+use super::quorum::{Quorum, SLOW_NODES};
 use crate::calls::item::Item;
 use crate::calls::items::is_exclusive;
 use crate::gather::next_until;
@@ -67,7 +67,7 @@ impl Quorum {
     /// release.
     ///
     /// When a majority has answered, the claim has no majority any more. If the answers differ (some rounds
-    /// of the claim had a few votes), it waits for the other nodes, but only for `GRACE`. A missing answer
+    /// of the claim had a few votes), it waits for the other nodes, but only for `SLOW_NODES`. A missing answer
     /// does not prove that the lock was lost: that node may have held it. Nor do nodes prove that it was
     /// released where an earlier copy of the request, whose answer was lost, may have released it: if they
     /// decide, the outcome is in doubt.
@@ -89,7 +89,7 @@ impl Quorum {
                 break;
             }
             if freed + in_doubt + not_held >= majority {
-                end.get_or_insert_with(|| Instant::now() + GRACE);
+                end.get_or_insert_with(|| Instant::now() + SLOW_NODES);
             }
         }
         if !answers.is_empty() {

@@ -28,7 +28,7 @@ const AFRESH: usize = 8;
 const HEAD_START: Duration = Duration::from_millis(150);
 
 /// How long further nodes are waited for when one has answered.
-const GRACE: Duration = Duration::from_millis(30);
+const FURTHER_NODES: Duration = Duration::from_millis(30);
 
 /// Asks some of the nodes at once, and takes the answer of most of those that answer soon. Those that hang
 /// are not waited for. `masters` may have connections; the others are reached by `address`.
@@ -67,7 +67,7 @@ pub(super) async fn read_slots(
         match next_until(&mut asks, end).await {
             Some(Ok(view)) => {
                 views.push(view);
-                end.get_or_insert_with(|| tokio::time::Instant::now() + GRACE);
+                end.get_or_insert_with(|| tokio::time::Instant::now() + FURTHER_NODES);
             }
             Some(Err(error)) => failure = Some(worse(failure, error)),
             None => break,

@@ -18,7 +18,7 @@ use crate::system::{OrderedGuard, OrderedMutex, lock_ordered, wake_tasks};
 use crate::{Clock, Error, HoldId, LockName, Mode, Moment, OwnerId};
 
 pub(crate) use turn::PassOn;
-pub(crate) use wait::FIRST_ANSWER;
+pub(crate) use wait::{BACKEND_ANSWER, FIRST_ANSWER};
 
 /// How long an acquire may wait for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,8 +25,8 @@ mod token;
 mod trace;
 
 pub use capabilities::{Capabilities, REQUIREMENTS, Requirement};
+pub(crate) use claim::{BACKEND_ANSWER, FIRST_ANSWER, PassOn};
 pub use claim::{Claim, Wait};
-pub(crate) use claim::{FIRST_ANSWER, PassOn};
 pub(crate) use class::{Class, check_class, not_a_class};
 pub use error::{Error, Result};
 pub use error_kind::{ErrorKind, Operation};

@@ -7,12 +7,8 @@ use std::time::Duration;
 
 use super::Checked;
 use super::operation::Acquiring;
-use crate::contract::FIRST_ANSWER;
+use crate::contract::{BACKEND_ANSWER, FIRST_ANSWER};
 use crate::{Clock, Error, ErrorKind, LockGuard, LockName, Operation, Result, Wait};
-
-/// For how long after the end of the wait to wait for the backend's own answer. It says more than "timed
-/// out": that the server cannot be reached, for instance.
-const GRACE: Duration = Duration::from_millis(20);
 
 /// An acquire, until a little after the end of its wait. `None`: the lock is held by another.
 ///
@@ -60,7 +56,7 @@ impl Future for InTime {
         };
         let end = end.get_or_insert_with(|| {
             let claim = claim.clone();
-            Box::pin(async move { claim.end_of_wait(GRACE).await })
+            Box::pin(async move { claim.end_of_wait().await })
         });
         ready!(end.as_mut().poll(cx));
         // If its place is kept, the wait for others goes on.
@@ -88,7 +84,7 @@ pub(super) async fn within<T>(
     tokio::select! {
         biased;
         answer = work => answer,
-        () = clock.sleep_until(end.after(GRACE)) => Ok(None),
+        () = clock.sleep_until(end.after(BACKEND_ANSWER)) => Ok(None),
     }
 }
 

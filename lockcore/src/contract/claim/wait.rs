@@ -7,7 +7,11 @@ use super::{Claim, Wait};
 use crate::{Error, ErrorKind, Moment, Result};
 
 /// How long a claim whose wait has ended still waits for an answer that is on its way.
-const GRACE: Duration = Duration::from_millis(12);
+const LATE_ANSWER: Duration = Duration::from_millis(12);
+
+/// How long a request whose wait has ended still waits for the backend's own answer, which may need
+/// [`LATE_ANSWER`]. It says more than "timed out": that the server cannot be reached, for instance.
+pub(crate) const BACKEND_ANSWER: Duration = Duration::from_millis(20);
 
 /// If a request has been under way for longer than this when the wait ends, the error is that the server does
 /// not answer.
@@ -41,8 +45,8 @@ impl Claim {
         }
     }
 
-    /// Resolves this long after the end of the time for which the caller waits.
-    pub(crate) async fn end_of_wait(&self, grace: Duration) {
+    /// Resolves when the time for which the caller waits is over, and the backend should have answered.
+    pub(crate) async fn end_of_wait(&self) {
         let end = match self.0.wait {
             Wait::No => return,
             Wait::Forever => return std::future::pending().await,
@@ -59,7 +63,7 @@ impl Claim {
             }
             // And so does a turn that has come meanwhile in this process: then the answer is still to come.
             if is_over() {
-                clock.sleep(grace).await;
+                clock.sleep(BACKEND_ANSWER).await;
                 if is_over() {
                     return;
                 }
@@ -94,7 +98,7 @@ impl Claim {
             done = &mut work => return Some(done),
             () = self.wait_over() => (),
         }
-        self.0.clock.timeout(GRACE, work).await
+        self.0.clock.timeout(LATE_ANSWER, work).await
     }
 
     /// For backends: the error of a wait that ended while a request was under way. `asked` is the time at
