@@ -93,16 +93,9 @@ impl Quorum {
     /// not, several waiters are notified: they wait a moment for the other nodes, and a random pause after a
     /// split vote lets one of them win.
     pub(super) async fn wait_for_turn(&self, claim: &Claim) -> Result<Option<Grant>> {
-        // If the lock was contended a moment ago, the claim is likely to wait, too, and queues with its first
-        // call.
-        let hot = self.shared.hot.is_hot(claim.name()) && self.listening() >= self.majority();
-        let places = hot.then(|| {
-            claim.note_queued();
-            self.register(claim)
-        });
         let limit = self.shared.common.settings.node_timeout(claim.ttl());
         let state = State { splits: 0, unreachable_since: None, limit };
-        wait_for_turn(&Waiting { quorum: self, state: Mutex::new(state) }, claim, places).await
+        wait_for_turn(&Waiting { quorum: self, state: Mutex::new(state) }, claim).await
     }
 
     /// How many nodes notify us.
@@ -187,9 +180,16 @@ impl Queue for Waiting<'_> {
         })
     }
 
+    fn is_contended(&self, claim: &Claim) -> bool {
+        self.quorum.shared.hot.is_hot(claim.name()) && self.quorum.listening() >= self.quorum.majority()
+    }
+
+    fn note_contended(&self, claim: &Claim) {
+        self.quorum.shared.hot.note(claim.name());
+    }
+
     /// The next round queues.
     async fn enter(&self, claim: &Claim) -> Result<Places> {
-        self.quorum.shared.hot.note(claim.name());
         Ok(self.quorum.register(claim))
     }
 

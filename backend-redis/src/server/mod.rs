@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockwell_core::backend::{PerRuntime, Queue, wait_for_turn};
+use lockwell_core::backend::{PerRuntime, wait_for_turn};
 use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
-    Operation, Record, RecordKind, RecordWrite, Released, Renewal, Requirement, Result, ServerUrl, Wait,
+    Operation, Record, RecordKind, RecordWrite, Released, Renewal, Requirement, Result, ServerUrl,
     async_trait,
 };
 
@@ -167,16 +167,7 @@ impl DistributedLock for RedisLock {
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         durability::check(claim, self.common.settings.longest)?;
         let client = self.client()?;
-        // If the lock was contended a moment ago, the claim is likely to wait, too, and queues with its first
-        // call.
-        let hot = client.hot.is_hot(claim.name()) && client.calls.route().is_listening(client.slot(claim));
-        let place = if hot && claim.wait() != Wait::No {
-            claim.note_queued();
-            Some(client.enter(claim).await?)
-        } else {
-            None
-        };
-        wait_for_turn(&*client, claim, place).await.map_err(|error| client.explained(claim, error))
+        wait_for_turn(&*client, claim).await.map_err(|error| client.explained(claim, error))
     }
 
     /// All claims go into one call; in a cluster, into one for each slot.

@@ -66,8 +66,15 @@ impl Queue for Client {
         }
     }
 
-    async fn enter(&self, claim: &Claim) -> Result<Place> {
+    fn is_contended(&self, claim: &Claim) -> bool {
+        self.hot.is_hot(claim.name()) && self.calls.route().is_listening(self.slot(claim))
+    }
+
+    fn note_contended(&self, claim: &Claim) {
         self.hot.note(claim.name());
+    }
+
+    async fn enter(&self, claim: &Claim) -> Result<Place> {
         let waiter = self.waiters.register(claim.name(), self.tickets.fetch_add(1, Ordering::Relaxed));
         Ok(Place::new(waiter))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use lockwell_core::backend::{ClaimReply, Heartbeat, KEEP_EVERY, Queue, Waiters, wait_for_turn};
-use lockwell_core::{Claim, ErrorKind, Grant, Moment, Result, Wait};
+use lockwell_core::{Claim, ErrorKind, Grant, Moment, Result};
 
 use crate::client::Client;
 use crate::client::batch::{pick, reap_stale, renew_members, replace};
@@ -23,29 +23,10 @@ pub(crate) fn acquire<D: HandOverQueue>(
     client: Arc<Client<D>>,
     claim: &Claim,
 ) -> BoxFuture<'_, Result<Option<Grant>>> {
-    Box::pin(async move {
-        let queue = HandOvers(client);
-        let place = queue.place_at_once(claim);
-        wait_for_turn(&queue, claim, place).await
-    })
+    Box::pin(async move { wait_for_turn(&HandOvers(client), claim).await })
 }
 
 impl<D: HandOverQueue> HandOvers<D> {
-    /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The
-    /// claim enters the queue with its first request.
-    fn place_at_once(&self, claim: &Claim) -> Option<HandOverPlace> {
-        let is_waited_for = self.0.dialect.hints().has(Hint::Waited, claim.name());
-        let queues = is_waited_for && claim.wait() != Wait::No && self.0.notifier.receives();
-        queues.then(|| {
-            claim.note_queued();
-            self.place(claim)
-        })
-    }
-
-    fn place(&self, claim: &Claim) -> HandOverPlace {
-        self.0.places.take(claim, &self.0.waiters)
-    }
-
     /// Asks whose turn it is, and gives a heartbeat. A poll that another waiter has sent since this time
     /// serves as well.
     async fn poll_waiters(&self, since: Moment) -> Result<Arc<PolledQueue>> {
@@ -108,9 +89,16 @@ impl<D: HandOverQueue> Queue for HandOvers<D> {
         self.0.answer(claim, took, Some(client.places.next_heartbeat()))
     }
 
-    async fn enter(&self, claim: &Claim) -> Result<HandOverPlace> {
+    fn is_contended(&self, claim: &Claim) -> bool {
+        self.0.dialect.hints().has(Hint::Waited, claim.name()) && self.0.notifier.receives()
+    }
+
+    fn note_contended(&self, claim: &Claim) {
         self.0.dialect.hints().note(Hint::Waited, claim.name());
-        Ok(self.place(claim))
+    }
+
+    async fn enter(&self, claim: &Claim) -> Result<HandOverPlace> {
+        Ok(self.0.places.take(claim, &self.0.waiters))
     }
 
     async fn notified(&self, place: &HandOverPlace) {

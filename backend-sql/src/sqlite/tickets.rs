@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use lockwell_core::backend::{ClaimReply, KEEP_EVERY, PLACE_TTL, Queue, Waiter, lock, wait_for_turn};
-use lockwell_core::{Claim, FencingToken, Grant, Result, Wait};
+use lockwell_core::{Claim, FencingToken, Grant, Result};
 
 use sqlx_core::row::Row;
 
@@ -35,26 +35,7 @@ struct TicketPlace {
 }
 
 pub(super) fn acquire(client: Arc<Client<Sqlite>>, claim: &Claim) -> BoxFuture<'_, Result<Option<Grant>>> {
-    Box::pin(async move {
-        let queue = Tickets(client);
-        let place = queue.enter_at_once(claim).await?;
-        wait_for_turn(&queue, claim, place).await
-    })
-}
-
-impl Tickets {
-    /// A place for a claim that will probably wait, since somebody waited for this lock a moment ago. The
-    /// answer to the request for the place is that to the first request for the lock, too.
-    async fn enter_at_once(&self, claim: &Claim) -> Result<Option<TicketPlace>> {
-        let Self(client) = self;
-        let may_wait = claim.wait() != Wait::No && !claim.is_wait_over();
-        let is_handed_on = client.dialect.hints.has(Hint::HandedOn, claim.name());
-        if !is_handed_on || !may_wait || !client.notifier.receives() {
-            return Ok(None);
-        }
-        claim.note_queued();
-        claim.within_wait(self.enter(claim)).await.map(Some)
-    }
+    Box::pin(async move { wait_for_turn(&Tickets(client), claim).await })
 }
 
 impl Queue for Tickets {
@@ -84,6 +65,11 @@ impl Queue for Tickets {
         self.0.answer(claim, took, Some(KEEP_EVERY))
     }
 
+    fn is_contended(&self, claim: &Claim) -> bool {
+        self.0.dialect.hints.has(Hint::HandedOn, claim.name()) && self.0.notifier.receives()
+    }
+
+    /// The answer is that to the first request for the lock, too.
     async fn enter(&self, claim: &Claim) -> Result<TicketPlace> {
         let Self(client) = self;
         let enter = Request::Enter(claim.clone(), client.notifier.receives());

@@ -57,6 +57,18 @@ pub trait Queue: Sync {
         std::future::ready(())
     }
 
+    /// Whether others have waited for this lock a moment ago, so that the claim will probably wait, too: see
+    /// [`Hot`](super::Hot). It then enters the queue before its first request.
+    fn is_contended(&self, claim: &Claim) -> bool {
+        let _: &Claim = claim;
+        false
+    }
+
+    /// A claim without a place was refused, and will wait.
+    fn note_contended(&self, claim: &Claim) {
+        let _: &Claim = claim;
+    }
+
     /// Takes a place at the end of the queue.
     fn enter(&self, claim: &Claim) -> impl Future<Output = Result<Self::Place>> + Send;
 
@@ -89,15 +101,14 @@ pub trait Queue: Sync {
 /// The order of the steps makes sure that no notification is missed: the place in the queue exists before the
 /// lock is requested again, so a later release finds it. A timer is the fallback for a lost notification.
 /// After a cancellation no request is sent that queues: the claim is checked before each such request.
-///
-/// With a `place` the claim is in the queue already, or enters it with its first request.
-pub async fn wait_for_turn<Q: Queue>(
-    queue: &Q,
-    claim: &Claim,
-    mut place: Option<Q::Place>,
-) -> Result<Option<Grant>> {
+pub async fn wait_for_turn<Q: Queue>(queue: &Q, claim: &Claim) -> Result<Option<Grant>> {
     let clock = claim.clock();
     let mut kept = clock.now();
+    let may_wait = claim.wait() != Wait::No && !claim.is_wait_over();
+    let mut place = None;
+    if may_wait && queue.is_contended(claim) {
+        place = Some(enter(queue, claim).await?);
+    }
     let mut unavailable: Option<Error> = None;
     loop {
         // With a place, asking queues.
@@ -148,6 +159,7 @@ pub async fn wait_for_turn<Q: Queue>(
             if !is_subscribed(queue, claim).await {
                 return Ok(None);
             }
+            queue.note_contended(claim);
             place = Some(enter(queue, claim).await?);
             kept = clock.now();
             continue;

@@ -27,6 +27,8 @@ struct Server {
     recheck: Option<Duration>,
     /// A notification brings the grant.
     pushes: AtomicBool,
+    /// Whether claims were noted to wait.
+    is_contended: AtomicBool,
     /// How many subscriptions are confirmed; all of them, unless this says something else.
     subscriptions: Option<AtomicUsize>,
 }
@@ -69,6 +71,14 @@ impl Queue for Server {
         }
     }
 
+    fn is_contended(&self, _: &Claim) -> bool {
+        self.is_contended.load(Ordering::SeqCst)
+    }
+
+    fn note_contended(&self, _: &Claim) {
+        self.is_contended.store(true, Ordering::SeqCst);
+    }
+
     async fn enter(&self, _: &Claim) -> Result<usize> {
         self.say("enter");
         Ok(self.places.fetch_add(1, Ordering::SeqCst))
@@ -98,7 +108,7 @@ fn claim(wait: Wait) -> Claim {
 async fn waiting(server: &Arc<Server>, claim: &Claim) -> tokio::task::JoinHandle<Result<Option<Grant>>> {
     let task = tokio::spawn({
         let (server, claim) = (Arc::clone(server), claim.clone());
-        async move { wait_for_turn(&*server, &claim, None).await }
+        async move { wait_for_turn(&*server, &claim).await }
     });
     tokio::time::sleep(Duration::from_millis(20)).await;
     task
@@ -118,9 +128,29 @@ async fn it_asks_again_as_soon_as_it_has_a_place_and_when_it_is_notified() {
 #[tokio::test]
 async fn one_that_does_not_wait_leaves_nothing() {
     let (server, claim) = (Arc::<Server>::default(), claim(Wait::No));
-    assert!(wait_for_turn(&*server, &claim, None).await.unwrap().is_none());
+    assert!(wait_for_turn(&*server, &claim).await.unwrap().is_none());
     assert_eq!(server.said(), ["ask"]);
     assert!(!claim.may_be_queued());
+}
+
+#[tokio::test]
+async fn a_lock_that_was_contended_is_waited_for_from_the_first_request_on() {
+    let server = Arc::<Server>::default();
+    let free_it = async |task: tokio::task::JoinHandle<Result<Option<Grant>>>| {
+        server.free.store(true, Ordering::SeqCst);
+        server.notify.notify_one();
+        assert!(task.await.unwrap().unwrap().is_some());
+        server.free.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *lock(&server.said))
+    };
+    let first = waiting(&server, &claim(Wait::Forever)).await;
+    assert_eq!(free_it(first).await, ["ask", "enter", "ask again", "ask again"]);
+    let second = claim(Wait::Forever);
+    let task = waiting(&server, &second).await;
+    assert!(second.may_be_queued());
+    assert_eq!(free_it(task).await, ["enter", "ask again", "ask again"]);
+    assert!(wait_for_turn(&*server, &claim(Wait::No)).await.unwrap().is_none());
+    assert_eq!(server.said(), ["ask"], "one that does not wait takes no place");
 }
 
 #[tokio::test]
@@ -156,7 +186,7 @@ async fn a_place_that_was_forgotten_is_taken_again() {
 async fn after_another_failure_the_claim_may_still_be_queued() {
     let (server, claim) = (Arc::<Server>::default(), claim(Wait::Forever));
     server.breaks.store(true, Ordering::SeqCst);
-    let error = wait_for_turn(&*server, &claim, None).await.unwrap_err();
+    let error = wait_for_turn(&*server, &claim).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
     assert_eq!(server.said(), ["ask", "enter", "ask again"], "the release that follows leaves the queue");
     assert!(claim.may_be_queued());
@@ -192,7 +222,7 @@ async fn votes_that_were_split_are_tried_again_after_the_pause() {
     lock(&server.answers).extend([ClaimReply::Undecided { pause }, ClaimReply::Undecided { pause }]);
     server.free.store(true, Ordering::SeqCst);
     let began = Moment::now();
-    assert!(wait_for_turn(&*server, &claim, None).await.unwrap().is_some());
+    assert!(wait_for_turn(&*server, &claim).await.unwrap().is_some());
     assert!(Moment::now().since(began) >= pause * 2);
     assert_eq!(server.said(), ["ask", "ask", "ask"], "without a place");
 }
@@ -207,21 +237,21 @@ async fn servers_that_cannot_decide_are_the_answer_when_the_wait_ends() {
     // The wait ends within the pause.
     lock(&server.answers).extend([unavailable(Duration::from_secs(60))]);
     let began = Moment::now();
-    let error = wait_for_turn(&*server, &claim(Wait::Until(began.after(wait))), None).await.unwrap_err();
+    let error = wait_for_turn(&*server, &claim(Wait::Until(began.after(wait)))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(Moment::now().since(began) >= wait, "it waits to its end");
     // The wait ends while they are asked again.
     lock(&server.answers).extend([unavailable(Duration::ZERO)]);
     server.hangs.store(true, Ordering::SeqCst);
     let end = Wait::Until(Moment::now().after(wait));
-    let error = wait_for_turn(&*server, &claim(end), None).await.unwrap_err();
+    let error = wait_for_turn(&*server, &claim(end)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     server.hangs.store(false, Ordering::SeqCst);
     // They answer again before that.
     lock(&server.answers).extend([unavailable(Duration::ZERO)]);
     server.free.store(true, Ordering::SeqCst);
     let late = Wait::Until(Moment::now().after(Duration::from_secs(60)));
-    assert!(wait_for_turn(&*server, &claim(late), None).await.unwrap().is_some());
+    assert!(wait_for_turn(&*server, &claim(late)).await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -254,19 +284,20 @@ async fn a_heartbeat_is_sent_when_it_is_due_and_not_with_every_notification() {
 
 #[tokio::test]
 async fn a_wait_that_ends_while_it_subscribes_says_what_the_server_said() {
-    let mut server = Server { subscriptions: Some(AtomicUsize::new(1)), ..Server::default() };
+    let (subscriptions, is_contended) = (Some(AtomicUsize::new(1)), AtomicBool::new(true));
+    let mut server = Server { is_contended, subscriptions, ..Server::default() };
     let error = Error::new(ErrorKind::Unreachable, "two of three nodes are away");
     server.answers = Mutex::new([ClaimReply::Unavailable { error, pause: Duration::ZERO }].into());
     let clock = TestClock::new();
     let claim =
         claim(Wait::Until(clock.clock().now().after(Duration::from_secs(5)))).with_clock(clock.clock());
     let ended = async {
-        while server.said().is_empty() {
+        while server.said().len() < 2 {
             tokio::task::yield_now().await;
         }
         clock.advance(Duration::from_secs(60));
     };
-    let (answer, ()) = tokio::join!(wait_for_turn(&server, &claim, Some(1)), ended);
+    let (answer, ()) = tokio::join!(wait_for_turn(&server, &claim), ended);
     assert_eq!(answer.expect_err("nobody knows who holds it").message(), "two of three nodes are away");
-    assert_eq!(server.said(), ["ask again"]);
+    assert_eq!(server.said(), ["enter", "ask again"]);
 }
