@@ -34,13 +34,13 @@ pub(crate) async fn renew(inner: &ClientInner, grants: &[Grant], until: Moment) 
 async fn renew_part(inner: &ClientInner, grants: &[Grant], until: Moment) -> Vec<Renewal> {
     let held: Vec<&Held> = grants.iter().filter_map(Grant::record).collect();
     if held.len() < grants.len() {
-        return grants.iter().map(|_| Renewal::Unknown(of_another_client())).collect();
+        return Renewal::all_unknown(grants, &of_another_client());
     }
     let leases: Vec<i64> = grants.iter().map(|grant| lease(grant.claim())).collect();
     let reads = Txn::reads(held.iter().map(|held| one(&held.key)));
     let kept = match inner.keep(until, &leases, &reads).await {
         Ok(kept) => kept,
-        Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+        Err(error) => return Renewal::all_unknown(grants, &error),
     };
     let renewal = |at: usize| {
         let found = kept.answer.first(at);

@@ -111,7 +111,7 @@ impl DistributedLock for Redlock {
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
         match self.quorum() {
             Ok(quorum) => renewal::renew(&quorum.shared, &quorum.nodes, grants, until).await,
-            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+            Err(error) => Renewal::all_unknown(grants, &error),
         }
     }
 

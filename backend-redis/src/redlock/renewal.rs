@@ -50,7 +50,7 @@ async fn renew_together(
     let leases = grants.iter().map(|grant| Ok((grant.clone(), RoundNumber::of(grant)?)));
     let leases: Arc<[Lease]> = match leases.collect::<Result<Vec<_>>>() {
         Ok(leases) => leases.into(),
-        Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+        Err(error) => return Renewal::all_unknown(grants, &error),
     };
     let began = Moment::now();
     let majority = majority(nodes.len());

@@ -190,7 +190,7 @@ impl DistributedLock for RedisLock {
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
         match self.client() {
             Ok(client) => client.renew(grants, until).await,
-            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+            Err(error) => Renewal::all_unknown(grants, &error),
         }
     }
 

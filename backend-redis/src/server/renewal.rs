@@ -42,12 +42,11 @@ impl Client {
     /// Extends leases of one slot: in one call, or each by itself while the slot is being moved. The one key
     /// of an exclusive lock is at one node at any time, though the keys of two locks may not be.
     async fn renew_group(&self, group: &[&Grant], slot: u16, until: Moment) -> Vec<Renewal> {
-        let unknown = |error: Error| group.iter().map(|_| Renewal::Unknown(error.duplicate())).collect();
         let route = self.calls.route();
         if group.len() > 1 && !route.is_moving(slot) {
             match self.renew_together(group, slot, until).await {
                 Ok(renewals) => return renewals,
-                Err(error) if !route.is_moving(slot) => return unknown(error),
+                Err(error) if !route.is_moving(slot) => return Renewal::all_unknown(group, &error),
                 Err(_) => (),
             }
         }

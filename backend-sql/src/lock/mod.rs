@@ -147,7 +147,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         };
         let (answers, sent) = match renewed.await {
             Ok(answer) => answer,
-            Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+            Err(error) => return Renewal::all_unknown(grants, &error),
         };
         let pairs = grants.iter().zip(answers);
         pairs

@@ -150,7 +150,7 @@ impl DistributedLock for Lazy {
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
         match self.made() {
             Ok(backend) => backend.renew(grants, until).await,
-            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+            Err(error) => Renewal::all_unknown(grants, &error),
         }
     }
 

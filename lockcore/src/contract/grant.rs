@@ -193,3 +193,10 @@ pub enum Renewal {
     /// The outcome is unknown. The old deadline stands, and the keeper tries again.
     Unknown(Error),
 }
+
+impl Renewal {
+    /// The answers to the renewal of all these leases, if none of them has an answer for this reason.
+    pub fn all_unknown<T>(leases: &[T], reason: &Error) -> Vec<Self> {
+        leases.iter().map(|_| Self::Unknown(reason.duplicate())).collect()
+    }
+}

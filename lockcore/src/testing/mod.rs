@@ -234,7 +234,7 @@ impl DistributedLock for TestLock {
                 answers
             }
             Err(error) if error.kind() == ErrorKind::Lost => grants.iter().map(|_| Renewal::Lost).collect(),
-            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+            Err(error) => Renewal::all_unknown(grants, &error),
         }
     }
 
