@@ -50,6 +50,10 @@ pub struct RedisLock {
     is_durable: bool,
 }
 
+fn context(error: Error) -> Error {
+    error.during(Operation::Connect).on_backend("redis")
+}
+
 impl RedisLock {
     /// Connects to the server, the sentinels or the cluster at this address, and checks whether it can keep
     /// locks.
@@ -57,7 +61,6 @@ impl RedisLock {
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let context = |error: Error| error.during(Operation::Connect).on_backend("redis");
         let mut own = vec!["create", "wait_replicas"];
         own.extend(SENTINEL_OPTIONS);
         own.extend(durability::OPTIONS);
@@ -95,7 +98,6 @@ impl RedisLock {
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect_with(url: &ServerUrl, info: &ConnectionInfo) -> Result<Self> {
-        let context = |error: Error| error.during(Operation::Connect).on_backend("redis");
         let mut own = vec!["create", "wait_replicas"];
         own.extend(durability::OPTIONS);
         let options = RedisOptions::read(url, &own).map_err(context)?;
@@ -103,7 +105,6 @@ impl RedisLock {
     }
 
     async fn reach(url: &ServerUrl, address: Address, options: RedisOptions) -> Result<Self> {
-        let context = |error: Error| error.during(Operation::Connect).on_backend("redis");
         let longest = durability::read(url, address.can_move()).map_err(context)?;
         if address.is_cluster() {
             keys::check_for_cluster(&options.namespace).map_err(context)?;
