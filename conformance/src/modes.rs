@@ -1,6 +1,7 @@
 //! Readers, writers and semaphores.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -153,14 +154,20 @@ pub(super) async fn permits_are_counted(stage: Stage) {
     }
 }
 
+/// A holder of one of two permits. The other holder is dead, and its lease lasts for so long.
+async fn beside_a_dead_one(locks: &Locks, name: &LockName, ttl: Duration) -> LockGuard {
+    let alive = locks.permit(name, 2).await.expect("a free permit");
+    let dead = claim(name, alive.mode(), ttl, within(secs(1)));
+    locks.backend().acquire(&dead).await.expect("an answer").expect("a free permit");
+    alive
+}
+
 /// The permit of a dead holder is free again; the other permits stay held.
 pub(super) async fn a_permit_of_a_dead_holder_comes_back(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("slots");
     let ttl = ttl_of(&one, 300);
-    let alive = one.permit(&name, 2).await.expect("a free permit");
-    let dead = claim(&name, alive.mode(), ttl, within(secs(1)));
-    one.backend().acquire(&dead).await.expect("an answer").expect("a free permit");
+    let alive = beside_a_dead_one(&one, &name, ttl).await;
     let began = now();
     let next = two.permit(&name, 2).wait(ttl + secs(5)).await.expect("the lease of the dead runs out");
     let took = now().since(began);
@@ -303,9 +310,7 @@ pub(super) async fn another_kind_outwaits_a_dead_holder(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("slots");
     let ttl = ttl_of(&one, 300);
-    let alive = one.permit(&name, 2).await.expect("a free permit");
-    let dead = claim(&name, alive.mode(), ttl, within(secs(1)));
-    one.backend().acquire(&dead).await.expect("an answer").expect("a free permit");
+    let alive = beside_a_dead_one(&one, &name, ttl).await;
     let waiting = tokio::spawn(two.permit(&name, 3).wait(ttl + secs(20)).into_future());
     let (began, limit) = (now(), ttl + EXPIRY + secs(1));
     while status(&one, &name).await.holders.len() > 1 {
