@@ -1,4 +1,4 @@
-//! The same locks for programs without async: [`block_on`] waits for a request on the calling thread.
+//! Locks for programs without async: [`block_on`] waits for a request on the calling thread.
 //!
 //! ```
 //! use lockwell::blocking::{self, block_on};

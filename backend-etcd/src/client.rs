@@ -169,7 +169,7 @@ impl ClientInner {
         answer.map_err(|error| self.named(error))
     }
 
-    /// The same for who has a turn.
+    /// Carries out a transaction for who has a turn.
     pub(crate) async fn txn_now(&self, until: Moment, claim: Option<&Claim>, txn: &Txn) -> Result<Answer> {
         let sent = self.floor.mark();
         let ask = |connection: Connection, again| {

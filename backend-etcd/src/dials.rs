@@ -112,7 +112,7 @@ impl<C: Clone + Send + Sync + 'static> Latest<C> {
     }
 }
 
-/// The same failure for one more.
+/// A copy of the failure for one more that waited for the dial.
 pub(crate) fn again(failure: &Failure) -> Failure {
     match failure {
         Failure::Refused(error) => Failure::Refused(error.duplicate()),

@@ -111,7 +111,7 @@ impl ClientInner {
         self.revoke_now(id).await
     }
 
-    /// The same for who has a turn.
+    /// Ends a lease for who has a turn.
     pub(crate) async fn revoke_now(&self, id: i64) -> Result<Released> {
         // If a repeated request finds nothing, its first copy may have ended the lease.
         let (revision, is_repeated) = self.revoke_counted(id).await?;

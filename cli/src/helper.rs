@@ -19,7 +19,7 @@ use crate::say;
 /// The first word of a command line that is for the helper; the next is the process id of its parent, then
 /// the command.
 const EXEC: &str = "__exec";
-/// The same, if messages are for programs.
+/// The first word for the helper if messages are for programs.
 const EXEC_JSON: &str = "__exec_json";
 /// The only word of a command line that is for the watcher.
 const WATCH: &str = "__watch";

@@ -45,7 +45,7 @@ impl Patience {
         self.voice
     }
 
-    /// The same with the wait of the configuration if the command line gives none.
+    /// Takes the wait of the configuration if the command line gives none.
     pub(crate) fn or(&mut self, wait: Option<Duration>) {
         self.wait = self.wait.or(wait);
     }
@@ -61,7 +61,7 @@ impl Patience {
         self.left().map_or(LONGEST, |left| left.clamp(shortest, LONGEST))
     }
 
-    /// The same as [`again`](Self::again) after an error of the library. Without a wait, the grace period of
+    /// As [`again`](Self::again), after an error of the library. Without a wait, the grace period of
     /// a server that may have forgotten grants is waited for all the same: the lock may be free.
     ///
     /// # Cancel safety

@@ -1,4 +1,4 @@
-//! The same locks for programs without async.
+//! Locks for programs without async.
 
 use std::future::IntoFuture;
 

@@ -170,12 +170,12 @@ impl Client {
         Ok(Owner::new(self.locks.get()?.owner()))
     }
 
-    /// The same client, but the server orders all requests.
+    /// This client, but the server orders all requests.
     fn server_order(&self) -> PyResult<Self> {
         Ok(Self::new(self.locks.get()?.clone().server_order()))
     }
 
-    /// The same client, with another rule for passing locks on.
+    /// This client, with another rule for passing locks on.
     fn hand_off(&self, most: u32, span: f64) -> PyResult<Self> {
         let span = seconds("span", span).map_err(raise)?;
         Ok(Self::new(self.locks.get()?.clone().hand_off(most, span)))

@@ -26,7 +26,7 @@ pub(crate) trait Outcome: Send + 'static {
         Vec::new()
     }
 
-    /// The same once more, where it may be taken twice.
+    /// This outcome once more, where it may be taken twice.
     fn again(&self) -> Option<Box<dyn Outcome>> {
         None
     }

@@ -267,7 +267,7 @@ impl Node {
         due.then(|| Run { id: Arc::clone(&state.run_id), generation: state.asked_on, note: note() })
     }
 
-    /// The same, but only now and then.
+    /// Whether counters are to be repaired: only now and then.
     pub(crate) fn wants_repair(&self) -> bool {
         self.run_to_repair().is_some() && due(&self.repair_at, REPAIR)
     }

@@ -29,7 +29,7 @@ impl Note {
         format!("{}{}", self.run, if self.kept { KEPT } else { "" })
     }
 
-    /// The same without the word that every change is kept.
+    /// This note without the word that every change is kept.
     pub(super) fn not_kept(&self) -> Self {
         Self::new(&self.run, false)
     }

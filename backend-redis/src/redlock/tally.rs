@@ -193,7 +193,7 @@ impl Tally {
         self.nodes.iter().filter(|node| test(**node)).count()
     }
 
-    /// The same tally with the nodes in another order, for the model: `order[i]` is the node that comes to
+    /// This tally with the nodes in another order, for the model: `order[i]` is the node that comes to
     /// place `i`.
     #[cfg(test)]
     pub(crate) fn reordered(&self, order: &[usize]) -> Self {

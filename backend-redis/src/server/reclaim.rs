@@ -65,7 +65,7 @@ impl Client {
         }
     }
 
-    /// The same for a lock that the answer to another call does not know. Returns whether it is held again.
+    /// Reclaims a lock that the answer to another call does not know. Returns whether it is held again.
     pub(super) async fn reclaim_one(&self, grant: &Grant, answer: &ItemReply) -> Result<bool> {
         if self.common.gate.period().is_none() {
             return Ok(false);

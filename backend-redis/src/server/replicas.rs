@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// The same, without repeating the claim.
+    /// Waits until enough replicas have what was written, without repeating the claim.
     pub(crate) async fn confirm_once(
         &self,
         wire: &Arc<Wire>,

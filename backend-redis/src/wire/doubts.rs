@@ -28,7 +28,7 @@ impl Demands {
         wrong.map(|finding| format!("{}: {}", finding.message, finding.remedy)).collect()
     }
 
-    /// The same for an operator, including settings that are fine.
+    /// What an operator is to know, including settings that are fine.
     pub(crate) fn findings(self, info: &Info, every_change: Option<bool>) -> Vec<Finding> {
         if self.grace {
             let text = "after a restart or a failover nothing is granted until all leases have ended";

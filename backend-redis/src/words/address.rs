@@ -177,14 +177,14 @@ impl Address {
         node(host, port, self.tls.is_some())
     }
 
-    /// The same with the present passwords.
+    /// This address with the present passwords.
     pub(crate) async fn logging_in(&self) -> redis::RedisResult<Self> {
         let password = present(self.passwords.as_ref()).await?;
         let sentinel_password = present(self.sentinel_passwords.as_ref()).await?;
         Ok(Self { password, sentinel_password, ..self.clone() })
     }
 
-    /// The same with another password than the one that was refused, if there is one by now.
+    /// This address with another password than the one that was refused, if there is one by now.
     pub(crate) async fn logging_in_anew(&self) -> Option<Self> {
         let (passwords, refused) = (self.passwords.as_ref()?, self.password.as_ref()?);
         let password = passwords.other_than(refused).await?;

@@ -128,7 +128,7 @@ pub(crate) fn claim_released(value: &Value, generation: u64) -> Result<(bool, Ve
     Ok((freed == 1, notifications))
 }
 
-/// The same of a script for one lock, with how many were freed.
+/// The answer of a script for one lock: how many were freed, and the notifications.
 pub(crate) fn freed_all(value: &Value, generation: u64) -> Result<(usize, Vec<Notification>)> {
     let Value::Array(parts) = value else { return Err(unexpected()) };
     freed_for(parts, generation)

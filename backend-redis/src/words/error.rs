@@ -7,21 +7,21 @@ use crate::words::script::Script;
 
 /// The code of an error of our own: a server that does not meet the demands of `strict=true`.
 pub(crate) const STRICT: &str = "LOCKWELLSTRICT";
-/// The same: `strict=true` cannot be checked.
+/// The code of our own error: `strict=true` cannot be checked.
 pub(crate) const UNCHECKED: &str = "LOCKWELLUNCHECKED";
-/// The same: a server that may have forgotten grants.
+/// The code of our own error: a server that may have forgotten grants.
 pub(crate) const GRACE: &str = "LOCKWELLGRACE";
-/// The same: clients that disagree on the longest lease.
+/// The code of our own error: clients that disagree on the longest lease.
 pub(crate) const LONGEST: &str = "LOCKWELLLONGEST";
-/// The same: a server that does not say who it is.
+/// The code of our own error: a server that does not say who it is.
 pub(crate) const NO_IDENTITY: &str = "LOCKWELLIDENTITY";
-/// The same: sentinels that ask for another login.
+/// The code of our own error: sentinels that ask for another login.
 pub(crate) const SENTINEL_LOGIN: &str = "LOCKWELLSENTINEL";
 
-/// The same: no majority of the sentinels names a master.
+/// The code of our own error: no majority of the sentinels names a master.
 pub(crate) const NO_MAJORITY: &str = "LOCKWELLMAJORITY";
 
-/// The same: the password of a connection could not be had.
+/// The code of our own error: the password of a connection could not be had.
 pub(crate) const NO_PASSWORD: &str = "LOCKWELLNOPASSWORD";
 
 /// What an error means for the call.

@@ -21,7 +21,7 @@ impl Info {
         Self::parse(&one_text(answer))
     }
 
-    /// The same for a server that may have just started. While it reads its files it says that it has no
+    /// What a server says that may have just started. While it reads its files it says that it has no
     /// append-only file, so that is an error: [`loading`].
     pub(crate) fn of_loaded(answer: RedisResult<Value>) -> RedisResult<Self> {
         let info = Self::of(answer?);

@@ -55,7 +55,7 @@ impl<D: Dialect> Statements<D> {
         drop(self.idle.on(route).take());
     }
 
-    /// The same, and waits until it has ended.
+    /// Closes the connection for this route, and waits until it has ended.
     pub(crate) async fn shut(&self, route: Route) {
         let idle = self.idle.on(route).take();
         if let Some(idle) = idle {
@@ -274,7 +274,7 @@ pub(crate) fn about_file<D: Dialect>(error: Error) -> Error {
     if error.is_silence() && !D::IS_REMOTE { silence::<D>(None) } else { error }
 }
 
-/// The same outcome for all of a batch.
+/// One outcome for all of a batch.
 fn of_all<T>(batch: &[T], outcome: impl Fn() -> CallOutcome<Answered<Answer>>) -> Outcomes {
     batch.iter().map(|_| outcome()).collect()
 }

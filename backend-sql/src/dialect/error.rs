@@ -86,13 +86,13 @@ pub(crate) fn misconfigured(text: impl Into<String>) -> sqlx_core::Error {
     ours(ErrorKind::Misconfigured, text)
 }
 
-/// The same for a right that is missing.
+/// The error of a right that is missing.
 #[cfg(feature = "sqlite-unbundled")]
 pub(crate) fn refused(text: impl Into<String>) -> sqlx_core::Error {
     ours(ErrorKind::Refused, text)
 }
 
-/// The same for a disk that has refused a sync, while leases may be lost because of that for this time.
+/// The error of a disk that has refused a sync, while leases may be lost because of that for this time.
 #[cfg(feature = "sqlite-unbundled")]
 pub(crate) fn disk_failed(left: std::time::Duration) -> sqlx_core::Error {
     let text = format!(
@@ -102,7 +102,7 @@ pub(crate) fn disk_failed(left: std::time::Duration) -> sqlx_core::Error {
     ours(ErrorKind::Unreachable, text)
 }
 
-/// The same for tables that somebody has locked as a whole for this time.
+/// The error of tables that somebody has locked as a whole for this time.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn tables_locked(time: &str) -> sqlx_core::Error {
     let text = format!(

@@ -372,7 +372,7 @@ async fn until_unblocked<T, F: Future<Output = Result<T>>>(request: impl Fn(Rout
     }
 }
 
-/// The same for the release of a claim.
+/// Releases a claim, [again](until_unblocked) while a transaction has locked the lock's row.
 async fn until_freed<D: Dialect>(
     client: &Client<D>,
     claim: &Claim,

@@ -41,7 +41,7 @@ pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
     Ok(ours(options))
 }
 
-/// The same with what our statements need, whoever has made the options.
+/// The options with what our statements need, whoever has made the options.
 pub(super) fn ours(options: MySqlConnectOptions) -> MySqlConnectOptions {
     options
         .statement_cache_capacity(64)

@@ -170,7 +170,7 @@ impl MySql {
         Ok(rows.in_order(found.into_iter()))
     }
 
-    /// The same for one claim.
+    /// The state of the lock of one claim.
     pub(super) async fn lock_state_of(
         &self,
         conn: &mut Conn,

@@ -25,7 +25,7 @@ use crate::sql::table::{Sql, Table, placed};
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     text: Sql,
-    /// The same with a question mark for each argument.
+    /// The text with a question mark for each argument.
     prepared: Arc<str>,
     /// Which argument stands in the place of each question mark, from 0.
     order: Arc<[usize]>,
@@ -57,8 +57,8 @@ impl Statement {
         Call { statement: self, arguments: Vec::new() }
     }
 
-    /// The same with the name and the owner of a claim.
-    pub(super) fn of(&self, claim: &Claim) -> Call<'_> {
+    /// The statement with the name and the owner of a claim.
+    pub(super) fn of(&self, claim: &Claim) -> StatementCall<'_> {
         self.call().bind(claim.name()).bind(claim.owner().as_uuid())
     }
 

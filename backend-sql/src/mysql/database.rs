@@ -20,7 +20,7 @@ use crate::words::{ErrorClass, Notification};
 
 /// The most requests in a batch.
 const BATCH: usize = 500;
-/// The same where `TCP_NODELAY` cannot be set.
+/// The most requests in a batch where `TCP_NODELAY` cannot be set.
 const SHORT_BATCH: usize = 64;
 
 /// How many statements of a check must not fail.

@@ -43,7 +43,7 @@ impl<O: ConnectOptions<Connection: Sized> + Clone + Reread> Login<O> {
         Self { options, passwords, set, place }
     }
 
-    /// The same with other options.
+    /// This login with other options.
     #[cfg(feature = "postgres")]
     pub(crate) fn with(&self, change: impl FnOnce(O) -> O) -> Self {
         Self { options: change(self.options.clone()), ..self.clone() }

@@ -44,13 +44,13 @@ impl SqlOptions {
         })
     }
 
-    /// The same with the server of this address, whose port is this one by default.
+    /// These options with the server of this address, whose port is this one by default.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn at(self, url: &ServerUrl, port: u16) -> Self {
         Self { server: Some(url.servers(port)), ..self }
     }
 
-    /// The same with this server.
+    /// These options with this server.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn of(self, server: String) -> Self {
         Self { server: Some(server), ..self }

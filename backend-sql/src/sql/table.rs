@@ -42,7 +42,7 @@ impl Table {
         Ok(Self { name: name.to_owned(), schema: None, quote: "" })
     }
 
-    /// The same with quotes in the statements.
+    /// This table with quotes in the statements.
     #[cfg(any(feature = "mysql", feature = "sqlite-unbundled"))]
     pub(crate) fn quoted(self, quote: &'static str) -> Self {
         Self { quote, ..self }
@@ -53,7 +53,7 @@ impl Table {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
 
-    /// The same table with quotes, for PostgreSQL, which reads names without quotes as lower case.
+    /// This table with quotes, for PostgreSQL, which reads names without quotes as lower case.
     #[cfg(feature = "postgres")]
     pub(crate) fn in_schema(&self, schema: &str) -> Self {
         Self { name: self.folded(), schema: Some(schema.to_owned()), quote: "\"" }

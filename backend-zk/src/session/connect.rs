@@ -189,7 +189,7 @@ fn connection_timeout(places: &Places, timeout: Duration, limit: Duration) -> Du
     }
 }
 
-/// The same for servers on a slow network. A silent server still cannot use up all of the time.
+/// How long a connection may take on a slow network. A silent server still cannot use up all of the time.
 fn slow(timeout: Duration, limit: Duration) -> Duration {
     (timeout / 4).max(SLOW).min(timeout / 2).min(limit / 2)
 }

@@ -43,7 +43,7 @@ impl Limits {
         if self.ensemble { self.lag_of_ensemble() } else { Duration::ZERO }
     }
 
-    /// The same if the servers are an ensemble: half a tick, and a margin for a slow server.
+    /// The [lag](Self::lag) if the servers are an ensemble: half a tick, and a margin for a slow server.
     pub(crate) fn lag_of_ensemble(&self) -> Duration {
         self.tick * 5 / 8
     }

@@ -272,7 +272,7 @@ impl Session {
         self.now(|| self.client.list_children(path)).await
     }
 
-    /// The same for another request that reads.
+    /// Reads as [`list_now`](Self::list_now) does.
     pub(crate) async fn now<T, F>(&self, read: impl FnOnce() -> F) -> Result<T, zk::Error>
     where
         F: Future<Output = Result<T, zk::Error>>,

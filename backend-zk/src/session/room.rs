@@ -30,7 +30,7 @@ impl Room {
         Some(Self { session: Arc::clone(session), bytes })
     }
 
-    /// The same for a node that exists already, and so must be counted.
+    /// Room for a node that exists already, and so must be counted.
     pub(crate) fn of_existing(session: &Arc<Session>, bytes: usize) -> Self {
         session.bytes.fetch_add(bytes, Ordering::Relaxed);
         Self { session: Arc::clone(session), bytes }

@@ -33,7 +33,7 @@ pub(crate) struct Validity {
     /// How much older than an answered write a heartbeat must be to be certainly reported. Zero on a single
     /// server.
     lag: Duration,
-    /// The same in an ensemble.
+    /// That time in an ensemble.
     lag_of_ensemble: Duration,
     /// The number of moves of the session after which its server said what `lag` is.
     kind_at: u64,

@@ -48,7 +48,7 @@ pub(super) enum Event<'a> {
         /// Who holds the locks, and who waits: left out where the server has not said it in time.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         locks: Vec<LockReport<'a>>,
-        /// The same for people.
+        /// Who holds the locks, in words for people.
         #[serde(skip)]
         words: String,
     },

@@ -95,7 +95,7 @@ fn since(waited: Option<Duration>) -> String {
     waited.map_or_else(String::new, |waited| format!(", for {}", rounded(waited)))
 }
 
-/// The same for programs.
+/// The report for programs.
 #[derive(Serialize)]
 pub(super) struct WhyReport<'a> {
     schema_version: u32,

@@ -35,7 +35,7 @@ impl Forgetful {
         opens.map(|opens| opens.since(self.clock.now())).filter(|left| !left.is_zero())
     }
 
-    /// The same for this claim.
+    /// For how long this claim is refused.
     fn refuses(&self, claim: &Claim) -> Option<Duration> {
         let is_free = match self.defect {
             Defect::GrantsWithoutMark => true,

@@ -65,8 +65,9 @@ where
     in_turn(FuturesUnordered::new(), None, addresses_of(host, port).await?, open).await
 }
 
-/// The same for a client crate that takes no address beside the name, which TLS or the server wants to know.
-/// `open` gets `None` for the name first, and then, if the name has several addresses, each of them.
+/// As [`at_each_address`], for a client crate that takes no address beside the name, which TLS or the server
+/// wants to know. `open` gets `None` for the name first, and then, if the name has several addresses, each of
+/// them.
 ///
 /// # Errors
 /// The first one, if there is no answer.

@@ -90,8 +90,8 @@ impl PushedGrant {
         Self { token, ends, lease, seen, generation: 0, proof: None }
     }
 
-    /// The same where no heartbeat counts, on one host: the message proves by a number that it is from
-    /// somebody who knows the claim, and says when the release was sent.
+    /// A grant of this token where no heartbeat counts, on one host: the message proves by a number that it is
+    /// from somebody who knows the claim, and says when the release was sent.
     pub fn proven(token: FencingToken, ends: u64, proof: u64, sent: Moment) -> Self {
         Self { proof: Some((proof, sent)), ..Self::new(token, Duration::ZERO, ends, 0) }
     }

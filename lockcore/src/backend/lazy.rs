@@ -61,7 +61,7 @@ impl Lazy {
         }
     }
 
-    /// The same with the servers that errors name before there is a connection: see
+    /// This backend with the servers that errors name before there is a connection: see
     /// [`DistributedLock::servers`].
     #[must_use]
     pub fn at(mut self, servers: impl Into<String>) -> Self {

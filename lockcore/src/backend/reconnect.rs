@@ -108,8 +108,8 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
         Self::with_clock(silence, Clock::system())
     }
 
-    /// The same with the clock that the times of its requests come from. A real server and its network need
-    /// the system clock; another one is for a server in this process.
+    /// As [`new`](Self::new), with the clock that the times of its requests come from. A real server and its
+    /// network need the system clock; another one is for a server in this process.
     pub fn with_clock(silence: Duration, clock: Clock) -> Self {
         Self { connections: PerRuntime::new(), silence, clock }
     }

@@ -106,7 +106,7 @@ impl Locks {
         Self::new(Arc::new(crate::MemoryLock::new())).expect("a thread for the keeper")
     }
 
-    /// The same client, but each request has a place of its own in the queue of the server: all requests of
+    /// This client, but each request has a place of its own in the queue of the server: all requests of
     /// all processes are served in the order of their arrival ([`fifo`](crate::Requirement::Fifo)).
     ///
     /// Without it, processes are served in turn, not requests. Of all tasks that want one name as an

@@ -55,7 +55,7 @@ impl ServerUrl {
         self.passwords.clone().or_else(|| self.password.clone().map(Passwords::fixed))
     }
 
-    /// The same address with the [present](Passwords::current) password as its
+    /// This address with the [present](Passwords::current) password as its
     /// [`password`](Self::password), for backends that log in once.
     ///
     /// # Errors
@@ -158,14 +158,14 @@ impl ServerUrl {
         Ok(timeout)
     }
 
-    /// The same address with this option, which replaces an earlier value.
+    /// This address with the option, which replaces an earlier value.
     #[must_use]
     pub fn with_option(mut self, name: &str, value: &str) -> Self {
         self.options.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// The same address with this text for hosts and path, as [`location`](Self::location) returns it.
+    /// This address with another text for hosts and path, as [`location`](Self::location) returns it.
     #[must_use]
     pub fn with_location(mut self, location: &str) -> Self {
         let (authority, path) = location.find('/').map_or((location, ""), |at| location.split_at(at));
@@ -173,7 +173,7 @@ impl ServerUrl {
         self
     }
 
-    /// The same address whose password comes from there; `present` is what it is now, if that is known.
+    /// This address with a password that comes from there; `present` is what it is now, if that is known.
     pub(super) fn with_passwords(self, passwords: Passwords, present: Option<Secret>) -> Self {
         Self { password: present, passwords: Some(passwords), ..self }
     }

@@ -243,10 +243,10 @@ pub enum Requirement {
     /// The lock is in a PostgreSQL database, so `verify_in` can bind a transaction of that database to it.
     #[serde(rename = "verify-in:postgres")]
     VerifyInPostgres,
-    /// The same with MySQL or MariaDB.
+    /// The lock is in a MySQL or MariaDB database, so `verify_in` can bind a transaction of it to the lock.
     #[serde(rename = "verify-in:mysql")]
     VerifyInMySql,
-    /// The same with SQLite.
+    /// The lock is in an SQLite database, so `verify_in` can bind a transaction of it to the lock.
     #[serde(rename = "verify-in:sqlite")]
     VerifyInSqlite,
 }

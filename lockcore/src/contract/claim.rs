@@ -116,7 +116,7 @@ impl Claim {
         claim
     }
 
-    /// The same claim with a lock delay: the lease at the server lasts longer than the holder's validity by
+    /// This claim with a lock delay: the lease at the server lasts longer than the holder's validity by
     /// this time. A claim with other handles is not changed.
     #[must_use]
     pub fn with_lock_delay(mut self, lock_delay: Duration) -> Self {
@@ -128,7 +128,7 @@ impl Claim {
         self
     }
 
-    /// The same claim with this class. A claim with other handles is not changed.
+    /// This claim with a class. A claim with other handles is not changed.
     pub(crate) fn with_class(mut self, class: Class) -> Self {
         if class != Class::default()
             && let Some(inner) = Arc::get_mut(&mut self.0)
@@ -138,7 +138,7 @@ impl Claim {
         self
     }
 
-    /// The same claim with this number of tokens to reserve, for backends that promise
+    /// This claim with a number of tokens to reserve, for backends that promise
     /// [`token_blocks`](crate::Requirement::TokenBlocks). A claim with other handles is not changed.
     #[must_use]
     pub fn reserving(mut self, tokens: NonZeroU32) -> Self {
@@ -148,7 +148,7 @@ impl Claim {
         self
     }
 
-    /// The same claim with another clock than the machine's. A claim with other handles is not changed.
+    /// This claim with another clock than the machine's. A claim with other handles is not changed.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         if clock.is_system() && self.0.clock.is_system() {

@@ -45,7 +45,7 @@ impl Grant {
         grant.with_deadline(life::valid_until(sent, claim.ttl()))
     }
 
-    /// The same grant if it has fewer tokens than the claim wants: this many, of which the last is the same.
+    /// This grant with fewer tokens than the claim wants: so many, of which the last is the same.
     #[must_use]
     pub fn with_tokens(self, tokens: NonZeroU32) -> Self {
         let many = tokens.min(self.claim.tokens()).get();
@@ -79,7 +79,7 @@ impl Grant {
         self.provisional
     }
 
-    /// The same grant after a downgrade: of the same owner, with the same token, to the lock as a reader.
+    /// This grant after a downgrade: of the same owner, with the same token, to the lock as a reader.
     #[must_use]
     pub fn downgraded(&self) -> Self {
         Self { claim: self.claim.downgraded(), hold: 0, ..self.clone() }
@@ -113,7 +113,7 @@ impl Grant {
         self.claim.life(|life| life.holds.move_on(self.hold))
     }
 
-    /// The same grant after renewals, if there were any: valid from `sent` to `deadline`. A renewal makes a
+    /// This grant after renewals, if there were any: valid from `sent` to `deadline`. A renewal makes a
     /// whole lease of a provisional one.
     #[must_use]
     pub(crate) fn renewed(self, sent: Moment, deadline: Moment) -> Self {

@@ -112,7 +112,7 @@ impl Checked {
         self.begin_within(self.patience())
     }
 
-    /// The same after an error that has ended the claim before.
+    /// Begins with another claim, after an error that has ended the one before.
     pub(super) fn begin_after(&self, reason: &Error) -> Acquiring {
         let acquiring = self.begin_within(self.patience().after(reason));
         // Why there is another claim, until the server answers it.

@@ -68,7 +68,8 @@ impl JobSteps {
         }
     }
 
-    /// The same, and again while the server is away, for as long as a claim with this wait goes on.
+    /// Looks without the lock, and again while the server is away, for as long as a claim with this wait goes
+    /// on.
     pub(super) async fn look_within(&mut self, wait: Wait) -> Result<Option<Job>> {
         let clock = self.book.clock.clone();
         let (span, backend) = (self.choices.wait, self.book.capabilities().backend());

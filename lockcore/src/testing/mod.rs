@@ -71,7 +71,7 @@ impl TestServer {
         Self::with_clock(TestClock::new())
     }
 
-    /// The same on a clock that the test has already.
+    /// A server without any locks, and without faults, on a clock that the test has already.
     pub fn with_clock(clock: TestClock) -> Self {
         Self(Arc::new(TestServerInner {
             memory: MemoryLock::with_clock(clock.clock()),
@@ -114,7 +114,7 @@ impl TestServer {
         self.0.faults.add(operation, Fault::Fails(kind), None);
     }
 
-    /// The same for this number of calls.
+    /// The next so many calls of this operation [fail](Self::fail) with an error of this kind.
     pub fn fail_times(&self, operation: Operation, kind: ErrorKind, times: u32) {
         self.0.faults.add(operation, Fault::Fails(kind), Some(times));
     }

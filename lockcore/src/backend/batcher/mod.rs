@@ -57,8 +57,8 @@ impl<S: Service> Batcher<S> {
         Self::with_clock(service, bounds, Clock::system())
     }
 
-    /// The same with the clock that its limits, its pauses and the times of an [`Attempt`] come from. A real
-    /// server needs the system clock; another one is for a service in this process.
+    /// As [`new`](Self::new), with the clock that its limits, its pauses and the times of an [`Attempt`] come
+    /// from. A real server needs the system clock; another one is for a service in this process.
     pub fn with_clock(service: S, bounds: Bounds, clock: Clock) -> Self {
         let runtime = Handle::try_current().ok();
         Self(Arc::new(Shared { service, bounds, clock, runtime, queues: Mutex::new(Queues::new()) }))

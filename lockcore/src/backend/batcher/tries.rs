@@ -26,8 +26,8 @@ pub(super) async fn run<S: Service>(shared: &Shared<S>, batch: Vec<Arc<Entry<S>>
     }
 }
 
-/// The same for a batch, or for a part of a batch that is tried separately. Returns parts that must be tried
-/// separately.
+/// Tries a batch, or a part of a batch that is tried separately, in the same way. Returns parts that must be
+/// tried separately.
 async fn run_part<S: Service>(shared: &Shared<S>, mut open: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
     let service = &shared.service;
     let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
