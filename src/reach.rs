@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The outcome of a connection to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum HostState {
     Takes,
     Refuses,
     /// The name does not exist.
@@ -35,7 +35,7 @@ enum State {
     Silent,
 }
 
-impl State {
+impl HostState {
     /// Whether it is clear that no server is there.
     fn is_clear(self) -> bool {
         matches!(self, Self::Refuses | Self::Unknown | Self::NotLookedUp | Self::Missing)
@@ -49,7 +49,7 @@ pub(crate) async fn no_server(url: &ServerUrl) -> Error {
     match states(url).await {
         Some(states) if states.iter().all(|(_, state)| state.is_clear()) => {
             let error = Error::new(ErrorKind::Unreachable, words(&states));
-            let is_wrong = states.iter().all(|(_, state)| *state == State::Unknown);
+            let is_wrong = states.iter().all(|(_, state)| *state == HostState::Unknown);
             if is_wrong { error.for_good() } else { error }
         }
         _ => std::future::pending().await,
@@ -66,7 +66,7 @@ pub(crate) async fn explained(error: Error, url: &ServerUrl) -> Error {
     let has_reason = error.source().is_some();
     states.retain(|(host, state)| {
         let is_told = error.message().contains(host.as_str());
-        let is_blameless = has_reason && *state == State::Takes;
+        let is_blameless = has_reason && *state == HostState::Takes;
         !is_told && !is_blameless
     });
     if states.is_empty() { error } else { error.adding(words(&states)) }
@@ -82,7 +82,7 @@ pub(crate) fn servers(url: &ServerUrl) -> Option<String> {
     usual_port(url.scheme()).map(|port| url.servers(port))
 }
 
-async fn states(url: &ServerUrl) -> Option<Vec<(String, State)>> {
+async fn states(url: &ServerUrl) -> Option<Vec<(String, HostState)>> {
     let named = match url.scheme() {
         "redis+unix" => Some(url.location()),
         // A folder is one of PostgreSQL, whose default port is the end of the name.
@@ -111,53 +111,55 @@ async fn states(url: &ServerUrl) -> Option<Vec<(String, State)>> {
 }
 
 /// `None`: no thread can be started for the look-up.
-async fn state(host: &Host, port: u16) -> Option<State> {
+async fn state(host: &Host, port: u16) -> Option<HostState> {
     let found = match timeout(TIMEOUT, addresses_of(host.name(), port)).await {
         Ok(Ok(found)) => found,
         Ok(Err(error)) if error.get_ref().is_some_and(|error| error.downcast_ref::<Error>().is_some()) => {
             return None;
         }
         // The standard library has the texts of the C library, and no kinds.
-        Ok(Err(error)) if error.to_string().contains("emporary failure") => return Some(State::NotLookedUp),
-        Ok(Err(_)) => return Some(State::Unknown),
-        Err(_) => return Some(State::Silent),
+        Ok(Err(error)) if error.to_string().contains("emporary failure") => {
+            return Some(HostState::NotLookedUp);
+        }
+        Ok(Err(_)) => return Some(HostState::Unknown),
+        Err(_) => return Some(HostState::Silent),
     };
     Some(match timeout(TIMEOUT, TcpStream::connect(&found[..])).await {
-        Ok(Ok(_)) => State::Takes,
-        Ok(Err(error)) if error.kind() == Io::ConnectionRefused => State::Refuses,
-        _ => State::Silent,
+        Ok(Ok(_)) => HostState::Takes,
+        Ok(Err(error)) if error.kind() == Io::ConnectionRefused => HostState::Refuses,
+        _ => HostState::Silent,
     })
 }
 
 /// The state of a socket in the file system.
 #[cfg(unix)]
-async fn socket(path: &str) -> State {
+async fn socket(path: &str) -> HostState {
     match timeout(TIMEOUT, UnixStream::connect(path)).await {
-        Ok(Ok(_)) => State::Takes,
-        Ok(Err(error)) if error.kind() == Io::NotFound => State::Missing,
-        Ok(Err(error)) if error.kind() == Io::ConnectionRefused => State::Refuses,
-        _ => State::Silent,
+        Ok(Ok(_)) => HostState::Takes,
+        Ok(Err(error)) if error.kind() == Io::NotFound => HostState::Missing,
+        Ok(Err(error)) if error.kind() == Io::ConnectionRefused => HostState::Refuses,
+        _ => HostState::Silent,
     }
 }
 
 /// There are none on other systems.
 #[cfg(not(unix))]
-async fn socket(_: &str) -> State {
-    std::future::ready(State::Missing).await
+async fn socket(_: &str) -> HostState {
+    std::future::ready(HostState::Missing).await
 }
 
-fn words(states: &[(String, State)]) -> String {
+fn words(states: &[(String, HostState)]) -> String {
     let words = states.iter().map(|(host, state)| match state {
-        State::Takes => format!("{host} takes connections but does not answer as it should"),
-        State::Refuses => {
+        HostState::Takes => format!("{host} takes connections but does not answer as it should"),
+        HostState::Refuses => {
             format!("{host}: connection refused; is the server running, and the address right?")
         }
-        State::Unknown => format!("{host}: host name unknown; is it spelt right?"),
-        State::NotLookedUp => format!("{host}: host name unknown now: no name server answers"),
-        State::Missing => {
+        HostState::Unknown => format!("{host}: host name unknown; is it spelt right?"),
+        HostState::NotLookedUp => format!("{host}: host name unknown now: no name server answers"),
+        HostState::Missing => {
             format!("{host}: there is no such socket; is the server running, and the path right?")
         }
-        State::Silent => format!("{host} takes no connections; is a firewall in between?"),
+        HostState::Silent => format!("{host} takes no connections; is a firewall in between?"),
     });
     words.collect::<Vec<_>>().join("; ")
 }

@@ -15,7 +15,7 @@ use crate::floor::{Floor, Stored};
 use crate::keys;
 use crate::messages::{KeyValue, Op, Put, Txn, TxnReply, one};
 use crate::options::EtcdOptions;
-use crate::turns::{RuntimeTurns, Turn};
+use crate::turns::{RequestTurn, RuntimeTurns};
 
 /// A request without an answer for this time is repeated on a new connection.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -94,12 +94,12 @@ impl ClientInner {
     }
 
     /// Waits for the turn of a claim, or of another request.
-    pub(crate) async fn turn(&self, until: Moment) -> Result<Turn> {
+    pub(crate) async fn turn(&self, until: Moment) -> Result<RequestTurn> {
         self.turns.get(RuntimeTurns::new)?.requests.take(until).await.map_err(|error| self.named(error))
     }
 
     /// The turn of a claim that waits in its queue. Its failure is none that says that nothing was done.
-    pub(crate) async fn look_turn(&self, until: Moment) -> Result<Turn> {
+    pub(crate) async fn look_turn(&self, until: Moment) -> Result<RequestTurn> {
         let unreachable = |error: Error| Error::new(ErrorKind::Unreachable, error.message().to_owned());
         let taken = self.turns.get(RuntimeTurns::new)?.looks.take(until).await;
         taken.map_err(|error| self.named(unreachable(error)))

@@ -147,7 +147,7 @@ pub(crate) fn wall_clock() -> Duration {
 
 /// A claim that holds its lock or waits for it, as it was read, or a key that no claim has. Such a key holds
 /// the lock where it lies.
-pub(crate) struct Entry {
+pub(crate) struct ClaimKey {
     /// It has the owner in it, so it is not printed.
     pub(crate) key: Vec<u8>,
     pub(crate) lease: i64,
@@ -179,7 +179,7 @@ pub(crate) fn name_of_others(key: &[u8], folder: &str) -> String {
     }
 }
 
-impl Entry {
+impl ClaimKey {
     pub(crate) fn read(kv: &KeyValue, folder: &str) -> Self {
         let kind = Kind::of_key(&kv.key, folder);
         let value = kind.and_then(|_| Self::value(&kv.value));
@@ -220,11 +220,12 @@ impl Entry {
 }
 
 /// The claims to a lock, and other keys in its folder, holders before waiters, and the number of holders.
-pub(crate) fn queue(keys: &[KeyValue], folder: &str) -> (Vec<Entry>, usize) {
-    let mut entries: Vec<_> = keys.iter().map(|key| Entry::read(key, folder)).collect();
+pub(crate) fn queue(keys: &[KeyValue], folder: &str) -> (Vec<ClaimKey>, usize) {
+    let mut entries: Vec<_> = keys.iter().map(|key| ClaimKey::read(key, folder)).collect();
     // A downgraded claim holds the lock, whatever has come since.
-    let order =
-        |entry: &Entry| (entry.kind.is_some(), entry.kind != Some(Kind::Downgraded), entry.create_revision);
+    let order = |entry: &ClaimKey| {
+        (entry.kind.is_some(), entry.kind != Some(Kind::Downgraded), entry.create_revision)
+    };
     entries.sort_by_key(order);
     let others = entries.iter().take_while(|entry| entry.kind.is_none()).count();
     let claims = &entries[others..];
@@ -281,7 +282,7 @@ mod tests {
             (Mode::from_code(3).unwrap(), Base::Fixed(9)),
         ] {
             let kv = stored(mode, Kind::of(mode), 5, base);
-            let entry = Entry::read(&kv, FOLDER);
+            let entry = ClaimKey::read(&kv, FOLDER);
             assert_eq!((entry.mode(), entry.base, entry.lease), (mode, base, kv.lease));
             assert!(entry.is_ours);
             assert_eq!(entry.label, "a label with spaces");

@@ -9,7 +9,7 @@ use tonic::Status;
 use crate::client::{Answer, ClientInner};
 use crate::connection::Connection;
 use crate::error::{exists, is_missing};
-use crate::keys::{Entry, lease, seconds};
+use crate::keys::{ClaimKey, lease, seconds};
 use crate::messages::{Compare, Delete, LeaseReply, Op, Txn, exactly, one};
 
 /// The lease of a key that belongs to none: it was copied from another cluster, since each claim has one.
@@ -144,7 +144,7 @@ impl ClientInner {
 
     /// Ends the lease of a claim. A key without a lease is deleted, unless it was made anew since the read, and
     /// so is one that no claim has: other keys may belong to its lease.
-    pub(crate) async fn end(&self, entry: &Entry) -> Result<Released> {
+    pub(crate) async fn end(&self, entry: &ClaimKey) -> Result<Released> {
         if entry.is_ours && entry.lease != NO_LEASE {
             return self.revoke(entry.lease).await;
         }

@@ -55,7 +55,7 @@ impl EtcdLock {
     }
 
     /// All claims to a lock, and how many of them hold it.
-    async fn queue(&self, name: &LockName) -> Result<(Vec<keys::Entry>, usize)> {
+    async fn queue(&self, name: &LockName) -> Result<(Vec<keys::ClaimKey>, usize)> {
         let folder = folder(&self.inner.options.prefix, name);
         let note = |keys: &mut Vec<KeyValue>, page: Vec<KeyValue>| keys.extend(page);
         let keys = pages::read(&self.inner, below(&folder), note).await?;
@@ -113,7 +113,7 @@ impl DistributedLock for EtcdLock {
             holders.extend(left?.map(|left| entry.holder(left)));
         }
         let status = LockStatus::new(name.clone(), holders, waiting.len());
-        Ok(status.waiting(waiting.iter().map(keys::Entry::waits)))
+        Ok(status.waiting(waiting.iter().map(keys::ClaimKey::waits)))
     }
 
     /// Every lock that has a key has a holder.

@@ -67,7 +67,7 @@ pub(crate) enum Peeked {
 }
 
 /// What became of the request for the turn.
-pub(crate) enum Turn {
+pub(crate) enum TurnAnswer {
     Granted,
     Blocked(Option<WatchCreate>),
     /// The key is gone, or the floor has changed: back to the end of the queue.
@@ -211,7 +211,7 @@ impl<'a> Requests<'a> {
             return Ok(Entered::At(place));
         }
         let stored = Stored::read(answer.first(0))?;
-        let entry = |kv| keys::Entry::read(kv, &self.folder);
+        let entry = |kv| keys::ClaimKey::read(kv, &self.folder);
         if let Some(mine) = answer.first(1).map(entry).filter(|entry| entry.is_ours) {
             return Ok(match mine.base {
                 Base::Fixed(_) => Entered::Downgraded,
@@ -317,21 +317,21 @@ impl<'a> Requests<'a> {
         ranges
     }
 
-    fn stands(&self, found: &[Vec<KeyValue>], place: &Place, revision: i64) -> Turn {
-        let [floor, mine, earlier @ ..] = found else { return Turn::Gone };
+    fn stands(&self, found: &[Vec<KeyValue>], place: &Place, revision: i64) -> TurnAnswer {
+        let [floor, mine, earlier @ ..] = found else { return TurnAnswer::Gone };
         let is_there = mine.first().is_some_and(|mine| mine.create_revision == place.revision);
         if !is_there || !place.floor.is(floor.first()) {
-            return Turn::Gone;
+            return TurnAnswer::Gone;
         }
-        Turn::Blocked(self.blocker(earlier, revision))
+        TurnAnswer::Blocked(self.blocker(earlier, revision))
     }
 
-    pub(crate) fn looked(&self, answer: &Answer, place: &Place) -> Turn {
+    pub(crate) fn looked(&self, answer: &Answer, place: &Place) -> TurnAnswer {
         let turn = self.stands(&answer.found, place, answer.revision);
         match (turn, self.same(place)) {
-            (Turn::Blocked(_), Some((blocker, _))) if answer.succeeded => {
+            (TurnAnswer::Blocked(_), Some((blocker, _))) if answer.succeeded => {
                 let start_revision = answer.revision.saturating_add(1);
-                Turn::Blocked(Some(WatchCreate { start_revision, ..blocker.clone() }))
+                TurnAnswer::Blocked(Some(WatchCreate { start_revision, ..blocker.clone() }))
             }
             (turn, _) => turn,
         }
@@ -367,13 +367,13 @@ impl<'a> Requests<'a> {
         Txn::new(when, put(), otherwise)
     }
 
-    pub(crate) fn took_turn(&self, answer: Answer, place: &Place) -> Turn {
+    pub(crate) fn took_turn(&self, answer: Answer, place: &Place) -> TurnAnswer {
         let revision = answer.revision;
         if answer.succeeded {
-            return Turn::Granted;
+            return TurnAnswer::Granted;
         }
         match answer.inner {
-            Some(TxnReply { succeeded: true, .. }) => Turn::Granted,
+            Some(TxnReply { succeeded: true, .. }) => TurnAnswer::Granted,
             Some(inner) => self.stands(&inner.into_found().0, place, revision),
             None => self.stands(&answer.found, place, revision),
         }

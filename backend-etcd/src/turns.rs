@@ -50,7 +50,7 @@ struct Given {
     under_way: usize,
     /// Those that count, and some that do not any more.
     turns: VecDeque<Weak<Counted>>,
-    waiting: VecDeque<oneshot::Sender<Turn>>,
+    waiting: VecDeque<oneshot::Sender<RequestTurn>>,
 }
 
 struct Counted {
@@ -59,7 +59,7 @@ struct Counted {
 }
 
 /// The right to send requests, one after the other, until it is dropped.
-pub(crate) struct Turn {
+pub(crate) struct RequestTurn {
     turns: Arc<Turns>,
     counted: Arc<Counted>,
 }
@@ -76,7 +76,7 @@ impl Turns {
     ///
     /// # Cancel safety
     /// Cancel safe: the place among those who wait is left.
-    pub(crate) async fn take(self: &Arc<Self>, until: Moment) -> Result<Turn> {
+    pub(crate) async fn take(self: &Arc<Self>, until: Moment) -> Result<RequestTurn> {
         let asked = Moment::now();
         let mut turn = {
             let (sender, turn) = oneshot::channel();
@@ -120,7 +120,7 @@ impl Turns {
                 let counted = Arc::new(Counted { begun: Moment::now(), is_over: AtomicBool::new(false) });
                 given.under_way += 1;
                 given.turns.push_back(Arc::downgrade(&counted));
-                next.push((waiting, Turn { turns: Arc::clone(self), counted }));
+                next.push((waiting, RequestTurn { turns: Arc::clone(self), counted }));
             }
         }
         // Not under the mutex: a turn that nobody waits for any more is dropped, and passed on.
@@ -148,7 +148,7 @@ impl Given {
     }
 }
 
-impl Drop for Turn {
+impl Drop for RequestTurn {
     fn drop(&mut self) {
         {
             let mut given = lock(&self.turns.given);
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    async fn take(turns: &Arc<Turns>, wait: Duration) -> Result<Turn> {
+    async fn take(turns: &Arc<Turns>, wait: Duration) -> Result<RequestTurn> {
         // A test polls hundreds of them without a pause.
         tokio::task::unconstrained(turns.take(Moment::now().after(wait))).await
     }

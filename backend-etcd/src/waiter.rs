@@ -10,7 +10,7 @@ use crate::connection::{Connection, PRESENT, Watch};
 use crate::keys::{Base, held_by_others, lease, wall_clock};
 use crate::lease::ended;
 use crate::messages::WatchCreate;
-use crate::queue::{Entered, Peeked, Place, Requests, Turn};
+use crate::queue::{Entered, Peeked, Place, Requests, TurnAnswer};
 
 /// How often a waiter reads the queue, even without a notification.
 const RECHECK: Duration = Duration::from_secs(5);
@@ -209,16 +209,16 @@ async fn take_turn(
             requests.looked(&kept.answer, place)
         };
         match turn {
-            Turn::Granted => {
+            TurnAnswer::Granted => {
                 let held = Held::of(inner, requests, place.revision, since);
                 return Ok(Some(held.grant(claim, Base::Floor(place.floor.number()), kept.sent)));
             }
-            Turn::Gone => return Err(inner.named(ended())),
-            Turn::Blocked(Some(blocker)) => {
+            TurnAnswer::Gone => return Err(inner.named(ended())),
+            TurnAnswer::Blocked(Some(blocker)) => {
                 place.blocker = Some(blocker);
                 return Ok(None);
             }
-            Turn::Blocked(None) => (is_probably_free, is_known) = (true, true),
+            TurnAnswer::Blocked(None) => (is_probably_free, is_known) = (true, true),
         }
     }
 }

@@ -38,11 +38,11 @@ struct Row<T> {
     kept: Arc<T>,
     /// When the lease ends. While the claim waits, when it is given up; `None`: never.
     until: Option<Moment>,
-    state: State,
+    state: RowState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum RowState {
     /// The claim has no lease yet. So often it is given more time.
     Waiting(u32),
     Leased,
@@ -54,11 +54,11 @@ enum State {
 
 impl<T> Row<T> {
     fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waiting(_))
+        matches!(self.state, RowState::Waiting(_))
     }
 
     fn is_ended(&self) -> bool {
-        matches!(self.state, State::Ended | State::Expired)
+        matches!(self.state, RowState::Ended | RowState::Expired)
     }
 }
 
@@ -91,7 +91,7 @@ impl<T> LeaseTable<T> {
 
     /// Inserts a claim, which has no lease yet, with its value. The value replaces an earlier one.
     pub(crate) fn insert(&self, owner: OwnerId, kept: Arc<T>) {
-        self.rows().by_owner.insert(owner, Row { kept, until: None, state: State::Waiting(CHANCES) });
+        self.rows().by_owner.insert(owner, Row { kept, until: None, state: RowState::Waiting(CHANCES) });
     }
 
     /// Inserts a claim, which has no lease yet, with its value. It expires [`EXTRA`](Self::EXTRA) after
@@ -103,7 +103,7 @@ impl<T> LeaseTable<T> {
         if rows.by_owner.get(&owner).is_some_and(Row::is_ended) {
             return false;
         }
-        let row = Row { kept, until: Some(until), state: State::Waiting(CHANCES) };
+        let row = Row { kept, until: Some(until), state: RowState::Waiting(CHANCES) };
         let replaced = rows.by_owner.insert(owner, row);
         self.wake_by(&mut rows, until);
         drop(rows);
@@ -116,7 +116,7 @@ impl<T> LeaseTable<T> {
     pub(crate) fn keep(&self, owner: OwnerId, until: Moment) {
         let mut rows = self.rows();
         let Some(row) = rows.by_owner.get_mut(&owner).filter(|row| row.is_waiting()) else { return };
-        (row.until, row.state) = (Some(until), State::Waiting(CHANCES));
+        (row.until, row.state) = (Some(until), RowState::Waiting(CHANCES));
         self.wake_by(&mut rows, until);
     }
 
@@ -137,11 +137,11 @@ impl<T> LeaseTable<T> {
         let mut rows = self.rows();
         let Some(row) = rows.by_owner.get_mut(&owner).filter(|row| !row.is_ended()) else { return false };
         let end = match (row.state, row.until) {
-            (State::Leased, Some(old)) => old.max(until),
+            (RowState::Leased, Some(old)) => old.max(until),
             // The time for which a claim may wait is no part of its lease.
             _ => until,
         };
-        (row.until, row.state) = (Some(end), State::Leased);
+        (row.until, row.state) = (Some(end), RowState::Leased);
         self.wake_by(&mut rows, until);
         true
     }
@@ -152,14 +152,14 @@ impl<T> LeaseTable<T> {
         let mut rows = self.rows();
         let row = rows.by_owner.get_mut(&owner)?;
         if !row.is_ended() {
-            row.state = State::Ended;
+            row.state = RowState::Ended;
         }
         Some(Arc::clone(&row.kept))
     }
 
     /// Whether [`expired`](Self::expired) has returned the claim, which is still in the table.
     pub(crate) fn has_expired(&self, owner: OwnerId) -> bool {
-        self.rows().by_owner.get(&owner).is_some_and(|row| row.state == State::Expired)
+        self.rows().by_owner.get(&owner).is_some_and(|row| row.state == RowState::Expired)
     }
 
     /// Removes a claim.
@@ -192,12 +192,12 @@ impl<T> LeaseTable<T> {
                     let Some(mut until) = row.until.filter(|_| !row.is_ended()) else { continue };
                     if until <= now {
                         match row.state {
-                            State::Waiting(chances) if chances > 0 => {
+                            RowState::Waiting(chances) if chances > 0 => {
                                 until = now.after(MORE);
-                                (row.until, row.state) = (Some(until), State::Waiting(chances - 1));
+                                (row.until, row.state) = (Some(until), RowState::Waiting(chances - 1));
                             }
                             _ => {
-                                row.state = State::Expired;
+                                row.state = RowState::Expired;
                                 return Some((*owner, Arc::clone(&row.kept)));
                             }
                         }

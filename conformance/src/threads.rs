@@ -12,7 +12,7 @@ use crate::rest::RESTS;
 /// What the system says of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub(crate) enum State {
+pub(crate) enum ThreadState {
     /// It rests. How often it has begun to wait for something.
     Rests(u64),
     Works,
@@ -60,11 +60,11 @@ impl Threads {
         let joined = lock(&self.joined).clone();
         let look = || joined.iter().map(|one| one.read()).collect::<Vec<_>>();
         let first = look();
-        if first.contains(&State::Gone) {
-            lock(&self.joined).retain(|one| one.read() != State::Gone);
+        if first.contains(&ThreadState::Gone) {
+            lock(&self.joined).retain(|one| one.read() != ThreadState::Gone);
             return false;
         }
-        let all_rest = !first.is_empty() && first.iter().all(|one| matches!(one, State::Rests(_)));
+        let all_rest = !first.is_empty() && first.iter().all(|one| matches!(one, ThreadState::Rests(_)));
         all_rest
             && look() == first
             && self.holds.load(Ordering::SeqCst) == 0
@@ -102,7 +102,7 @@ mod status {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use crate::threads::State;
+    use crate::threads::ThreadState;
 
     thread_local! {
         static NUMBER: Option<String> = {
@@ -128,19 +128,19 @@ mod status {
             NUMBER.with(|number| number.as_ref() == Some(&self.number))
         }
 
-        pub(super) fn read(&self) -> State {
+        pub(super) fn read(&self) -> ThreadState {
             let mut text = [0; 4096];
-            let Ok(length) = self.file.read_at(&mut text, 0) else { return State::Gone };
+            let Ok(length) = self.file.read_at(&mut text, 0) else { return ThreadState::Gone };
             let text = String::from_utf8_lossy(&text[..length]);
             let value = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
             match (value("State:"), value("voluntary_ctxt_switches:")) {
                 (Some(state), Some(switches))
                     if state.starts_with('S') && self.rests.load(Ordering::SeqCst) =>
                 {
-                    State::Rests(switches.parse().unwrap_or_default())
+                    ThreadState::Rests(switches.parse().unwrap_or_default())
                 }
-                (Some(state), _) if state.starts_with(['X', 'Z']) => State::Gone,
-                _ => State::Works,
+                (Some(state), _) if state.starts_with(['X', 'Z']) => ThreadState::Gone,
+                _ => ThreadState::Works,
             }
         }
     }
@@ -149,7 +149,7 @@ mod status {
 /// Elsewhere nothing is known of a thread, and no time is skipped.
 #[cfg(not(target_os = "linux"))]
 mod status {
-    use crate::threads::State;
+    use crate::threads::ThreadState;
 
     pub(super) struct Status(std::convert::Infallible);
 
@@ -162,7 +162,7 @@ mod status {
             match self.0 {}
         }
 
-        pub(super) fn read(&self) -> State {
+        pub(super) fn read(&self) -> ThreadState {
             match self.0 {}
         }
     }

@@ -31,10 +31,10 @@ pub(super) struct Logins {
     servers: Vec<String>,
     user: String,
     passwords: Passwords,
-    state: Mutex<State>,
+    state: Mutex<LoginState>,
 }
 
-struct State {
+struct LoginState {
     token: Option<Token>,
     /// When the login began that is under way, and its end.
     under_way: Option<(Moment, watch::Receiver<()>)>,
@@ -60,7 +60,7 @@ impl Logins {
         if let Some(one) = all.iter().filter_map(Weak::upgrade).find(same) {
             return Some(one);
         }
-        let one = Arc::new(Self { servers, user, passwords, state: Mutex::new(State::new()) });
+        let one = Arc::new(Self { servers, user, passwords, state: Mutex::new(LoginState::new()) });
         all.push(Arc::downgrade(&one));
         Some(one)
     }
@@ -137,7 +137,7 @@ impl Logins {
     }
 }
 
-impl State {
+impl LoginState {
     fn new() -> Self {
         Self { token: None, under_way: None, failed: None, pauses: Backoff::new(PAUSES.0, PAUSES.1) }
     }

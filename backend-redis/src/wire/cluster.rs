@@ -38,10 +38,10 @@ pub(crate) struct Cluster {
     address: Address,
     subscriber: Subscriber,
     demands: Option<Demands>,
-    state: Mutex<State>,
+    state: Mutex<ClusterState>,
 }
 
-struct State {
+struct ClusterState {
     /// The master of each slot; empty before the first answer.
     slots: Vec<Option<Arc<Wire>>>,
     masters: HashMap<Name, Arc<Wire>>,
@@ -55,7 +55,7 @@ struct State {
 
 impl Cluster {
     pub(crate) fn new(address: Address, subscriber: Subscriber, demands: Option<Demands>) -> Self {
-        let state = State {
+        let state = ClusterState {
             slots: Vec::new(),
             masters: HashMap::new(),
             moving: HashMap::new(),
@@ -66,7 +66,7 @@ impl Cluster {
         Self { address, subscriber, demands, state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClusterState> {
         lock(&self.state)
     }
 
@@ -156,7 +156,7 @@ impl Cluster {
     }
 
     /// A master by its name. It is made if it is new.
-    fn master(&self, state: &mut State, name: &Name) -> Arc<Wire> {
+    fn master(&self, state: &mut ClusterState, name: &Name) -> Arc<Wire> {
         let make = || {
             let address = self.address.at(self.address.node(name.host.clone(), name.port));
             Arc::new(Wire::new(address, Some(self.subscriber.clone())).demanding(self.demands))

@@ -27,7 +27,7 @@ const fn sharing(keys: usize, args: usize, most: usize) -> Sharing {
 
 /// A call of Redis in a script: `redis.call('GET', lock)`, or `call` for short.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Call<'a> {
+pub(crate) struct ScriptCall<'a> {
     pub(crate) command: &'a str,
     /// The first argument as the script writes it: the name of a variable, if it is a key.
     pub(crate) key: &'a str,
@@ -49,12 +49,12 @@ impl Script {
     }
 
     /// The call of Redis in this line of the script, for an error that names the line only.
-    pub(crate) fn call_at(&self, line: usize) -> Option<Call<'_>> {
+    pub(crate) fn call_at(&self, line: usize) -> Option<ScriptCall<'_>> {
         let line = self.source.lines().nth(line.checked_sub(1)?)?;
         let (_, rest) = line.split_once("call('")?;
         let (command, rest) = rest.split_once('\'')?;
         let key = rest.trim_start_matches(", ").split([',', ')']).next()?;
-        Some(Call { command, key })
+        Some(ScriptCall { command, key })
     }
 }
 

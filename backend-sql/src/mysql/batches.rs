@@ -8,7 +8,7 @@ use sqlx_core::row::Row;
 use sqlx_mysql::{MySqlQueryResult, MySqlRow};
 use uuid::Uuid;
 
-use super::call::{Call, Statement, send_whole};
+use super::call::{Statement, StatementCall, send_whole};
 use super::driver::{Conn, MySql};
 use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
@@ -67,7 +67,7 @@ impl LockState {
 }
 
 /// A statement that takes one lock, with its arguments.
-pub(super) fn taking<'a>(statement: &'a Statement, claim: &Claim) -> Call<'a> {
+pub(super) fn taking<'a>(statement: &'a Statement, claim: &Claim) -> StatementCall<'a> {
     statement.of(claim).bind(micros(claim.ttl())).bind(claim.label()).bind(block(claim))
 }
 

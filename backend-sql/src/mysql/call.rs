@@ -53,8 +53,8 @@ impl Prepared for Statement {
 
 impl Statement {
     /// The statement with its arguments yet to be bound.
-    pub(super) fn call(&self) -> Call<'_> {
-        Call { statement: self, arguments: Vec::new() }
+    pub(super) fn call(&self) -> StatementCall<'_> {
+        StatementCall { statement: self, arguments: Vec::new() }
     }
 
     /// The statement with the name and the owner of a claim.
@@ -69,12 +69,12 @@ impl Statement {
 
 /// A statement that is about to be sent.
 #[must_use = "a call that is not sent does nothing"]
-pub(super) struct Call<'a> {
+pub(super) struct StatementCall<'a> {
     statement: &'a Statement,
     arguments: Vec<Argument>,
 }
 
-impl Call<'_> {
+impl StatementCall<'_> {
     /// Adds the next argument.
     pub(super) fn bind(mut self, value: impl Into<Argument>) -> Self {
         self.arguments.push(value.into());

@@ -7,7 +7,7 @@ use sqlx_core::row::Row;
 use uuid::Uuid;
 
 use super::batches::{LockState, granted, taking};
-use super::call::{Call, Statement, numbers, send_whole};
+use super::call::{Statement, StatementCall, numbers, send_whole};
 use super::driver::{Conn, MySql};
 use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
@@ -20,7 +20,7 @@ const STATEMENTS: usize = 7;
 const TAKES: usize = 2;
 
 /// A statement about rows that is a heartbeat.
-fn signing<'a>(statement: &'a Statement, rows: &Rows, conn: &Conn, sign: i64) -> Call<'a> {
+fn signing<'a>(statement: &'a Statement, rows: &Rows, conn: &Conn, sign: i64) -> StatementCall<'a> {
     statement.call().bind(rows.json()).bind(conn.client()).bind(micros(PLACE_TTL)).bind(sign)
 }
 

@@ -5,7 +5,7 @@ use sqlx_mysql::MySqlQueryResult;
 use uuid::Uuid;
 
 use super::batches::granted;
-use super::call::{Call, Statement, send_whole};
+use super::call::{Statement, StatementCall, send_whole};
 use super::driver::{Conn, MySql};
 use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
@@ -79,7 +79,7 @@ impl MySql {
     pub(super) async fn together<'a>(
         &self,
         conn: &mut Conn,
-        calls: impl ExactSizeIterator<Item = Call<'a>>,
+        calls: impl ExactSizeIterator<Item = StatementCall<'a>>,
         which: usize,
     ) -> sqlx_core::Result<Vec<MySqlQueryResult>> {
         let many = calls.len();
@@ -98,7 +98,7 @@ pub(super) fn name_of(bytes: &[u8]) -> Option<LockName> {
 }
 
 /// A statement that adds a claim to a group, or says whether it may join.
-fn joining<'a>(statement: &'a Statement, claim: &Claim) -> Call<'a> {
+fn joining<'a>(statement: &'a Statement, claim: &Claim) -> StatementCall<'a> {
     statement
         .of(claim)
         .bind(block(claim))

@@ -5,7 +5,7 @@ use sqlx_core::row::Row;
 use sqlx_mysql::{MySqlQueryResult, MySqlRow};
 use uuid::Uuid;
 
-use super::call::{Answers, Call, Statement, send, undo};
+use super::call::{Answers, Statement, StatementCall, send, undo};
 use super::driver::{Conn, MySql};
 use super::plan::{Asked, Step, plan};
 use super::rows::Rows;
@@ -56,7 +56,7 @@ impl Handed {
     }
 }
 
-fn handing<'a>(statement: &'a Statement, claim: &Claim, conn: &Conn) -> Call<'a> {
+fn handing<'a>(statement: &'a Statement, claim: &Claim, conn: &Conn) -> StatementCall<'a> {
     statement.of(claim).bind(conn.client())
 }
 

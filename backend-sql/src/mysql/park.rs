@@ -14,7 +14,7 @@ use sqlx_mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use super::call::{Call, Statement, numbers};
+use super::call::{Statement, StatementCall, numbers};
 use super::hold::{Holder, takes_name};
 use super::kill::{Push, name};
 use super::session::{self, ANSWER_TIMEOUT};
@@ -255,7 +255,7 @@ impl ParkedSession {
         notified: &Notified,
         sleep: Duration,
         holder: Option<&Holder>,
-    ) -> Call<'a> {
+    ) -> StatementCall<'a> {
         statement
             .call()
             .bind(&*name(self.client))

@@ -47,7 +47,7 @@ pub struct Passwords(Arc<Inner>);
 
 struct Inner {
     source: Source,
-    latest: Mutex<Option<Call>>,
+    latest: Mutex<Option<PasswordCall>>,
     /// How many calls have not returned.
     under_way: AtomicUsize,
 }
@@ -59,7 +59,7 @@ enum Source {
 }
 
 /// A call of the function, or a reading of the file.
-struct Call {
+struct PasswordCall {
     began: Moment,
     answer: watch::Receiver<Answer>,
     /// Whether a connection has stopped waiting for it.
@@ -181,7 +181,7 @@ impl Passwords {
             };
             sender.send_replace(Some(Arc::new(answer)));
         })?;
-        *latest = Some(Call { began: Moment::now(), answer: answer.clone(), is_late: false });
+        *latest = Some(PasswordCall { began: Moment::now(), answer: answer.clone(), is_late: false });
         Ok(answer)
     }
 
@@ -193,7 +193,7 @@ impl Passwords {
     }
 }
 
-impl Call {
+impl PasswordCall {
     /// Whether a new connection waits for this call, or has its answer. An answer is used again only if the
     /// connection that had asked for it has not waited so long.
     fn serves_another(&mut self) -> bool {

@@ -51,13 +51,13 @@ struct ClaimInner {
     label: Arc<str>,
     class: Class,
     clock: Clock,
-    state: OrderedMutex<State>,
+    state: OrderedMutex<ClaimState>,
     /// Notified when the wait, the lease or the release is to be looked at again.
     bell: Notify,
 }
 
 /// What becomes of a claim. No other mutex is locked while this is.
-pub(crate) struct State {
+pub(crate) struct ClaimState {
     pub(crate) life: Life,
     tokens: NonZeroU32,
     obstacle: Option<Error>,
@@ -74,7 +74,7 @@ pub(crate) struct State {
     pub(crate) row: Option<usize>,
 }
 
-impl State {
+impl ClaimState {
     fn new(life: Life, tokens: NonZeroU32) -> OrderedMutex<Self> {
         OrderedMutex::new(Self {
             life,
@@ -101,7 +101,7 @@ impl Claim {
             label,
             class: Class::default(),
             clock: Clock::system(),
-            state: State::new(Life::new(Moment::now(), ttl, wait != Wait::No), NonZeroU32::MIN),
+            state: ClaimState::new(Life::new(Moment::now(), ttl, wait != Wait::No), NonZeroU32::MIN),
             bell: Notify::new(),
         }))
     }
@@ -179,13 +179,13 @@ impl Claim {
             label: Arc::clone(label),
             class: *class,
             clock: clock.clone(),
-            state: State::new(life, tokens),
+            state: ClaimState::new(life, tokens),
             bell: Notify::new(),
         }))
     }
 
     /// What becomes of it.
-    pub(crate) fn state(&self) -> OrderedGuard<'_, State> {
+    pub(crate) fn state(&self) -> OrderedGuard<'_, ClaimState> {
         lock_ordered(&self.0.state)
     }
 

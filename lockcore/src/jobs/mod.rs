@@ -4,4 +4,4 @@ mod once;
 mod record;
 
 pub use once::{AttemptEnd, KeyState, Once, OnceAct, OnceEnd, OnceEvent};
-pub(crate) use record::{Entry, JobRecord, check_key};
+pub(crate) use record::{JobRecord, KeyEntry, check_key};

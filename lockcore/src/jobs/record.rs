@@ -23,12 +23,12 @@ pub(crate) struct JobRecord {
     /// Who began the newest one: a label, and the token.
     by: String,
     token: u64,
-    keys: VecDeque<Entry>,
+    keys: VecDeque<KeyEntry>,
 }
 
 /// One key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct KeyEntry {
     pub(crate) key: String,
     #[serde(rename = "n")]
     pub(crate) attempts: u32,
@@ -87,12 +87,12 @@ impl JobRecord {
     }
 
     /// What it says about a key. Keys are compared for equality: their order says nothing.
-    pub(crate) fn key(&self, key: &str) -> Option<&Entry> {
+    pub(crate) fn key(&self, key: &str) -> Option<&KeyEntry> {
         self.keys.iter().find(|entry| entry.key == key)
     }
 
     /// All keys, the newest first, each with who began it, if that is known.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Entry, Option<(&str, FencingToken)>)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&KeyEntry, Option<(&str, FencingToken)>)> {
         let by = (&*self.by, FencingToken::new(self.token));
         self.keys.iter().rev().enumerate().map(move |(at, entry)| (entry, (at == 0).then_some(by)))
     }
@@ -114,7 +114,7 @@ impl JobRecord {
         label.clone_into(&mut self.by);
         self.token = token.get();
         let (key, end, began_ms) = (key.to_owned(), AttemptEnd::Begun, now_ms());
-        self.keys.push_back(Entry { key, attempts, end, began_ms, took_ms: None });
+        self.keys.push_back(KeyEntry { key, attempts, end, began_ms, took_ms: None });
     }
 
     /// An attempt ends, which began here.
@@ -137,7 +137,7 @@ impl JobRecord {
     }
 }
 
-impl Entry {
+impl KeyEntry {
     pub(crate) fn state(&self) -> KeyState {
         KeyState { attempts: self.attempts, end: self.end }
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 use async_trait::async_trait;
 
 use self::store::{Store, StoreReply, Tokens};
-use self::turn::Turn;
+use self::turn::WaiterTurn;
 use crate::system::{PerProcess, lock};
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, Moment, OwnerId, Record,
@@ -103,7 +103,7 @@ fn with<T>(store: &Mutex<Store>, act: impl FnOnce(&mut Store) -> T) -> T {
 
 /// Waits in the queue. A release notifies the next waiter; the fallback is a timer for the leases of the
 /// holders, since holders that died send no notification.
-async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, turn: Arc<Turn>) -> Result<Option<Grant>> {
+async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, turn: Arc<WaiterTurn>) -> Result<Option<Grant>> {
     loop {
         if let Some(outcome) = turn.outcome() {
             return outcome.map(Some);

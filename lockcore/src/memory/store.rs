@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use foldhash::fast::RandomState;
 
 use super::records::Records;
-use super::turn::{Afterwards, Turn};
+use super::turn::{Afterwards, WaiterTurn};
 use crate::{
     Claim, Error, ErrorKind, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, OwnerId,
     RecordWrite, Released, Renewal, Result, Wait, WaitingClaim,
@@ -22,7 +22,7 @@ pub(super) enum StoreReply {
     Refused,
     /// The waiter leaves when it drops its turn. How the lock is in use, which is to be logged when the store is
     /// not locked any more.
-    Queued(Arc<Turn>, Option<Mode>),
+    Queued(Arc<WaiterTurn>, Option<Mode>),
 }
 
 /// A counter of tokens, which may outlive the servers that use it.
@@ -30,7 +30,7 @@ pub(super) type Tokens = Arc<AtomicU64>;
 
 #[derive(Default)]
 pub(super) struct Store {
-    locks: HashMap<LockName, Entry, RandomState>,
+    locks: HashMap<LockName, StoredLock, RandomState>,
     /// The last token. One counter for all names: tokens rise for each name even though entries come and go.
     tokens: Tokens,
     /// They outlive the locks.
@@ -39,7 +39,7 @@ pub(super) struct Store {
 }
 
 #[derive(Default)]
-struct Entry {
+struct StoredLock {
     holders: Vec<Lease>,
     queue: VecDeque<StoredWaiter>,
 }
@@ -54,10 +54,10 @@ struct Lease {
 struct StoredWaiter {
     claim: Claim,
     since: Moment,
-    turn: Weak<Turn>,
+    turn: Weak<WaiterTurn>,
 }
 
-impl Entry {
+impl StoredLock {
     fn drop_expired(&mut self, now: Moment, afterwards: &mut Afterwards) {
         if self.holders.iter().any(|lease| lease.expires <= now) {
             let all = std::mem::take(&mut self.holders);
@@ -171,7 +171,7 @@ impl Store {
         if claim.wait() == Wait::No {
             return in_use.map_or(Ok(()), |held| claim.note_in_use(held)).map(|()| StoreReply::Refused);
         }
-        let turn = Turn::new();
+        let turn = WaiterTurn::new();
         let waiter = StoredWaiter { claim: claim.clone(), since: now, turn: Arc::downgrade(&turn) };
         entry.queue.push_back(waiter);
         Ok(StoreReply::Queued(turn, in_use))
@@ -186,7 +186,7 @@ impl Store {
 
     /// A few idle entries are kept, since the same names come again and again.
     fn forget_if_idle(&mut self, name: &LockName) {
-        if self.locks.len() > IDLE_KEPT && self.locks.get(name).is_some_and(Entry::is_idle) {
+        if self.locks.len() > IDLE_KEPT && self.locks.get(name).is_some_and(StoredLock::is_idle) {
             self.locks.remove(name);
         }
     }
@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    fn queued(answer: Result<StoreReply>) -> Arc<Turn> {
+    fn queued(answer: Result<StoreReply>) -> Arc<WaiterTurn> {
         match answer {
             Ok(StoreReply::Queued(turn, _)) => turn,
             _ => panic!("not queued"),

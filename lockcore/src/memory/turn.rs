@@ -8,7 +8,7 @@ use crate::system::{lock, wake_tasks};
 use crate::{Claim, Error, ErrorKind, Grant, Result};
 
 /// The turn of one waiter. The store decides about it while it is locked; the waiter is woken afterwards.
-pub(super) struct Turn {
+pub(super) struct WaiterTurn {
     state: Mutex<State>,
     changed: Notify,
 }
@@ -20,7 +20,7 @@ enum State {
     TakenOut,
 }
 
-impl Turn {
+impl WaiterTurn {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { state: Mutex::new(State::Waits), changed: Notify::new() })
     }
@@ -63,7 +63,7 @@ impl Turn {
 /// pass its turn in the queue of the process on when it is dropped, which wakes a task, too.
 #[derive(Default)]
 pub(super) struct Afterwards {
-    pub(super) wakes: Vec<Arc<Turn>>,
+    pub(super) wakes: Vec<Arc<WaiterTurn>>,
     pub(super) drops: Vec<Claim>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::jobs::{AttemptEnd, Entry};
+use crate::jobs::{AttemptEnd, KeyEntry};
 use crate::{FencingToken, LockName};
 
 /// What the record of a lock says about a key.
@@ -70,7 +70,7 @@ impl<T> Once<T> {
 }
 
 impl Job {
-    pub(crate) fn new(name: &LockName, entry: &Entry, by: Option<(&str, FencingToken)>) -> Self {
+    pub(crate) fn new(name: &LockName, entry: &KeyEntry, by: Option<(&str, FencingToken)>) -> Self {
         let state = match entry.end {
             AttemptEnd::Done => JobState::Done,
             AttemptEnd::Failed => JobState::Failed,

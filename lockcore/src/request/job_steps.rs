@@ -11,7 +11,7 @@ use super::job::{Job, Once};
 use super::{Checked, Choices};
 use crate::backend::Backoff;
 use crate::background::Book;
-use crate::jobs::{AttemptEnd, Entry, JobRecord, KeyState, Once as Machine, OnceAct, OnceEnd, OnceEvent};
+use crate::jobs::{AttemptEnd, JobRecord, KeyEntry, KeyState, Once as Machine, OnceAct, OnceEnd, OnceEvent};
 use crate::life::Limits;
 use crate::{
     Clock, Error, ErrorKind, FencingToken, LockGuard, LockHandle, LockName, Mode, Moment, Operation,
@@ -231,7 +231,7 @@ impl JobSteps {
     }
 
     fn found(&self) -> Option<KeyState> {
-        self.record.key(&self.key).map(Entry::state)
+        self.record.key(&self.key).map(KeyEntry::state)
     }
 
     /// An attempt with another token, or that began at another time, is not our own, whatever its number is. Of
@@ -239,13 +239,13 @@ impl JobSteps {
     fn found_under(&self) -> OnceEvent {
         let own = KeyState { attempts: self.attempt, end: AttemptEnd::Begun };
         let newest = self.record.token_of(&self.key);
-        let is_own = |entry: &Entry| {
+        let is_own = |entry: &KeyEntry| {
             let mut begun = self.begun.iter();
             begun.any(|(token, began)| *began == entry.began() && newest.is_none_or(|it| it == *token))
         };
         match self.record.key(&self.key) {
             Some(entry) if entry.state() == own && is_own(entry) => OnceEvent::FoundOwn,
-            found => OnceEvent::Found(found.map(Entry::state)),
+            found => OnceEvent::Found(found.map(KeyEntry::state)),
         }
     }
 

@@ -36,12 +36,12 @@ pub(super) fn never_wait_here() {
     MUST_NOT_WAIT.set(true);
 }
 
-type Call = Box<dyn FnOnce() + Send>;
+type AsideCall = Box<dyn FnOnce() + Send>;
 
 /// A thread for calls of one kind. It is started by the first call.
 pub(crate) struct Aside {
     name: &'static str,
-    calls: PerProcess<SyncSender<Call>>,
+    calls: PerProcess<SyncSender<AsideCall>>,
     dropped: AtomicU64,
     /// Until when the start is not tried again, in nanoseconds of the clock: no mutex, which a child could not use.
     refused_until: AtomicU64,
@@ -55,7 +55,7 @@ impl Aside {
     /// Runs this on the thread, after all earlier ones. It is dropped if too many wait already, or if the
     /// thread cannot be started. A call a second later tries to start it again.
     pub(crate) fn run(&self, call: impl FnOnce() + Send + 'static) {
-        let start = |calls: Receiver<Call>| {
+        let start = |calls: Receiver<AsideCall>| {
             let thread = std::thread::Builder::new().name(self.name.into());
             thread.spawn(move || run_all(&calls)).map(drop)
         };
@@ -64,7 +64,7 @@ impl Aside {
 
     fn run_by(
         &self,
-        start: impl FnOnce(Receiver<Call>) -> io::Result<()>,
+        start: impl FnOnce(Receiver<AsideCall>) -> io::Result<()>,
         call: impl FnOnce() + Send + 'static,
     ) {
         // A forked child does not inherit the thread, so it starts one.
@@ -91,7 +91,7 @@ impl Aside {
     }
 }
 
-fn run_all(calls: &Receiver<Call>) {
+fn run_all(calls: &Receiver<AsideCall>) {
     while let Ok(call) = calls.recv() {
         // The panic hook has reported it.
         drop(catch_unwind(AssertUnwindSafe(call)));

@@ -12,7 +12,7 @@ use crate::floor::{Floor, Stored};
 use crate::keys;
 use crate::messages::{Alarms, LeaseReply, Members, Status, TxnReply, WatchReply};
 use crate::options::EtcdOptions;
-use crate::queue::{Entered, Peeked, Place, Requests, Turn};
+use crate::queue::{Entered, Peeked, Place, Requests, TurnAnswer};
 
 const PREFIX: &str = "lockwell";
 
@@ -103,9 +103,9 @@ fn read_as(mode: Mode, wait: Wait, reply: &TxnReply) {
     let is_free = matches!(requests.peeked(&answer()), Peeked::Free);
     let _: Option<Mode> = requests.held(&answer());
     assert!(is_free || answer().found.iter().any(|keys| !keys.is_empty()), "without keys it is free");
-    assert!(!matches!(requests.looked(&answer(), &place), Turn::Granted), "a look takes nothing");
+    assert!(!matches!(requests.looked(&answer(), &place), TurnAnswer::Granted), "a look takes nothing");
     let inner = answer().inner.is_some_and(|inner| inner.succeeded);
-    if matches!(requests.took_turn(answer(), &place), Turn::Granted) {
+    if matches!(requests.took_turn(answer(), &place), TurnAnswer::Granted) {
         assert!(reply.succeeded || inner);
     }
 }
