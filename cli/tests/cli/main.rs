@@ -38,6 +38,7 @@ mod notified;
 mod once;
 mod once_everywhere;
 mod options;
+mod picture;
 mod rights;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 mod rolling;
