@@ -12,3 +12,4 @@ mod reports;
 #[cfg(unix)]
 mod running;
 mod service;
+mod spans;

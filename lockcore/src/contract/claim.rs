@@ -316,6 +316,12 @@ impl Claim {
         self.life(|life| life.waited)
     }
 
+    /// Whether the server was asked for the lock, and its answer is still to come: it does not wait for its turn in this
+    /// process.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.life(|life| life.is_asked())
+    }
+
     /// Notes that the server has just confirmed that it has no place in a queue for this claim any more.
     pub fn note_left_queue(&self) {
         self.life(|life| life.queued = false);

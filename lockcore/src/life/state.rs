@@ -225,6 +225,10 @@ impl Life {
         self.acquiring
     }
 
+    pub(crate) fn is_asked(&self) -> bool {
+        self.stage == Stage::Asked
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         self.stage == Stage::Held
     }

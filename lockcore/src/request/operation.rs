@@ -34,7 +34,7 @@ pub(crate) fn acquire(
         let answer = match stub {
             Ok(stub) => {
                 let work = pin!(claim_and_settle(stub, &claim, limits, local, patience));
-                unless_closed(&book, claim.name(), watch.over(work).await)
+                unless_closed(&book, claim.name(), watch.over(work, &book.backend).await)
             }
             Err(closed) => Err(book.decorate(closed, Operation::Acquire, Some(claim.name()))),
         };

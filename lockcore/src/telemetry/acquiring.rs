@@ -1,15 +1,24 @@
 //! One acquire, as it is seen from outside.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::convert::Infallible;
+use std::future::{Future, pending, poll_fn};
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tracing::Span;
 
 use super::series::ClassSeries;
 use super::{LockEvent, Since, Telemetry, spans};
 use crate::telemetry::outcome::AcquireOutcome;
-use crate::{Claim, Error, ErrorKind, FencingToken, Result, Wait};
+use crate::{Claim, DistributedLock, Error, ErrorKind, FencingToken, Result, Wait};
+
+/// How long a claim has waited at the server when it looks who holds the lock. Most waits are shorter, and seldom what a
+/// trace is read for: they cost the server no request.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// Watches an acquire: how long it takes, whether it has to wait, and what becomes of it. Dropping it is an
 /// outcome, too.
@@ -18,6 +27,8 @@ pub(crate) struct Watch {
     telemetry: Arc<Telemetry>,
     claim: Claim,
     since: Since,
+    /// The look at the holder, once it is due. It is part of the wait, so it is dropped before the span of that.
+    look: Option<Pin<Box<dyn Future<Output = Infallible> + Send>>>,
     /// The span of the wait, once there is one. It is dropped before the one around it.
     waits: Option<Span>,
     span: Span,
@@ -39,19 +50,27 @@ impl Watch {
             span: spans::acquire(telemetry, claim),
             telemetry: Arc::clone(telemetry),
             claim: claim.clone(),
+            look: None,
             waits: None,
             outcome: AcquireOutcome::Cancelled,
             token: None,
         }
     }
 
-    /// Does the work of the acquire within its span, and sees when it begins to wait.
-    pub(crate) async fn over<T>(&mut self, work: impl Future<Output = T>) -> T {
+    /// Does the work of the acquire within its span, and sees when it begins to wait, and for whom.
+    pub(crate) async fn over<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        backend: &Arc<dyn DistributedLock>,
+    ) -> T {
         let mut work = pin!(work);
         poll_fn(|cx| {
             let polled = self.waits.as_ref().unwrap_or(&self.span).in_scope(|| work.as_mut().poll(cx));
             if polled.is_pending() && self.waits.is_none() && self.claim.is_waiting() {
                 self.begin_to_wait();
+            }
+            if polled.is_pending() {
+                self.look(backend, cx);
             }
             polled
         })
@@ -68,6 +87,18 @@ impl Watch {
         self.telemetry
             .events
             .announce(|| LockEvent::Waiting { name: self.claim.name().clone(), mode: self.claim.mode() });
+    }
+
+    /// Looks at the holder, beside the work and no longer than that, if the span of the wait is recorded. A task that
+    /// waits behind others of its process asks nothing: they look for the same holder.
+    fn look(&mut self, backend: &Arc<dyn DistributedLock>, cx: &mut Context<'_>) {
+        let Some(span) = self.waits.as_ref().filter(|span| !span.is_disabled()) else { return };
+        if self.look.is_none() && self.claim.is_asked() {
+            self.look = Some(Box::pin(look(Arc::clone(backend), self.claim.clone(), span.clone())));
+        }
+        if let Some(look) = &mut self.look {
+            let Poll::Pending = span.in_scope(|| look.as_mut().poll(cx));
+        }
     }
 
     /// The acquire has come to this: a token, a lock that is not free, or an error.
@@ -92,6 +123,19 @@ impl Watch {
             Wait::Until(_) | Wait::Forever => AcquireOutcome::Cancelled,
         }
     }
+}
+
+/// Records on the span of a wait who holds the lock, once. A failure or a panic of the backend is no concern of the wait.
+async fn look(backend: Arc<dyn DistributedLock>, claim: Claim, span: Span) -> Infallible {
+    let looked = async {
+        claim.clock().sleep(LOOK_AFTER).await;
+        backend.inspect(claim.name()).await
+    };
+    let status = AssertUnwindSafe(looked).catch_unwind().await;
+    if let Some(holder) = status.iter().flatten().find_map(|status| status.holders.first()) {
+        spans::waits_for(&span, holder);
+    }
+    pending().await
 }
 
 impl Drop for Watch {

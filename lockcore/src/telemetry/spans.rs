@@ -2,14 +2,14 @@
 //! each costs only the check of a flag.
 
 use tracing::Span;
-use tracing::field::Empty;
+use tracing::field::{Empty, display};
 
 use super::Telemetry;
 use crate::contract::Class;
-use crate::{Claim, Grant, Released, Result};
+use crate::{Claim, Grant, Holder, Released, Result};
 
 macro_rules! span {
-    ($name:literal, $seen:expr, $claim:expr, $class:expr, $token:expr) => {
+    ($name:literal, $seen:expr, $claim:expr, $class:expr, $token:expr $(, $($more:tt)+)?) => {
         tracing::debug_span!(
             target: "lockwell",
             $name,
@@ -19,6 +19,7 @@ macro_rules! span {
             lockwell.mode = $claim.mode().name(),
             lockwell.token = $token,
             lockwell.outcome = Empty,
+            $($($more)+)?
         )
     };
 }
@@ -30,7 +31,25 @@ pub(super) fn acquire(seen: &Telemetry, claim: &Claim) -> Span {
 
 /// The part of an acquire in which another holds the lock.
 pub(super) fn wait(seen: &Telemetry, claim: &Claim, acquire: &Span) -> Span {
-    acquire.in_scope(|| span!("wait", seen, claim, claim.class(), Empty))
+    acquire.in_scope(|| {
+        span!(
+            "wait",
+            seen,
+            claim,
+            claim.class(),
+            Empty,
+            lockwell.holder.label = Empty,
+            lockwell.holder.traceparent = Empty,
+        )
+    })
+}
+
+/// Records on the span of a wait who holds the lock.
+pub(super) fn waits_for(wait: &Span, holder: &Holder) {
+    wait.record("lockwell.holder.label", &*holder.label);
+    if let Some(traceparent) = &holder.traceparent {
+        wait.record("lockwell.holder.traceparent", display(traceparent));
+    }
 }
 
 /// From the grant until the guard releases the lock.

@@ -181,3 +181,113 @@ async fn a_stream_ends_when_its_client_is_gone() {
     drop(locks);
     assert_eq!(events.next().await, None);
 }
+
+fn traceparent() -> String {
+    format!("00-{:032x}-{:016x}-01", 7, 8)
+}
+
+/// What the open span of a wait has in it, once it has this.
+async fn open_wait(spans: &Spans, part: &str) -> String {
+    let found =
+        || lock(&spans.0.open).values().map(|(text, _)| text.clone()).find(|text| text.contains(part));
+    let wait = async {
+        loop {
+            match found() {
+                Some(text) => return text,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("the span of the wait has it")
+}
+
+#[tokio::test]
+async fn the_span_of_a_long_wait_names_the_holder() {
+    let spans = Spans::default();
+    let traced = async {
+        let locks = Locks::in_memory();
+        let held = locks.lock("a").label("job 7").traceparent(traceparent()).await.unwrap();
+        let behind = |_| tokio::spawn(locks.lock("a").into_future().with_current_subscriber());
+        let waiting: Vec<_> = (0..3).map(behind).collect();
+        let wait = open_wait(&spans, "lockwell.holder.").await;
+        let told = format!("lockwell.holder.label=\"job 7\" lockwell.holder.traceparent={}", traceparent());
+        assert!(wait.starts_with("wait ") && wait.ends_with(&told), "{wait}");
+        let named = lock(&spans.0.open).values().filter(|(text, _)| text.contains(&told)).count();
+        assert_eq!(named, 1, "the others wait in their process");
+        held.release().await.unwrap();
+        for waiting in waiting {
+            waiting.await.unwrap().unwrap().release().await.unwrap();
+        }
+        locks.close().await.unwrap();
+    };
+    traced.with_subscriber(spans.clone()).await;
+    assert!(lock(&spans.0.open).is_empty(), "every span has an end");
+}
+
+/// The tasks of this runtime do what they can do.
+async fn the_others_run() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A wait of ten seconds, which `traced` records or not. Whether the server was asked who holds the lock.
+async fn looks(server: &TestServer, traced: Option<&Spans>) -> bool {
+    let [locks, other] = [(); 2].map(|()| server.locks().unwrap());
+    let held = other.lock("a").ttl(Duration::from_secs(60)).await.unwrap();
+    let waiting = locks.lock("a").into_future();
+    let waiting = match traced {
+        None => tokio::spawn(waiting),
+        Some(spans) => tokio::spawn(waiting.with_subscriber(spans.clone())),
+    };
+    while locks.inspect("a").await.unwrap().waiters == 0 {
+        tokio::task::yield_now().await;
+    }
+    // The next look fails, whoever it is that looks.
+    server.fail_times(Operation::Inspect, ErrorKind::Unreachable, 1);
+    for _ in 0..10 {
+        server.advance(Duration::from_secs(1));
+        the_others_run().await;
+    }
+    let looked = locks.inspect("a").await.is_ok();
+    held.release().await.unwrap();
+    waiting.await.unwrap().expect("a failure is no concern of the wait").release().await.unwrap();
+    looked
+}
+
+#[tokio::test]
+async fn who_holds_a_lock_is_asked_once_and_only_for_a_span() {
+    let server = TestServer::new();
+    assert!(!looks(&server, None).await);
+    let spans = Spans::default();
+    assert!(looks(&server, Some(&spans)).await);
+    // Had it asked again, it would have learned of the holder.
+    let closed = lock(&spans.0.closed).join("\n");
+    assert!(closed.contains("wait ") && !closed.contains("holder"), "{closed}");
+}
+
+#[tokio::test]
+async fn a_look_at_the_holder_without_an_answer_delays_nothing() {
+    let (server, spans) = (TestServer::new(), Spans::default());
+    let traced = async {
+        let [locks, other] = [(); 2].map(|()| server.locks().unwrap());
+        let held = other.lock("a").await.unwrap();
+        let waiting = tokio::spawn(locks.lock("a").into_future().with_current_subscriber());
+        while locks.inspect("a").await.unwrap().waiters == 0 {
+            tokio::task::yield_now().await;
+        }
+        server.delay(Operation::Inspect, Duration::MAX);
+        server.fail_times(Operation::Inspect, ErrorKind::Unreachable, 1);
+        server.advance(Duration::from_secs(2));
+        the_others_run().await;
+        held.release().await.unwrap();
+        let next = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+        next.expect("no delay").unwrap().unwrap().release().await.unwrap();
+        server.delay(Operation::Inspect, Duration::ZERO);
+        assert!(locks.inspect("a").await.is_ok(), "the failure was for the look");
+        locks.close().await.unwrap();
+        other.close().await.unwrap();
+    };
+    traced.with_subscriber(spans.clone()).await;
+    assert!(lock(&spans.0.open).is_empty(), "every span has an end");
+}
