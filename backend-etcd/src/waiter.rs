@@ -90,7 +90,7 @@ async fn once(inner: &Arc<ClientInner>, claim: &Claim, requests: &Requests<'_>) 
             Peeked::Refused => return Ok(None),
             Peeked::OfTwoKinds => {
                 let held = requests.held(&inner.txn_now(inner.soon(), None, &requests.holder()).await?);
-                held.map_or(Ok(()), |held| claim.note_in_use(held)).map_err(|error| inner.named(error))?;
+                claim.note_in_use(held).map_err(|error| inner.named(error))?;
                 return Ok(None);
             }
         }

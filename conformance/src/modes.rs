@@ -184,14 +184,14 @@ pub(super) async fn a_clash_of_kinds_is_an_error_without_a_wait(stage: Stage) {
     let name = stage.name("clash");
     let guard = one.permit(&name, 2).await.expect("a free permit");
     let shared = one.capabilities().promises(Requirement::Shared);
-    for (request, asked) in [(two.permit(&name, 3), "1 of 3"), (two.lock(&name), "exclusive")]
+    for (request, asked) in [(two.permit(&name, 3), "limit 3"), (two.lock(&name), "exclusive")]
         .into_iter()
         .chain(shared.then(|| (two.read(&name), "shared")))
     {
         let error = request.try_now().await.expect_err("the name is in use as another semaphore");
         assert!(error.kind() == ErrorKind::KindClash && error.is_retryable(), "{error:#}");
         let text = error.to_string();
-        assert!(text.contains("1 of 2") && text.contains(asked), "both ways of use are named: {text}");
+        assert!(text.contains("limit 2") && text.contains(asked), "both ways of use are named: {text}");
     }
     queued(&one, &name, 0, secs(2)).await;
     release(guard).await;

@@ -260,11 +260,11 @@ async fn the_key_tells_the_kind() {
     one.acquire(&claim).await.expect("an answer").expect("a free lock");
     assert!(holders(&server).contains("group:7"), "{}", holders(&server));
     for (request, asked) in
-        [(locks.read("a"), "shared"), (locks.lock("a"), "exclusive"), (locks.permit("a", 8), "1 of 8")]
+        [(locks.read("a"), "shared"), (locks.lock("a"), "exclusive"), (locks.permit("a", 8), "limit 8")]
     {
         let error = request.try_now().await.expect_err("another kind");
         assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
-        assert!(error.to_string().contains("1 of 7") && error.to_string().contains(asked), "{error:#}");
+        assert!(error.to_string().contains("limit 7") && error.to_string().contains(asked), "{error:#}");
     }
     one.release(&claim).await.expect("an answer");
     assert_eq!(keys(&server), [""; 0]);

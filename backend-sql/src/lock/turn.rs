@@ -46,7 +46,7 @@ impl<D: Dialect> Client<D> {
                 return Ok(ClaimReply::Granted(grant));
             }
             TryAcquire::Busy(free_in, in_use) => {
-                in_use.map_or(Ok(()), |in_use| claim.note_in_use(in_use))?;
+                claim.note_in_use(in_use)?;
                 free_in
             }
             TryAcquire::Closed(left) => {

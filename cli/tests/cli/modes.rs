@@ -37,7 +37,7 @@ fn permits_are_counted_and_limits_agree() {
     finish(&mut site.lockwell(&["run", "--no-wait", "--permits", "2", "a", "--", "true"]))
         .complains(75, "held");
     let other = finish(&mut site.lockwell(&["run", "--no-wait", "--permits", "3", "a", "--", "true"]));
-    other.complains(75, "1 of 2");
+    other.complains(75, "limit 2");
     let mutex = finish(&mut site.lockwell(&["run", "--no-wait", "a", "--", "true"]));
     mutex.complains(75, "exclusive");
     end(&site, holders);

@@ -83,7 +83,7 @@ impl Mode {
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Permit { limit } => write!(f, "permit (1 of {limit})"),
+            Self::Permit { limit } => write!(f, "permit (limit {limit})"),
             other => f.write_str(other.name()),
         }
     }

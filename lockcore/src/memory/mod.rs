@@ -151,7 +151,7 @@ impl DistributedLock for MemoryLock {
             StoreReply::Granted(grant) => Ok(Some(grant)),
             StoreReply::Refused => Ok(None),
             StoreReply::Queued(turn, in_use) => {
-                in_use.map_or(Ok(()), |held| claim.note_in_use(held))?;
+                claim.note_in_use(in_use)?;
                 claim.note_waiting();
                 // Boxed, since it would make the future of every claim large.
                 Box::pin(wait_for_turn(&self.store, claim, turn)).await

@@ -169,7 +169,7 @@ impl Store {
         // queue keeps others of their kind behind it.
         let in_use = entry.mode();
         if claim.wait() == Wait::No {
-            return in_use.map_or(Ok(()), |held| claim.note_in_use(held)).map(|()| StoreReply::Refused);
+            return claim.note_in_use(in_use).map(|()| StoreReply::Refused);
         }
         let turn = WaiterTurn::new();
         let waiter = StoredWaiter { claim: claim.clone(), since: now, turn: Arc::downgrade(&turn) };
@@ -368,7 +368,7 @@ mod tests {
         let three = Mode::Permit { limit: NonZeroU32::new(3).unwrap() };
         let error = store.acquire(&claim(three, Wait::No), now).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::KindClash);
-        assert!(error.to_string().contains("1 of 2") && error.to_string().contains("1 of 3"), "{error}");
+        assert!(error.to_string().contains("limit 2") && error.to_string().contains("limit 3"), "{error}");
         store.release(first.claim(), || now);
         granted(store.acquire(&claim(two, Wait::No), now));
     }

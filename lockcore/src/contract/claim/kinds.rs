@@ -4,8 +4,9 @@ use super::{Claim, Wait};
 use crate::{Mode, Result};
 
 impl Claim {
-    /// For backends: notes that the claim was refused a lock that is held in this mode. A backend calls this
-    /// with each refusal of which it knows the mode, of whatever kind. One with exclusive locks only need not.
+    /// For backends: notes that the claim was refused a lock that is held in this mode; `None`: it is not known. A
+    /// backend calls this with each refusal of which it knows the mode, of whatever kind. One with exclusive locks
+    /// only need not.
     ///
     /// A claim that does not wait passes the mode of the holders, and that of the first waiter only if nobody
     /// holds the lock. So a try of the holders' own kind behind a waiter of another kind is refused, and no
@@ -16,7 +17,8 @@ impl Claim {
     ///
     /// # Errors
     /// [`Mode::clash`] if the kind is another one and the claim does not wait.
-    pub fn note_in_use(&self, held: Mode) -> Result<()> {
+    pub fn note_in_use(&self, held: impl Into<Option<Mode>>) -> Result<()> {
+        let Some(held) = held.into() else { return Ok(()) };
         let asked = self.mode();
         if held.is_same_kind(asked) {
             return Ok(());
@@ -117,7 +119,7 @@ mod tests {
             }
         });
         let said = lock(&log.0);
-        let text = "gpu is in use as permit (1 of 5), this claim asks for permit (1 of 6)";
+        let text = "gpu is in use as permit (limit 5), this claim asks for permit (limit 6)";
         assert!(said.len() == 1 && said[0].contains(text), "{said:?}");
     }
 }
