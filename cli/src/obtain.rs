@@ -189,35 +189,37 @@ pub(crate) async fn explain(
 /// Who holds the locks, in words; empty if they are free. `None`: the server does not answer. `in_queue`:
 /// this process may be one of the waiters, so their number is left out.
 async fn who_holds(locks: &Locks, names: &[LockName], in_queue: bool) -> Option<String> {
-    let looking = async {
-        let mut words = Vec::new();
-        for name in names {
-            match locks.inspect(name).await {
-                Ok(mut status) => {
-                    if in_queue {
-                        status.waiters = 0;
-                    }
-                    words.extend(sentence(&status));
+    let mut words = Vec::new();
+    for status in statuses(locks, names).await? {
+        match status {
+            Ok(mut status) => {
+                if in_queue {
+                    status.waiters = 0;
                 }
-                Err(error) if error.kind() == ErrorKind::Unreachable => return None,
-                Err(error) => words.push(format!("{error:#}")),
+                words.extend(sentence(&status));
             }
+            Err(error) if error.kind() == ErrorKind::Unreachable => return None,
+            Err(error) => words.push(format!("{error:#}")),
         }
-        Some(words.join("; "))
-    };
-    timeout(INSPECT_LIMIT, looking).await.ok().flatten()
+    }
+    Some(words.join("; "))
 }
 
-/// The locks as the server shows them; those that it does not show in time are left out.
+/// The locks as the server shows them. Those that it does not show are left out, and if it takes too long, all.
 pub(crate) async fn looked_at(locks: &Locks, names: &[LockName]) -> Vec<LockStatus> {
+    statuses(locks, names).await.into_iter().flatten().flatten().collect()
+}
+
+/// What the server says of each lock. `None`: it takes too long.
+async fn statuses(locks: &Locks, names: &[LockName]) -> Option<Vec<Result<LockStatus>>> {
     let looking = async {
         let mut seen = Vec::new();
         for name in names {
-            seen.extend(locks.inspect(name).await.ok());
+            seen.push(locks.inspect(name).await);
         }
         seen
     };
-    timeout(INSPECT_LIMIT, looking).await.unwrap_or_default()
+    timeout(INSPECT_LIMIT, looking).await.ok()
 }
 
 /// `"a" is held by web-1:4711 for 5s (token 7), and 2 wait`. `None`: it is free.
