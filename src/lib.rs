@@ -116,6 +116,28 @@
 //! }
 //! ```
 //!
+//! # Examples
+//!
+//! `cargo run --example NAME` in the repository; the first lines of each file say more.
+//!
+//! | example | shows |
+//! |---|---|
+//! | `first`, `basic` | a lock, a try, a wait with a limit |
+//! | `ticket_shop` | four processes with a lock, and without |
+//! | `run_closure` | work that is stopped when its lock is lost |
+//! | `blocking_program` | a program without async |
+//! | `config` | a configuration file, and what a program requires of its backend |
+//! | `catalogue`, `hairdressers` | readers and a writer; a semaphore |
+//! | `many_locks`, `reentrant` | several locks at once; an owner that takes its lock again |
+//! | `local_queue` | tasks of one process that pass a lock on |
+//! | `leader`, `leading_service` | leader election; a service of which one copy serves |
+//! | `scheduled_job` | a job that runs once in each period, on one of several hosts |
+//! | `stuck_worker` | limits of a hold, and a lock delay |
+//! | `fencing`, `fenced_store` | a resource, and a service with HTTP, that refuse late writes |
+//! | `service`, `reports` | web services that run in any number of copies |
+//! | `graceful_shutdown`, `observed` | a service that releases its locks when it stops; metrics |
+//! | `test_double` | tests of an application with a lock server that fails on demand |
+//!
 //! # Guides
 //!
 //! * Begin: [`guides::first_day`], from an empty folder to a service in production

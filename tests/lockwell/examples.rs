@@ -33,7 +33,8 @@ fn basic() {
     says("basic", &[], &["held, with token", "a second try gets it: false", "the wait ended"]);
 }
 
-/// Every example that there is has a test, and every one that the documentation tells to run is there.
+/// Every example that there is has a test and is in the list of the library, and every one that the documentation
+/// tells to run is there.
 #[test]
 fn every_example_is_run() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -51,7 +52,9 @@ fn every_example_is_run() {
     }
     assert!(names.len() >= 15, "{names:?}");
     let manifest = read(&root.join("Cargo.toml"));
+    let list = read(&root.join("src/lib.rs"));
     for name in &names {
+        assert!(list.contains(&format!("`{name}`")), "the list of examples in src/lib.rs lacks {name}");
         // An example that is a test runs with the others.
         if manifest.contains(&format!("name = \"{name}\"\ntest = true")) {
             continue;
