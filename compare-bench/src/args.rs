@@ -17,7 +17,7 @@ use crate::target::server::Durability;
 ///
 /// Without arguments it measures the backends memory and `SQLite`, and starts temporary servers for the
 /// others: Postgres, `MariaDB`, one Redis, five Redis for Redlock, one `ZooKeeper`, and a `ZooKeeper`
-/// ensemble of three. This takes about half an hour. `--full` or `--backend` add Postgres with grace
+/// ensemble of three. This takes half an hour to an hour and a half. `--full` or `--backend` add Postgres with grace
 /// periods, MySQL, Valkey, Redis Sentinel, Redis Cluster, Redlock on three servers, the leader of the
 /// ensemble, and etcd, one member and three. The results are printed, and written to a file for `render` and
 /// `diff`.
@@ -96,12 +96,13 @@ fn percent(text: &str) -> Result<f64, String> {
 #[derive(Clone, Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct RunArgs {
-    /// Measure fewer cases: about three minutes instead of thirty. `cargo xtask compare` also builds it in a
+    /// Measure fewer cases: about three minutes. `cargo xtask compare` also builds it in a
     /// part of the time then.
     #[arg(long)]
     quick: bool,
 
-    /// Measure all cases, and for longer: at most 100 minutes, and about half an hour more with `--peers`.
+    /// Measure all cases, and for longer: 100 minutes, and half an hour more with `--peers`; up to three times as
+    /// long while intervals are wide.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
 

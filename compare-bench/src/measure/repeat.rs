@@ -1,4 +1,4 @@
-//! How often a case is repeated: until its ratio is known well enough, or its time is up.
+//! How often a case is repeated: until its ratio is known well enough, or three times its time is up.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use crate::record::Round;
 use crate::record::case::ratio;
 use crate::stats::interval::Interval;
 
-/// So many times its time, and a case ends whatever it has: a herd can take long to disperse.
-const MUCH_LONGER: u32 = 3;
+/// So many times its time, and a case ends with fewer rounds than it needs: a herd can take long to disperse.
+const FEW_MAY_TAKE: u32 = 3;
 
 pub(crate) struct Repeat {
     rounds: Rounds,
@@ -18,7 +18,7 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// For this case, which may take this time.
+    /// For this case, which is planned to take this time.
     pub(crate) fn new(rounds: Rounds, time: Duration) -> Self {
         Self { rounds, time, began: Instant::now(), done: 0 }
     }
@@ -35,6 +35,8 @@ impl Repeat {
     }
 }
 
+/// Until the interval is narrow, or the longest time is up. By the clock rather than by the number of rounds:
+/// some take longer than planned.
 fn goes_on(
     rounds: Rounds,
     time: Duration,
@@ -45,38 +47,47 @@ fn goes_on(
     if done == 0 {
         return true;
     }
-    if done < rounds.least {
-        return elapsed < time * MUCH_LONGER;
-    }
-    // By the clock rather than by the number of rounds: some take longer than planned.
     let next = elapsed / done;
-    elapsed + next / 2 < time && !ratio().is_some_and(Interval::is_precise)
+    let are_few = done < rounds.least;
+    let longest = if are_few { FEW_MAY_TAKE } else { rounds.longest };
+    elapsed + next / 2 < time * longest && (are_few || !ratio().is_some_and(Interval::is_precise))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ROUNDS: Rounds =
-        Rounds { least: 4, most: 10, ours: Duration::from_secs(1), floor: Duration::from_secs(1) };
+    fn more_of(longest: u32, done: u32, elapsed: u64, ratio: Option<(f64, f64)>) -> bool {
+        let second = Duration::from_secs(1);
+        let rounds = Rounds { least: 4, most: 10, longest, ours: second, floor: second };
+        let interval = ratio.map(|(low, high)| Interval { median: 1.0, low, high });
+        goes_on(rounds, 20 * second, done, Duration::from_secs(elapsed), || interval)
+    }
 
     fn more(done: u32, elapsed: u64, ratio: Option<(f64, f64)>) -> bool {
-        let interval = ratio.map(|(low, high)| Interval { median: 1.0, low, high });
-        goes_on(ROUNDS, Duration::from_secs(20), done, Duration::from_secs(elapsed), || interval)
+        more_of(3, done, elapsed, ratio)
     }
 
     #[test]
-    fn it_ends_when_it_is_sure_or_its_time_is_up() {
+    fn it_ends_when_it_is_sure() {
         assert!(more(3, 6, Some((0.99, 1.01))), "too few to say so");
         assert!(!more(4, 8, Some((0.96, 1.04))));
         assert!(more(4, 8, Some((0.9, 1.04))) && more(4, 8, Some((0.96, 1.1))) && more(4, 8, None));
-        assert!(more(9, 18, Some((0.5, 2.0))) && !more(10, 20, Some((0.5, 2.0))));
+    }
+
+    #[test]
+    fn it_ends_after_three_times_its_time() {
+        assert!(more(10, 20, Some((0.5, 2.0))), "its time is up, and it is not sure");
+        assert!(!more(11, 22, Some((0.96, 1.04))), "it is sure late");
+        assert!(more(29, 58, None) && !more(30, 60, None));
+        assert!(more(9, 18, None) && more_of(1, 9, 18, None) && !more_of(1, 10, 20, None), "a short plan");
     }
 
     #[test]
     fn slow_rounds_do_not_take_all_night() {
-        assert!(more(0, 0, None) && more(3, 59, None) && !more(3, 60, None));
+        assert!(more(0, 0, None) && more(2, 40, None) && !more(3, 60, None));
+        assert!(more_of(1, 2, 40, None), "of so few nothing can be said");
         // Another of these would end long after the time.
-        assert!(!more(4, 18, None));
+        assert!(!more(4, 54, None));
     }
 }

@@ -149,8 +149,7 @@ pub(crate) struct Measurement {
     pub(crate) floor: f64,
     /// Of ours / floor, over the rounds.
     pub(crate) ratio: Option<Interval>,
-    /// Whether the interval of the ratio was still wider than 5 % to either side when the time of the case
-    /// was up.
+    /// Whether the interval of the ratio was still wider than 5 % to either side at the end of the case.
     pub(crate) noisy: bool,
     /// Whether the floor itself changed so much between the rounds that the ratio says little.
     pub(crate) unsteady: bool,

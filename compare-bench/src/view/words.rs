@@ -8,7 +8,7 @@ const WORDS: [(&str, &str); 8] = [
     ("wake-ups", "Wake-ups: notifications that the server sent for each acquisition."),
     (
         "noisy",
-        "Noisy: the interval of the ratio was still wider than 5 % to either side when the time of the case was up.",
+        "Noisy: the interval of the ratio was still wider than 5 % to either side at the end of the case.",
     ),
     (
         "unsteady",
