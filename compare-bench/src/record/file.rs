@@ -236,8 +236,8 @@ mod tests {
         };
         assert!(refused("{").contains("x.json"));
         assert!(refused("{}").contains("no result of compare-bench"));
-        let old = refused(r#"{"schema": "lockwell-compare", "schema_version": 3}"#);
-        assert!(old.ends_with("its form has version 3; this program reads 4"), "{old}");
+        let old = refused(r#"{"schema": "lockwell-compare", "schema_version": 4}"#);
+        assert!(old.ends_with("its form has version 4; this program reads 5"), "{old}");
         assert!(unfinished(folder.path()).is_err());
     }
 }

@@ -19,8 +19,8 @@ use crate::stats::round3;
 
 /// The version of the form of the file. Since 2, a ratio is an object with its interval, and null of too few
 /// rounds. Since 3, the file is written after each case and can be read back; it has histograms, conditions,
-/// loads and the command. Since 4, a histogram is one text.
-pub(crate) const SCHEMA_VERSION: u32 = 4;
+/// loads and the command. Since 5, it has no histograms any more.
+pub(crate) const SCHEMA_VERSION: u32 = 5;
 
 /// What the files call themselves.
 pub(crate) const SCHEMA: &str = "lockwell-compare";

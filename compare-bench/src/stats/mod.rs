@@ -4,14 +4,8 @@ pub(crate) mod interval;
 
 use std::time::{Duration, Instant};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
-
-/// Of each latency in the text of a histogram. With three, a file would be ten times as large.
-const DIGITS: u8 = 2;
 
 /// Latencies of one round or of many, and how long it took to collect them.
 #[derive(Debug)]
@@ -76,7 +70,6 @@ impl Sample {
             p99: at(0.99),
             p999: at(0.999),
             max: micros(self.nanos.max()),
-            histogram: text(&self.nanos),
         }
     }
 
@@ -96,23 +89,6 @@ pub(crate) struct Spread {
     pub(crate) p99: f64,
     pub(crate) p999: f64,
     pub(crate) max: f64,
-    /// All of them in nanoseconds, so that anybody can compute other figures: a histogram in the compressed
-    /// form V2 of `HdrHistogram`, with two digits of each latency, in base64. Empty of none.
-    pub(crate) histogram: String,
-}
-
-/// As tools for `HdrHistogram` read it. Any percentile of it is as near as 1 % to that of the latencies.
-fn text(nanos: &Histogram<u64>) -> String {
-    if nanos.is_empty() {
-        return String::new();
-    }
-    let mut coarse = Histogram::<u64>::new(DIGITS).expect("two digits are allowed");
-    for it in nanos.iter_recorded() {
-        coarse.record_n(it.value_iterated_to(), it.count_at_value()).expect("the histogram grows as needed");
-    }
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new().serialize(&coarse, &mut bytes).expect("a vector takes all");
-    STANDARD.encode(bytes)
 }
 
 pub(crate) fn micros(nanos: u64) -> f64 {
@@ -175,24 +151,6 @@ mod tests {
         assert!(close_to(spread.p99, 990.0, 1.0), "{spread:?}");
         assert!(close_to(spread.max, 1000.0, 1.0), "{spread:?}");
         assert!(close_to(spread.mean, 500.5, 1.0), "{spread:?}");
-    }
-
-    #[test]
-    fn the_histogram_of_the_file_gives_the_same_percentiles() {
-        let mut sample = Sample::new();
-        for step in 1..=20_000_u64 {
-            sample.note(Duration::from_nanos(700 + step * step), 1);
-        }
-        let spread = sample.spread();
-        let bytes = STANDARD.decode(&spread.histogram).unwrap();
-        let read: Histogram<u64> =
-            hdrhistogram::serialization::Deserializer::new().deserialize(&mut &*bytes).unwrap();
-        assert_eq!(read.len(), spread.samples);
-        for (share, expected) in [(0.5, spread.p50), (0.9, spread.p90), (0.99, spread.p99)] {
-            let found = micros(read.value_at_quantile(share));
-            assert!(close_to(found, expected, 0.01 * expected), "{share}: {found} and {expected}");
-        }
-        assert_eq!(Sample::new().spread().histogram, "");
     }
 
     #[test]

@@ -15,7 +15,7 @@ fn a_short_run_writes_what_the_schema_says() {
     assert_eq!(check_shown(&shown), (true, true), "{shown}");
 
     assert_eq!(report["schema"], "lockwell-compare");
-    assert_eq!(report["schema_version"], 4);
+    assert_eq!(report["schema_version"], 5);
     assert_eq!((&report["mode"], &report["finished"]), (&"smoke".into(), &true.into()));
     assert!(positive(&report["disk"]["sync_us"]["p50"]), "{report}");
     assert_eq!(report["conditions"]["durability"], "disk");
