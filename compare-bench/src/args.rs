@@ -9,6 +9,7 @@ use crate::measure::peer::GivenProgram;
 use crate::measure::workload;
 use crate::measure::workload::bench::Workload;
 use crate::plan::Plan;
+use crate::record::machine::QUIET;
 use crate::target::kind::Kind;
 use crate::target::server::Durability;
 
@@ -165,6 +166,11 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     contrast: bool,
 
+    /// Measure although the load of this machine is 0.5 or more before the run, which is refused otherwise, but
+    /// for `--quick`. The file says so.
+    #[arg(long)]
+    busy: bool,
+
     /// The file for the results [default: `results/DATE-HOST.json`]. An existing file is not overwritten.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -204,6 +210,16 @@ impl RunArgs {
             .then(|| format!("--quick leaves out: {cases}; most rounds, so that intervals are wider{linked}"))
     }
 
+    /// Why nothing is measured while the machine has this load, if so. A quick run often follows its build.
+    pub(crate) fn refuses(&self, load: f64) -> Option<String> {
+        let is_refused = load >= QUIET && !(self.busy || self.quick || self.smoke);
+        is_refused.then(|| {
+            format!(
+                "the load of this machine is {load:.2}: wait until it is below {QUIET}, or measure by --busy"
+            )
+        })
+    }
+
     /// Whether common but faulty recipes are measured as well.
     pub(crate) fn contrasts(&self) -> bool {
         self.contrast || self.full
@@ -215,7 +231,7 @@ impl RunArgs {
         let before = Args::try_parse_from(words)?.run;
         // The file does not have the passwords.
         let url = if self.url.is_empty() { before.url } else { self.url };
-        Ok(Self { url, resume: self.resume, ..before })
+        Ok(Self { url, resume: self.resume, busy: self.busy || before.busy, ..before })
     }
 
     /// Whether other libraries and faulty recipes are measured on this backend. The full run has them on the
@@ -315,6 +331,16 @@ mod tests {
         assert!(Args::try_parse_from(["c", "--peer", "mine"]).is_err(), "no command");
         assert!(Args::try_parse_from(["c", "--peer", "mine= "]).is_err(), "no command");
         assert_eq!(Args::try_parse_from(["c", "--peer", "mine=python3 mine.py"]).unwrap().run.peer.len(), 1);
+    }
+
+    #[test]
+    fn a_busy_machine_is_refused_unless_told_otherwise() {
+        assert_eq!(parsed("c --full").refuses(0.49), None);
+        assert!(parsed("c --full").refuses(0.5).is_some_and(|reason| reason.contains("--busy")));
+        for line in ["c --full --busy", "c --quick", "c --smoke"] {
+            assert_eq!(parsed(line).refuses(7.0), None, "{line}");
+        }
+        assert_eq!(parsed("c --resume --busy").resumed(Vec::new()).unwrap().refuses(7.0), None);
     }
 
     #[test]

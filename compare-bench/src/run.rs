@@ -53,6 +53,9 @@ pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
     let site = site(args)?;
     let plan = args.plan();
     let mut report = Report::new(plan.mode, conditions(args, site.as_ref()));
+    if let Some(reason) = args.refuses(report.load_before) {
+        return Err(Error::failed(reason));
+    }
     // Before anything is measured: what cannot be kept need not be.
     let (file, began) = (open(args, &mut report)?, Instant::now());
     println!("results: {}", file.path().display());

@@ -66,6 +66,9 @@ impl Build {
     }
 }
 
+/// From this load on, a machine is not quiet.
+pub(crate) const QUIET: f64 = 0.5;
+
 /// How many processes ran or wanted to run, on the average of the last minute. Zero where nobody knows.
 pub(crate) fn load() -> f64 {
     LoadAverage::current().map_or(0.0, |load| round3(load.one.into()))
