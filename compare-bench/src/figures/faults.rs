@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use faults::{Results, RunOutcome, Verdict};
 
-use super::runs::Evidence;
+use super::runs::{Evidence, commit};
 use super::tables::table;
 use crate::error::{Error, Result};
 use crate::stats::as_float;
@@ -35,7 +35,7 @@ pub(super) fn faults(name: &str, evidence: &Evidence) -> Result<String> {
 
 fn about(results: &Results) -> String {
     let outcomes = &results.outcomes;
-    let commits = distinct(outcomes.iter().filter_map(|outcome| outcome.made.commit.as_deref()?.get(..10)));
+    let commits = distinct(outcomes.iter().map(|outcome| commit(outcome.made.commit.as_deref())));
     let minutes = (outcomes.iter().map(|outcome| outcome.seconds).sum::<f64>() / 60.0).round();
     let faults: usize = outcomes.iter().map(|outcome| outcome.happened.len()).sum();
     let (runs, commits) = (outcomes.len(), commits.join(", "));

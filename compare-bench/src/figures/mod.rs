@@ -1,10 +1,16 @@
 //! `compare-bench figures`: every table of figures in the documentation comes from the committed runs.
 //!
 //! In the Markdown, a block between `<!-- figures: NAME RUN -->` and `<!-- end of figures -->` is a table of
-//! that name. RUN is the name of the file up to its first dot; several files are one run.
+//! that name. RUN is the name of the file up to its first dot; several files are one run. All runs of a page
+//! are of one commit.
 
+mod age;
+mod arrivals;
+mod cell;
 mod faults;
 mod runs;
+mod sentence;
+mod summary;
 mod tables;
 
 use std::fs;
@@ -13,13 +19,22 @@ use std::path::{Path, PathBuf};
 use self::runs::Evidence;
 use crate::args::FiguresArgs;
 use crate::error::{Error, Result};
+use crate::view::distinct;
 
 const BEGIN: &str = "<!-- figures: ";
 const END: &str = "<!-- end of figures -->";
 
+/// Pages whose runs are of several commits. A page leaves this list when its runs are made anew, and none comes
+/// to it.
+const MIXED: [&str; 3] = ["README.md", "docs/guarantees.md", "docs/measured.md"];
+
 /// In the checkout that is the working folder.
 pub(crate) fn run(args: &FiguresArgs) -> Result<()> {
-    let stale = stale(Path::new("."))?;
+    let evidence = Evidence::read(Path::new("compare-bench/runs"))?;
+    for warning in age::warnings(&evidence) {
+        println!("{warning}");
+    }
+    let stale = stale(Path::new("."), &evidence)?;
     if args.check && !stale.is_empty() {
         let pages: Vec<_> = stale.iter().map(|(page, _)| page.display().to_string()).collect();
         let pages = pages.join(", ");
@@ -35,8 +50,7 @@ pub(crate) fn run(args: &FiguresArgs) -> Result<()> {
 }
 
 /// The pages of a checkout whose figures differ from the runs, each with the text that it should have.
-fn stale(root: &Path) -> Result<Vec<(PathBuf, String)>> {
-    let evidence = Evidence::read(&root.join("compare-bench/runs"))?;
+fn stale(root: &Path, evidence: &Evidence) -> Result<Vec<(PathBuf, String)>> {
     let mut pages = vec![root.join("README.md")];
     for entry in fs::read_dir(root.join("docs"))? {
         pages.push(entry?.path());
@@ -47,7 +61,13 @@ fn stale(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     for page in pages {
         let of_page = |error: Error| Error::failed(format!("{}: {error}", page.display()));
         let text = fs::read_to_string(&page).map_err(|error| of_page(error.into()))?;
-        let filled = fill(&text, &evidence).map_err(of_page)?;
+        let (filled, commits) = fill(&text, evidence).map_err(of_page)?;
+        let name = page.strip_prefix(root).unwrap_or(&page).to_string_lossy();
+        let is_mixed = MIXED.contains(&&*name);
+        check_commits(&commits, is_mixed).map_err(of_page)?;
+        if commits.len() > 1 {
+            println!("{name}: its figures are of several commits: {}", commits.join(", "));
+        }
         if filled != text {
             stale.push((page, filled));
         }
@@ -55,24 +75,54 @@ fn stale(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     Ok(stale)
 }
 
-/// The text with the figures of these runs.
-fn fill(text: &str, evidence: &Evidence) -> Result<String> {
+/// The runs of a page are of one commit, unless it is known as mixed, and then they are of several.
+fn check_commits(commits: &[String], is_mixed: bool) -> Result<()> {
+    match (commits.len(), is_mixed) {
+        (2.., false) => {
+            let commits = commits.join(", ");
+            Err(Error::failed(format!("its figures are of runs of several commits: {commits}")))
+        }
+        (1, true) => Err(Error::failed("its runs are of one commit now: take it off the list MIXED")),
+        _ => Ok(()),
+    }
+}
+
+/// The text with the figures of these runs, and the commits of the runs.
+fn fill(text: &str, evidence: &Evidence) -> Result<(String, Vec<String>)> {
     let mut parts = text.split(BEGIN);
     let mut filled = parts.next().unwrap_or_default().to_owned();
+    let (mut commits, mut named) = (Vec::new(), None);
     for part in parts {
         let split = part.split_once(" -->").and_then(|(what, rest)| Some((what, rest.split_once(END)?.1)));
         let (what, rest) =
             split.ok_or_else(|| Error::failed(format!("a block of figures has no end: {part:.40}")))?;
-        filled.extend([BEGIN, what, " -->\n", &block(what, evidence)?, END, rest]);
+        filled.extend([BEGIN, what, " -->\n", &block(what, evidence, &mut named)?, END, rest]);
+        commits.extend(evidence.commits(what));
     }
-    Ok(filled)
+    Ok((filled, distinct(commits)))
 }
 
-/// A block `NAME RUN`, or `delays WORKLOAD`.
-fn block(what: &str, evidence: &Evidence) -> Result<String> {
+/// A block `NAME RUN`, `delays WORKLOAD`, or `summary`. `named` is the commit that the page has named last.
+fn block(what: &str, evidence: &Evidence, named: &mut Option<String>) -> Result<String> {
     match what.split_once(' ').unwrap_or((what, "")) {
+        ("run", run) => Ok(tables::about(evidence.named(run)?, named)),
+        ("summary", "") => summary::summary(evidence),
         ("delays", workload) => tables::delays(workload, evidence),
         ("faults", name) => faults::faults(name, evidence),
         (name, run) => tables::of_run(name, run, evidence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_of_one_commit_or_known_as_mixed() {
+        let of = |count: usize| vec!["0123456789".to_owned(); count];
+        assert!(check_commits(&of(1), false).is_ok() && check_commits(&of(0), false).is_ok());
+        assert!(check_commits(&of(2), false).unwrap_err().to_string().contains("several commits"));
+        assert!(check_commits(&of(2), true).is_ok() && check_commits(&of(0), true).is_ok());
+        assert!(check_commits(&of(1), true).unwrap_err().to_string().contains("off the list"));
     }
 }

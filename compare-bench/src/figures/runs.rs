@@ -8,7 +8,14 @@ use faults::{Results, Verdict};
 use crate::error::{Error, Result};
 use crate::record::file::Input;
 use crate::record::{Measurement, Report};
+use crate::view::distinct;
 use crate::view::trust::doubt;
+
+/// The case in which a holder is killed.
+const KILLED: &str = "the holder is killed";
+
+/// The most bytes of all committed runs together.
+const MOST_BYTES: u64 = 1_000_000;
 
 /// The most parties that the documentation quotes. A full run has more of them, which share the two cores of
 /// the machine, and the other runs do not.
@@ -32,6 +39,10 @@ impl Evidence {
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
         paths.sort();
+        let size: u64 = paths.iter().map(|path| Ok(path.metadata()?.len())).sum::<Result<u64>>()?;
+        if size > MOST_BYTES {
+            return Err(Error::failed(format!("the runs have {size} bytes; {MOST_BYTES} are allowed")));
+        }
         let mut all = Self::default();
         for path in &paths {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -81,11 +92,39 @@ impl Evidence {
         Ok(())
     }
 
+    /// The commits of what fills a block. Without a name of its own it is filled from several runs.
+    pub(super) fn commits(&self, what: &str) -> Vec<String> {
+        let is_it = |name: &str| match what.split_once(' ') {
+            Some(("delays", _)) => name.starts_with("delay-"),
+            Some((_, run)) => run == name,
+            None => super::summary::RUNS.contains(&name),
+        };
+        let all = self.all_commits().into_iter();
+        distinct(all.filter(|(name, _)| is_it(name)).map(|(_, commit)| commit))
+    }
+
+    /// Each run with each of its commits, in short.
+    pub(super) fn all_commits(&self) -> Vec<(String, String)> {
+        let runs = self.runs.iter().flat_map(|run| {
+            run.reports.iter().map(|report| (run.name.clone(), commit(report.build.git_commit.as_deref())))
+        });
+        let faults = self.faults.iter().flat_map(|(name, results)| {
+            let commits = results.outcomes.iter().map(|outcome| commit(outcome.made.commit.as_deref()));
+            commits.map(|commit| (name.clone(), commit))
+        });
+        distinct(runs.chain(faults))
+    }
+
     /// The run of this name.
     pub(super) fn named(&self, name: &str) -> Result<&Run> {
         let run = self.runs.iter().find(|run| run.name == name);
         run.ok_or_else(|| Error::failed(format!("there is no run {name:?}")))
     }
+}
+
+/// As many digits of a commit as are shown.
+pub(super) fn commit(commit: Option<&str>) -> String {
+    commit.map_or("?", |it| it.get(..10).unwrap_or(it)).to_owned()
 }
 
 /// What is shown to others was measured to the end, by a release build of a commit, and is what its name
@@ -123,6 +162,25 @@ impl Run {
         let most = MOST_PARTIES.iter().find(|(name, _)| *name == workload).map_or(usize::MAX, |it| it.1);
         let all = self.reports.iter().flat_map(|report| &report.results);
         all.filter(move |it| it.workload == workload && it.option.is_none() && it.parties <= most)
+    }
+
+    /// Our lock with this option, with so many parties.
+    pub(super) fn with_option(&self, like: &Measurement, option: &str) -> Option<&Measurement> {
+        let mut all = self.reports.iter().flat_map(|report| &report.results);
+        all.find(|it| {
+            (&it.backend, &it.workload, it.parties) == (&like.backend, &like.workload, like.parties)
+                && it.option.as_deref() == Some(option)
+        })
+    }
+
+    /// How long it took after the holder was killed until the lock was free again.
+    pub(super) fn killed(&self, backend: &str) -> Option<&Measurement> {
+        self.results("recovery").find(|it| it.backend == backend && it.case == KILLED)
+    }
+
+    /// How long a sync of its disk took.
+    pub(super) fn sync_us(&self) -> Option<f64> {
+        self.reports[0].sync_us()
     }
 
     /// The most parties that are quoted of a workload.
