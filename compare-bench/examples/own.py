@@ -51,8 +51,13 @@ def contend(name, tasks, hold, until):
     return {"turns": together(tasks, work)}
 
 
-print(json.dumps({"version": "1", "setup": "flock on a file", "now": now()}), flush=True)
-for order in sys.stdin:
-    what, name, *numbers = order.split()
-    answer = {"cycles": cycles, "contend": contend}[what](name, *map(int, numbers))
-    print(json.dumps(answer), flush=True)
+def serve(version, setup):
+    print(json.dumps({"version": version, "setup": setup, "now": now()}), flush=True)
+    for order in sys.stdin:
+        what, name, *numbers = order.split()
+        answer = {"cycles": cycles, "contend": contend}[what](name, *map(int, numbers))
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    serve("1", "flock on a file")

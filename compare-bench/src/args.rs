@@ -297,6 +297,7 @@ mod tests {
             "semaphore",
             "herd",
             "holding",
+            "recovery",
         ];
         assert_eq!(names("c"), all);
         assert_eq!(names("c --quick --only crowd"), ["crowd"]);
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn a_quick_run_says_in_one_line_what_it_leaves_out() {
         let line = parsed("c --quick --only crowd").left_out("quick").unwrap();
-        let all = "arrivals, hot, readers, semaphore, herd, holding; most rounds, so that intervals are wider, \
+        let all = "arrivals, hot, readers, semaphore, herd, holding, recovery; most rounds, so that intervals are wider, \
                    and link-time optimisation";
         assert_eq!(line, format!("--quick leaves out: {all}"));
         assert!(!parsed("c --quick").left_out("release").unwrap().contains("link-time"));

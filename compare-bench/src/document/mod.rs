@@ -19,8 +19,8 @@ pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean
 /// What the columns of all tables are.
 const COLUMNS: &str = "The number before a name is its rank; locks whose intervals overlap that of the best of a rank share it. Behind \
      each median stands its interval of 95 % (bootstrap over the rounds). p99: 99 of 100 took at most so long. To raw: the ratio to raw statements, which are the fewest that any lock on this server needs, \
-     and are measured in turns with the locks; 1.10 of a latency is 10 % slower, 2.00 of a rate is twice that of one raw connection (Redis, \
-     ZooKeeper, etcd: of as many tasks on it, or processes with one each).";
+     and are measured in turns with the locks; 1.10 of a latency is 10 % slower, 2.00 of a rate is twice that of as many raw tasks. Where the raw \
+     statements of many tasks have one connection that does one at a time, the ratio to it stands apart.";
 
 /// A part of what is shown.
 pub(crate) struct Section<'a> {

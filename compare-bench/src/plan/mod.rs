@@ -53,6 +53,7 @@ pub(crate) struct Plan {
     pub(crate) modes: Rounds,
     pub(crate) herd: Rounds,
     pub(crate) holding: Rounds,
+    pub(crate) recovery: Rounds,
     /// Workloads that the quick run leaves out are in it.
     pub(crate) everything: bool,
     /// Numbers of tasks on names of their own.
@@ -92,6 +93,7 @@ impl Plan {
         modes: Rounds::new(4, 4, 500, 100),
         herd: Rounds::new(4, 4, 1000, 150),
         holding: Rounds::new(4, 4, 1500, 0),
+        recovery: Rounds::short(4, 4, 5000, 0),
         everything: true,
         tasks: &[1, 16, 64, 1024],
         rates: &[100, 1000],
@@ -164,6 +166,7 @@ impl Plan {
         modes: Rounds::short(3, 3, 60, 30),
         herd: Rounds::short(3, 3, 150, 30),
         holding: Rounds::short(3, 3, 300, 0),
+        recovery: Rounds::short(1, 1, 5000, 0),
         tasks: &[1, 4],
         rates: &[100],
         alone: &[2],

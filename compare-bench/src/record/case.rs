@@ -91,16 +91,6 @@ pub(crate) struct Handing {
     pub(crate) tokens_rise: Option<bool>,
 }
 
-/// How long it took after a fault until somebody had a lock again. No workload measures it any more; the
-/// documentation quotes runs that did.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Recovery {
-    /// From the fault to the next grant, each time.
-    pub(crate) times_us: Vec<f64>,
-    /// The longest that it should take, computed from settings. Null where no setting limits it.
-    pub(crate) bound_us: Option<f64>,
-}
-
 /// What it costs to hold locks and do nothing else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Holding {
@@ -170,8 +160,6 @@ pub(crate) struct Measurement {
     /// The notifications that it sent for each acquisition, where it counts them.
     #[serde(default)]
     pub(crate) wakeups_each: Option<f64>,
-    #[serde(default)]
-    pub(crate) recovery: Option<Recovery>,
     #[serde(default)]
     pub(crate) holding: Option<Holding>,
     /// The load of the machine at the end of the case, of the last minute: that of the measurement itself,

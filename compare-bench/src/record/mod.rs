@@ -28,8 +28,8 @@ pub(crate) const SCHEMA: &str = "lockwell-compare";
 /// How the ratios are to be read: under the table and in the file.
 pub(crate) const HOW_TO_READ: &str = "ratio = lockwell / raw statements on the same server, taken in turns: the \
      median over the rounds, and in brackets its interval of 95 % (bootstrap over the rounds). Latency: 1.10 is 10 % slower than \
-     the raw statements, lower is better. Throughput: 2.00 is twice the cycles of one raw connection (on Redis, ZooKeeper and etcd: of \
-     as many tasks on one raw connection, or as many processes with one each), higher is better.";
+     the raw statements, lower is better. Throughput: 2.00 is twice the cycles of as many raw tasks, but on SQL databases of one raw \
+     connection, higher is better.";
 
 /// Everything that a run found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -252,7 +252,6 @@ pub(crate) mod tests {
             requests_each: None,
             requests_rounds: Vec::new(),
             wakeups_each: None,
-            recovery: None,
             holding: None,
             load: 0.0,
             busy: 0.0,

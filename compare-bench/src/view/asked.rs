@@ -3,6 +3,7 @@
 use crate::record::{Measurement, PeerResult, PeerRound};
 use crate::stats::interval::Interval;
 use crate::stats::median;
+use crate::view::family::is_sql;
 use crate::view::show::{Figure, Unit};
 
 /// A question, and where its figures are.
@@ -31,7 +32,7 @@ const USUAL: Asked = Asked {
     to_floor: |result| result.ratio,
 };
 
-pub(super) const ASKED: [Asked; 11] = [
+pub(super) const ASKED: [Asked; 12] = [
     Asked {
         id: "nobody",
         title: "Nobody else wants the lock",
@@ -44,6 +45,7 @@ pub(super) const ASKED: [Asked; 11] = [
         title: "Many locks at once",
         what: "Tasks of one process, each with a lock of its own: acquisitions per second of all together.",
         workloads: &["independent"],
+        to_floor: |result| if is_alike(result) { result.ratio } else { None },
         ..USUAL
     },
     Asked {
@@ -123,11 +125,26 @@ pub(super) const ASKED: [Asked; 11] = [
         theirs: |_| None,
         ..USUAL
     },
+    Asked {
+        id: "killed",
+        title: "The process that holds the lock is killed",
+        what: "From the kill to the grant to a process that waits: the median time. It is at most a lease, which is 4 s of ours, or the shortest \
+               that a backend has; locks without a lease end with their connection.",
+        workloads: &["recovery"],
+        to_floor: |_| None,
+        ..USUAL
+    },
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "as one of those that not every result has")]
 fn ours(result: &Measurement) -> Option<Figure> {
     Some((result.ours, Interval::of(result.rounds.iter().map(|round| round.ours))))
+}
+
+/// Whether the raw statements had as many parties as ours: on an SQL database they have one connection, which
+/// does one statement at a time.
+pub(super) fn is_alike(result: &Measurement) -> bool {
+    result.workload != "independent" || result.parties == 1 || !is_sql(&result.backend)
 }
 
 /// From a release to the process that had waited longest, which is what is measured of other libraries, and

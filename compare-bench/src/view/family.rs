@@ -111,6 +111,11 @@ pub(crate) fn family(backend: &str) -> &str {
     known(backend).map_or(backend, |family| family.name)
 }
 
+/// Whether this is an SQL database.
+pub(crate) fn is_sql(backend: &str) -> bool {
+    known(backend).is_some_and(|family| family.verifies)
+}
+
 /// Of each family the first of its members among these backends. Those of no family come last.
 pub(crate) fn standing<'a>(backends: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let place = |backend: &str| {

@@ -1,8 +1,10 @@
 //! One line of a figure.
 
+use crate::measure::workload::arrivals::A_SECOND;
 use crate::record::{Measurement, PeerResult};
 use crate::stats::interval::Interval;
 use crate::stats::{Spread, as_float};
+use crate::view::asked::is_alike;
 use crate::view::show::{self, Figure};
 
 /// One lock on one server.
@@ -43,6 +45,8 @@ impl Line {
         remarks.extend(result.holding.iter().flat_map(show::holding));
         remarks.extend(result.handing.iter().flat_map(|handing| show::sharing(handing, result.quantity)));
         remarks.push(format!("{} rounds", result.rounds.len()));
+        let alone = result.ratio.filter(|_| !is_alike(result));
+        remarks.extend(alone.map(|ratio| format!("{ratio} times one raw connection")));
         remarks.extend((result.noisy && to_floor.is_some()).then(|| "noisy".to_owned()));
         remarks.extend(result.unsteady.then(|| "raw statements unsteady".to_owned()));
         Self {
@@ -87,7 +91,8 @@ const KEEPS_UP: f64 = 0.9;
 
 fn behind(result: &Measurement) -> Option<f64> {
     let rate = as_float(u64::try_from(result.parties).unwrap_or(u64::MAX));
-    (result.workload == "arrivals" && result.per_second < KEEPS_UP * rate).then_some(result.per_second)
+    let is_given = result.workload == "arrivals" && result.parties_are == A_SECOND;
+    (is_given && result.per_second < KEEPS_UP * rate).then_some(result.per_second)
 }
 
 #[cfg(test)]
@@ -100,6 +105,7 @@ mod tests {
         let arrive = |per_second| {
             let mut result = measured("redis", 6);
             (result.workload, result.parties) = ("arrivals".to_owned(), 3000);
+            result.parties_are = A_SECOND.to_owned();
             result.per_second = per_second;
             Line::ours(&result, (127_500.0, None), None)
         };
@@ -114,6 +120,16 @@ mod tests {
         result.peers[0].lacks = Some("tokens".to_owned());
         let line = Line::peer(&result.peers[0], &result, (2.5, None));
         assert!(line.remarks.contains(&"lacks: tokens".to_owned()), "{:?}", line.remarks);
+    }
+
+    #[test]
+    fn one_raw_connection_is_not_compared_as_if_it_were_many() {
+        let told = |backend| {
+            let mut result = measured(backend, 6);
+            (result.workload, result.parties) = ("independent".to_owned(), 64);
+            Line::ours(&result, (3.0, None), None).remarks.iter().any(|it| it.ends_with("one raw connection"))
+        };
+        assert!(told("postgres") && told("mariadb") && !told("redis"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod show;
 pub(crate) mod trust;
 pub(crate) mod words;
 
+use crate::measure::workload::arrivals::A_SECOND;
 use crate::plan::case::counted;
 use crate::record::{Conditions, Measurement, Report};
 use crate::view::asked::{ASKED, Asked};
@@ -134,7 +135,8 @@ fn group(asked: &Asked, result: &Measurement, run: &Report, runs: &[Report]) -> 
         ("crowd" | "readers" | "semaphore", parties) => format!("{}, one lock", counted(parties, "tasks")),
         ("herd", parties) => format!("{}, one lock", counted(parties, "processes")),
         ("holding", locks) => format!("{} held", counted(locks, "locks")),
-        ("arrivals", rate) => format!("{rate} requests arrive in a second"),
+        ("arrivals", rate) if result.parties_are == A_SECOND => format!("{rate} requests arrive in a second"),
+        ("arrivals", _) => format!("requests arrive at {}", result.case),
         ("hot", _) | (_, 1) => result.case.clone(),
         (_, parties) => format!("{parties} {}, a lock each", result.parties_are),
     };

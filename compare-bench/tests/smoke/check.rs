@@ -32,8 +32,10 @@ pub(crate) fn positive(value: &Value) -> bool {
 }
 
 pub(crate) fn check(result: &Value) {
-    if result["workload"] == "holding" {
-        return check_holding(result);
+    match result["workload"].as_str() {
+        Some("holding") => return check_holding(result),
+        Some("recovery") => return assert!(positive(&result["ours"]) && result["floor"] == 0.0, "{result}"),
+        _ => {}
     }
     assert!(["latency_us", "per_second"].contains(&result["quantity"].as_str().unwrap()), "{result}");
     for field in ["ours", "floor", "per_second", "floor_per_second", "parties"] {

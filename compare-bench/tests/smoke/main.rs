@@ -42,7 +42,7 @@ fn a_short_run_writes_what_the_schema_says() {
     for backend in ["memory", "sqlite"] {
         let all =
             ["uncontended", "independent", "arrivals", "handoff", "crowd", "readers", "semaphore", "holding"];
-        let shared = ["hot", "herd"].into_iter().filter(|_| backend != "memory");
+        let shared = ["hot", "herd", "recovery"].into_iter().filter(|_| backend != "memory");
         for workload in all.into_iter().chain(shared) {
             let is_it = |result: &&Value| result["backend"] == backend && result["workload"] == workload;
             let result = results.iter().find(is_it).unwrap_or_else(|| panic!("{workload} on {backend}"));

@@ -50,7 +50,7 @@ fn a_program_of_the_user_is_measured() {
     let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
-    let line = "--smoke --backend sqlite --peer own=./own.py --only handoff";
+    let line = "--smoke --busy --backend sqlite --peer own=./own.py --only handoff,recovery";
     fs::remove_file(folder.path().join("results.json")).unwrap();
     let (output, processes) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use faults::nanos;
+use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -16,7 +17,7 @@ use crate::measure::history::Turn;
 use crate::stats::Sample;
 
 pub(crate) struct Process {
-    _child: Child,
+    child: Child,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
@@ -45,12 +46,13 @@ impl Process {
             .env("PEER_CLOCK_AHEAD", ahead().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
         let missing = || Error::failed("the process has no pipe");
         let orders = child.stdin.take().ok_or_else(missing)?;
         let answers = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
-        let mut this = Self { _child: child, orders, answers };
+        let mut this = Self { child, orders, answers };
         let hello = this.answer(TIMEOUT).await?;
         // What it says about time is compared with what others say.
         if !hello["now"].as_u64().is_some_and(|now| (before..=nanos()).contains(&now)) {
@@ -59,6 +61,15 @@ impl Process {
         let text = |field: &str| hello[field].as_str().unwrap_or("?").to_owned();
         let lacks = hello["lacks"].as_str().map(str::to_owned);
         Ok((this, About { version: text("version"), setup: text("setup"), lacks }))
+    }
+
+    /// Kills it, and the processes that it has started.
+    pub(crate) async fn kill(mut self) -> Result<()> {
+        let group = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let group = group.ok_or_else(|| Error::failed("it ended early"))?;
+        kill_process_group(group, Signal::KILL).map_err(std::io::Error::from)?;
+        self.child.wait().await?;
+        Ok(())
     }
 
     pub(crate) async fn order(&mut self, order: &str) -> Result<()> {

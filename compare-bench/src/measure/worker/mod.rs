@@ -129,6 +129,17 @@ impl Worker {
         self.order(&format!("hold {locks} {}", lease.as_millis())).await
     }
 
+    /// Waits for its lock, which it asks for within this time, and returns the turns that it had.
+    pub(crate) async fn wait_once(&mut self, within: Duration) -> Result<Vec<Turn>> {
+        let until = nanos() + u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
+        self.order(&format!("contend 0 {until}")).await
+    }
+
+    /// Kills it, with what it holds.
+    pub(crate) async fn kill(mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
+    }
+
     /// The process; `None` once it has ended.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.id()

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::found::Found;
+use super::independent;
 use crate::error::{Error, Result};
 use crate::measure::contend::TIMEOUT;
 use crate::measure::workload::bench::{About, Bench, Workload, in_turns};
@@ -30,6 +31,18 @@ use crate::target::Choice;
 
 /// As many as are held at once by most backends that keep up, and more.
 const NAMES: usize = 256;
+
+/// What the parties of a case with a given rate are.
+pub(crate) const A_SECOND: &str = "arrivals a second";
+
+/// Of the case whose rate depends on what so many tasks reach.
+const TASKS: usize = 64;
+
+/// A service is meant to run below what its locks could do at most.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are small and positive")]
+fn rate_below(reached: f64) -> usize {
+    (0.8 * reached).max(1.0) as usize
+}
 
 /// Names that no request is using. Clones share them.
 #[derive(Clone)]
@@ -77,28 +90,42 @@ impl Workload for Arrivals {
     fn cases(&self, plan: &Plan, _: &Choice) -> Vec<Case> {
         let case = |rate: &usize| Case {
             name: format!("{rate} a second"),
-            parties_are: "arrivals a second",
+            parties_are: A_SECOND,
             others: Others::None,
             ..Case::of_tasks(*rate, plan.arrivals)
         };
-        plan.rates.iter().map(case).collect()
+        let loaded = Case {
+            name: "0.8 of what 64 tasks reach".to_owned(),
+            others: Others::None,
+            ..Case::of_tasks(TASKS, plan.arrivals)
+        };
+        plan.rates.iter().map(case).chain([loaded]).collect()
     }
 
     async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
         let names: Vec<_> = (0..NAMES).map(|number| bench.lock_name(self.name(), number)).collect();
         bench.warm_up(&names).await?;
+        let rate = if case.parties_are == A_SECOND {
+            case.parties
+        } else {
+            let reached =
+                independent::round(&bench.locks, &names[..case.parties], 2 * case.rounds.ours).await?;
+            rate_below(reached.per_second())
+        };
         let names = FreeNames::new(names, bench.lock_name(self.name(), NAMES));
         let mut found = Found::new(Quantity::LatencyUs, "from the arrival to the end of the release");
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds, Duration::ZERO) {
-            let due = times(case.parties, case.rounds.ours, u64::from(number));
+            let due = times(rate, case.rounds.ours, u64::from(number));
             let ours = round(&bench.locks, &names, due);
             let floor = bench.floor.round(case.rounds.floor, 1);
             let (ours, floor, ()) = in_turns(number, ours, floor, async {}).await;
             let (ours, floor) = (ours?, floor?);
             found.add(Round { ours: ours.median_us(), floor: floor.median_us() }, &ours, &floor);
         }
-        Ok(found.measurement(self.name(), case, bench, None, Vec::new()))
+        let measurement = found.measurement(self.name(), case, bench, None, Vec::new());
+        let latency_of = format!("{}, of {rate} a second", measurement.latency_of);
+        Ok(Measurement { latency_of, ..measurement })
     }
 }
 
@@ -175,5 +202,10 @@ mod tests {
         assert!((3_300..4_100).contains(&long), "{long}");
         assert_eq!(due, times(1000, length, 7), "each backend gets the same");
         assert_ne!(due, times(1000, length, 8), "and each round others");
+    }
+
+    #[test]
+    fn the_rate_is_below_what_is_reached() {
+        assert_eq!([rate_below(1000.0), rate_below(0.4)], [800, 1]);
     }
 }

@@ -91,7 +91,6 @@ impl Found {
             requests_each: requests(&self.requests_each),
             requests_rounds: self.requests_each,
             wakeups_each: requests(&self.wakeups_each),
-            recovery: None,
             holding: None,
             rounds: self.rounds,
             // The run knows them.

@@ -109,7 +109,7 @@ impl Clients {
 }
 
 /// All tasks at once.
-async fn round(locks: &Locks, names: &[String], length: Duration) -> Result<Sample> {
+pub(super) async fn round(locks: &Locks, names: &[String], length: Duration) -> Result<Sample> {
     together(names.len(), |number| {
         let (locks, name) = (locks.clone(), names[number].clone());
         async move { cycles(length, || cycle(&locks, &name)).await }

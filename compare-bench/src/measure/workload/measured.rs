@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use faults::nanos;
 
 use super::bench::Bench;
+use super::recovery;
 use crate::error::{Error, Result};
 use crate::measure::counter::Count;
 use crate::measure::counter::Counter;
@@ -23,12 +24,17 @@ const ORDER: Duration = Duration::from_millis(5);
 /// A round that takes so long hangs: rounds are planned to take some seconds at most.
 const HANGS: Duration = Duration::from_secs(20);
 
+/// A holder that is to be killed holds for so long. Some libraries have leases of half a minute and more.
+const LONGEST_HOLD: Duration = Duration::from_secs(90);
+
 /// The peers that there are for this backend. One that fails is out, and its result says why; ours go on.
 #[derive(Default)]
 pub(crate) struct MeasuredPeers(Vec<MeasuredPeer>);
 
 struct MeasuredPeer {
     peer: Peer,
+    /// Of the server.
+    url: String,
     case: Case,
     name: String,
     quantity: Quantity,
@@ -66,6 +72,7 @@ impl MeasuredPeers {
         for peer in bench.peers_of(case) {
             measured.push(MeasuredPeer {
                 peer: peer.clone(),
+                url: bench.target.url.clone(),
                 case: case.clone(),
                 // Ours have a prefix, so that the two never meet; this is for those who look at the keys.
                 name: format!("{name}/{}", peer.name),
@@ -92,7 +99,7 @@ impl MeasuredPeers {
                 let sample = process.sample(length).await?;
                 Ok(Done { per_second: sample.per_second(), sample, history: None, count: None })
             };
-            all.push(peer.round(work).await);
+            all.push(peer.round(HANGS, work).await);
         }
         all
     }
@@ -119,7 +126,34 @@ impl MeasuredPeers {
                 let (sample, per_second) = (what(&history), history.per_second());
                 Ok(Done { sample, per_second, history: Some(history), count })
             };
-            all.push(peer.round(work).await);
+            all.push(peer.round(HANGS, work).await);
+        }
+        all
+    }
+
+    /// Kills a process that holds the lock, so long after another began to wait for it.
+    pub(crate) async fn killed(&mut self, after: Duration) -> Vec<PeerWork> {
+        let mut all = Vec::new();
+        for peer in &mut self.0 {
+            let (library, url) = (peer.peer.clone(), peer.url.clone());
+            let work = async |name: &str, processes: &mut Vec<Process>| {
+                let waiter = processes.first_mut().ok_or_else(|| Error::failed("no process"))?;
+                let contend = |hold: Duration| {
+                    let until = nanos() + u64::try_from(recovery::ORDER.as_nanos()).unwrap_or(u64::MAX);
+                    format!("contend {name} 1 {} {until}", hold.as_nanos())
+                };
+                let (mut holder, _) = Process::start(&library, &url).await?;
+                holder.order(&contend(LONGEST_HOLD)).await?;
+                tokio::time::sleep(recovery::ORDER).await;
+                waiter.order(&contend(Duration::ZERO)).await?;
+                tokio::time::sleep(after).await;
+                let at = nanos();
+                holder.kill().await?;
+                let sample = recovery::since(&waiter.turns(LONGEST_HOLD, 0).await?, at)?;
+                let sample = sample.ok_or_else(|| Error::failed("it was granted before its holder died"))?;
+                Ok(Done { sample, per_second: 0.0, history: None, count: None })
+            };
+            all.push(peer.round(LONGEST_HOLD, work).await);
         }
         all
     }
@@ -179,11 +213,16 @@ async fn start(peer: &Peer, url: &str, count: usize) -> Result<(Vec<Process>, Ab
 }
 
 impl MeasuredPeer {
-    async fn round(&mut self, work: impl AsyncFnOnce(&str, &mut Vec<Process>) -> Result<Done>) -> PeerWork {
+    /// A round that takes as long as `hangs` is the last one.
+    async fn round(
+        &mut self,
+        hangs: Duration,
+        work: impl AsyncFnOnce(&str, &mut Vec<Process>) -> Result<Done>,
+    ) -> PeerWork {
         let (processes, _) = self.state.as_mut().ok()?;
         let began = Instant::now();
         match work(&self.name, processes).await {
-            Ok(done) if began.elapsed() < HANGS => Some(done),
+            Ok(done) if began.elapsed() < hangs => Some(done),
             Ok(done) => {
                 let reason = format!("a round took {:.0?}: it is not measured any more", began.elapsed());
                 self.stop(began, Error::failed(reason));

@@ -1,6 +1,6 @@
 //! The workloads: one file each, and one line in the table.
 
-mod arrivals;
+pub(crate) mod arrivals;
 pub(crate) mod bench;
 mod contention;
 mod crowd;
@@ -12,12 +12,13 @@ mod hot;
 mod independent;
 mod measured;
 mod modes;
+mod recovery;
 mod uncontended;
 
 use crate::measure::workload::bench::Workload;
 
 /// Every workload.
-pub(crate) const ALL: [&dyn Workload; 10] = [
+pub(crate) const ALL: [&dyn Workload; 11] = [
     &uncontended::Uncontended,
     &independent::Independent,
     &arrivals::Arrivals,
@@ -28,4 +29,5 @@ pub(crate) const ALL: [&dyn Workload; 10] = [
     &modes::Modes::Semaphore,
     &herd::Herd,
     &holding::Holding,
+    &recovery::Recovery,
 ];
