@@ -64,9 +64,10 @@ impl Queue for Server {
     }
 
     async fn subscribe(&self) {
-        if let Some(left) = &self.subscriptions
-            && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err()
-        {
+        let take = |left: &AtomicUsize| {
+            left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+        };
+        if self.subscriptions.as_ref().is_some_and(|left| take(left).is_err()) {
             std::future::pending::<()>().await;
         }
     }

@@ -130,10 +130,11 @@ impl Claim {
 
     /// This claim with a class. A claim with other handles is not changed.
     pub(crate) fn with_class(mut self, class: Class) -> Self {
-        if class != Class::default()
-            && let Some(inner) = Arc::get_mut(&mut self.0)
-        {
-            inner.class = class;
+        // Most requests have no class: they need no look at the other handles.
+        if class != Class::default() {
+            if let Some(inner) = Arc::get_mut(&mut self.0) {
+                inner.class = class;
+            }
         }
         self
     }

@@ -135,9 +135,8 @@ impl LocalQueues {
 
     /// The keeper, if it watches, looks by this moment.
     pub(super) fn look_by(&self, names: &mut Names, by: Option<Moment>) {
-        if let (Some(at), Some(by)) = (names.looks_at, by)
-            && by < at
-        {
+        let Some((at, by)) = names.looks_at.zip(by) else { return };
+        if by < at {
             names.looks_at = Some(by);
             self.look_earlier.notify_one();
         }

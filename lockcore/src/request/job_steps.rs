@@ -132,9 +132,9 @@ impl JobSteps {
     /// The work has failed by itself. If that cannot be written, the next host takes it for one that has died.
     pub async fn failed(&mut self, held: &LockHandle) {
         let act = self.on(OnceEvent::Failed);
-        if matches!(act, OnceAct::Write(_))
-            && let Err(error) = self.under(held, act).await
-        {
+        let written =
+            if matches!(act, OnceAct::Write(_)) { self.under(held, act).await.map(drop) } else { Ok(()) };
+        if let Err(error) = written {
             tracing::warn!(lockwell.name = %self.name, error = format!("{error:#}"), "the failure of a job is not recorded");
         }
     }

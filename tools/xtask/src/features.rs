@@ -2,6 +2,7 @@
 //! takes a newer Rust than the packages promise.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -93,6 +94,28 @@ fn no_feature_needs_a_newer_rust_than_the_packages_promise() {
                 version.is_none_or(|it| it <= promised),
                 "{feature}: {name} needs {version:?}, not {promised:?}"
             );
+        }
+    }
+}
+
+/// Rust 1.88 is the first that takes them, and clippy does not know it.
+#[test]
+fn no_package_for_an_older_rust_has_chains_of_let() {
+    for folder in ["lockcore", "backend-zk", "conformance", "."] {
+        let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).expect("a manifest");
+        assert!(manifest.contains("\nrust-version = \"1.85\"\n"), "{folder} may have them now");
+        let mut list = Command::new("git");
+        let files =
+            text(list.current_dir(root().join(folder)).args(["ls-files", "src/*.rs"])).expect("files");
+        for file in files.lines() {
+            let code = std::fs::read_to_string(root().join(folder).join(file)).expect("a file");
+            let lines: Vec<_> = code.lines().map(str::trim).collect();
+            for (at, pair) in lines.windows(2).enumerate() {
+                let chained = pair[0].contains("&& let ")
+                    || pair[0].contains("if let ")
+                        && (pair[1].starts_with("&& ") || pair[0].contains(" && ") && !pair[0].contains('|'));
+                assert!(!chained, "{folder}/{file}:{}: {}", at + 1, pair[0]);
+            }
         }
     }
 }
