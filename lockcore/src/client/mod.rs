@@ -114,8 +114,9 @@ impl Locks {
     /// releases the lock passes it on to the next one without a request to the server, for a slice of 2 ms;
     /// then the first in the queue of the server gets it. Each task has a higher [token](crate::FencingToken)
     /// than the one before it. A task that does not take the lock within 2 ms is passed over, and keeps its
-    /// place. The place at the server stays when the task that made it is cancelled. On backends that do not
-    /// promise [`token_blocks`](crate::Requirement::TokenBlocks), tasks share the place only.
+    /// place. The place at the server stays when the task that made it is cancelled, if the lock can be passed
+    /// on to the next one. On backends that do not promise [`token_blocks`](crate::Requirement::TokenBlocks),
+    /// tasks share the place only.
     ///
     /// A lock is passed on only to a task with the same ttl, lock delay, label and traceparent, and not after a
     /// [check](crate::Grant::bind) in a transaction of the server. Readers, permits, owners and campaigns

@@ -386,7 +386,7 @@ impl Claim {
         self.life(|life| life.abandoned = false);
     }
 
-    /// Sets whether other tasks of this process wait behind this claim. Then its place in the queue of the
+    /// Sets whether the next task of this process can have the lock of this claim. Then its place in the queue of the
     /// server outlives the wait of its caller, and the caller itself. When the place is not wanted any more,
     /// [`ring`](Self::ring) is called next.
     pub(crate) fn want_place(&self, wanted: bool) {

@@ -137,7 +137,7 @@ pub(crate) struct Life {
     pub(crate) waited: bool,
     /// The server has answered since it was asked.
     pub(crate) answered: bool,
-    /// Other tasks of this process wait behind it.
+    /// The next task of this process waits for its lock.
     pub(crate) wanted: bool,
     pub(crate) cancelled: bool,
     pub(crate) abandoned: bool,

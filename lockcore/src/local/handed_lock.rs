@@ -20,13 +20,9 @@ pub(crate) struct HandedLock {
 }
 
 impl HandedLock {
-    /// Whether a claim that waits asks for the same mode and lease as the lock has, under the same label.
+    /// Whether a claim that waits can have the lock.
     pub(super) fn fits(&self, waits: &Claim) -> bool {
-        let held = self.grant.claim();
-        waits.mode() == held.mode()
-            && waits.ttl() == held.ttl()
-            && waits.lock_delay() == held.lock_delay()
-            && waits.label() == held.label()
+        is_alike(self.grant.claim(), waits)
     }
 
     /// The task with this turn takes it. Whatever releases the lock passes on this turn, which is the valid one.
@@ -40,6 +36,14 @@ impl HandedLock {
     pub(super) fn release(self, turn: Arc<dyn PassOn>) {
         self.grant.claim().put_turn(turn);
     }
+}
+
+/// Whether both claims ask for the same mode and lease, under the same label.
+pub(super) fn is_alike(one: &Claim, other: &Claim) -> bool {
+    one.mode() == other.mode()
+        && one.ttl() == other.ttl()
+        && one.lock_delay() == other.lock_delay()
+        && one.label() == other.label()
 }
 
 impl Drop for HandedLock {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::handed_lock::HandedLock;
+use super::handed_lock::{HandedLock, is_alike};
 use super::pulse::Pulse;
 use crate::{Claim, Moment};
 
@@ -47,7 +47,7 @@ struct Taken {
     polls: u64,
     since: Moment,
     woken: bool,
-    /// The claim that was sent to the server. While tasks wait behind it, its place is kept for them.
+    /// The claim that was sent to the server. Its place is kept while the first that waits can have its lock.
     claiming: Option<Claim>,
     /// The lock is held, and is handed on until this moment.
     held_until: Option<Moment>,
@@ -202,10 +202,9 @@ impl Slot {
         let waited = self.waiters.remove(&place).map(|waiter| waiter.claim);
         let Some(left) = waited.or_else(|| self.woken.remove(&place)) else { return afterwards };
         afterwards.gone.push(left);
-        self.want_place();
-        let is_waited_for = self.is_waited_for();
+        let wanted = self.want_place();
         match &self.state {
-            State::Taken(taken) => afterwards.ring = taken.claiming.clone().filter(|_| !is_waited_for),
+            State::Taken(taken) => afterwards.ring = taken.claiming.clone().filter(|_| !wanted),
             State::Free(free) => {
                 if place <= free.up_to {
                     self.wake(1, &mut afterwards);
@@ -313,10 +312,20 @@ impl Slot {
         self.taken()?.claiming.take().inspect(|claim| claim.want_place(false))
     }
 
-    fn want_place(&self) {
-        if let Some(claim) = self.claiming() {
-            claim.want_place(self.is_waited_for());
-        }
+    /// Notes, and returns, whether the place of the claim at the server is wanted. A lock that the first does not
+    /// take is not offered to those behind it.
+    fn want_place(&self) -> bool {
+        let Some(claim) = self.claiming() else { return false };
+        let wanted = self.first().is_some_and(|first| is_alike(claim, first));
+        claim.want_place(wanted);
+        wanted
+    }
+
+    /// The first of those that wait.
+    fn first(&self) -> Option<&Claim> {
+        let waits = self.waiters.first_key_value().map(|(place, waiter)| (place, &waiter.claim));
+        let first = waits.into_iter().chain(self.woken.first_key_value()).min_by_key(|(place, _)| **place);
+        first.map(|(_, claim)| claim)
     }
 
     pub(super) fn claiming(&self) -> Option<&Claim> {

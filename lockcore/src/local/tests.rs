@@ -269,6 +269,30 @@ async fn a_lock_on_its_way_is_not_for_a_task_that_wants_another_lease() {
     assert!(queues.is_idle());
 }
 
+#[tokio::test]
+async fn a_place_is_kept_while_the_first_that_waits_can_use_it() {
+    let queues = LocalQueues::new(Sharing::Slices, Clock::system());
+    let queued = claim(Wait::Forever);
+    let alike = [claim(Wait::Forever), claim(Wait::Forever)];
+    let longer = claim(Wait::Forever).with_lock_delay(Duration::from_secs(1));
+    let turn = claim_turn(queues.turn(&queued).await);
+    turn.begin(&queued, false);
+    queued.note_waiting();
+    let first = waiting(&queues, &alike[0]);
+    let second = waiting(&queues, &longer);
+    let third = waiting(&queues, &alike[1]);
+    assert!(queued.keeps_place(), "it is for the first");
+    let mut rung = Box::pin(queued.rung());
+    assert!(rung.as_mut().now_or_never().is_none());
+    drop(first);
+    assert!(!queued.keeps_place(), "the second wants another lease");
+    assert!(rung.as_mut().now_or_never().is_some(), "a request without a caller would not learn of it");
+    drop(second);
+    assert!(queued.keeps_place(), "the third is the first now");
+    drop(third);
+    assert!(!queued.keeps_place(), "nobody waits");
+}
+
 /// As in a runtime with so many ready tasks that each of them is polled ten milliseconds after it was woken.
 #[tokio::test]
 async fn tasks_that_are_polled_late_get_the_turn_all_the_same() {

@@ -189,13 +189,13 @@ mod tests {
         let [first, second, third] = [Mode::Shared, wants[0], wants[1]].map(waits);
         drop(first);
         tokio::task::yield_now().await;
-        assert_eq!(two.inspect("a").await.unwrap().waiters, 1, "the tasks have one place");
         (held, [second, third], two)
     }
 
     #[tokio::test]
     async fn tasks_of_an_owner_keep_the_place_of_the_first_in_every_mode() {
         let (held, [second, third], two) = the_first_leaves([Mode::Shared; 2]).await;
+        assert_eq!(two.inspect("a").await.unwrap().waiters, 1, "the tasks have one place");
         let mut other = Box::pin(two.lock("a").into_future());
         assert!(other.as_mut().now_or_never().is_none(), "it is held");
         drop(held);
@@ -207,8 +207,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_writer_of_an_owner_does_not_get_the_lock_of_a_reader() {
-        let (held, [second, third], _) = the_first_leaves([Mode::Exclusive, Mode::Shared]).await;
+    async fn a_writer_of_an_owner_does_not_wait_for_the_lock_of_a_reader_that_has_left() {
+        let (held, [mut second, third], two) = the_first_leaves([Mode::Exclusive, Mode::Shared]).await;
+        let waiters = async || two.inspect("a").await.unwrap().waiters;
+        let leaves = async {
+            while waiters().await > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), leaves).await.expect("its place is of use to nobody");
+        while waiters().await == 0 {
+            assert!(second.as_mut().now_or_never().is_none(), "it is held");
+            tokio::task::yield_now().await;
+        }
         drop(held);
         let second = second.await.unwrap();
         let third = third.await.unwrap();
