@@ -26,7 +26,8 @@ impl Reentrant {
 }
 
 impl LockRequest<Reentrant> {
-    /// Takes the lock if this owner has it already or it is free now; `None` if it is held by another.
+    /// Takes the lock if this owner has it already or it is free now; `None` if it is held by another, or the
+    /// server has granted it to another task of this owner, whose request has not returned yet.
     ///
     /// # Cancel safety
     /// Safe, as for the request.
