@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::contract::label::split;
-use crate::{FencingToken, LockName, Mode, TraceParent};
+use crate::{Claim, FencingToken, LockName, Mode, TraceParent};
 
 /// One holder of a lock, as the server knows it.
 ///
@@ -32,6 +32,12 @@ impl Holder {
     pub fn new(token: FencingToken, label: impl Into<String>, mode: Mode, ttl_left: Duration) -> Self {
         let (label, traceparent) = split(label.into());
         Self { token, label, traceparent, mode, ttl_left, held_for: Duration::ZERO }
+    }
+
+    /// Whether the grant may be that of this claim, or of one that does not differ to a reader of traces.
+    pub(crate) fn may_be(&self, claim: &Claim) -> bool {
+        let (label, traceparent) = split(claim.label().to_owned());
+        label == self.label && traceparent == self.traceparent
     }
 
     /// Adds how long the lock has been held.

@@ -14,11 +14,14 @@ use tracing::Span;
 use super::series::ClassSeries;
 use super::{LockEvent, Since, Telemetry, spans};
 use crate::telemetry::outcome::AcquireOutcome;
-use crate::{Claim, DistributedLock, Error, ErrorKind, FencingToken, Result, Wait};
+use crate::{Claim, DistributedLock, Error, ErrorKind, FencingToken, LockStatus, Result, Wait};
 
 /// How long a claim has waited at the server when it looks who holds the lock. Most waits are shorter, and seldom what a
 /// trace is read for: they cost the server no request.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// How many claims of a client look at a time. The others look later: thousands may wait since the same moment.
+pub(super) const LOOKS: usize = 4;
 
 /// Watches an acquire: how long it takes, whether it has to wait, and what becomes of it. Dropping it is an
 /// outcome, too.
@@ -94,7 +97,8 @@ impl Watch {
     fn look(&mut self, backend: &Arc<dyn DistributedLock>, cx: &mut Context<'_>) {
         let Some(span) = self.waits.as_ref().filter(|span| !span.is_disabled()) else { return };
         if self.look.is_none() && self.claim.is_asked() {
-            self.look = Some(Box::pin(look(Arc::clone(backend), self.claim.clone(), span.clone())));
+            let (backend, telemetry) = (Arc::clone(backend), Arc::clone(&self.telemetry));
+            self.look = Some(Box::pin(look(backend, telemetry, self.claim.clone(), span.clone())));
         }
         if let Some(look) = &mut self.look {
             let Poll::Pending = span.in_scope(|| look.as_mut().poll(cx));
@@ -126,14 +130,26 @@ impl Watch {
 }
 
 /// Records on the span of a wait who holds the lock, once. A failure or a panic of the backend is no concern of the wait.
-async fn look(backend: Arc<dyn DistributedLock>, claim: Claim, span: Span) -> Infallible {
+async fn look(
+    backend: Arc<dyn DistributedLock>,
+    telemetry: Arc<Telemetry>,
+    claim: Claim,
+    span: Span,
+) -> Infallible {
     let looked = async {
-        claim.clock().sleep(LOOK_AFTER).await;
+        let _one_of_few = loop {
+            claim.clock().sleep(LOOK_AFTER).await;
+            if let Ok(permit) = telemetry.looks.try_acquire() {
+                break permit;
+            }
+        };
         backend.inspect(claim.name()).await
     };
     let status = AssertUnwindSafe(looked).catch_unwind().await;
-    if let Some(holder) = status.iter().flatten().find_map(|status| status.holders.first()) {
-        spans::waits_for(&span, holder);
+    // The answer to the claim itself may still be under way.
+    let other = |status: &'_ LockStatus| status.holders.iter().find(|holder| !holder.may_be(&claim)).cloned();
+    if let Some(holder) = status.iter().flatten().find_map(other) {
+        spans::waits_for(&span, &holder);
     }
     pending().await
 }

@@ -33,12 +33,14 @@ use names::Names;
 #[cfg(not(feature = "metrics"))]
 use series::JobSeries;
 use series::Series;
+use tokio::sync::Semaphore;
 use tracing::Span;
 
 use crate::contract::{Class, Counters, check_class};
 use crate::telemetry::outcome::RenewalOutcome;
 use crate::{Clock, Grant, LeaseState, LockName, Moment, Result, Stats};
 
+use acquiring::LOOKS;
 pub(crate) use acquiring::Watch;
 pub use events::{Events, LockEvent};
 pub(crate) use series::Since;
@@ -66,6 +68,8 @@ pub(crate) struct Telemetry {
     series: Series,
     jobs: JobSeries,
     events: Announcer,
+    /// For [looks](acquiring) at holders. However many claims wait, few of them ask at a time.
+    looks: Semaphore,
 }
 
 impl Telemetry {
@@ -73,7 +77,7 @@ impl Telemetry {
         let (counters, events) = (Counters::default(), Announcer::default());
         let classes = Names::of_classes();
         let (series, jobs) = (Series::new(backend, &classes), JobSeries::new(backend));
-        Arc::new(Self { backend, counters, classes, series, jobs, events })
+        Arc::new(Self { backend, counters, classes, series, jobs, events, looks: Semaphore::new(LOOKS) })
     }
 
     /// The class with this name, whose series begin with zero. It calls the recorder if it is new.

@@ -1,5 +1,6 @@
 //! The spans, events and, with the feature, metrics of a lock from its acquire to its release.
 
+use crate::telemetry::LOOKS;
 use std::collections::HashMap;
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -290,4 +291,53 @@ async fn a_look_at_the_holder_without_an_answer_delays_nothing() {
     };
     traced.with_subscriber(spans.clone()).await;
     assert!(lock(&spans.0.open).is_empty(), "every span has an end");
+}
+
+#[tokio::test]
+async fn few_of_many_claims_look_at_a_time() {
+    let (server, spans) = (TestServer::new(), Spans::default());
+    let traced = async {
+        let [locks, other] = [(); 2].map(|()| server.locks().unwrap());
+        let name = |n: usize| format!("a{n}");
+        for n in 0..=LOOKS + 1 {
+            std::mem::forget(other.lock(name(n)).ttl(Duration::from_secs(60)).await.unwrap());
+            tokio::spawn(locks.lock(name(n)).into_future().with_current_subscriber());
+            while locks.inspect(name(n)).await.unwrap().waiters == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        server.delay(Operation::Inspect, Duration::MAX);
+        server.fail_times(Operation::Inspect, ErrorKind::Unreachable, u32::try_from(LOOKS).unwrap() + 1);
+        for _ in 0..5 {
+            server.advance(Duration::from_secs(1));
+            the_others_run().await;
+        }
+        server.delay(Operation::Inspect, Duration::ZERO);
+        assert!(locks.inspect("a0").await.is_err(), "one failure is left");
+        assert!(locks.inspect("a0").await.is_ok(), "and no more");
+    };
+    traced.with_subscriber(spans.clone()).await;
+}
+
+#[tokio::test]
+async fn a_claim_does_not_wait_for_itself() {
+    let (server, spans) = (TestServer::new(), Spans::default());
+    let traced = async {
+        let [locks, other] = [(); 2].map(|()| server.locks().unwrap());
+        let request = |locks: &Locks| locks.lock("a").label("job 7").traceparent(traceparent());
+        let held = request(&other).ttl(Duration::from_secs(60)).await.unwrap();
+        let waiting = tokio::spawn(request(&locks).into_future().with_current_subscriber());
+        while locks.inspect("a").await.unwrap().waiters == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..3 {
+            server.advance(Duration::from_secs(1));
+            the_others_run().await;
+        }
+        held.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    };
+    traced.with_subscriber(spans.clone()).await;
+    let closed = lock(&spans.0.closed).join("\n");
+    assert!(closed.contains("wait ") && !closed.contains("holder"), "{closed}");
 }
