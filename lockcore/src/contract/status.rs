@@ -36,7 +36,7 @@ impl Holder {
 
     /// Whether the grant may be that of this claim, or of one that does not differ to a reader of traces.
     pub(crate) fn may_be(&self, claim: &Claim) -> bool {
-        let (label, traceparent) = split(claim.label().to_owned());
+        let (label, traceparent) = split(String::from(claim.label()));
         label == self.label && traceparent == self.traceparent
     }
 
