@@ -111,7 +111,9 @@ mod tests {
     fn words_are_explained_where_they_stand() {
         let mut report = quiet();
         assert!(!render(&report).contains("Noisy: "));
-        report.results[0].noisy = true;
+        for round in &mut report.results[0].rounds[..3] {
+            round.ours = 1.0;
+        }
         let text = render(&report);
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
         let word = at("Noisy: the interval");

@@ -129,6 +129,9 @@ pub(crate) struct Measurement {
     pub(crate) parties: usize,
     /// "tasks" of one process, or "processes".
     pub(crate) parties_are: String,
+    /// Of `arrivals`: how many requests arrived in a second.
+    #[serde(default)]
+    pub(crate) rate: Option<f64>,
     /// How long each of them held the lock on purpose.
     pub(crate) hold_us: u64,
     /// The option in the address of our client, for a variant: `server_order=true`.

@@ -234,6 +234,7 @@ pub(crate) mod tests {
             case: "2 processes, hold 0 ms".to_owned(),
             parties: 2,
             parties_are: "processes".to_owned(),
+            rate: None,
             hold_us: 0,
             option: None,
             quantity: Quantity::LatencyUs,

@@ -91,6 +91,16 @@ pub(crate) struct Spread {
     pub(crate) max: f64,
 }
 
+/// Of fewer latencies, ten or less are beyond their 99th percentile, and another run finds others.
+const FEWEST_OF_P99: u64 = 1000;
+
+impl Spread {
+    /// What 99 of 100 took at most; `None` of too few.
+    pub(crate) fn known_p99(&self) -> Option<f64> {
+        (self.samples >= FEWEST_OF_P99).then_some(self.p99)
+    }
+}
+
 pub(crate) fn micros(nanos: u64) -> f64 {
     round3(Duration::from_nanos(nanos).as_secs_f64() * 1e6)
 }
@@ -151,6 +161,15 @@ mod tests {
         assert!(close_to(spread.p99, 990.0, 1.0), "{spread:?}");
         assert!(close_to(spread.max, 1000.0, 1.0), "{spread:?}");
         assert!(close_to(spread.mean, 500.5, 1.0), "{spread:?}");
+    }
+
+    #[test]
+    fn of_few_latencies_no_rare_one_is_told() {
+        let mut sample = Sample::new();
+        sample.note(Duration::from_micros(999), 999);
+        assert_eq!(sample.spread().known_p99(), None);
+        sample.note(Duration::from_micros(1), 1);
+        assert!(sample.spread().known_p99().is_some_and(|p99| close_to(p99, 1.0, 0.01)));
     }
 
     #[test]

@@ -6,10 +6,7 @@ use crate::view::Question;
 const WORDS: [(&str, &str); 8] = [
     ("Jain", "Jain: 1 if all got the lock equally often, 1/n if one of n got it every time."),
     ("wake-ups", "Wake-ups: notifications that the server sent for each acquisition."),
-    (
-        "noisy",
-        "Noisy: the interval of the ratio was still wider than 5 % to either side at the end of the case.",
-    ),
+    ("noisy", "Noisy: the interval of the median is wider than 5 % to either side."),
     (
         "unsteady",
         "Unsteady: the raw statements themselves changed by half or more between the rounds (the disk, or other work on this \

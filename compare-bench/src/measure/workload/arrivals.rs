@@ -26,7 +26,7 @@ use crate::measure::workload::bench::{About, Bench, Workload, in_turns};
 use crate::plan::Plan;
 use crate::plan::case::{Case, Others};
 use crate::record::{Measurement, Quantity, Round};
-use crate::stats::Sample;
+use crate::stats::{Sample, as_float};
 use crate::target::Choice;
 
 /// As many as are held at once by most backends that keep up, and more.
@@ -124,8 +124,7 @@ impl Workload for Arrivals {
             found.add(Round { ours: ours.median_us(), floor: floor.median_us() }, &ours, &floor);
         }
         let measurement = found.measurement(self.name(), case, bench, None, Vec::new());
-        let latency_of = format!("{}, of {rate} a second", measurement.latency_of);
-        Ok(Measurement { latency_of, ..measurement })
+        Ok(Measurement { rate: Some(as_float(u64::try_from(rate).unwrap_or(u64::MAX))), ..measurement })
     }
 }
 

@@ -74,6 +74,7 @@ impl Found {
             case: case.name.clone(),
             parties: case.parties,
             parties_are: case.parties_are.to_owned(),
+            rate: None,
             hold_us: u64::try_from(case.hold.as_micros()).unwrap_or(u64::MAX),
             option: case.option.map(|(name, value)| format!("{name}={value}")),
             quantity: self.quantity,
