@@ -9,7 +9,7 @@ use crate::view::distinct;
 const MANY: u64 = 2_000;
 
 /// What decides about the figures.
-const PRODUCT: [&str; 3] = ["lockcore/src", "backend-*/src", "src"];
+const PRODUCT: [&str; 3] = ["lockcore/src", "backend-*/src/*", "src"];
 
 /// A line for each commit of runs since which the product has changed much. `.ci/run` shows them at its end.
 pub(super) fn warnings(evidence: &Evidence) -> Vec<String> {
@@ -48,5 +48,19 @@ mod tests {
         assert_eq!(lines(" 3 files changed, 10 insertions(+), 2 deletions(-)\n"), 12);
         assert_eq!(lines(" 1 file changed, 1 deletion(-)\n"), 1);
         assert_eq!(lines(""), 0);
+    }
+
+    #[test]
+    fn each_package_of_the_product_counts() {
+        let mut git = Command::new("git");
+        let git = git.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).args(["ls-files", "--"]);
+        let Some(output) = git.args(PRODUCT).output().ok().filter(|it| it.status.success()) else {
+            return testbed::lacks("this is no checkout");
+        };
+        let files = String::from_utf8(output.stdout).unwrap();
+        for package in ["lockcore/", "backend-etcd/", "backend-redis/", "backend-sql/", "backend-zk/", ""] {
+            let count = files.lines().filter(|file| file.starts_with(&format!("{package}src/"))).count();
+            assert!(count >= 5, "{count} files of {package}");
+        }
     }
 }
