@@ -1,8 +1,8 @@
 //! `compare-bench figures`: every table of figures in the documentation comes from the committed runs.
 //!
 //! In the Markdown, a block between `<!-- figures: NAME RUN -->` and `<!-- end of figures -->` is a table of
-//! that name. RUN is the name of the file up to its first dot; several files are one run. All runs of a page
-//! are of one commit.
+//! that name. RUN is the name of the file up to its first dot; several files are one run. All files of a run are of
+//! one commit, and so are all runs of a page, but for [`runs::MIXED`].
 
 mod age;
 mod arrivals;
@@ -16,17 +16,13 @@ mod tables;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::runs::Evidence;
+use self::runs::{Evidence, check_commits};
 use crate::args::FiguresArgs;
 use crate::error::{Error, Result};
 use crate::view::distinct;
 
 const BEGIN: &str = "<!-- figures: ";
 const END: &str = "<!-- end of figures -->";
-
-/// Pages whose runs are of several commits. A page leaves this list when its runs are made anew, and none comes
-/// to it.
-const MIXED: [&str; 3] = ["README.md", "docs/guarantees.md", "docs/measured.md"];
 
 /// In the checkout that is the working folder.
 pub(crate) fn run(args: &FiguresArgs) -> Result<()> {
@@ -63,8 +59,7 @@ fn stale(root: &Path, evidence: &Evidence) -> Result<Vec<(PathBuf, String)>> {
         let text = fs::read_to_string(&page).map_err(|error| of_page(error.into()))?;
         let (filled, commits) = fill(&text, evidence).map_err(of_page)?;
         let name = page.strip_prefix(root).unwrap_or(&page).to_string_lossy();
-        let is_mixed = MIXED.contains(&&*name);
-        check_commits(&commits, is_mixed).map_err(of_page)?;
+        check_commits(&name, &commits).map_err(|reason| of_page(Error::failed(reason)))?;
         if commits.len() > 1 {
             println!("{name}: its figures are of several commits: {}", commits.join(", "));
         }
@@ -73,18 +68,6 @@ fn stale(root: &Path, evidence: &Evidence) -> Result<Vec<(PathBuf, String)>> {
         }
     }
     Ok(stale)
-}
-
-/// The runs of a page are of one commit, unless it is known as mixed, and then they are of several.
-fn check_commits(commits: &[String], is_mixed: bool) -> Result<()> {
-    match (commits.len(), is_mixed) {
-        (2.., false) => {
-            let commits = commits.join(", ");
-            Err(Error::failed(format!("its figures are of runs of several commits: {commits}")))
-        }
-        (1, true) => Err(Error::failed("its runs are of one commit now: take it off the list MIXED")),
-        _ => Ok(()),
-    }
 }
 
 /// The text with the figures of these runs, and the commits of the runs.
@@ -110,19 +93,5 @@ fn block(what: &str, evidence: &Evidence, named: &mut Option<String>) -> Result<
         ("delays", workload) => tables::delays(workload, evidence),
         ("faults", name) => faults::faults(name, evidence),
         (name, run) => tables::of_run(name, run, evidence),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_is_of_one_commit_or_known_as_mixed() {
-        let of = |count: usize| vec!["0123456789".to_owned(); count];
-        assert!(check_commits(&of(1), false).is_ok() && check_commits(&of(0), false).is_ok());
-        assert!(check_commits(&of(2), false).unwrap_err().to_string().contains("several commits"));
-        assert!(check_commits(&of(2), true).is_ok() && check_commits(&of(0), true).is_ok());
-        assert!(check_commits(&of(1), true).unwrap_err().to_string().contains("off the list"));
     }
 }

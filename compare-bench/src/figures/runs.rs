@@ -21,6 +21,10 @@ const MOST_BYTES: u64 = 1_000_000;
 /// the machine, and the other runs do not.
 const MOST_PARTIES: [(&str, usize); 3] = [("independent", 64), ("handoff", 4), ("crowd", 500)];
 
+/// Runs and pages that are of several commits. Each leaves this list when its runs are made anew, and none comes to
+/// it.
+pub(super) const MIXED: [&str; 4] = ["disk", "README.md", "docs/guarantees.md", "docs/measured.md"];
+
 /// One run, in one or several result files with other backends each.
 pub(super) struct Run {
     name: String,
@@ -53,6 +57,9 @@ impl Evidence {
             };
             added.map_err(|reason| Error::failed(format!("{}: {reason}", path.display())))?;
         }
+        for run in &all.runs {
+            check_commits(&run.name, &run.commits()).map_err(Error::failed)?;
+        }
         all.runs.sort_by_key(|run| (run.delay_us(), run.name.clone()));
         Ok(all)
     }
@@ -71,7 +78,8 @@ impl Evidence {
             return Err("two parts of the run have the same backend".to_owned());
         }
         run.reports.push(report);
-        Ok(())
+        let commits = run.commits();
+        if commits.len() > 1 { check_commits(name, &commits) } else { Ok(()) }
     }
 
     /// Only runs of commits are taken, and files in which each run could be made.
@@ -105,9 +113,10 @@ impl Evidence {
 
     /// Each run with each of its commits, in short.
     pub(super) fn all_commits(&self) -> Vec<(String, String)> {
-        let runs = self.runs.iter().flat_map(|run| {
-            run.reports.iter().map(|report| (run.name.clone(), commit(report.build.git_commit.as_deref())))
-        });
+        let runs = self
+            .runs
+            .iter()
+            .flat_map(|run| run.commits().into_iter().map(|commit| (run.name.clone(), commit)));
         let faults = self.faults.iter().flat_map(|(name, results)| {
             let commits = results.outcomes.iter().map(|outcome| commit(outcome.made.commit.as_deref()));
             commits.map(|commit| (name.clone(), commit))
@@ -119,6 +128,15 @@ impl Evidence {
     pub(super) fn named(&self, name: &str) -> Result<&Run> {
         let run = self.runs.iter().find(|run| run.name == name);
         run.ok_or_else(|| Error::failed(format!("there is no run {name:?}")))
+    }
+}
+
+/// What a run or a page of this name shows is of one commit, or of several if it is known for that.
+pub(super) fn check_commits(name: &str, commits: &[String]) -> Result<(), String> {
+    match (commits.len(), MIXED.contains(&name)) {
+        (2.., false) => Err(format!("{name} is of several commits: {}", commits.join(", "))),
+        (1, true) => Err(format!("{name} is of one commit now: take it off the list MIXED")),
+        _ => Ok(()),
     }
 }
 
@@ -150,6 +168,11 @@ impl Run {
     /// How much later data arrives, each way.
     pub(super) fn delay_us(&self) -> u64 {
         self.reports[0].conditions.delay_us
+    }
+
+    /// In short.
+    pub(super) fn commits(&self) -> Vec<String> {
+        distinct(self.reports.iter().map(|report| commit(report.build.git_commit.as_deref())))
     }
 
     pub(super) fn backends(&self) -> Vec<&str> {
@@ -233,6 +256,41 @@ mod tests {
         };
         assert!(fit("disk", &Report { failures: vec![failed], ..run() }).is_err());
         assert!(fit("tmpfs", &run()).is_err() && fit("delay-5ms", &run()).is_err());
+    }
+
+    #[test]
+    fn what_is_of_several_commits_is_known_for_that() {
+        let of = |commits: &[&str]| commits.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        assert!(check_commits("docs/sql.md", &of(&["a"])).is_ok() && check_commits("tmpfs", &[]).is_ok());
+        assert!(
+            check_commits("docs/sql.md", &of(&["a", "b"])).unwrap_err().contains("several commits: a, b")
+        );
+        for name in MIXED {
+            assert!(check_commits(name, &of(&["a", "b"])).is_ok() && check_commits(name, &[]).is_ok());
+            assert!(check_commits(name, &of(&["a"])).unwrap_err().contains("off the list"));
+        }
+    }
+
+    #[test]
+    fn the_files_of_a_run_are_of_one_commit() {
+        let (mut all, mut one) = (Evidence::default(), run());
+        one.backends = vec![crate::view::family::tests::backend("redis", &[])];
+        all.add("slow-disk", one.clone()).unwrap();
+        (one.backends[0].name, one.build.git_commit) = ("etcd".to_owned(), Some("another".to_owned()));
+        let refused = all.add("slow-disk", one).unwrap_err();
+        assert!(refused.contains("slow-disk is of several commits: 0123456789, another"), "{refused}");
+    }
+
+    #[test]
+    fn the_runs_stay_small() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = fs::File::create(folder.path().join("disk.json.gz")).unwrap();
+        let reason = |bytes| {
+            file.set_len(bytes).unwrap();
+            Evidence::read(folder.path()).err().unwrap().to_string()
+        };
+        assert!(!reason(MOST_BYTES).contains("allowed"), "it is no run, but small enough");
+        assert!(reason(MOST_BYTES + 1).contains("1000001 bytes; 1000000 are allowed"));
     }
 
     #[test]
