@@ -1,4 +1,5 @@
-//! How often a case is repeated: until its ratio is known well enough, or three times its time is up.
+//! How often a case is repeated: until its ratio is known well enough, or three times its time is up. One without a
+//! ratio never knows, and takes its time once.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,8 @@ impl Repeat {
     /// not count.
     pub(crate) fn next(&mut self, so_far: &[Round], wasted: Duration) -> Option<u32> {
         let elapsed = self.began.elapsed().saturating_sub(wasted);
-        if !goes_on(self.rounds, self.time, self.done, elapsed, || ratio(so_far)) {
+        let found = u32::try_from(so_far.len()).unwrap_or(u32::MAX);
+        if !goes_on(self.rounds, self.time, (self.done, found), elapsed, || ratio(so_far)) {
             return None;
         }
         self.done += 1;
@@ -36,11 +38,11 @@ impl Repeat {
 }
 
 /// Until the interval is narrow, or the longest time is up. By the clock rather than by the number of rounds:
-/// some take longer than planned.
+/// some take longer than planned. Not all that were done need have found something.
 fn goes_on(
     rounds: Rounds,
     time: Duration,
-    done: u32,
+    (done, found): (u32, u32),
     elapsed: Duration,
     ratio: impl FnOnce() -> Option<Interval>,
 ) -> bool {
@@ -48,20 +50,25 @@ fn goes_on(
         return true;
     }
     let next = elapsed / done;
-    let are_few = done < rounds.least;
-    let longest = if are_few { FEW_MAY_TAKE } else { rounds.longest };
-    elapsed + next / 2 < time * longest && (are_few || !ratio().is_some_and(Interval::is_precise))
+    let (ratio, are_few) = (ratio(), found < rounds.least);
+    let longest = match ratio {
+        _ if are_few => FEW_MAY_TAKE,
+        None => 1,
+        Some(_) => rounds.longest,
+    };
+    elapsed + next / 2 < time * longest && (are_few || !ratio.is_some_and(Interval::is_precise))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Plan;
 
     fn more_of(longest: u32, done: u32, elapsed: u64, ratio: Option<(f64, f64)>) -> bool {
         let second = Duration::from_secs(1);
         let rounds = Rounds { least: 4, most: 10, longest, ours: second, floor: second };
         let interval = ratio.map(|(low, high)| Interval { median: 1.0, low, high });
-        goes_on(rounds, 20 * second, done, Duration::from_secs(elapsed), || interval)
+        goes_on(rounds, 20 * second, (done, done), Duration::from_secs(elapsed), || interval)
     }
 
     fn more(done: u32, elapsed: u64, ratio: Option<(f64, f64)>) -> bool {
@@ -79,8 +86,21 @@ mod tests {
     fn it_ends_after_three_times_its_time() {
         assert!(more(10, 20, Some((0.5, 2.0))), "its time is up, and it is not sure");
         assert!(!more(11, 22, Some((0.96, 1.04))), "it is sure late");
-        assert!(more(29, 58, None) && !more(30, 60, None));
-        assert!(more(9, 18, None) && more_of(1, 9, 18, None) && !more_of(1, 10, 20, None), "a short plan");
+        let wide = Some((0.5, 2.0));
+        assert!(more(29, 58, wide) && !more(30, 60, wide));
+        assert!(more(9, 18, wide) && more_of(1, 9, 18, wide) && !more_of(1, 10, 20, wide), "a short plan");
+    }
+
+    #[test]
+    fn a_case_without_a_ratio_takes_its_time_once() {
+        assert!(more(9, 18, None) && !more(10, 20, None));
+    }
+
+    #[test]
+    fn rounds_that_found_nothing_are_made_again() {
+        let (second, rounds) = (Duration::from_secs(1), Plan::QUICK.recovery);
+        let more = |found, seconds| goes_on(rounds, 20 * second, (4, found), seconds * second, || None);
+        assert!(more(3, 20) && more(3, 50) && !more(4, 20) && !more(3, 60));
     }
 
     #[test]
