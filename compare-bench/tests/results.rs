@@ -208,13 +208,20 @@ fn a_stale_figure_is_found_and_filled_in() {
 
     assert!(run(folder.path(), "figures").status.success());
     let filled = fs::read_to_string(&page).unwrap();
-    assert!(
-        filled.starts_with("before\n<!-- figures: delays handoff -->\n|  | 1.00 ms each way |"),
-        "{filled}"
-    );
+    let begin = "before\n<!-- figures: delays handoff -->\nCommit aabb6e5402, 2026-11-25, load ";
+    assert!(filled.starts_with(begin) && filled.contains("\n\n|  | 1.00 ms each way |"), "{filled}");
     assert!(filled.contains("\n| redis | ") && !filled.contains("7 us"), "{filled}");
     assert!(filled.ends_with(" |\n<!-- end of figures -->\nafter\n"), "{filled}");
     assert!(run(folder.path(), "figures --check").status.success());
+
+    // Of another commit.
+    let other = "default.json.gz";
+    let runs = folder.path().join("compare-bench/runs");
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("runs").join(other), runs.join(other)).unwrap();
+    let both = format!("{filled}<!-- figures: headline default -->\n<!-- end of figures -->\n");
+    fs::write(&page, both).unwrap();
+    let told = error(&run(folder.path(), "figures"));
+    assert!(told.contains("docs/page.md is of several commits: aabb6e5402, b6f1392d8d"), "{told}");
 
     for bad in [
         "<!-- figures: delays handoff -->\nno end",

@@ -17,10 +17,14 @@ pub(super) fn session_locks(run: &Run) -> String {
         let of = |workload: &str| -> Option<String> {
             let result = run.last(backend, workload)?;
             let peer = result.peers.iter().find(|peer: &&PeerResult| peer.name == name)?;
-            peer.error.is_none().then(|| cell::theirs(peer, result.quantity))
+            let shown = || match workload {
+                "recovery" => cell::their_range(peer),
+                _ => cell::theirs(peer, result.quantity),
+            };
+            peer.error.is_none().then(shown)
         };
         let killed = of("recovery").map_or_else(String::new, |time| format!(" ({time} after a kill)"));
-        Some(format!("{known} {}, {}{killed}", of("uncontended")?, of("handoff")?))
+        Some(format!("{known} {} and {}{killed}", of("uncontended")?, of("handoff")?))
     };
     format!("{}.\n", SESSION_LOCKS.into_iter().filter_map(one).collect::<Vec<_>>().join("; "))
 }

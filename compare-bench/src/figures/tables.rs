@@ -3,12 +3,11 @@
 use super::runs::{Evidence, Run, commit};
 use super::{arrivals, cell, sentence};
 use crate::error::{Error, Result};
-use crate::record::machine::QUIET;
 use crate::record::{Handing, Measurement, PeerResult, Quantity, Report};
 use crate::stats::{as_float, median};
 use crate::view::family::standing;
-use crate::view::show;
 use crate::view::show::Unit;
+use crate::view::{distinct, show};
 
 /// Makes the text of a block from the figures of a run.
 type Fill = fn(&Run) -> String;
@@ -36,7 +35,7 @@ pub(super) fn table(head: &[String], rows: impl IntoIterator<Item = Vec<String>>
 }
 
 /// Machine, commit, date, servers: what a reader has to know. The commit is told where the page has not named
-/// it last, and the load where the machine was not quiet.
+/// it last.
 pub(super) fn about(run: &Run, named: &mut Option<String>) -> String {
     let mut of = |report: &Report| {
         let (machine, conditions) = (&report.machine, &report.conditions);
@@ -48,16 +47,15 @@ pub(super) fn about(run: &Run, named: &mut Option<String>) -> String {
         let commit = commit(report.build.git_commit.as_deref());
         let told = if named.as_ref() == Some(&commit) { String::new() } else { format!("commit {commit}, ") };
         *named = Some(commit);
-        let load = report.load_before;
-        let load = if load < QUIET { String::new() } else { format!(", load {load:.2} before it") };
         format!(
-            "{}, {} cores, {}; data on {}, durability `{}`; {told}{:.10}{load}: {}.",
+            "{}, {} cores, {}; data on {}, durability `{}`; {told}{:.10}, load {:.2} before it: {}.",
             machine.cpu,
             machine.cores,
             machine.kernel,
             conditions.storage,
             conditions.durability,
             report.date,
+            report.load_before,
             servers.collect::<Vec<_>>().join(", "),
         )
     };
@@ -140,11 +138,16 @@ const COMPARED: [Compared; 5] = [
         theirs: |it, _| fairness(it.handing.as_ref()),
     },
     Compared { workload: "crowd", ours: of_tasks, theirs },
-    Compared { workload: "recovery", ours: |_, it| Some(cell::range(it)), theirs },
+    Compared {
+        workload: "recovery",
+        ours: |_, it| Some(cell::our_range(it)),
+        theirs: |it, _| Some(cell::their_range(it)),
+    },
 ];
 
 /// Other libraries beside ours on the same servers in the same rounds: of each family of servers one.
 fn peers(run: &Run) -> String {
+    let killed = run.results("recovery").any(|result| !result.peers.is_empty());
     let head = [
         String::new(),
         "acquire + release, median".to_owned(),
@@ -154,7 +157,7 @@ fn peers(run: &Run) -> String {
         ),
         "Jain's index".to_owned(),
         format!("{} tasks of one process, one name", run.parties("crowd")),
-        "free again after its holder was killed".to_owned(),
+        format!("free after a kill{}", if killed { "" } else { " (others: not yet)" }),
     ];
     let mut rows = Vec::new();
     for backend in standing(run.backends().into_iter()) {
@@ -189,7 +192,7 @@ fn peers(run: &Run) -> String {
 }
 
 /// The medians of a workload in all runs with a delay, and how many round trips it takes: the slope between
-/// the shortest and the longest delay.
+/// the shortest and the longest delay, which is as noisy as these two. Before them: what runs these are.
 pub(super) fn delays(workload: &str, evidence: &Evidence) -> Result<String> {
     let runs: Vec<&Run> = evidence.runs.iter().filter(|run| run.delay_us() > 0).collect();
     let [first, .., last] = runs[..] else {
@@ -199,13 +202,19 @@ pub(super) fn delays(workload: &str, evidence: &Evidence) -> Result<String> {
     head.extend(runs.iter().map(|run| format!("{} each way", show::time(as_float(run.delay_us())))));
     head.push("round trips".to_owned());
     let row = |backend: &str| {
-        let trips = last.last(backend, workload)?.ours - first.last(backend, workload)?.ours;
-        let trips = trips / (2.0 * as_float(last.delay_us() - first.delay_us()));
+        let [far, near] = [last.last(backend, workload)?, first.last(backend, workload)?];
+        let trips = (far.ours - near.ours) / (2.0 * as_float(last.delay_us() - first.delay_us()));
+        let mark = if cell::is_noisy(far) || cell::is_noisy(near) { "~ " } else { "" };
         let mut cells = vec![backend.to_owned()];
         let of = runs.iter().map(|run| run.last(backend, workload).map_or_else(String::new, cell::ours));
         cells.extend(of);
-        cells.push(format!("{trips:.1}"));
+        cells.push(format!("{mark}{trips:.1}"));
         Some(cells)
     };
-    Ok(table(&head, last.backends().into_iter().filter_map(row)))
+    let commits = distinct(runs.iter().flat_map(|run| run.commits())).join(", ");
+    let reports = || runs.iter().flat_map(|run| &run.reports);
+    let dates = distinct(reports().map(|report| format!("{:.10}", report.date))).join(", ");
+    let load = reports().map(|report| report.load_before).fold(0.0, f64::max);
+    let about = format!("Commit {commits}, {dates}, load {load:.2} at most before a run.");
+    Ok(format!("{about}\n\n{}", table(&head, last.backends().into_iter().filter_map(row))))
 }
