@@ -16,7 +16,7 @@ use crate::measure::workload::bench::{Bench, Workload};
 use crate::plan::case::Case;
 use crate::record::disk::Disk;
 use crate::record::file::{FOLDER, ResultFile, read, unfinished};
-use crate::record::machine::{Ticks, load};
+use crate::record::machine::{Machine, Ticks, load};
 use crate::record::{Backend, Conditions, Failure, Missing, Report, now};
 use crate::target::server::Site;
 use crate::target::{Choice, Target, connect, data_folder, given};
@@ -31,6 +31,11 @@ them what it keeps for any lock, for example a row in SQL for a day.";
 
 /// How long an interrupted run may take to end, and to remove what it has made.
 pub(crate) const TIDY: Duration = Duration::from_secs(5);
+
+/// How often a run that finds the machine busy looks again, every [`LOOK`]: for five minutes. Its own build raises
+/// the load.
+const LOOKS: u32 = 30;
+const LOOK: Duration = Duration::from_secs(10);
 
 /// A run, and the file that it goes into.
 struct Run {
@@ -52,10 +57,9 @@ struct Job {
 pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
     let site = site(args)?;
     let plan = args.plan();
-    let mut report = Report::new(plan.mode, conditions(args, site.as_ref()));
-    if let Some(reason) = args.refuses(report.load_before) {
-        return Err(Error::failed(reason));
-    }
+    let cores = Machine::look().cores;
+    let load_before = quiet(load, |load| args.refuses(load, cores), LOOK).await.map_err(Error::failed)?;
+    let mut report = Report { load_before, ..Report::new(plan.mode, conditions(args, site.as_ref())) };
     // Before anything is measured: what cannot be kept need not be.
     let (file, began) = (open(args, &mut report)?, Instant::now());
     println!("results: {}", file.path().display());
@@ -91,6 +95,25 @@ pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
     run.report.finished = run.report.violation.is_none();
     run.save()?;
     Ok((run.report, run.file))
+}
+
+/// The load when it is low enough, which may take [`LOOKS`] times this pause; why it is refused, if it stays too
+/// high.
+async fn quiet(
+    load: impl Fn() -> f64,
+    refuses: impl Fn(f64) -> Option<String>,
+    pause: Duration,
+) -> Result<f64, String> {
+    for number in 0..LOOKS {
+        let now = load();
+        let Some(reason) = refuses(now) else { return Ok(now) };
+        if number == 0 {
+            eprintln!("compare-bench: {reason}; waiting for up to {:.0?}", pause * LOOKS);
+        }
+        tokio::time::sleep(pause).await;
+    }
+    let now = load();
+    refuses(now).map_or(Ok(now), Err)
 }
 
 /// Removes what an interrupted run has made for the raw statements on servers of others.
@@ -143,6 +166,7 @@ fn open(args: &RunArgs, report: &mut Report) -> Result<ResultFile> {
     // What failed or was not there is tried again.
     before.failures.clear();
     before.missing.clear();
+    before.load_before = before.load_before.max(report.load_before);
     *report = before;
     Ok(file)
 }
@@ -340,5 +364,45 @@ fn backend(target: &Target, server: Server, floor: &str, promised: &Capabilities
         floor: floor.to_owned(),
         promises,
         shortest_lease_us: u64::try_from(promised.min_ttl().as_micros()).unwrap_or(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Args;
+    use crate::record::tests::report;
+
+    /// The load falls by one at each look.
+    async fn after(first: f64) -> Result<f64, String> {
+        let now = Cell::new(first + 1.0);
+        let load = || now.replace(now.get() - 1.0) - 1.0;
+        quiet(load, |load| (load >= 3.0).then(|| format!("{load} is too much")), Duration::ZERO).await
+    }
+
+    #[tokio::test]
+    async fn a_run_waits_until_the_load_falls() {
+        assert_eq!(after(2.0).await, Ok(2.0));
+        assert_eq!(after(7.0).await, Ok(2.0));
+        assert_eq!(after(f64::from(LOOKS) + 2.0).await, Ok(2.0));
+        assert_eq!(after(f64::from(LOOKS) + 3.0).await, Err("3 is too much".to_owned()));
+    }
+
+    #[test]
+    fn a_run_that_goes_on_keeps_the_larger_load() {
+        let load_after = |before, now| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("it.json");
+            ResultFile::create(&path, &Report { load_before: before, ..report() }).unwrap();
+            let args = Args::try_parse_from(["c", "--busy", "--resume", path.to_str().unwrap()]).unwrap().run;
+            let mut report = Report { load_before: now, ..report() };
+            open(&args, &mut report).unwrap();
+            report.load_before
+        };
+        assert_eq!((load_after(0.5, 7.0), load_after(7.0, 0.5)), (7.0, 7.0));
     }
 }

@@ -66,8 +66,14 @@ impl Build {
     }
 }
 
-/// From this load on, a machine is not quiet.
-pub(crate) const QUIET: f64 = 0.5;
+/// From this load for each core on, too many threads wait for a core: nothing is measured, and no figure of such
+/// a run is to be used. The runs of the repository began with 1.25 at most.
+const LOAD: f64 = 1.5;
+
+/// The load from which on a machine of so many cores is too busy.
+pub(crate) fn too_busy(cores: usize) -> f64 {
+    LOAD * as_float(u64::try_from(cores.max(1)).unwrap_or(u64::MAX))
+}
 
 /// How many processes ran or wanted to run, on the average of the last minute. Zero where nobody knows.
 pub(crate) fn load() -> f64 {

@@ -1,11 +1,8 @@
 //! When figures are not to be used.
 
+use crate::record::machine::too_busy;
 use crate::record::{Measurement, Report};
 use crate::stats::as_float;
-
-/// The load before a run, for each core, from which on a thread waits for a core at least as long as it runs.
-/// The runs of the repository began with 1.25 at most.
-const LOAD: f64 = 2.0;
 
 /// The share of the processors' time that others may use while a case does nothing but hold some locks. In the
 /// runs of the repository everything together used 0.23 at most.
@@ -17,7 +14,7 @@ const UNSTEADY: f64 = 0.5;
 
 /// Why the figures of a run are not to be used, if they are not.
 pub(crate) fn doubt(run: &Report) -> Option<String> {
-    let cores = as_float(u64::try_from(run.machine.cores).unwrap_or(u64::MAX));
+    let cores = run.machine.cores;
     let at_rest = run.results.iter().filter(|result| is_at_rest(result)).map(|result| result.busy);
     let busy = at_rest.fold(0.0, f64::max);
     // Without raw statements, there is nothing that could be unsteady.
@@ -30,7 +27,7 @@ pub(crate) fn doubt(run: &Report) -> Option<String> {
         Some("the run was made for a test".to_owned())
     } else if run.build.profile == "debug" {
         Some("they are of a debug build".to_owned())
-    } else if cores > 0.0 && run.load_before >= LOAD * cores {
+    } else if run.load_before >= too_busy(cores) {
         Some(format!(
             "the load of the machine was {:.2} on {cores} cores before the run began",
             run.load_before
@@ -78,7 +75,8 @@ mod tests {
     fn a_load_makes_figures_useless() {
         assert_eq!(doubt(&run()), None);
         let loaded = |load_before| doubt(&Report { load_before, ..run() });
-        assert_eq!(loaded(3.9), None);
+        assert_eq!(loaded(2.9), None);
+        assert!(loaded(3.0).is_some());
         assert_eq!(
             loaded(8.0).as_deref(),
             Some("the load of the machine was 8.00 on 2 cores before the run began")
