@@ -128,7 +128,7 @@ pub(super) const ASKED: [Asked; 12] = [
     Asked {
         id: "killed",
         title: "The process that holds the lock is killed",
-        what: "From the kill to the grant to a process that waits: the median time. It is at most a lease, which is 4 s of ours, or the shortest \
+        what: "From the kill to the grant to a process that waits: the median time. It is about a lease, which is 4 s of ours, or the shortest \
                that a backend has; locks without a lease end with their connection.",
         workloads: &["recovery"],
         to_floor: |_| None,

@@ -129,6 +129,11 @@ impl Worker {
         self.order(&format!("hold {locks} {}", lease.as_millis())).await
     }
 
+    /// Whether none of the locks that it took is lost, as far as it knows.
+    pub(crate) async fn still_held(&mut self) -> Result<bool> {
+        Ok(self.order("lost").await?.is_empty())
+    }
+
     /// Waits for its lock, which it asks for within this time, and returns the turns that it had.
     pub(crate) async fn wait_once(&mut self, within: Duration) -> Result<Vec<Turn>> {
         let until = nanos() + u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);

@@ -63,6 +63,17 @@ async fn work(name: String) -> Result<()> {
                 held.extend(guards);
                 turns
             }
+            "lost" => {
+                let lost = held.iter().filter(|guard| guard.check().is_err());
+                lost.map(|guard| Turn {
+                    party: 0,
+                    token: guard.token().get(),
+                    asked: 0,
+                    acquired: 0,
+                    released: 0,
+                })
+                .collect()
+            }
             "ask" => {
                 locks.inspect(name.as_str()).await?;
                 Vec::new()

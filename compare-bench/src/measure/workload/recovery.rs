@@ -47,52 +47,76 @@ impl Workload for Recovery {
             let name = bench.lock_name(self.name(), usize::try_from(number).unwrap_or_default() + 1);
             let ours = killed(&bench.target.url, &name, bench.lease(), after);
             let (ours, (), theirs) = in_turns(number, ours, async {}, peers.killed(after)).await;
-            let ours = ours?;
+            let Some(ours) = ours? else { continue };
             let round = Round { ours: ours.median_us(), floor: 0.0 };
             peers.note(theirs, round);
             found.add(round, &ours, &Sample::new());
+        }
+        if found.rounds.is_empty() {
+            return Err(Error::failed(
+                "no holder had the lock until it was killed: this machine is too busy",
+            ));
         }
         let measurement = found.measurement(self.name(), case, bench, Some((0.0, 0.0)), peers.finish());
         Ok(Measurement { noisy: false, ..measurement })
     }
 }
 
-/// Ours. The holder is killed so long after another process began to wait.
-async fn killed(url: &str, name: &str, lease: Duration, after: Duration) -> Result<Sample> {
+/// Ours. The holder is killed so long after another process began to wait. `None` of a round that says nothing.
+async fn killed(url: &str, name: &str, lease: Duration, after: Duration) -> Result<Option<Sample>> {
     let mut holder = Worker::ready(url, name).await?;
     holder.hold(1, lease).await?;
     let mut waiter = Worker::ready(url, &format!("{name}/0")).await?;
     let kill = async {
         tokio::time::sleep(after).await;
+        let asked = nanos();
+        let held = holder.still_held().await?.then_some(asked);
         let at = nanos();
-        holder.kill().await.map(|()| at)
+        holder.kill().await.map(|()| (held, at))
     };
-    let (turns, at) = tokio::join!(waiter.wait_once(ORDER), kill);
-    let (turns, at) = (turns?, at?);
+    let (turns, killed) = tokio::join!(waiter.wait_once(ORDER), kill);
+    let (turns, (held, at)) = (turns?, killed?);
     waiter.finish().await?;
-    since(&turns, at)?
-        .ok_or_else(|| Error::Violation("a lock was granted before its holder was killed".into()))
+    if granted_before(&turns, held) {
+        return Err(Error::Violation("a lock was granted while its holder had it".into()));
+    }
+    Ok(since(&turns, at))
 }
 
-/// The time from this moment to the first grant; `None` if that was before.
-pub(super) fn since(turns: &[Turn], at: u64) -> Result<Option<Sample>> {
-    let first = turns.first().ok_or_else(|| Error::failed("nobody waited for the lock"))?;
-    Ok(first.acquired.checked_sub(at).map(|nanos| {
-        let mut sample = Sample::new();
-        sample.note(Duration::from_nanos(nanos), 1);
-        sample
-    }))
+/// Whether the waiter had the lock at a moment after which the holder still had it. A holder that was kept from
+/// running for longer than its lease knows that it has lost it.
+fn granted_before(turns: &[Turn], held: Option<u64>) -> bool {
+    turns.first().zip(held).is_some_and(|(first, held)| first.acquired < held)
+}
+
+/// The time from this moment to the first grant. `None` if that was before, and if the waiter read its order too
+/// late to ask.
+pub(super) fn since(turns: &[Turn], at: u64) -> Option<Sample> {
+    let nanos = turns.first()?.acquired.checked_sub(at)?;
+    let mut sample = Sample::new();
+    sample.note(Duration::from_nanos(nanos), 1);
+    Some(sample)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TURN: Turn = Turn { party: 0, token: 1, asked: 10, acquired: 5_000_010, released: 5_000_020 };
+
     #[test]
     fn a_grant_before_the_death_is_none_after_it() {
-        let turn = Turn { party: 0, token: 1, asked: 10, acquired: 5_000_010, released: 5_000_020 };
-        let found = since(&[turn], 10).unwrap().unwrap();
+        let found = since(&[TURN], 10).unwrap();
         assert!((found.median_us() / 5000.0 - 1.0).abs() < 0.01, "{}", found.median_us());
-        assert!(since(&[turn], 5_000_011).unwrap().is_none() && since(&[], 7).is_err());
+        assert!(since(&[TURN], 5_000_011).is_none(), "it says nothing");
+        assert!(since(&[], 7).is_none(), "the waiter came too late");
+    }
+
+    #[test]
+    fn only_a_holder_that_has_the_lock_makes_a_grant_a_violation() {
+        assert!(granted_before(&[TURN], Some(5_000_011)));
+        assert!(!granted_before(&[TURN], Some(5_000_010)), "it may have lost it in between");
+        assert!(!granted_before(&[TURN], None), "it knows that its lease has ended");
+        assert!(!granted_before(&[], Some(5_000_011)));
     }
 }
