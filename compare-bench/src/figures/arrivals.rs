@@ -1,7 +1,7 @@
 //! The open loop: requests that arrive whether or not earlier ones have their answers.
 
+use super::markdown::table;
 use super::runs::Run;
-use super::tables::table;
 use crate::measure::workload::arrivals::A_SECOND;
 use crate::record::Measurement;
 use crate::view::family::ONE_PROCESS;

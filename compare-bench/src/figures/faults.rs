@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use faults::{Results, RunOutcome, Verdict};
 
+use super::markdown::table;
 use super::runs::{Evidence, commit};
-use super::tables::table;
 use crate::error::{Error, Result};
 use crate::stats::as_float;
 use crate::view::{distinct, show};

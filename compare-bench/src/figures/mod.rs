@@ -8,6 +8,7 @@ mod age;
 mod arrivals;
 mod cell;
 mod faults;
+mod markdown;
 mod runs;
 mod sentence;
 mod summary;

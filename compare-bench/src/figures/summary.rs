@@ -1,8 +1,9 @@
 //! One backend of each kind, for a reader who has a minute.
 
 use super::cell;
+use super::markdown::table;
 use super::runs::Evidence;
-use super::tables::{most, table};
+use super::tables::most;
 use crate::error::Result;
 use crate::view::show;
 

@@ -1,5 +1,6 @@
 //! The tables: each by its name.
 
+use super::markdown::table;
 use super::runs::{Evidence, Run, commit};
 use super::{arrivals, cell, sentence};
 use crate::error::{Error, Result};
@@ -26,12 +27,6 @@ pub(super) fn of_run(name: &str, run: &str, evidence: &Evidence) -> Result<Strin
         return Err(Error::failed(format!("{name:?} is none of run, summary, delays, faults, {names}")));
     };
     Ok(fill(evidence.named(run)?))
-}
-
-pub(super) fn table(head: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let rows: String = rows.into_iter().map(|cells| row(&cells)).collect();
-    format!("{}|{}\n{rows}", row(head), "---|".repeat(head.len()))
 }
 
 /// Machine, commit, date, servers: what a reader has to know. The commit is told where the page has not named
