@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use faults::nanos;
 
 use super::bench::Bench;
-use super::recovery;
+use super::kill;
 use crate::error::{Error, Result};
 use crate::measure::counter::Count;
 use crate::measure::counter::Counter;
@@ -139,19 +139,19 @@ impl MeasuredPeers {
             let work = async |name: &str, processes: &mut Vec<Process>| {
                 let waiter = processes.first_mut().ok_or_else(|| Error::failed("no process"))?;
                 let contend = |hold: Duration| {
-                    let until = nanos() + u64::try_from(recovery::ORDER.as_nanos()).unwrap_or(u64::MAX);
+                    let until = nanos() + u64::try_from(kill::ORDER.as_nanos()).unwrap_or(u64::MAX);
                     format!("contend {name} 1 {} {until}", hold.as_nanos())
                 };
                 let (mut holder, _) = Process::start(&library, &url).await?;
                 holder.order(&contend(LONGEST_HOLD)).await?;
-                tokio::time::sleep(recovery::ORDER).await;
+                tokio::time::sleep(kill::ORDER).await;
                 waiter.order(&contend(Duration::ZERO)).await?;
                 tokio::time::sleep(after).await;
                 let at = nanos();
                 holder.kill().await?;
                 // A round that says nothing has no time, and is not noted.
                 let turns = waiter.turns(LONGEST_HOLD, 0).await?;
-                let sample = recovery::since(&turns, at).unwrap_or_else(Sample::new);
+                let sample = kill::since(&turns, at).unwrap_or_else(Sample::new);
                 Ok(Done { sample, per_second: 0.0, history: None, count: None })
             };
             all.push(peer.round(LONGEST_HOLD, work).await);

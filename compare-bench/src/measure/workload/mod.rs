@@ -10,6 +10,7 @@ mod herd;
 mod holding;
 mod hot;
 mod independent;
+mod kill;
 mod measured;
 mod modes;
 mod recovery;
