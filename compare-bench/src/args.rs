@@ -9,7 +9,7 @@ use crate::measure::peer::GivenProgram;
 use crate::measure::workload;
 use crate::measure::workload::bench::Workload;
 use crate::plan::Plan;
-use crate::record::machine::too_busy;
+use crate::record::machine::QUIET;
 use crate::target::kind::Kind;
 use crate::target::server::Durability;
 
@@ -210,14 +210,12 @@ impl RunArgs {
             .then(|| format!("--quick leaves out: {cases}; most rounds, so that intervals are wider{linked}"))
     }
 
-    /// Why nothing is measured while a machine of so many cores has this load, if so. A quick run often follows
-    /// its build.
-    pub(crate) fn refuses(&self, load: f64, cores: usize) -> Option<String> {
-        let most = too_busy(cores);
-        let is_refused = load >= most && !(self.busy || self.quick || self.smoke);
+    /// Why nothing is measured on a machine with this load, if so. A quick run often follows its build.
+    pub(crate) fn refuses(&self, load: f64) -> Option<String> {
+        let is_refused = load >= QUIET && !(self.busy || self.quick || self.smoke);
         is_refused.then(|| {
             format!(
-                "the load of this machine is {load:.2}: wait until it is below {most}, or measure by --busy"
+                "the load of this machine is {load:.2}: wait until it is below {QUIET}, or measure by --busy"
             )
         })
     }
@@ -338,13 +336,12 @@ mod tests {
 
     #[test]
     fn a_busy_machine_is_refused_unless_told_otherwise() {
-        assert_eq!(parsed("c --full").refuses(2.9, 2), None);
-        assert!(parsed("c --full").refuses(3.0, 2).is_some_and(|reason| reason.contains("--busy")));
-        assert_eq!(parsed("c --full").refuses(3.0, 4), None, "the limit is for each core");
+        assert_eq!(parsed("c --full").refuses(0.49), None);
+        assert!(parsed("c --full").refuses(0.5).is_some_and(|reason| reason.contains("--busy")));
         for line in ["c --full --busy", "c --quick", "c --smoke"] {
-            assert_eq!(parsed(line).refuses(7.0, 2), None, "{line}");
+            assert_eq!(parsed(line).refuses(7.0), None, "{line}");
         }
-        assert_eq!(parsed("c --resume --busy").resumed(Vec::new()).unwrap().refuses(7.0, 2), None);
+        assert_eq!(parsed("c --resume --busy").resumed(Vec::new()).unwrap().refuses(7.0), None);
     }
 
     #[test]

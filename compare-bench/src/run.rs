@@ -16,7 +16,7 @@ use crate::measure::workload::bench::{Bench, Workload};
 use crate::plan::case::Case;
 use crate::record::disk::Disk;
 use crate::record::file::{FOLDER, ResultFile, read, unfinished};
-use crate::record::machine::{Machine, Ticks, load};
+use crate::record::machine::{Ticks, load};
 use crate::record::{Backend, Conditions, Failure, Missing, Report, now};
 use crate::target::server::Site;
 use crate::target::{Choice, Target, connect, data_folder, given};
@@ -57,8 +57,7 @@ struct Job {
 pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
     let site = site(args)?;
     let plan = args.plan();
-    let cores = Machine::look().cores;
-    let load_before = quiet(load, |load| args.refuses(load, cores), LOOK).await.map_err(Error::failed)?;
+    let load_before = quiet(load, |load| args.refuses(load), LOOK).await.map_err(Error::failed)?;
     let mut report = Report { load_before, ..Report::new(plan.mode, conditions(args, site.as_ref())) };
     // Before anything is measured: what cannot be kept need not be.
     let (file, began) = (open(args, &mut report)?, Instant::now());

@@ -66,8 +66,11 @@ impl Build {
     }
 }
 
-/// From this load for each core on, too many threads wait for a core: nothing is measured, and no figure of such
-/// a run is to be used. The runs of the repository began with 1.25 at most.
+/// A machine with less load is quiet: other programs change no figure much.
+pub(crate) const QUIET: f64 = 0.5;
+
+/// From this load for each core on, too many threads wait for a core: no figure of such a run is to be used. The runs
+/// of the repository began with 1.25 at most.
 const LOAD: f64 = 1.5;
 
 /// The load from which on a machine of so many cores is too busy.
