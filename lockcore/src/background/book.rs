@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::held_lock::HeldLock;
 use super::promises::Promises;
-use super::renewal::Renewals;
+use super::renewals::Renewals;
 use crate::life::{Act, BEGUN, Next, Now};
 use crate::system::{KEEPER, OrderedGuard, OrderedMutex, OwnRuntime, TimeLimit, lock_ordered, wake_tasks};
 use crate::telemetry::Telemetry;

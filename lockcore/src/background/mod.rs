@@ -12,6 +12,7 @@ mod held_lock;
 mod keeper;
 mod promises;
 mod renewal;
+mod renewals;
 mod stub;
 mod under_way;
 

@@ -8,11 +8,10 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::Semaphore;
 
 use super::book::Book;
 use super::held_lock::HeldLock;
@@ -24,18 +23,6 @@ use crate::{Error, ErrorKind, Grant, Moment, Renewal};
 const TELLING: Duration = Duration::from_millis(100);
 /// The most leases in one renewal: enough to make statements rare, few enough to keep each one short.
 const BATCH: usize = 500;
-/// The most renewals of leases without failures, and of leases in doubt, that are under way at a time in one
-/// client. They are counted apart, so that leases in doubt do not delay the others.
-const UNDER_WAY: (usize, usize) = (32, 8);
-
-/// The renewals of one client.
-#[derive(Debug)]
-pub(super) struct Renewals {
-    healthy: Semaphore,
-    doubtful: Semaphore,
-    /// The last time at which a renewal that has its answer now was sent.
-    answered: AtomicU64,
-}
 
 /// Leases that are renewed by one call.
 pub(super) type Batch = Vec<Arc<HeldLock>>;
@@ -51,13 +38,6 @@ pub(super) fn batches(mut due: Batch, now: Moment) -> Vec<Batch> {
     let alike = due.chunk_by(|one, other| class(one) == class(other));
     let sized = alike.flat_map(|some| some.chunks(some.first().map_or(1, |held| class(held).0)));
     sized.map(<[_]>::to_vec).collect()
-}
-
-impl Default for Renewals {
-    fn default() -> Self {
-        let (healthy, doubtful) = (Semaphore::new(UNDER_WAY.0), Semaphore::new(UNDER_WAY.1));
-        Self { healthy, doubtful, answered: AtomicU64::new(0) }
-    }
 }
 
 impl Book {
