@@ -6,7 +6,7 @@ use std::time::Duration;
 async fn main() -> lockwell::Result<()> {
     let locks = lockwell::connect("sqlite://locks.db").await?;
     let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // `TimedOut` after 5 seconds
-    println!("nobody else sells tickets now, fencing token {}", guard.token());
-    guard.release().await?; // or drop the guard, which releases in the background
+    println!("fencing token {}", guard.token());
+    guard.release().await?; // or drop it, which releases in the background
     locks.close().await // waits for such releases
 }

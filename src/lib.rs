@@ -7,8 +7,8 @@
 //! // With the feature `sqlite`; or postgres://, redis://, ...
 //! let locks = lockwell::connect("sqlite://locks.db").await?;
 //! let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // `TimedOut` after 5 seconds
-//! println!("nobody else sells tickets now, fencing token {}", guard.token());
-//! guard.release().await?; // or drop the guard, which releases in the background
+//! println!("fencing token {}", guard.token());
+//! guard.release().await?; // or drop it, which releases in the background
 //! locks.close().await // waits for such releases
 //! # }
 //! ```

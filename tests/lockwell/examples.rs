@@ -119,7 +119,7 @@ fn run_closure() {
 
 #[test]
 fn hairdressers() {
-    let words = ["semaphore", "at most 2", "1 of 3", "mutex", "at most 2"];
+    let words = ["semaphore", "at most 2", "limit 3", "mutex", "at most 2"];
     says("hairdressers", &[], &words);
     says_on_sqlite("hairdressers", &words);
 }

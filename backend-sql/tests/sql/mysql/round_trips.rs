@@ -81,17 +81,23 @@ async fn a_connection_takes_two_round_trips_behind_the_handshake() {
         drop(connect(server, "connecting").await);
         let proxy = Proxy::start(server.addr()).await.expect("a proxy");
         let url = server.url_via(proxy.addr());
-        // sqlx sets what it needs in one statement.
-        let plain = MySqlConnection::connect(&url).await.expect("a connection");
-        let handshake = proxy.turns() - 1;
-        plain.close().await.expect("closed");
-        // Its last word is under way, and counts.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let before = proxy.turns();
-        let lock = backend(Kind::MariaDb, &format!("{url}?table=connecting")).await.expect("a connection");
-        let turns = proxy.turns() - before;
+        // On a busy machine what the connection before says last may come late, and is counted.
+        let (mut handshake, mut turns) = (u64::MAX, u64::MAX);
+        for _ in 0..3 {
+            let before = proxy.turns();
+            // sqlx sets what it needs in one statement.
+            let plain = MySqlConnection::connect(&url).await.expect("a connection");
+            handshake = handshake.min(proxy.turns() - before - 1);
+            plain.close().await.expect("closed");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let before = proxy.turns();
+            let lock =
+                backend(Kind::MariaDb, &format!("{url}?table=connecting")).await.expect("a connection");
+            turns = turns.min(proxy.turns() - before);
+            drop(lock);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
         println!("{server:?}: {handshake} round trips for the handshake, {turns} until it is ready");
         assert!(turns <= handshake + 2, "{turns} round trips, {handshake} of them for the handshake");
-        drop(lock);
     }
 }
