@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::background::{Book, Stub};
-use crate::contract::Class;
-use crate::life::{Left, Limits};
+use crate::life::Left;
 use crate::local::{ClaimTurn, HandedLock};
-use crate::{Grant, LockGuard, Moment};
+use crate::{Grant, Moment};
 
 /// How often, and until when, the lock of a guard may still be handed on.
 #[derive(Debug)]
@@ -27,7 +26,13 @@ impl Slice {
     }
 
     /// The same for a lock that may be handed on so many times, until this moment.
-    fn until(turn: Arc<ClaimTurn>, book: &Book, grant: &Grant, times: u32, until: Moment) -> Option<Self> {
+    pub(super) fn until(
+        turn: Arc<ClaimTurn>,
+        book: &Book,
+        grant: &Grant,
+        times: u32,
+        until: Moment,
+    ) -> Option<Self> {
         if turn.hand_off(book.has_token_blocks()).is_none() {
             grant.claim().pass_on();
             return None;
@@ -50,24 +55,6 @@ impl Slice {
         }
         let grant = grant.successor().renewed(left.sent, left.until);
         offer(&self.turn, stub, grant, self.times - 1, self.until)
-    }
-}
-
-impl HandedLock {
-    /// Makes a guard of it, for the task that has the claim turn. `None` if the hand-off took too long: the
-    /// task has the turn still, to claim the lock anew.
-    ///
-    /// The class is that of the task, and the claim that of another one.
-    pub(crate) fn take(mut self, turn: &Arc<ClaimTurn>, class: Class, limits: Limits) -> Option<LockGuard> {
-        let claim = self.grant.claim();
-        if claim.clock().has_passed(self.grant.deadline()) {
-            // The release of this claim must not pass the turn on.
-            drop(claim.take_turn());
-            return None;
-        }
-        let stub = self.stub.take()?;
-        let slice = Slice::until(Arc::clone(turn), stub.book(), &self.grant, self.times, self.until);
-        Some(LockGuard::new(stub, self.grant.clone(), class, limits, slice))
     }
 }
 

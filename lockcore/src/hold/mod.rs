@@ -4,6 +4,7 @@
 mod downgrade;
 mod guard;
 mod hand_off;
+mod handed;
 mod handle;
 mod record;
 mod several;

@@ -20,9 +20,6 @@ use crate::{Claim, DistributedLock, Error, ErrorKind, FencingToken, LockStatus, 
 /// trace is read for: they cost the server no request.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
-/// How many claims of a client look at a time. The others look later: thousands may wait since the same moment.
-pub(super) const LOOKS: usize = 4;
-
 /// Watches an acquire: how long it takes, whether it has to wait, and what becomes of it. Dropping it is an
 /// outcome, too.
 #[must_use]

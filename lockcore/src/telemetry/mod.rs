@@ -40,7 +40,6 @@ use crate::contract::{Class, Counters, check_class};
 use crate::telemetry::outcome::RenewalOutcome;
 use crate::{Clock, Grant, LeaseState, LockName, Moment, Result, Stats};
 
-use acquiring::LOOKS;
 pub(crate) use acquiring::Watch;
 pub use events::{Events, LockEvent};
 pub(crate) use series::Since;
@@ -58,6 +57,10 @@ pub fn note_reconnection(backend: &'static str) {
 pub(crate) fn note_grace_left(backend: &'static str, left: Duration) {
     series::grace_left(backend, left);
 }
+
+/// How many claims of a client look at the holder at a time. The others look later: thousands may wait since the same
+/// moment.
+const LOOKS: usize = 4;
 
 /// What is seen of one client.
 #[derive(Debug)]
