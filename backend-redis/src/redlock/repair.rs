@@ -2,8 +2,8 @@
 //!
 //! Delayed restart keeps the *lock* safe: a node that forgot votes again only when every lease that it can
 //! have granted is over. It does not keep the *tokens* rising: the node's counter is gone, too, and with its
-//! low vote the next claim can get a token below one that was granted (`tests/redlock_model` finds it in 11
-//! steps). So after the delay, and before its first vote, the counters are raised to the highest of a
+//! low vote the next claim can get a token below one that was granted (`tools/models/tests/redlock` finds it
+//! in 11 steps). So after the delay, and before its first vote, the counters are raised to the highest of a
 //! majority of nodes that have not forgotten. Every token that was ever granted is stored at one of those.
 //! The model finds no violation with this rule, and finds one with each part of it left out.
 //!

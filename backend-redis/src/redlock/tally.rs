@@ -1,7 +1,7 @@
 //! The tally: a pure state machine that decides one round of a Redlock claim.
 //!
-//! It never reads a clock and does no I/O: answers go in, the next step comes out. `tests/redlock_model` runs
-//! this very code through every order of messages.
+//! It never reads a clock and does no I/O: answers go in, the next step comes out. `tools/models/tests/redlock`
+//! runs this very code through every order of messages.
 //!
 //! A claim asks every node in phase 1. A node that votes has set the lock to the claim and has *raised* its
 //! counter, by that claim, to exactly the number that it answers. When the votes reach a majority, the token
@@ -11,7 +11,7 @@
 //! phase 2.
 //!
 //! Why tokens rise, without any assumption about time, as long as no node forgets its counter (what must be
-//! done before one that did may vote again is shown by `tests/redlock_model/forgetful.rs`):
+//! done before one that did may vote again: `tools/models/tests/redlock/forgetful.rs`):
 //!
 //! * Every granted token is installed at a majority, each time by an event that strictly raises that node's
 //!   counter to that very value. This is why a counter that is *already* as high as the token does not count.

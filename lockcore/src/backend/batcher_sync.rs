@@ -1,4 +1,4 @@
-//! Locks, flags and tasks of the batcher. The package `batcher-models` compiles the batcher with those of `loom`
+//! Locks, flags and tasks of the batcher. The package `models` compiles the batcher with those of `loom`
 //! instead, which tries all orders of its threads.
 //!
 //! `Arc` is always that of the standard library: its counters order nothing here, and would multiply the

@@ -25,8 +25,8 @@
 //! The grace period is the longest lease that a grant may have without a flush, and a margin for the
 //! difference of two clocks.
 //!
-//! `tests/grace_model` searches every order of events with this code, and finds a violation for each rule
-//! that is left out.
+//! `tools/models/tests/grace` searches every order of events with this code, and finds a violation for
+//! each rule that is left out.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -18,8 +18,8 @@
 //! looks valid. A heartbeat without an answer is not enough either. And another connection may lead to
 //! another server, with another clock.
 //!
-//! `tests/hand_over_model` searches every order of events with this code, and finds a violation for each rule
-//! that is left out.
+//! `tools/models/tests/hand_over` searches every order of events with this code, and finds a violation
+//! for each rule that is left out.
 
 use std::time::Duration;
 

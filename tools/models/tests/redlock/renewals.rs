@@ -110,7 +110,7 @@ fn a_renewal_by_less_than_a_majority_does_not() {
 
 /// An earlier round's vote is renewed, and then given back.
 #[test]
-#[ignore = "half a minute without optimisation: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "half a minute without optimisation: cargo test --release -p models --test redlock -- --ignored"]
 fn a_renewal_that_counts_any_round_does_not_keep_the_lock() {
     let world = Redlock { rounds: 1, renewals: 1, twist: Some(Twist::RenewAnyRound), ..right_clocks() };
     finds(&world, EXCLUSIVE);
@@ -122,20 +122,20 @@ fn force_frees_whom_it_names() {
 }
 
 #[test]
-#[ignore = "100 seconds: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "100 seconds: cargo test --release -p models --test redlock -- --ignored"]
 fn force_that_is_repeated_without_a_name_frees_the_successor() {
     let world = Redlock { claims: 3, forces: 1, twist: Some(Twist::ForceWhoever), ..right_clocks() };
     finds(&world, EXCLUSIVE);
 }
 
 #[test]
-#[ignore = "2 million states, 25 seconds: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "2 million states, 25 seconds: cargo test --release -p models --test redlock -- --ignored"]
 fn rounds_and_renewals_together() {
     holds(Redlock { rounds: 1, renewals: 1, ..right_clocks() });
 }
 
 #[test]
-#[ignore = "a million states, 15 seconds: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "a million states, 15 seconds: cargo test --release -p models --test redlock -- --ignored"]
 fn two_renewals_of_readers_and_writers() {
     holds(Redlock { renewals: 2, ..right_clocks() }.with_readers());
 }

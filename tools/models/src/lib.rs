@@ -1,7 +1,9 @@
 //! The batcher of lockwell-core, compiled a second time: with locks and threads of `loom` instead of those of
-//! the standard library and of tokio. The models in `tests` try all orders of its threads.
+//! the standard library and of tokio. `tests/batcher.rs` tries all orders of its threads.
 //!
-//! A package of its own, so that nothing else is compiled anew for them.
+//! The other models in `tests` search the states of the protocols.
+//!
+//! A package of its own: so only the models are optimised, and nothing else is compiled anew for them.
 
 // What the batcher imports from the root of its crate.
 use lockwell_core::{Clock, Error, ErrorKind, Moment, Result};

@@ -8,7 +8,7 @@
 //! on the disk is that of any moment between the last sync and the crash.
 //!
 //! The search of every day takes seconds. The other says how big it is:
-//! `cargo test --release -p lockwell-core --test grace_model -- --ignored --nocapture --test-threads 1`.
+//! `cargo test --release -p models --test grace -- --ignored --nocapture --test-threads 1`.
 
 #[path = "../support/search.rs"]
 mod search;

@@ -24,7 +24,7 @@ fn tokens_of_readers_rise_on_five_nodes() {
 }
 
 #[test]
-#[ignore = "3 million states, half a minute: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "3 million states, half a minute: cargo test --release -p models --test redlock -- --ignored"]
 fn a_reader_may_try_again_under_the_same_owner() {
     holds(Redlock { rounds: 1, floors: &[0], ..Redlock::lean(3, 2) }.with_readers());
 }
@@ -47,7 +47,7 @@ fn blocks_of_tokens_are_disjoint() {
 }
 
 #[test]
-#[ignore = "half a minute without optimisation: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "half a minute without optimisation: cargo test --release -p models --test redlock -- --ignored"]
 fn the_lean_world_reaches_the_same_grants_of_readers() {
     let full = Redlock { floors: &[0], blocks: &[1, 2], ..Redlock::new(3, 2) };
     let lean = Redlock { floors: &[0], blocks: &[1, 2], ..Redlock::lean(3, 2) };
@@ -55,7 +55,7 @@ fn the_lean_world_reaches_the_same_grants_of_readers() {
 }
 
 #[test]
-#[ignore = "2 million states, 20 seconds: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "2 million states, 20 seconds: cargo test --release -p models --test redlock -- --ignored"]
 fn readers_and_every_message_on_its_own() {
     holds(Redlock::new(3, 2).with_readers());
     holds(Redlock { duplicates: 1, floors: &[0], ..Redlock::new(3, 2) }.with_readers());
@@ -63,21 +63,21 @@ fn readers_and_every_message_on_its_own() {
 }
 
 #[test]
-#[ignore = "half a million states, 2 seconds with optimisation and many without: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "half a million states, 2 seconds with optimisation and many without: cargo test --release -p models --test redlock -- --ignored"]
 fn readers_of_nodes_that_forget_with_right_clocks() {
     let rule = Some(Forgetting::repaired(3));
     holds(Redlock { forgetting: rule, ..right_clocks() }.with_downgrades());
 }
 
 #[test]
-#[ignore = "a quarter of a million states, 2 seconds with optimisation and many without: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "a quarter of a million states, 2 seconds with optimisation and many without: cargo test --release -p models --test redlock -- --ignored"]
 fn three_claims_of_readers_and_writers() {
     holds(Redlock { floors: &[0], ..Redlock::lean(3, 3) }.with_readers());
 }
 
 /// Three readers alone would be the biggest search by far, and there is no writer to be kept out.
 #[test]
-#[ignore = "4 million states, a minute and a half: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "4 million states, a minute and a half: cargo test --release -p models --test redlock -- --ignored"]
 fn three_claims_with_right_clocks() {
     for readers in 0..=2 {
         holds(Redlock { claims: 3, kinds: Kinds::Readers(readers), ..right_clocks() });
@@ -85,7 +85,7 @@ fn three_claims_with_right_clocks() {
 }
 
 #[test]
-#[ignore = "15 million states in 5 GB, 5 minutes: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "15 million states in 5 GB, 5 minutes: cargo test --release -p models --test redlock -- --ignored"]
 fn three_claims_with_blocks_of_tokens() {
     holds(Redlock { blocks: &[1, 2], floors: &[0, 2], ..Redlock::lean(3, 3) }.with_readers());
 }

@@ -11,7 +11,7 @@
 //! served before it commits. On Redis both are one step.
 //!
 //! The searches of every day take seconds. The others say how big they are:
-//! `cargo test --release -p lockwell-core --test hand_over_model -- --ignored --nocapture --test-threads 1`.
+//! `cargo test --release -p models --test hand_over -- --ignored --nocapture --test-threads 1`.
 
 #[path = "../support/search.rs"]
 mod search;

@@ -52,7 +52,7 @@ fn a_vote_is_given_back_with_the_number_of_its_round() {
 /// The answer to the first round's vote did not count, since the connection was replaced: the node had
 /// forgotten, and has its counters back since.
 #[test]
-#[ignore = "10 seconds with optimisation, minutes without: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "10 seconds with optimisation, minutes without: cargo test --release -p models --test redlock -- --ignored"]
 fn a_record_of_an_earlier_round_is_too_old_for_a_writer_of_nodes_that_forget() {
     let rule = Forgetting { check: Check::WhenGiven, ..Forgetting::repaired(3) };
     let world = Redlock { twist: Some(Twist::OldRecordsCount), rounds: 1, ..Redlock::lean(3, 2) };
@@ -62,7 +62,7 @@ fn a_record_of_an_earlier_round_is_too_old_for_a_writer_of_nodes_that_forget() {
 /// The second round gets the vote; then comes the first round's request for it, and then what gives that one
 /// back.
 #[test]
-#[ignore = "10 seconds with optimisation, more than a minute without: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "10 seconds with optimisation, more than a minute without: cargo test --release -p models --test redlock -- --ignored"]
 fn a_late_request_must_not_bring_its_round_back() {
     assert_eq!(finds(&two_rounds(Twist::LateVoteIsOfItsRound), EXCLUSIVE).len(), 15);
 }

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use batcher_models::backend::batcher::{Attempt, Batcher, Bounds, Call, CallOutcome, Service};
-use batcher_models::backend::lock;
 use lockwell_core::TestClock;
 use loom::future::block_on;
 use loom::sync::Mutex;
 use loom::thread::{JoinHandle, spawn};
+use models::backend::batcher::{Attempt, Batcher, Bounds, Call, CallOutcome, Service};
+use models::backend::lock;
 
 const LONG: Duration = Duration::from_hours(1);
 

@@ -56,14 +56,14 @@ fn the_right_to_vote_must_be_checked_where_the_vote_is_given() {
 
 /// The node remembers the vote of that time. The next round of the claim gets another.
 #[test]
-#[ignore = "17 million states, 4 minutes: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "17 million states, 4 minutes: cargo test --release -p models --test redlock -- --ignored"]
 fn a_vote_that_did_not_count_may_leave_a_record_behind() {
     let rule = Forgetting { check: Check::WhenGiven, ..Forgetting::repaired(3) };
     holds(Redlock { rounds: 1, ..world(3, rule) });
 }
 
 #[test]
-#[ignore = "6 seconds with optimisation: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "6 seconds with optimisation: cargo test --release -p models --test redlock -- --ignored"]
 fn a_repair_is_void_when_the_node_forgets_again() {
     let rule = Forgetting { losses: 2, ..Forgetting::repaired(3) };
     finds(&world(3, rule.with(|it| (it.same_run, it.at_once) = (false, 2))), RISING);
@@ -80,14 +80,14 @@ fn two_repairs_may_race() {
 }
 
 #[test]
-#[ignore = "4 million states, half a minute: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "4 million states, half a minute: cargo test --release -p models --test redlock -- --ignored"]
 fn a_node_may_forget_twice_while_two_repairs_race() {
     let rule = Forgetting { losses: 2, ..Forgetting::repaired(3) };
     holds(Redlock { floors: &[0, 2], ..world(3, rule.with(|it| it.at_once = 2)) });
 }
 
 #[test]
-#[ignore = "19 million states in four searches, 4 minutes: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "19 million states in four searches, 4 minutes: cargo test --release -p models --test redlock -- --ignored"]
 fn repaired_nodes_and_every_message_on_its_own() {
     let full = Redlock { detail: Detail::Full, ..world(3, Forgetting::repaired(3)) };
     holds(Redlock { floors: &[0, 2], ..full.clone() });
@@ -97,19 +97,19 @@ fn repaired_nodes_and_every_message_on_its_own() {
 }
 
 #[test]
-#[ignore = "2 million states, half a minute: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "2 million states, half a minute: cargo test --release -p models --test redlock -- --ignored"]
 fn repaired_nodes_and_three_claims() {
     holds(Redlock { claims: 3, ..world(3, Forgetting::repaired(3)) });
 }
 
 #[test]
-#[ignore = "a million states, 10 seconds: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "a million states, 10 seconds: cargo test --release -p models --test redlock -- --ignored"]
 fn one_of_five_nodes_forgets_and_is_repaired() {
     holds(Redlock { floors: &[0, 2], ..world(5, Forgetting::repaired(5)) });
 }
 
 #[test]
-#[ignore = "4 million states, 80 seconds: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "4 million states, 80 seconds: cargo test --release -p models --test redlock -- --ignored"]
 fn two_of_five_nodes_forget_and_are_repaired() {
     holds(world(5, Forgetting { losses: 2, ..Forgetting::repaired(5) }));
 }

@@ -7,7 +7,7 @@
 //! What was found is told in docs/protocols.md. The searches for a violation print the way to it with
 //! `--nocapture`. The bigger ones are left out of the suite of every day, each says how big it is, with
 //! optimisation and at low priority on a busy machine with two cores. All of them take about half an hour and
-//! up to 6 GB: `cargo test --release -p lockwell-redis --test redlock_model -- --ignored --nocapture
+//! up to 6 GB: `cargo test --release -p models --test redlock -- --ignored --nocapture
 //! --test-threads 1`.
 
 mod action;
@@ -23,6 +23,6 @@ mod readers;
 mod renewals;
 mod search;
 mod state;
-#[path = "../../src/redlock/tally.rs"]
+#[path = "../../../../backend-redis/src/redlock/tally.rs"]
 mod tally;
 mod tokens;

@@ -22,7 +22,7 @@ fn with_right_clocks_there_is_one_holder_at_most() {
 
 /// Votes of the first round are asked for late, and given back late.
 #[test]
-#[ignore = "13 million states, 3 minutes: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "13 million states, 3 minutes: cargo test --release -p models --test redlock -- --ignored"]
 fn a_claim_that_tries_again_keeps_what_it_gets() {
     let world = Redlock { rounds: 1, floors: &[0], ..right_clocks() };
     holds(world.clone());

@@ -54,7 +54,7 @@ fn the_lean_world_reaches_the_same_grants() {
 }
 
 #[test]
-#[ignore = "20 seconds: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "20 seconds: cargo test --release -p models --test redlock -- --ignored"]
 fn merging_states_loses_no_grants() {
     assert_eq!(outcomes(&Redlock::new(3, 2)), outcomes(&Redlock { merge: false, ..Redlock::new(3, 2) }));
     let three = Redlock { floors: &[0], ..Redlock::lean(3, 3) };
@@ -62,14 +62,14 @@ fn merging_states_loses_no_grants() {
 }
 
 #[test]
-#[ignore = "2 million states, 15 seconds: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "2 million states, 15 seconds: cargo test --release -p models --test redlock -- --ignored"]
 fn two_claims_with_doubled_requests_and_any_counters() {
     holds(Redlock { duplicates: 1, ..Redlock::new(3, 2) });
     holds(Redlock { counters: &[0, 1, 2], floors: &[0, 2, 3], ..Redlock::new(3, 2) });
 }
 
 #[test]
-#[ignore = "3 million states, half a minute: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "3 million states, half a minute: cargo test --release -p models --test redlock -- --ignored"]
 fn three_claims_with_any_counters_that_write() {
     let world = Redlock { counters: &[0, 1], ..Redlock::lean(3, 3) };
     holds(Redlock { writes: true, ..world });
@@ -77,19 +77,19 @@ fn three_claims_with_any_counters_that_write() {
 }
 
 #[test]
-#[ignore = "a million states, 10 seconds: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "a million states, 10 seconds: cargo test --release -p models --test redlock -- --ignored"]
 fn five_nodes_with_any_counters() {
     holds(Redlock { counters: &[0, 1, 2], floors: &[0, 2, 3], ..Redlock::lean(5, 2) });
 }
 
 #[test]
-#[ignore = "8 million states, 3 minutes: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "8 million states, 3 minutes: cargo test --release -p models --test redlock -- --ignored"]
 fn three_claims_and_every_message_on_its_own() {
     holds(Redlock { floors: &[0], ..Redlock::new(3, 3) });
 }
 
 #[test]
-#[ignore = "7 million states in 3 GB, 2 minutes: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
+#[ignore = "7 million states in 3 GB, 2 minutes: cargo test --release -p models --test redlock -- --ignored"]
 fn four_claims() {
     holds(Redlock { floors: &[0], ..Redlock::lean(3, 4) });
 }
