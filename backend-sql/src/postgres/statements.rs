@@ -2,7 +2,7 @@
 
 use super::named::NamedSql;
 use crate::sql::library::statements;
-use crate::sql::table::{HeldSql, Sql};
+use crate::sql::table::{HeldSql, Sql, filled};
 use crate::words::SEVERAL;
 
 /// For tables on which grants wait for the disk.
@@ -31,11 +31,14 @@ pub(super) fn fill(name: &str, text: &str) -> String {
         }
         _ => "0",
     };
-    text.replace("{client}", client)
-        .replace("{lease}", lease)
-        .replace("{several}", &SEVERAL.to_string())
-        .replace("{elsewhere}", &ELSEWHERE.to_string())
-        .replace("{unseen}", &UNSEEN.to_string())
+    filled(text, |name| match name {
+        "client" => Some(client.to_owned()),
+        "lease" => Some(lease.to_owned()),
+        "several" => Some(SEVERAL.to_string()),
+        "elsewhere" => Some(ELSEWHERE.to_string()),
+        "unseen" => Some(UNSEEN.to_string()),
+        _ => None,
+    })
 }
 
 statements! {

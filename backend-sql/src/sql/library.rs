@@ -3,7 +3,7 @@
 //! A file has sections: `-- name: NAME` before a statement, `-- part: NAME` before a piece that others use by
 //! its name in braces. Other comments are for the reader.
 
-use crate::sql::table::{HeldSql, Sql, Table};
+use crate::sql::table::{HeldSql, Sql, Table, filled};
 
 /// What the files of a dialect say, without their comments.
 pub(crate) struct Library(Vec<Section>);
@@ -42,18 +42,15 @@ impl Library {
         let Some(Section { text, .. }) = self.0.iter().find(of_name) else {
             unreachable!("no statement {name}")
         };
-        let mut whole = text.clone();
-        // A part has others in it.
-        loop {
-            let mut next = whole.clone();
-            for Section { name, text, .. } in self.0.iter().filter(|section| section.is_part) {
-                next = next.replace(&format!("{{{name}}}"), text);
-            }
-            if next == whole {
-                return whole;
-            }
-            whole = next;
-        }
+        self.whole(text)
+    }
+
+    /// A part has others in it.
+    fn whole(&self, text: &str) -> String {
+        filled(text, |name| {
+            let part = self.0.iter().find(|section| section.is_part && section.name == name);
+            part.map(|part| self.whole(&part.text))
+        })
     }
 
     /// All statements, by name.

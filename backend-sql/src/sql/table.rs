@@ -86,16 +86,22 @@ impl Table {
     /// Puts the names into a statement: `{locks}`, `{members}` and so on, and `{base}` (the first without its
     /// schema).
     pub(crate) fn fill(&self, sql: &str) -> String {
-        sql.replace("{locks}", &self.with(""))
-            .replace("{queue}", &self.with("_queue"))
-            .replace("{members}", &self.with("_members"))
-            .replace("{waiters}", &self.with("_waiters"))
-            .replace("{clients}", &self.with("_clients"))
-            .replace("{state}", &self.with("_state"))
-            .replace("{mark}", &self.with("_mark"))
-            .replace("{verify}", &self.with("_verify"))
-            .replace("{records}", &self.with("_records"))
-            .replace("{base}", self.base())
+        filled(sql, |name| {
+            let suffix = match name {
+                "locks" => "",
+                "queue" => "_queue",
+                "members" => "_members",
+                "waiters" => "_waiters",
+                "clients" => "_clients",
+                "state" => "_state",
+                "mark" => "_mark",
+                "verify" => "_verify",
+                "records" => "_records",
+                "base" => return Some(self.base().to_owned()),
+                _ => return None,
+            };
+            Some(self.with(suffix))
+        })
     }
 }
 
@@ -127,6 +133,26 @@ impl Sql {
     pub(crate) fn get(&self) -> sqlx_core::sql_str::AssertSqlSafe<std::sync::Arc<str>> {
         sqlx_core::sql_str::AssertSqlSafe(std::sync::Arc::clone(&self.0))
     }
+}
+
+/// Puts something in the places of names in braces, in one pass: each client fills all of its statements. Other
+/// braces stay.
+pub(crate) fn filled(text: &str, of: impl Fn(&str) -> Option<String>) -> String {
+    let mut whole = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        whole.push_str(before);
+        let named = after.split_once('}').and_then(|(name, after)| Some((of(name)?, after)));
+        if let Some((put, after)) = named {
+            whole.push_str(&put);
+            rest = after;
+        } else {
+            whole.push('{');
+            rest = after;
+        }
+    }
+    whole.push_str(rest);
+    whole
 }
 
 /// Puts something in the places of `$1`, `$2` and so on, if the mark is `$`. What is put in is not looked at again.
@@ -178,6 +204,12 @@ impl<S> HeldSql<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn braces_are_filled_once_and_others_stay() {
+        let of = |name: &str| (name == "a").then(|| "x{a}".to_owned());
+        assert_eq!(filled("{a}{b} '{}' {{a}} {", of), "x{a}{b} '{}' {x{a}} {");
+    }
 
     #[test]
     fn only_plain_names() {

@@ -4,7 +4,7 @@ use lockwell_core::{Error, ErrorKind, Result};
 
 use super::write::{Granted, Synced, Written};
 use crate::sql::library::statements;
-use crate::sql::table::{HeldSql, Sql, Table};
+use crate::sql::table::{HeldSql, Sql, Table, filled};
 use crate::words::SEVERAL;
 
 pub(super) const FILES: [&str; 4] = [
@@ -20,7 +20,11 @@ const TAKING: [&str; 7] = ["name", "owner", "ttl", "tokens", "boot", "label", "t
 /// Puts in what the code knows as well.
 fn fill(name: &str, text: &str) -> String {
     let place = if name == "enqueue" { "(SELECT ticket FROM {queue} WHERE owner = ?2)" } else { "?6" };
-    let text = text.replace("{several}", &SEVERAL.to_string()).replace("{place}", place);
+    let text = filled(text, |name| match name {
+        "several" => Some(SEVERAL.to_string()),
+        "place" => Some(place.to_owned()),
+        _ => None,
+    });
     // A trigger has no arguments, but the columns of a row.
     let numbered = TAKING.iter().zip(1..).filter(|_| name == "take_each");
     numbered
