@@ -6,7 +6,6 @@ use std::time::Duration;
 use lockwell_core::async_trait;
 
 use super::stage::{Stage, release, secs};
-use crate::Need;
 use lockwell_core::suite::REQUIREMENTS;
 use lockwell_core::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockConfig, LockGuard, LockName,
@@ -133,19 +132,4 @@ pub(super) async fn what_is_not_promised_is_refused(stage: Stage) {
             refused(answer, ErrorKind::Unsupported, &requirement.to_string());
         }
     }
-}
-
-/// Otherwise cases would be left out without a word.
-pub(super) async fn the_harness_offers_what_the_backend_promises(stage: Stage) {
-    let locks = stage.client().await;
-    let promised = Need::met_by(locks.capabilities());
-    let offers = stage.harness.offers();
-    for (need, _) in Need::OF_BACKENDS {
-        let (said, kept) = (offers.contains(&need), promised.contains(&need));
-        assert_eq!(said, kept, "{need:?}: the harness says {said}, the backend {kept}");
-    }
-    assert_eq!(offers.contains(&Need::Process), stage.harness.address().is_some(), "an address");
-    assert_eq!(offers.contains(&Need::Server), stage.harness.server().is_some(), "switches of the server");
-    assert_eq!(offers.contains(&Need::Link), stage.harness.link().await.is_some(), "a network that fails");
-    assert!(locks.capabilities().min_ttl() <= secs(5), "the suite works with leases of a few seconds");
 }

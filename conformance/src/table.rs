@@ -152,7 +152,6 @@ const ALL: &[Case] = cases! {
         bad_input_is_refused_before_anything_is_sent: [];
         the_bounds_of_what_is_allowed_work: [];
         what_is_not_promised_is_refused: [];
-        the_harness_offers_what_the_backend_promises: [];
     }
     promises {
         a_loss_is_notified_as_soon_as_promised: [];
@@ -160,6 +159,7 @@ const ALL: &[Case] = cases! {
         a_release_wakes_one_waiter_as_promised: [Link];
         a_failover_grants_nothing_twice_as_promised: [Failover];
         what_works_across_hosts_leaves_the_process: [];
+        the_harness_offers_what_the_backend_promises: [];
     }
     records {
         a_record_outlives_its_hold: [Records];

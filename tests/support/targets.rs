@@ -18,9 +18,8 @@ pub(crate) type Started = Result<Arc<dyn Harness>, Missing>;
 /// them on the backends without a server and on one with a server, and `LOCKWELL_SERVERS=all` on all.
 const POLICY: [&str; 7] = ["local", "running", "reentrancy", "leading", "limits", "many", "input"];
 
-/// The cases of these subjects that a backend can fail by itself: every target has them.
-const NOT_POLICY: [&str; 8] = [
-    "the_harness_offers_what_the_backend_promises",
+/// The cases of these subjects that a backend can fail by itself: every target has them, but for deployments.
+const NOT_POLICY: [&str; 7] = [
     "the_bounds_of_what_is_allowed_work",
     "a_lock_delay_follows_a_crash_only",
     "a_lost_guard_does_not_end_the_lock_delay",
@@ -38,6 +37,11 @@ const ALSO_POLICY: [&str; 4] = [
     "every_loss_is_counted",
     "a_task_that_watches_a_lock_ends_with_it",
 ];
+
+/// What another deployment of a server can change. In a usual run [deployments](DEPLOYMENTS) have the cases of
+/// these subjects alone.
+const OF_DEPLOYMENTS: [&str; 10] =
+    ["exclusion", "tokens", "records", "waiting", "loss", "network", "outage", "grace", "crash", "promises"];
 
 /// All locks of a client depend on one session there, and the backend itself reports doubts. So it has those
 /// cases, too.
@@ -93,11 +97,15 @@ const USUAL: [&str; 15] = [
     "etcd",
 ];
 const WITH_POLICY: [&str; 4] = ["memory", "test_double", "sqlite", "redis"];
+/// Those that differ from another usual target in their servers or in what is in front of them.
+const DEPLOYMENTS: [&str; 6] =
+    ["postgres_grace", "postgres_pooled", "mysql9", "redis_cluster", "redis_sentinel", "zookeeper_ensemble"];
 
 /// Which targets there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
-    /// The [usual](USUAL) ones, with [policy](POLICY) on few of them.
+    /// The [usual](USUAL) ones, with [policy](POLICY) on few of them, and [deployments](DEPLOYMENTS) with
+    /// [less](OF_DEPLOYMENTS).
     Usual,
     /// All that fetched releases are known to run, and nothing else.
     Fetched,
@@ -151,9 +159,7 @@ pub(crate) fn all() -> Vec<Target> {
     targets.extend(Release::all().iter().flat_map(|release| on(release, choice)));
     if choice == Choice::Usual {
         targets.retain(|it| USUAL.contains(&it.inner.name()));
-        let few =
-            |it: Target| if WITH_POLICY.contains(&it.inner.name()) { it } else { it.change(without_policy) };
-        targets = targets.into_iter().map(few).collect();
+        targets = targets.into_iter().map(|target| target.change(usual)).collect();
     }
     if std::env::var_os("LOCKWELL_HOLDER").is_some() {
         targets = targets.into_iter().map(|it| it.change(with_process)).collect();
@@ -166,11 +172,19 @@ fn with_process(target: lockwell::conformance::Target) -> lockwell::conformance:
     target.only(|case| case.needs.contains(&Need::Process))
 }
 
-fn without_policy(target: lockwell::conformance::Target) -> lockwell::conformance::Target {
+/// This target with the cases of a usual run.
+fn usual(target: lockwell::conformance::Target) -> lockwell::conformance::Target {
+    if WITH_POLICY.contains(&target.name()) {
+        return target;
+    }
     let has_session = target.name() == WITH_SESSION;
+    let is_deployment = DEPLOYMENTS.contains(&target.name());
     target.only(move |case| {
         if ALSO_POLICY.contains(&case.name) {
             return has_session;
+        }
+        if is_deployment {
+            return OF_DEPLOYMENTS.contains(&case.subject);
         }
         !POLICY.contains(&case.subject) || NOT_POLICY.contains(&case.name)
     })
@@ -181,7 +195,8 @@ pub(crate) fn policy_is_of_cases() -> Result<(), String> {
     let is_case = |name: &str| cases().iter().any(|case| case.name == name);
     let is_subject = |subject: &str| cases().iter().any(|case| case.subject == subject);
     let names = NOT_POLICY.into_iter().chain(ALSO_POLICY).filter(|name| !is_case(name));
-    let unknown: Vec<_> = names.chain(POLICY.into_iter().filter(|subject| !is_subject(subject))).collect();
+    let subjects = POLICY.into_iter().chain(OF_DEPLOYMENTS).filter(|subject| !is_subject(subject));
+    let unknown: Vec<_> = names.chain(subjects).collect();
     if unknown.is_empty() { Ok(()) } else { Err(format!("no such cases: {unknown:?}")) }
 }
 
