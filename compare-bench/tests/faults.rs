@@ -15,7 +15,7 @@ fn run(arguments: &[&str], folder: &Path) -> (Output, Value) {
 }
 
 #[test]
-fn a_scenario_has_a_verdict_and_a_report() {
+fn deep_a_scenario_has_a_verdict_and_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["calm", "holder-killed", "--backend", "memory,sqlite", "--seed", "3"];
     let (output, results) = run(&arguments, folder.path());
@@ -54,7 +54,7 @@ fn the_list_says_what_is_expected() {
 }
 
 #[test]
-fn random_faults_are_drawn_for_each_run() {
+fn deep_random_faults_are_drawn_for_each_run() {
     let folder = tempfile::tempdir().unwrap();
     let (output, results) =
         run(&["soak", "--seed", "5", "--repeat", "2", "--backend", "sqlite"], folder.path());

@@ -119,7 +119,7 @@ async fn waiting_permits_do_not_read_the_whole_queue() {
 
 /// More than the server can answer in time. What is too much is refused, and what was granted is kept.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_burst_takes_no_granted_lock_with_it() {
+async fn deep_a_burst_takes_no_granted_lock_with_it() {
     const BURST: usize = 10_000;
     let Some(etcd) = server(&options()).await else { return };
     let proxy = Proxy::start(etcd.addr()).await.expect("a proxy");

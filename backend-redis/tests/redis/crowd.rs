@@ -99,7 +99,7 @@ async fn two_clients_take_turns_with_a_message_for_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_is_cut_loses_nobody() {
+async fn deep_a_connection_that_is_cut_loses_nobody() {
     let Some(server) = redis().await else { return };
     let (one, two) = (client(&server.url()).await, client(&server.url()).await);
     let holder = one.lock("a").await.expect("a free lock");

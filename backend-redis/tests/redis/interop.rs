@@ -240,7 +240,7 @@ async fn redis_py_and_we_do_not_touch_each_others_locks() {
 
 /// redis-py sets no expiry without `timeout`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_of_redis_py_without_an_end() {
+async fn deep_a_lock_of_redis_py_without_an_end() {
     let Some(mut pair) = Pair::with_redis_py().await else { return };
     assert_eq!(pair.other.ask("try a"), "yes");
     let status = pair.locks.inspect("a").await.expect("an answer");

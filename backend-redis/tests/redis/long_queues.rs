@@ -203,7 +203,7 @@ async fn a_place_a_heartbeat_a_hand_over_and_a_question_cost_the_same_in_every_q
 
 /// Requests that meet share calls, as many as one script can serve in its time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_of_many_claims_and_renewals_are_bounded() {
+async fn deep_calls_of_many_claims_and_renewals_are_bounded() {
     let Some(server) = redis().await else { return };
     let (one, two) = (backend(&server.url()).await.expect("a connection"), client(&server.url()).await);
     bounded(&server, "heartbeats of 1,000 waiters", async || {

@@ -119,7 +119,7 @@ async fn only_one_kind_holds_a_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writers_and_readers_do_not_hold_a_lock_of_redlock_together() {
+async fn deep_writers_and_readers_do_not_hold_a_lock_of_redlock_together() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };
     mixed(&nodes, "redlock", &[Mode::Exclusive, Mode::Shared]).await;
 }

@@ -25,7 +25,7 @@ async fn a_hung_first_address_is_passed_over() {
 
 /// All members of an ensemble have one name, as those of a headless service have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_hangs_behind_a_name_is_left() {
+async fn deep_a_member_that_hangs_behind_a_name_is_left() {
     let options = options().setting("syncLimit", "10").setting("initLimit", "15");
     let Some(servers) = if_installed(ZooKeeperEnsemble::start(3, &options).await) else { return };
     let locks = lasting(&url(&servers.addresses())).await;

@@ -13,7 +13,7 @@ use crate::servers::{client, ensemble, heir, options, queued, secs, single, url}
 /// The host name of the server leads to a member of an ensemble, which is then cut off from its leader. It
 /// goes on answering reads. They must not count as proof that the session lives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_opens_asks_what_its_server_is() {
+async fn deep_a_session_that_opens_asks_what_its_server_is() {
     let options = options().setting("tickTime", "500").setting("syncLimit", "10").setting("initLimit", "20");
     let (Some(alone), Some(servers)) = (single(&options).await, ensemble(&options).await) else { return };
     let follower = servers.followers().await.expect("an answer")[0];
@@ -53,7 +53,7 @@ fn join(server: &ZooKeeper, id: usize, members: &[String]) {
 /// The server of a session is restarted as a member of an ensemble, and the session goes on. From then on its
 /// heartbeats are writes, since reads prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_moves_asks_what_its_server_is() {
+async fn deep_a_session_that_moves_asks_what_its_server_is() {
     let (Some(first), Some(second)) = (single(&options()).await, single(&options()).await) else { return };
     let frames = Frames::start(first.addr()).await;
     let locks = client(&format!("{}?session=40s", frames.url())).await;

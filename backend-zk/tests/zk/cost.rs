@@ -143,7 +143,7 @@ async fn raw_client(addr: SocketAddr) -> Client {
 /// in turns on one server, so that a busy machine is as bad for both: without a disk, and with one. The times
 /// mean something in a release build only. What must not grow is the number of requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn beside_raw_operations() {
+async fn deep_beside_raw_operations() {
     let on_disk = options().durability(Durability::Disk).parent(std::env::temp_dir());
     for (what, options, cycles) in [("in memory", options(), 1500), ("on disk", on_disk, 300)] {
         let Some(server) = single(&options).await else { return };
@@ -195,7 +195,7 @@ async fn beside_raw(server: &ZooKeeper, what: &str, cycles: u32) -> f64 {
 
 /// The same work by other clients on the same server, in turns. It says something in a release build only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn beside_other_clients() {
+async fn deep_beside_other_clients() {
     const ROUNDS: usize = 7;
     const CYCLES: u32 = 150;
     let Some(server) = single(&options()).await else { return };
@@ -236,7 +236,7 @@ async fn beside_other_clients() {
 /// A claim reads the whole queue when it enters it, in one request. What that costs with thousands of
 /// waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_place_in_a_long_queue() {
+async fn deep_the_place_in_a_long_queue() {
     const CLAIMS: u32 = 30;
     let Some(server) = single(&options()).await else { return };
     let proxy = Proxy::start(server.addr()).await.expect("a proxy");

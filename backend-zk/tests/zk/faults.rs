@@ -14,7 +14,7 @@ use crate::servers::{client, connect, ensemble, heir, hold, options, queued, sec
 /// must not consider itself the holder when the next one gets the lock, though its own server goes on
 /// answering.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_on_a_cut_off_follower_stops_in_time() {
+async fn deep_a_holder_on_a_cut_off_follower_stops_in_time() {
     // An island of five seconds, and sessions of two.
     let options = options().setting("tickTime", "500").setting("syncLimit", "10").setting("initLimit", "20");
     let Some(servers) = ensemble(&options).await else { return };
@@ -54,7 +54,7 @@ async fn a_holder_on_a_cut_off_follower_stops_in_time() {
 /// others have another leader at once, since they were restarted. The old one goes on answering all that
 /// needs no majority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_on_a_cut_off_leader_stops_in_time() {
+async fn deep_a_holder_on_a_cut_off_leader_stops_in_time() {
     // The old leader leads for ten seconds more.
     let options = options().setting("tickTime", "500").setting("syncLimit", "20").setting("initLimit", "20");
     let Some(servers) = ensemble(&options).await else { return };
@@ -105,7 +105,7 @@ async fn an_unknown_tick_is_a_long_one() {
 /// One of three servers takes connections and is silent. Everybody connects, and no lock is lost when it
 /// falls silent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_server_is_silent() {
+async fn deep_one_server_is_silent() {
     let Some(servers) = ensemble(&options().setting("syncLimit", "10").setting("initLimit", "50")).await
     else {
         return;
@@ -138,7 +138,7 @@ async fn one_server_is_silent() {
 
 /// Locks that are held and idle cost few requests, with a short lease, too, and many cost no more than one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_locks_cost_few_requests() {
+async fn deep_idle_locks_cost_few_requests() {
     let options = options().setting("tickTime", "2000");
     let Some(servers) = ensemble(&options).await else { return };
     let received = || {
@@ -256,7 +256,7 @@ async fn kill_leaders(length: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_leader_is_killed_under_load() {
+async fn deep_the_leader_is_killed_under_load() {
     kill_leaders(secs(40)).await;
 }
 
@@ -269,7 +269,7 @@ async fn the_leader_is_killed_for_long() {
 /// Two of three servers are gone: nobody gets a lock, who holds one is told in time, and all goes on when
 /// they are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_majority_is_down() {
+async fn deep_the_majority_is_down() {
     let Some(servers) = ensemble(&options()).await else { return };
     let locks = client(&servers.url()).await;
     let guard = locks.lock("held").ttl(secs(3)).await.expect("a free lock");

@@ -38,7 +38,7 @@ async fn folders(server: &ZooKeeper, expected: usize) -> usize {
 /// A client that uses more names than a server deletes folders deletes what it has made. A folder that
 /// another claim is in stays, as do those that are used again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_makes_many_folders_deletes_them() {
+async fn deep_a_client_that_makes_many_folders_deletes_them() {
     // The server deletes none for as long as the test runs.
     let idle = options().setting("-Dznode.container.checkIntervalMs", "600000");
     let Some(server) = single(&idle).await else { return };

@@ -58,7 +58,7 @@ fn ephemerals(server: &ZooKeeper) -> u32 {
 /// A client with more than the servers can read in one transaction dies. The server goes on, and reads its
 /// own log when it starts again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_death_of_a_client_with_many_claims_is_no_harm() {
+async fn deep_the_death_of_a_client_with_many_claims_is_no_harm() {
     const LOCKS: usize = 4200;
     let Some(server) = single(&options()).await else { return };
     let proxy = Proxy::start(server.addr()).await.expect("a proxy");
@@ -84,7 +84,7 @@ async fn the_death_of_a_client_with_many_claims_is_no_harm() {
 /// The same in an ensemble, whose servers read a fifth of the usual: its followers would leave a leader that has
 /// written more, and each next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_ensemble_outlives_a_client_with_many_claims() {
+async fn deep_an_ensemble_outlives_a_client_with_many_claims() {
     let options = options().setting("-Djute.maxbuffer", (LIMIT / 10).to_string());
     let Some(servers) = if_installed(ZooKeeperEnsemble::start(3, &options).await) else { return };
     assert!(MANY * name(0).len() > LIMIT / 5 && BOUND < LIMIT / 5);
@@ -143,7 +143,7 @@ async fn doctor_names_a_full_session() {
 
 /// The second session of one ttl: its end is that of its own claims, and it is closed when it has none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_session_is_followed_by_another() {
+async fn deep_a_full_session_is_followed_by_another() {
     const LOCKS: usize = 600;
     let Some(server) = single(&options()).await else { return };
     let locks = client(&server.url()).await;

@@ -80,7 +80,7 @@ async fn crowd_of(
 
 /// A release wakes one of those who wait, however many there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handover_costs_few_requests() {
+async fn deep_a_handover_costs_few_requests() {
     let Some(server) = single(&options()).await else { return };
     let locks = client(&server.url()).await;
     for (name, waiters) in [("many", 500), ("few", 100)] {
@@ -93,7 +93,7 @@ async fn a_handover_costs_few_requests() {
 /// Who gets a permit wakes one more who waits. It is no herd at any limit: neither in one process nor between
 /// many.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_permit_costs_few_requests() {
+async fn deep_a_permit_costs_few_requests() {
     let Some(server) = single(&options()).await else { return };
     let mut clients = Vec::new();
     for _ in 0..20 {
@@ -148,7 +148,7 @@ async fn a_handover_between_processes_costs_few_requests() {
 /// Some of those who wait leave, anywhere in the queue. Nobody gets in too early for it, and nobody has to be
 /// woken by the look that everybody takes every 5 to 10 seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_who_give_up_hold_up_nobody() {
+async fn deep_those_who_give_up_hold_up_nobody() {
     const PROCESSES: usize = 9;
     let Some(server) = single(&options()).await else { return };
     let inside = Arc::new(AtomicUsize::new(0));

@@ -192,7 +192,7 @@ async fn a_writer_of_curator_becomes_a_reader() {
 /// An object of kazoo's `Lock` makes its path once. When the servers have deleted our folder, which is a
 /// container, the object fails for good; a folder that stays is good for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_of_kazoo_outlives_our_folder() {
+async fn deep_an_object_of_kazoo_outlives_our_folder() {
     let Some(server) = single(&options().setting("-Dznode.container.checkIntervalMs", "200")).await else {
         return;
     };

@@ -99,7 +99,7 @@ async fn a_session_moves(servers: &ZooKeeperEnsemble, ended: bool) -> bool {
 /// made again, nor be missed. If the session is over, the node is not ours, whatever a server that lags still
 /// shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_moves_to_a_server_that_lags() {
+async fn deep_a_session_moves_to_a_server_that_lags() {
     let options = options().setting("syncLimit", "100").setting("initLimit", "100");
     let Some(servers) = ensemble(&options).await else { return };
     let mut lagged = false;
@@ -117,7 +117,7 @@ async fn a_session_moves_to_a_server_that_lags() {
 /// A leader that is cut off and does not know it yet answers `sync` and questions from what it has. It must
 /// not show a lock as held whose release was answered by the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_off_leader_shows_no_old_state() {
+async fn deep_a_cut_off_leader_shows_no_old_state() {
     // It goes on for a minute.
     let options = options().setting("tickTime", "500").setting("syncLimit", "120").setting("initLimit", "20");
     let Some(servers) = ensemble(&options).await else { return };
@@ -154,7 +154,7 @@ async fn a_cut_off_leader_shows_no_old_state() {
 /// shown as held, and one whose grant has been answered is. The leader is behind its followers for a moment
 /// after each write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_answered_is_shown_by_every_server() {
+async fn deep_what_was_answered_is_shown_by_every_server() {
     const ROUNDS: usize = 100;
     let Some(servers) = ensemble(&options()).await else { return };
     let leader = servers.leader().await.expect("an answer");

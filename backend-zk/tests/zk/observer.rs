@@ -12,7 +12,7 @@ use crate::servers::{client, ensemble, hold, lasting, options, queued, secs, sin
 /// One whose session is at an observer excludes the others, waits in their queue, and takes its session along
 /// when the observer dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_at_an_observer() {
+async fn deep_a_session_at_an_observer() {
     let Some(servers) = if_installed(ZooKeeperEnsemble::start_with_observer(3, &options()).await) else {
         return;
     };
@@ -54,7 +54,7 @@ async fn a_session_at_an_observer() {
 /// The majority goes while a lock is held, and the server that is left turns read-only. Its holder is told,
 /// nobody gets a lock from it, and who waits gets its turn when the others are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_turns_read_only() {
+async fn deep_a_server_turns_read_only() {
     let Some(servers) = ensemble(&options().setting("-Dreadonlymode.enabled", "true")).await else { return };
     let locks = client(&servers.url()).await;
     let guard = locks.lock("held").ttl(secs(3)).await.expect("a free lock");

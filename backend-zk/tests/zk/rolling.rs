@@ -10,7 +10,7 @@ const TTL: Duration = Duration::from_secs(30);
 
 /// A lock that is held stays held, and all who wait for another are served, never two at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rolling_restart_loses_nothing() {
+async fn deep_a_rolling_restart_loses_nothing() {
     let options = options().setting("syncLimit", "10").setting("initLimit", "15");
     let Some(servers) = ensemble(&options).await else { return };
     let keeper = lasting(&servers.url()).await;

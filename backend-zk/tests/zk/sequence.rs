@@ -78,7 +78,7 @@ async fn the_numbers_start_anew() {
 /// At the end of the numbers the order of the queue is lost: the lock is refused before. Once its queue is
 /// empty, the numbers start anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_the_numbers_is_an_error() {
+async fn deep_the_end_of_the_numbers_is_an_error() {
     let Some(server) = single(&options()).await else { return };
     let locks = client(&server.url()).await;
     for (name, number) in [("near", (1i64 << 31) - 500_000), ("end", (1i64 << 31) - 1)] {

@@ -180,7 +180,7 @@ async fn the_end_of_a_client_waits_for_the_end_of_its_sessions() {
 /// The server comes back with a smaller `maxSessionTimeout`, and the session gets that when it is taken over.
 /// The holder must not go by the time that it was granted at first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_moves_is_granted_less() {
+async fn deep_a_session_that_moves_is_granted_less() {
     let Some(server) = single(&options()).await else { return };
     let proxy = Proxy::start(server.addr()).await.expect("a proxy");
     // The shortest session is the one that the server grants later.

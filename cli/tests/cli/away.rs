@@ -142,7 +142,7 @@ fn a_wait_covers_a_restart_of_zookeeper() {
 /// The ensemble elects at the moment of the start, some times anew.
 #[test]
 #[cfg(feature = "zk")]
-fn a_wait_covers_an_election() {
+fn deep_a_wait_covers_an_election() {
     block_on(async {
         let Some(ensemble) = if_installed(ZooKeeperEnsemble::start(3, &options()).await) else { return };
         let url = ensemble.url();

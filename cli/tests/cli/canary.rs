@@ -159,7 +159,7 @@ fn sing_all(url: &str) {
 }
 
 #[test]
-fn without_a_server() {
+fn deep_without_a_server() {
     let addresses = [
         (format!("postgres://ann:{CANARY}@127.0.0.1:1/app"), cfg!(feature = "postgres")),
         (format!("mysql://ann:{CANARY}@127.0.0.1:1/app"), cfg!(feature = "mysql")),
@@ -191,7 +191,7 @@ fn without_a_server() {
 
 #[test]
 #[cfg(feature = "postgres")]
-fn on_postgresql() {
+fn deep_on_postgresql() {
     crate::support::block_on(async {
         let Some(server) = crate::servers::postgres().await else { return };
         let sql = format!("CREATE ROLE ann LOGIN PASSWORD '{CANARY}'; GRANT ALL ON SCHEMA public TO ann");
@@ -247,7 +247,7 @@ fn on_redis() {
 
 #[test]
 #[cfg(feature = "zk")]
-fn on_zookeeper() {
+fn deep_on_zookeeper() {
     crate::support::block_on(async {
         let options = crate::everyday::options();
         let Some(server) = testbed::if_installed(testbed::ZooKeeper::start_with(&options).await) else {

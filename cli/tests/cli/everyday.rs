@@ -145,7 +145,7 @@ fn everyday_use(url: &str, expected: &Expected) {
 
 #[test]
 #[cfg(feature = "postgres")]
-fn everyday_use_of_postgres() {
+fn deep_everyday_use_of_postgres() {
     block_on(async {
         let Some(server) = crate::servers::postgres().await else { return };
         let relations = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -168,7 +168,7 @@ fn everyday_use_of_postgres() {
 
 #[test]
 #[cfg(feature = "mysql")]
-fn everyday_use_of_mariadb() {
+fn deep_everyday_use_of_mariadb() {
     block_on(async {
         let Some(server) = if_installed(MariaDb::start_with(&options()).await) else { return };
         everyday_use_of(&server).await;
@@ -178,7 +178,7 @@ fn everyday_use_of_mariadb() {
 /// It is fetched, and not required.
 #[test]
 #[cfg(feature = "mysql")]
-fn everyday_use_of_mysql() {
+fn deep_everyday_use_of_mysql() {
     block_on(async {
         let release = Release::named("mysql9");
         let Some(server) = if_fetched(MariaDb::start_with(&options().release(release)).await) else { return };
@@ -241,7 +241,7 @@ fn everyday_use_behind_sentinels() {
 
 #[test]
 #[cfg(feature = "redis")]
-fn everyday_use_of_a_cluster() {
+fn deep_everyday_use_of_a_cluster() {
     block_on(async {
         let Some(cluster) = if_installed(RedisCluster::start(3, &options()).await) else { return };
         let url = cluster.url() + "?durability=server";
@@ -263,7 +263,7 @@ pub(crate) fn keys<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> String {
 
 #[test]
 #[cfg(feature = "zk")]
-fn everyday_use_of_zookeeper() {
+fn deep_everyday_use_of_zookeeper() {
     block_on(async {
         let Some(server) = if_installed(ZooKeeper::start_with(&options()).await) else { return };
         // Those of the server itself are there from its start.

@@ -124,7 +124,7 @@ fn node() {
 }
 
 #[test]
-fn java() {
+fn deep_java() {
     Example { program: "java", file: "Hold.java" }.is_right();
 }
 

@@ -9,7 +9,7 @@ use testbed::is_installed;
 use crate::check::{check, check_ratio, check_shown, compare, measure, positive};
 
 #[test]
-fn a_short_run_writes_what_the_schema_says() {
+fn deep_a_short_run_writes_what_the_schema_says() {
     let (shown, report) = measure("--smoke --backend memory,sqlite");
     assert!(shown.contains("NOBODY ELSE WANTS THE LOCK") && shown.contains("interval of 95 %"), "{shown}");
     assert_eq!(check_shown(&shown), (true, true), "{shown}");
@@ -57,7 +57,7 @@ fn a_short_run_writes_what_the_schema_says() {
 const OLD: &str = "uncontended,independent,arrivals,handoff,crowd,readers,semaphore";
 
 #[test]
-fn redis_is_measured_alone_and_as_redlock() {
+fn deep_redis_is_measured_alone_and_as_redlock() {
     if !is_installed(testbed::Redis::installed()) {
         return;
     }
@@ -79,7 +79,7 @@ fn redis_is_measured_alone_and_as_redlock() {
 }
 
 #[test]
-fn newer_servers_and_a_group_are_measured() {
+fn deep_newer_servers_and_a_group_are_measured() {
     if !is_installed(testbed::RedisSentinel::installed()) {
         return;
     }
@@ -107,7 +107,7 @@ fn newer_servers_and_a_group_are_measured() {
 }
 
 #[test]
-fn zookeeper_is_measured_alone_and_as_an_ensemble() {
+fn deep_zookeeper_is_measured_alone_and_as_an_ensemble() {
     if !is_installed(testbed::ZooKeeper::installed()) {
         return;
     }
@@ -137,7 +137,7 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
 }
 
 #[test]
-fn others_on_zookeeper_are_measured_or_their_absence_is_told() {
+fn deep_others_on_zookeeper_are_measured_or_their_absence_is_told() {
     if !is_installed(testbed::ZooKeeper::installed()) {
         return;
     }

@@ -77,7 +77,7 @@ fn a_program_of_the_user_is_measured() {
 }
 
 #[test]
-fn recipes_that_are_no_good_are_measured_for_contrast() {
+fn deep_recipes_that_are_no_good_are_measured_for_contrast() {
     let mut backends = Vec::new();
     for (name, installed) in [
         ("redis", testbed::Redis::installed()),
@@ -108,7 +108,7 @@ fn recipes_that_are_no_good_are_measured_for_contrast() {
 }
 
 #[test]
-fn the_cluster_and_the_leader_are_measured() {
+fn deep_the_cluster_and_the_leader_are_measured() {
     if !is_installed(testbed::RedisCluster::installed()) || !is_installed(testbed::ZooKeeper::installed()) {
         return;
     }

@@ -140,7 +140,7 @@ async fn race(nodes: &[Redis], mode: Mode, rounds: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_is_never_set_again_after_its_release() {
+async fn deep_a_lock_is_never_set_again_after_its_release() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };
     race(&nodes, Mode::Exclusive, 200).await;
     race(&nodes, Mode::Shared, 100).await;

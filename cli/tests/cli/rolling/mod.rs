@@ -140,7 +140,7 @@ fn roll_tables(earlier: &Path, server: &str) {
 
 #[cfg(feature = "postgres")]
 #[test]
-fn postgres() {
+fn deep_postgres() {
     if let Some(earlier) = earlier_on(testbed::Postgres::installed()) {
         block_on(async {
             let options = Options::new().durability(Durability::OsCache);
@@ -152,7 +152,7 @@ fn postgres() {
 
 #[cfg(feature = "mysql")]
 #[test]
-fn mariadb() {
+fn deep_mariadb() {
     if let Some(earlier) = earlier_on(testbed::MariaDb::installed()) {
         block_on(async {
             let options = Options::new().durability(Durability::OsCache);
@@ -164,7 +164,7 @@ fn mariadb() {
 
 #[cfg(feature = "redis")]
 #[test]
-fn one_server() {
+fn deep_one_server() {
     if let Some(earlier) = earlier_on(Redis::installed()) {
         block_on(async {
             let server = Redis::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
@@ -175,7 +175,7 @@ fn one_server() {
 
 #[cfg(feature = "redis")]
 #[test]
-fn redlock() {
+fn deep_redlock() {
     if let Some(earlier) = earlier_on(Redis::installed()) {
         block_on(async {
             let mut nodes = Vec::new();
@@ -191,7 +191,7 @@ fn redlock() {
 
 #[cfg(feature = "redis")]
 #[test]
-fn sentinel() {
+fn deep_sentinel() {
     if let Some(earlier) = earlier_on(Redis::installed()) {
         block_on(async {
             let options = Options::new().durability(Durability::OsCache);

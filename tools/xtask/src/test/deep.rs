@@ -13,7 +13,7 @@ const COMMANDS: [&str; 8] = [
     "cargo test --workspace --all-features --test cli -- --ignored --exact first_day::as_a_reader_takes_it",
     "target/debug/compare-bench faults calm holder-killed holder-stopped soak",
     // The models, with optimisation and with the tests that take too long without it.
-    "nice cargo nextest run --release --run-ignored all -p models",
+    "nice cargo nextest run --release --run-ignored all --ignore-default-filter -p models",
     // Its servers are killed for ten minutes.
     "cargo xtask test --run-ignored all -E test(=faults::the_leader_is_killed_for_long)",
     // Every case on every server in every setup, and the command of the last release.

@@ -117,7 +117,8 @@ impl Run {
                     Family::Etcd => "binary_id(lockwell-etcd::etcd)",
                     _ => continue,
                 };
-                outcomes.push(nextest::run(self, release.name(), &["-E", program], Some(release))?);
+                let args = ["--ignore-default-filter", "-E", program];
+                outcomes.push(nextest::run(self, release.name(), &args, Some(release))?);
             }
         }
         Ok(outcomes)

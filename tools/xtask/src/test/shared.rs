@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::run::{Failed, Outcome, Run, cargo_with};
+use super::run::{Failed, Outcome, Run, Servers, cargo_with};
 use crate::shell::{Result, line, root};
 
 /// How long such a program may write nothing.
@@ -68,6 +68,9 @@ impl Shared {
         // The suite chooses by itself how many of its cases run at a time. More of these would be late.
         if self == Self::Sql && args.is_empty() {
             command.arg("--test-threads=4");
+            if run.servers == Servers::Usual {
+                command.args(["--skip", "deep_"]);
+            }
         }
         let (text, status) = logged(command.args(args), &run.folder.join(format!("{}.log", self.name())))?;
         let mut outcome =
