@@ -89,7 +89,7 @@ impl StoredLock {
             // One that has left without a word gets nothing.
             if let Some(turn) = turn.upgrade() {
                 let token = next(tokens, &claim);
-                turn.set_granted(self.grant(&claim, token, now));
+                turn.end(Some(self.grant(&claim, token, now)));
                 afterwards.wakes.push(turn);
             }
             afterwards.drops.push(claim);
@@ -108,7 +108,7 @@ impl StoredLock {
         let place = self.queue.iter().position(|waiter| waiter.claim.owner() == claim.owner());
         let Some(waiter) = place.and_then(|at| self.queue.remove(at)) else { return false };
         if let Some(turn) = waiter.turn.upgrade() {
-            turn.set_taken_out();
+            turn.end(None);
             afterwards.wakes.push(turn);
         }
         afterwards.drops.push(waiter.claim);
@@ -171,7 +171,7 @@ impl Store {
         if claim.wait() == Wait::No {
             return claim.note_in_use(in_use).map(|()| StoreReply::Refused);
         }
-        let turn = WaiterTurn::new();
+        let turn = Arc::<WaiterTurn>::default();
         let waiter = StoredWaiter { claim: claim.clone(), since: now, turn: Arc::downgrade(&turn) };
         entry.queue.push_back(waiter);
         Ok(StoreReply::Queued(turn, in_use))

@@ -1,36 +1,24 @@
 //! The turn of one waiter, and what is done when the store is not locked any more.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 
-use crate::system::{lock, wake_tasks};
+use crate::system::wake_tasks;
 use crate::{Claim, Error, ErrorKind, Grant, Result};
 
 /// The turn of one waiter. The store decides about it while it is locked; the waiter is woken afterwards.
+#[derive(Default)]
 pub(super) struct WaiterTurn {
-    state: Mutex<State>,
+    /// `None`: its claim was taken out of the queue.
+    outcome: OnceLock<Option<Grant>>,
     changed: Notify,
 }
 
-enum State {
-    Waits,
-    Granted(Grant),
-    /// Its claim is not in the queue any more.
-    TakenOut,
-}
-
 impl WaiterTurn {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State::Waits), changed: Notify::new() })
-    }
-
-    pub(super) fn set_granted(&self, grant: Grant) {
-        *lock(&self.state) = State::Granted(grant);
-    }
-
-    pub(super) fn set_taken_out(&self) {
-        *lock(&self.state) = State::TakenOut;
+    /// Its claim is not in the queue any more.
+    pub(super) fn end(&self, grant: Option<Grant>) {
+        self.outcome.get_or_init(|| grant);
     }
 
     /// The grant, if there is one.
@@ -40,17 +28,8 @@ impl WaiterTurn {
 
     /// What has become of the claim; `None` while it waits.
     pub(super) fn outcome(&self) -> Option<Result<Grant>> {
-        let mut state = lock(&self.state);
-        match std::mem::replace(&mut *state, State::TakenOut) {
-            State::Granted(grant) => Some(Ok(grant)),
-            State::TakenOut => {
-                Some(Err(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue")))
-            }
-            State::Waits => {
-                *state = State::Waits;
-                None
-            }
-        }
+        let taken_out = || Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue");
+        self.outcome.get().map(|grant| grant.clone().ok_or_else(taken_out))
     }
 
     /// Resolves when there is something new: the outcome, or another lease to watch.
