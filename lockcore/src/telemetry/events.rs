@@ -1,14 +1,13 @@
 //! The stream of the events of a client's locks.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::OnceLock;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use futures_util::Stream;
+use futures_util::stream::{self, BoxStream, Fuse, Stream, StreamExt};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::broadcast::{Receiver, Sender, channel};
+use tokio::sync::broadcast::{Sender, channel};
 
 use crate::system::wake_tasks;
 use crate::{FencingToken, LockName, Loss, Mode};
@@ -112,20 +111,21 @@ impl Announcer {
 
     pub(super) fn listen(&self) -> Events {
         let sender = self.0.get_or_init(|| channel(KEPT).0);
-        Events { receiving: Some(Box::pin(receive(sender.subscribe()))) }
+        let events = stream::unfold(sender.subscribe(), |mut receiver| async move {
+            let event = match receiver.recv().await {
+                Ok(Message::Event(event)) => event,
+                Err(RecvError::Lagged(many)) => LockEvent::Missed(many),
+                Ok(Message::End) | Err(RecvError::Closed) => return None,
+            };
+            Some((event, receiver))
+        });
+        Events(events.boxed().fuse())
     }
 }
 
 fn send(sender: &Sender<Message>, message: Message) {
     // It fails if there is no stream, which does not matter.
     wake_tasks(|| drop(sender.send(message)));
-}
-
-type Received = (Result<Message, RecvError>, Receiver<Message>);
-
-async fn receive(mut receiver: Receiver<Message>) -> Received {
-    let message = receiver.recv().await;
-    (message, receiver)
 }
 
 /// A stream of the events of a client and its clones: see [`Locks::events`](crate::Locks::events).
@@ -135,13 +135,11 @@ async fn receive(mut receiver: Receiver<Message>) -> Received {
 ///
 /// The stream ends when the client has been [closed](crate::Locks::close), or its clones and guards are gone.
 #[must_use = "events that nobody reads are forgotten"]
-pub struct Events {
-    receiving: Option<Pin<Box<dyn Future<Output = Received> + Send>>>,
-}
+pub struct Events(Fuse<BoxStream<'static, LockEvent>>);
 
 impl Events {
     pub(crate) fn ended() -> Self {
-        Self { receiving: None }
+        Self(stream::empty().boxed().fuse())
     }
 
     /// Waits for the next event; `None` at the end of the stream.
@@ -149,32 +147,20 @@ impl Events {
     /// # Cancel safety
     /// Cancel safe: an event that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Option<LockEvent> {
-        poll_fn(|cx| self.poll_event(cx)).await
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<LockEvent>> {
-        let Some(receiving) = &mut self.receiving else { return Poll::Ready(None) };
-        let (message, receiver) = ready!(receiving.as_mut().poll(cx));
-        let event = match message {
-            Ok(Message::Event(event)) => Some(event),
-            Err(RecvError::Lagged(many)) => Some(LockEvent::Missed(many)),
-            Ok(Message::End) | Err(RecvError::Closed) => None,
-        };
-        self.receiving = event.is_some().then(|| Box::pin(receive(receiver)) as _);
-        Poll::Ready(event)
+        self.0.next().await
     }
 }
 
 impl Stream for Events {
     type Item = LockEvent;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<LockEvent>> {
-        self.get_mut().poll_event(cx)
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<LockEvent>> {
+        self.0.poll_next_unpin(cx)
     }
 }
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("ended", &self.receiving.is_none()).finish()
+        f.debug_struct("Events").field("ended", &self.0.is_done()).finish()
     }
 }
