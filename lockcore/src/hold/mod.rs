@@ -13,3 +13,4 @@ pub use guard::LockGuard;
 pub(crate) use hand_off::{Slice, to_next_claimant};
 pub use handle::LockHandle;
 pub use several::LockAllGuard;
+pub(crate) use several::first_lost;

@@ -53,11 +53,8 @@ impl LockAllGuard {
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
     pub async fn lost(&self) -> (LockName, Loss) {
-        if self.guards.is_empty() {
-            return std::future::pending().await;
-        }
-        let (loss, which, _) = select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await;
-        (self.guards[which].name().clone(), loss)
+        let (guard, loss) = first_lost(&self.guards).await;
+        (guard.name().clone(), loss)
     }
 
     /// The single guards, so that the caller can release them one by one.
@@ -80,6 +77,15 @@ impl LockAllGuard {
         let lost = errors.iter().position(|error| error.kind() == ErrorKind::Lost);
         Err(errors.swap_remove(lost.unwrap_or(0)))
     }
+}
+
+/// Resolves when one of these locks is lost. Returns its guard and the reason.
+pub(crate) async fn first_lost(guards: &[LockGuard]) -> (&LockGuard, Loss) {
+    if guards.is_empty() {
+        return std::future::pending().await;
+    }
+    let (loss, which, _) = select_all(guards.iter().map(|guard| Box::pin(guard.lost()))).await;
+    (&guards[which], loss)
 }
 
 impl fmt::Debug for LockAllGuard {

@@ -1,19 +1,16 @@
 //! Work that is done while something is held.
 
+use std::slice;
+
 use super::ReentrantGuard;
 use crate::background::{Book, lost_at_work};
-use crate::{ErrorKind, ErrorWith, LockAllGuard, LockGuard, LockName, Operation, Result};
+use crate::hold::first_lost;
+use crate::{ErrorKind, ErrorWith, LockAllGuard, LockGuard, Operation, Result};
 
-/// A guard that can be held while work is done.
+/// What can be held while work is done.
 pub(super) trait Hold {
-    /// Fails with the name of a lock that is not held any more, by the clock.
-    fn check(&self) -> Result<(), LockName>;
-
-    /// Why the last renewal of a lock that is lost has failed, if it has.
-    fn failure(&self) -> Option<String>;
-
-    /// Resolves when a lock is lost, with its name.
-    async fn lost(&self) -> LockName;
+    /// The guards of its locks.
+    fn guards(&self) -> &[LockGuard];
 
     async fn release(self) -> Result<()>;
 }
@@ -27,18 +24,18 @@ where
     F: FnOnce(V) -> W,
     W: Future<Output = T>,
 {
-    let lost = |name, value, guard: &G| {
-        let error = lost_at_work(guard.failure());
-        ErrorWith::new(book.decorate(error, Operation::Hold, Some(name)), value)
+    let lost = |gone: &LockGuard, value| {
+        let error = lost_at_work(gone.renewal_failure());
+        ErrorWith::new(book.decorate(error, Operation::Hold, Some(gone.name())), value)
     };
     let value = tokio::select! {
         // Finished work counts even if the loss is noticed in the same moment: the deadline decides below.
         biased;
         value = work(view) => value,
-        name = guard.lost() => return Err(lost(&name, None, &guard)),
+        (gone, _) = first_lost(guard.guards()) => return Err(lost(gone, None)),
     };
-    if let Err(name) = guard.check() {
-        return Err(lost(&name, Some(value), &guard));
+    if let Some(gone) = guard.guards().iter().find(|guard| !guard.is_held()) {
+        return Err(lost(gone, Some(value)));
     }
     match guard.release().await {
         Err(error) if error.kind() == ErrorKind::Lost => Err(ErrorWith::new(error, Some(value))),
@@ -48,17 +45,8 @@ where
 }
 
 impl Hold for LockGuard {
-    fn failure(&self) -> Option<String> {
-        self.renewal_failure()
-    }
-
-    fn check(&self) -> Result<(), LockName> {
-        if LockGuard::is_held(self) { Ok(()) } else { Err(self.name().clone()) }
-    }
-
-    async fn lost(&self) -> LockName {
-        LockGuard::lost(self).await;
-        self.name().clone()
+    fn guards(&self) -> &[LockGuard] {
+        slice::from_ref(self)
     }
 
     async fn release(self) -> Result<()> {
@@ -67,16 +55,8 @@ impl Hold for LockGuard {
 }
 
 impl Hold for ReentrantGuard {
-    fn failure(&self) -> Option<String> {
-        Hold::failure(&**self)
-    }
-
-    fn check(&self) -> Result<(), LockName> {
-        Hold::check(&**self)
-    }
-
-    async fn lost(&self) -> LockName {
-        Hold::lost(&**self).await
+    fn guards(&self) -> &[LockGuard] {
+        slice::from_ref(&**self)
     }
 
     async fn release(self) -> Result<()> {
@@ -85,16 +65,8 @@ impl Hold for ReentrantGuard {
 }
 
 impl Hold for LockAllGuard {
-    fn failure(&self) -> Option<String> {
-        self.guards().iter().filter(|guard| !guard.is_held()).find_map(LockGuard::renewal_failure)
-    }
-
-    fn check(&self) -> Result<(), LockName> {
-        self.guards().iter().try_for_each(Hold::check)
-    }
-
-    async fn lost(&self) -> LockName {
-        LockAllGuard::lost(self).await.0
+    fn guards(&self) -> &[LockGuard] {
+        LockAllGuard::guards(self)
     }
 
     async fn release(self) -> Result<()> {
