@@ -179,14 +179,14 @@ impl LockRequest<All> {
             Wait::Forever => false,
         };
         let granted = match within(clock, wait, async { self.at_once(&names, true).await.map(Some) }).await {
-            Ok(granted) => granted.ok_or_else(|| self.unanswered(first(&names)))?,
+            Ok(granted) => granted.ok_or_else(|| unanswered(&self.book, self.choices.wait, first(&names)))?,
             // The patience is that of each claim. What was granted is being released.
             Err(error) if may_pass(&error) && !is_over() => Vec::new(),
             Err(error) => return Err(error),
         };
         let Some((name, _)) = names.get(granted.len()) else { return self.all_of(granted, limits) };
         if is_over() {
-            return Err(self.timed_out(Some(name)));
+            return Err(timed_out(&self.book, self.choices.wait, Some(name)));
         }
         self.in_order(granted, &names, wait, limits).await
     }
@@ -206,7 +206,7 @@ impl LockRequest<All> {
                 answer = InTime::new(checked) => answer?,
                 lost = first_lost(&self.book.clock, &granted) => return Err(self.lost(lost)),
             };
-            granted.push(answer.ok_or_else(|| self.timed_out(Some(name)))?);
+            granted.push(answer.ok_or_else(|| timed_out(&self.book, self.choices.wait, Some(name)))?);
         }
         self.all_of(granted, limits)
     }
@@ -221,14 +221,6 @@ impl LockRequest<All> {
     fn lost(&self, guard: &LockGuard) -> Error {
         let error = Error::new(ErrorKind::Lost, "the lock was lost while others were waited for");
         self.book.decorate(error, Operation::Acquire, Some(guard.name()))
-    }
-
-    fn unanswered(&self, name: Option<&LockName>) -> Error {
-        unanswered(self.choices.wait, self.book.capabilities().backend(), name)
-    }
-
-    fn timed_out(&self, name: Option<&LockName>) -> Error {
-        timed_out(self.choices.wait, self.book.capabilities().backend(), name)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Checked;
 use super::operation::Acquiring;
+use crate::background::Book;
 use crate::contract::{BACKEND_ANSWER, FIRST_ANSWER};
 use crate::{Clock, Error, ErrorKind, LockGuard, LockName, Operation, Result, Wait};
 
@@ -33,7 +34,7 @@ impl InTime {
     /// The error that the lock is held by another.
     pub(super) fn timed_out(&self) -> Error {
         let Checked { book, choices, name, .. } = &self.checked;
-        timed_out(choices.wait, book.capabilities().backend(), Some(name))
+        timed_out(book, choices.wait, Some(name))
     }
 }
 
@@ -63,10 +64,9 @@ impl Future for InTime {
         Poll::Ready(if claim.keeps_place() {
             Ok(None)
         } else {
-            let backend = checked.book.capabilities().backend();
-            let unanswered = || unanswered(checked.choices.wait, backend, Some(claim.name()));
-            let away =
-                |error: Error| error.during(Operation::Acquire).on_backend(backend).for_lock(claim.name());
+            let Checked { book, choices, name, .. } = &*checked;
+            let unanswered = || unanswered(book, choices.wait, Some(name));
+            let away = |error| book.decorate(error, Operation::Acquire, Some(name));
             Err(claim.obstacle().map_or_else(unanswered, away))
         })
     }
@@ -88,21 +88,17 @@ pub(super) async fn within<T>(
     }
 }
 
-pub(super) fn timed_out(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
-    end_of_wait("still held by another after a wait of", wait, backend, name)
+pub(super) fn timed_out(book: &Book, wait: Option<Duration>, name: Option<&LockName>) -> Error {
+    end_of_wait("still held by another after a wait of", book, wait, name)
 }
 
 /// The backend has given no reason.
-pub(super) fn unanswered(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
-    end_of_wait("the backend has no answer after a wait of", wait, backend, name)
+pub(super) fn unanswered(book: &Book, wait: Option<Duration>, name: Option<&LockName>) -> Error {
+    end_of_wait("the backend has no answer after a wait of", book, wait, name)
 }
 
-fn end_of_wait(what: &str, wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
+fn end_of_wait(what: &str, book: &Book, wait: Option<Duration>, name: Option<&LockName>) -> Error {
     let waited = humantime::format_duration(wait.unwrap_or_default());
     let error = Error::new(ErrorKind::TimedOut, format!("{what} {waited}"));
-    let error = error.during(Operation::Acquire).on_backend(backend);
-    match name {
-        Some(name) => error.for_lock(name),
-        None => error,
-    }
+    book.decorate(error, Operation::Acquire, name)
 }

@@ -72,7 +72,6 @@ impl JobSteps {
     /// on.
     pub(super) async fn look_within(&mut self, wait: Wait) -> Result<Option<Job>> {
         let clock = self.book.clock.clone();
-        let (span, backend) = (self.choices.wait, self.book.capabilities().backend());
         let mut patience = self.choices.patience(wait, self.book.capabilities().is_presumed());
         let looking = async {
             loop {
@@ -83,10 +82,11 @@ impl JobSteps {
                 patience.pause(&clock, end_of(&clock, wait)).await?;
             }
         };
-        match within(&clock, wait, looking).await? {
-            Some(found) => Ok(found),
-            None => Err(patience.end().err().unwrap_or_else(|| unanswered(span, backend, Some(&self.name)))),
+        if let Some(found) = within(&clock, wait, looking).await? {
+            return Ok(found);
         }
+        let unanswered = || unanswered(&self.book, self.choices.wait, Some(&self.name));
+        Err(patience.end().err().unwrap_or_else(unanswered))
     }
 
     /// The lock is held. [`Once::Ran`], with the number of the attempt: the work is to be done now.

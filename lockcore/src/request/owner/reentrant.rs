@@ -78,9 +78,8 @@ impl LockRequest<Reentrant> {
 
     async fn acquire(self) -> Result<ReentrantGuard> {
         let (table, checked) = self.checked(Choices::until)?;
-        take(&table, &checked).await?.ok_or_else(|| {
-            timed_out(checked.choices.wait, checked.book.capabilities().backend(), Some(&checked.name))
-        })
+        let late = || timed_out(&checked.book, checked.choices.wait, Some(&checked.name));
+        take(&table, &checked).await?.ok_or_else(late)
     }
 
     fn checked(self, wait: impl FnOnce(&Choices, &Book) -> Result<Wait>) -> Result<(Arc<Table>, Checked)> {
