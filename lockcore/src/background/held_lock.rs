@@ -95,7 +95,8 @@ impl HeldLock {
         self.claim().life(|life| life.holds.lease(self.grant.hold()).copied()).unwrap_or(self.first)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Lease)) {
+    /// Changes the lease, unless the hold has ended.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Lease)) {
         self.claim().life(|life| life.holds.lease_mut(self.grant.hold()).map(change));
     }
 
@@ -108,7 +109,7 @@ impl HeldLock {
         let now = self.clock().now();
         self.change(|lease| {
             *lease = lease.limited(now, limits);
-            if matches!(lease.state(), LeaseState::Held | LeaseState::Suspect) {
+            if lease.state().is_held() {
                 self.valid_until.store(lease.deadline().as_nanos(), Ordering::Release);
             }
         });
@@ -117,20 +118,6 @@ impl HeldLock {
     /// When the lease is due for the first time.
     pub(crate) fn first_due(&self) -> Moment {
         self.first.renew_at().min(self.first.deadline())
-    }
-
-    /// The largest batch in which it is renewed.
-    pub(crate) fn batch_limit(&self) -> usize {
-        self.lease().batch_limit
-    }
-
-    pub(crate) fn set_batch_limit(&self, limit: usize) {
-        self.change(|lease| lease.batch_limit = limit);
-    }
-
-    /// The first renewal was sent then of those in a row that have failed.
-    pub(crate) fn set_failed_since(&self, sent: Moment) {
-        self.change(|lease| lease.failed_since = sent);
     }
 
     /// Notes why a renewal failed, or that one succeeded: a loss names its cause.
@@ -168,7 +155,7 @@ impl HeldLock {
         let step = self.claim().life(|life| {
             let step = life.holds.step(self.grant.hold(), now, event);
             let lease = life.holds.lease(self.grant.hold());
-            let held = lease.filter(|it| matches!(it.state(), LeaseState::Held | LeaseState::Suspect));
+            let held = lease.filter(|lease| lease.state().is_held());
             let valid_until = held.map_or(0, |lease| lease.deadline().as_nanos());
             self.valid_until.store(valid_until, Ordering::Release);
             step

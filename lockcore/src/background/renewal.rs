@@ -31,8 +31,9 @@ pub(super) type Batch = Vec<Arc<HeldLock>>;
 /// time for an answer, since the shortest time of a batch is the time of all.
 pub(super) fn batches(mut due: Batch, now: Moment) -> Vec<Batch> {
     let class = |held: &Arc<HeldLock>| {
-        let timeout = held.lease().renewal_timeout(now).as_millis().max(1);
-        (held.batch_limit().min(BATCH), timeout.ilog2())
+        let lease = held.lease();
+        let timeout = lease.renewal_timeout(now).as_millis().max(1);
+        (lease.batch_limit().min(BATCH), timeout.ilog2())
     };
     due.sort_by_cached_key(class);
     let alike = due.chunk_by(|one, other| class(one) == class(other));
@@ -63,7 +64,6 @@ impl Book {
             let valid_until = held.valid_until();
             let event = match answers.next() {
                 Some(Renewal::Renewed(deadline)) => {
-                    held.set_batch_limit(usize::MAX);
                     held.note_failure(None);
                     Event::Renewed(sent, deadline)
                 }
@@ -91,14 +91,8 @@ impl Book {
 
     /// Sets the size of the next batch of a lease whose batch of this size, sent then, has failed.
     fn narrow(&self, held: &HeldLock, size: usize, sent: Moment) {
-        let is_first = held.lease().failures() == 0;
-        if is_first {
-            held.set_failed_since(sent);
-        }
         let answered = Moment::from_nanos(self.renewals.answered.load(Ordering::Relaxed));
-        if is_first || answered >= held.lease().failed_since {
-            held.set_batch_limit((size / 2).max(1));
-        }
+        held.change(|lease| lease.narrow(size, sent, answered));
     }
 
     /// The answers of the backend; none if it does not return in time, or panics.
@@ -112,8 +106,8 @@ impl Book {
             Some(Ok(answers)) => answers,
             None => Vec::new(),
             Some(Err(_)) => {
-                let panicked = || Error::new(ErrorKind::Internal, "the backend has panicked");
-                grants.iter().map(|_| Renewal::Unknown(panicked())).collect()
+                let panicked = Error::new(ErrorKind::Internal, "the backend has panicked");
+                Renewal::all_unknown(&grants, &panicked)
             }
         }
     }

@@ -29,3 +29,10 @@ pub enum LeaseState {
     /// The lock was released.
     Released,
 }
+
+impl LeaseState {
+    /// Whether the lock is held, in doubt or not.
+    pub(crate) fn is_held(self) -> bool {
+        matches!(self, Self::Held | Self::Suspect)
+    }
+}

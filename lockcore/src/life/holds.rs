@@ -20,8 +20,7 @@ impl Holds {
 
     /// Whether the lease of the present hold is renewed.
     pub(super) fn is_alive(&self) -> bool {
-        let state = self.lease.map(|lease| lease.state());
-        matches!(state, Some(LeaseState::Held | LeaseState::Suspect))
+        self.lease.is_some_and(|lease| lease.state().is_held())
     }
 
     /// The hold of this number is not to be followed by another one. False if it was already.

@@ -85,9 +85,9 @@ pub(crate) struct Lease {
     hold_ends: Moment,
     progress_ends: Moment,
     /// The largest batch in which it is renewed.
-    pub(crate) batch_limit: usize,
+    batch_limit: usize,
     /// When the first renewal was sent of those in a row that have failed.
-    pub(crate) failed_since: Moment,
+    failed_since: Moment,
 }
 
 impl Lease {
@@ -152,6 +152,23 @@ impl Lease {
         self.failures
     }
 
+    /// The largest batch in which it is renewed.
+    pub(crate) fn batch_limit(&self) -> usize {
+        self.batch_limit
+    }
+
+    /// A renewal in a batch of this size, sent then, is about to count as failed. The next batch is smaller after
+    /// the first failure, and while the server answers others: the last of those was sent at `answered`.
+    pub(crate) fn narrow(&mut self, size: usize, sent: Moment, answered: Moment) {
+        let is_first = self.failures == 0;
+        if is_first {
+            self.failed_since = sent;
+        }
+        if is_first || answered >= self.failed_since {
+            self.batch_limit = (size / 2).max(1);
+        }
+    }
+
     /// The state as of the last event.
     pub(crate) fn state(&self) -> LeaseState {
         self.state
@@ -160,7 +177,7 @@ impl Lease {
     /// The state at `now`, even if no event has told the lease that its deadline has passed.
     pub(crate) fn state_at(&self, now: Moment) -> LeaseState {
         match self.state {
-            LeaseState::Held | LeaseState::Suspect if now >= self.deadline() => LeaseState::Lost(self.loss()),
+            state if state.is_held() && now >= self.deadline() => LeaseState::Lost(self.loss()),
             other => other,
         }
     }
@@ -176,7 +193,7 @@ impl Lease {
         let state = self.state_at(now);
         let fresh = state == LeaseState::Held && self.renewing.is_none() && now < self.renew_at;
         let left = Left { sent: self.sent, until: self.deadline, fresh };
-        matches!(state, LeaseState::Held | LeaseState::Suspect).then_some(left)
+        state.is_held().then_some(left)
     }
 
     /// How long a renewal that is sent at `now` may take before it counts as failed. This is the one place
@@ -205,7 +222,7 @@ impl Lease {
 
     /// Takes an event at the time `now`, and says what to do next.
     pub(crate) fn on(&mut self, now: Moment, event: Event) -> Advice {
-        if matches!(self.state, LeaseState::Lost(_) | LeaseState::Released) {
+        if !self.state.is_held() {
             return Advice::Done;
         }
         match event {
@@ -229,10 +246,7 @@ impl Lease {
                 self.state = LeaseState::Suspect;
             }
         }
-        match self.state {
-            LeaseState::Lost(_) | LeaseState::Released => Advice::Done,
-            _ => self.sleep(now),
-        }
+        if self.state.is_held() { self.sleep(now) } else { Advice::Done }
     }
 
     fn renewed(&mut self, now: Moment, sent: Moment, deadline: Moment) {
@@ -249,6 +263,7 @@ impl Lease {
         self.renew_at = sent.after(self.deadline.since(sent) / 3).max(self.not_before);
         self.renewing = None;
         self.failures = 0;
+        self.batch_limit = usize::MAX;
         self.state = LeaseState::Held;
         self.state = self.state_at(now);
     }

@@ -76,7 +76,7 @@ fn leases_that_are_alike_are_renewed_together() {
     let setup = Setup::new();
     let held = ["a", "b", "c"].map(|name| setup.held(name));
     assert_eq!(setup.sizes(held.to_vec()), [3]);
-    held[1].set_batch_limit(2);
+    held[1].change(|lease| lease.narrow(4, Moment::NEVER, Moment::NEVER));
     assert_eq!(setup.sizes(held.to_vec()), [1, 2], "one of them has failed");
     let short = setup.held_for("short", Duration::from_secs(1));
     assert_eq!(setup.sizes(vec![setup.held("d"), short]), [1, 1], "one of them needs its answer soon");
@@ -97,7 +97,7 @@ async fn a_batch_that_has_failed_is_halved() {
     let_others_run().await;
     setup.clock.advance(LEASE / 4);
     ends(renewing).await;
-    assert_eq!(held.each_ref().map(|held| held.batch_limit()), [2; 4]);
+    assert_eq!(held.each_ref().map(|held| held.lease().batch_limit()), [2; 4]);
     assert_eq!(setup.sizes(held.to_vec()), [2, 2]);
 }
 
