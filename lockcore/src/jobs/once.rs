@@ -119,19 +119,6 @@ pub enum OnceEnd {
     Interrupted,
 }
 
-impl OnceEnd {
-    /// The exit status of a command. `None`: that of the job, of the error, or of the signal.
-    pub fn status(self) -> Option<u8> {
-        match self {
-            Self::Ran | Self::Done => Some(0),
-            Self::NotHad | Self::FailedElsewhere => Some(75),
-            Self::Lost | Self::Unrecorded => Some(76),
-            Self::GivenUp => Some(78),
-            Self::RanAndFailed | Self::Refused | Self::Interrupted => None,
-        }
-    }
-}
-
 /// One host's part in a job and a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Once {
@@ -399,23 +386,5 @@ mod tests {
         assert_eq!(on(61, OnceEvent::Lost), OnceAct::Take(Some(until)), "it is the same limit");
         on(66, OnceEvent::Granted);
         assert_eq!(on(67, OnceEvent::Lost), OnceAct::End(OnceEnd::Unrecorded));
-    }
-
-    #[test]
-    fn statuses() {
-        for (end, status) in [
-            (OnceEnd::Ran, Some(0)),
-            (OnceEnd::Done, Some(0)),
-            (OnceEnd::RanAndFailed, None),
-            (OnceEnd::NotHad, Some(75)),
-            (OnceEnd::FailedElsewhere, Some(75)),
-            (OnceEnd::Lost, Some(76)),
-            (OnceEnd::Unrecorded, Some(76)),
-            (OnceEnd::GivenUp, Some(78)),
-            (OnceEnd::Refused, None),
-            (OnceEnd::Interrupted, None),
-        ] {
-            assert_eq!(end.status(), status, "{end:?}");
-        }
     }
 }

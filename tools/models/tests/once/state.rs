@@ -234,7 +234,7 @@ impl State {
     }
 
     pub(crate) fn is_success_reported(&self) -> bool {
-        self.ends().any(|end| end.status() == Some(0))
+        self.ends().any(|end| matches!(end, OnceEnd::Ran | OnceEnd::Done))
     }
 
     pub(crate) fn is_done(&self) -> bool {
