@@ -17,7 +17,6 @@ pub(super) struct Entry<S: Service> {
     pub(super) key: S::Key,
     pub(super) request: S::Request,
     pub(super) deadline: Moment,
-    in_doubt: AtomicBool,
     /// Whether the request waits in the queue of its key.
     pub(super) queued: AtomicBool,
     /// Whether a call has had it.
@@ -39,16 +38,18 @@ struct AnswerSlot<T> {
     waker: Option<Waker>,
     /// The caller was dropped.
     left: bool,
+    /// A try whose answer was lost may have been executed.
+    in_doubt: bool,
 }
 
 impl<S: Service> Entry<S> {
     pub(super) fn new(key: S::Key, request: S::Request, now: Moment, limit: Duration) -> Arc<Self> {
-        let slot = AnswerSlot { answer: None, settled: false, last: None, waker: None, left: false };
+        let (answer, last, waker) = (None, None, None);
+        let slot = AnswerSlot { answer, settled: false, last, waker, left: false, in_doubt: false };
         Arc::new(Self {
             key,
             request,
             deadline: now.after(limit),
-            in_doubt: AtomicBool::new(false),
             queued: AtomicBool::new(false),
             sent: false.into(),
             since: now,
@@ -83,11 +84,11 @@ impl<S: Service> Entry<S> {
     }
 
     pub(super) fn settle(&self, answer: Result<S::Answer>) {
-        let in_doubt = self.in_doubt.load(Ordering::Relaxed);
         let mut slot = lock(&self.slot);
         if std::mem::replace(&mut slot.settled, true) {
             return;
         }
+        let in_doubt = slot.in_doubt;
         slot.answer = Some(answer.map(|answer| Reply { answer, in_doubt }));
         let waker = slot.waker.take();
         drop(slot);
@@ -125,7 +126,7 @@ impl<S: Service> Entry<S> {
     }
 
     pub(super) fn is_in_doubt(&self) -> bool {
-        self.in_doubt.load(Ordering::Relaxed)
+        lock(&self.slot).in_doubt
     }
 
     pub(super) fn has_left(&self) -> bool {
@@ -140,8 +141,8 @@ impl<S: Service> Entry<S> {
     /// Notes a failure. One that names no cause, such as that the last call had no answer in time, says less
     /// than one before it that names its cause.
     pub(super) fn note(&self, error: Error, in_doubt: bool) {
-        self.in_doubt.fetch_or(in_doubt, Ordering::Relaxed);
         let mut slot = lock(&self.slot);
+        slot.in_doubt |= in_doubt;
         let says_less =
             |last: &Error| last.kind() == error.kind() && last.source().is_some() && error.source().is_none();
         if !slot.last.as_ref().is_some_and(says_less) {
