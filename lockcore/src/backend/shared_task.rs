@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -20,17 +19,9 @@ pub struct SharedTask<T: Clone>(Mutex<Option<UnderWay<T>>>);
 
 struct UnderWay<T: Clone> {
     key: u64,
-    ended: Arc<AtomicBool>,
+    /// The task has the other end until it ends, by a panic too.
+    task: Weak<()>,
     answer: Shared<BoxFuture<'static, Result<T, Arc<Error>>>>,
-}
-
-/// Notes the end of a task when it is dropped, which a panic does as well.
-struct Ending(Arc<AtomicBool>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
 }
 
 impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
@@ -56,17 +47,17 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
         let answer = {
             let mut latest = lock(&self.0);
             match &*latest {
-                Some(task) if task.key == key && !task.ended.load(Ordering::Acquire) => task.answer.clone(),
+                Some(latest) if latest.key == key && latest.task.strong_count() > 0 => latest.answer.clone(),
                 _ => {
-                    let ended = Arc::new(AtomicBool::new(false));
-                    let ending = Ending(Arc::clone(&ended));
+                    let alive = Arc::new(());
+                    let task = Arc::downgrade(&alive);
                     let work = async move {
                         let answer = work.await;
-                        drop(ending);
+                        drop(alive);
                         answer
                     };
                     let answer = spawn(work.boxed()).map(|answer| answer.map_err(Arc::new)).boxed().shared();
-                    latest.insert(UnderWay { key, ended, answer }).answer.clone()
+                    latest.insert(UnderWay { key, task, answer }).answer.clone()
                 }
             }
         };
@@ -88,7 +79,7 @@ impl<T: Clone> fmt::Debug for SharedTask<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::task::{Context, Wake, Waker};
     use std::time::Duration;
 
@@ -138,9 +129,7 @@ mod tests {
         // This one panics, and nobody waits for it.
         assert!(ask(7).now_or_never().is_none());
         server.may_answer.notify_one();
-        while calls() < 2
-            || task.0.lock().unwrap().as_ref().is_some_and(|it| !it.ended.load(Ordering::SeqCst))
-        {
+        while calls() < 2 || task.0.lock().unwrap().as_ref().is_some_and(|it| it.task.strong_count() > 0) {
             tokio::task::yield_now().await;
         }
         server.may_answer.notify_one();
