@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -48,8 +47,8 @@ pub struct Passwords(Arc<Inner>);
 struct Inner {
     source: Source,
     latest: Mutex<Option<PasswordCall>>,
-    /// How many calls have not returned.
-    under_way: AtomicUsize,
+    /// Each call has a handle to it until it returns.
+    under_way: Arc<()>,
 }
 
 enum Source {
@@ -108,7 +107,7 @@ impl Passwords {
     }
 
     fn new(source: Source) -> Self {
-        Self(Arc::new(Inner { source, latest: Mutex::new(None), under_way: AtomicUsize::new(0) }))
+        Self(Arc::new(Inner { source, latest: Mutex::new(None), under_way: Arc::default() }))
     }
 
     /// The password for a connection that is made now.
@@ -166,20 +165,20 @@ impl Passwords {
                 return Ok(call.answer.clone());
             }
         }
-        if self.0.under_way.fetch_add(1, Ordering::Relaxed) >= CALLS_UNDER_WAY {
-            self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        if Arc::strong_count(&self.0.under_way) > CALLS_UNDER_WAY {
             return Err(unavailable(&self.what(), format!("{CALLS_UNDER_WAY} calls have not returned")));
         }
-        let call = Returns(Arc::clone(&self.0));
+        let (inner, under_way) = (Arc::clone(&self.0), Arc::clone(&self.0.under_way));
         let (sender, answer) = watch::channel(None);
         CALLS.get()?.start_blocking("lockwell-password", move |runtime| {
-            let call = call;
-            let answer = match &call.0.source {
+            let answer = match &inner.source {
                 Source::Text(secret) => Ok(secret.clone()),
                 Source::File(file) => file.read().map_err(|why| unavailable(&file.to_string(), why)),
                 Source::Function(ask) => runtime.block_on(async { ask().await }),
             };
             sender.send_replace(Some(Arc::new(answer)));
+            // A panic drops it as well.
+            drop(under_way);
         })?;
         *latest = Some(PasswordCall { began: Moment::now(), answer: answer.clone(), is_late: false });
         Ok(answer)
@@ -202,15 +201,6 @@ impl PasswordCall {
         }
         let has_answer = matches!(self.answer.borrow().as_deref(), Some(Ok(_)));
         std::mem::take(&mut self.is_late) && has_answer && !self.began.after(LATE).has_passed()
-    }
-}
-
-/// Counts a call as returned when it is dropped, after a panic too.
-struct Returns(Arc<Inner>);
-
-impl Drop for Returns {
-    fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -100,7 +100,7 @@ async fn a_function_that_hangs_stops_nobody_for_ever() {
         assert!(error.is_retryable());
     }
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    assert_eq!(passwords.0.under_way.load(Ordering::Relaxed), 1, "the second waits for the first");
+    assert_eq!(Arc::strong_count(&passwords.0.under_way), 2, "the second waits for the first");
     assert_eq!(works.passwords().unwrap().current().await.unwrap().expose(), "hunter2");
     // As if much time had passed since each of them.
     for _ in 1..CALLS_UNDER_WAY {
