@@ -29,7 +29,6 @@ pub const KEEP_EVERY: Duration = Duration::from_millis(1300);
 pub struct Waiters {
     client: u128,
     rows: Mutex<Rows>,
-    heartbeats: Mutex<Heartbeats>,
     /// Notified when a waiter registers, for [`arrival`](Self::arrival).
     arrived: Notify,
     /// Notified then as well, for [`another`](Self::another): all who wait at that moment.
@@ -42,21 +41,23 @@ struct Rows {
     by_name: HashMap<LockName, usize>,
     /// The last notifications for tickets that nobody had.
     early: VecDeque<(i64, Option<PushedGrant>)>,
+    heartbeats: Heartbeats,
 }
 
-/// The notifications for a waiter.
+/// The notifications for a waiter, and its heartbeats.
 #[derive(Debug, Default)]
 struct Inbox {
     notified: Notify,
-    state: Mutex<Unheard>,
+    state: Mutex<InboxState>,
 }
 
 #[derive(Debug, Default)]
-struct Unheard {
+struct InboxState {
     /// For how many looks at it a notification has not been heard, and one more. 0: none is unheard. Below 0:
     /// for so many looks it is no sign that nobody polls the waiter.
     looks: i32,
     granted: Option<PushedGrant>,
+    heartbeats: Heartbeats,
 }
 
 impl Inbox {
@@ -92,7 +93,6 @@ pub struct Waiter {
     waiters: Arc<Waiters>,
     ticket: i64,
     inbox: Arc<Inbox>,
-    heartbeats: Mutex<Heartbeats>,
 }
 
 impl Waiters {
@@ -101,7 +101,6 @@ impl Waiters {
         Arc::new(Self {
             client: unique_bits(),
             rows: Mutex::default(),
-            heartbeats: Mutex::default(),
             arrived: Notify::new(),
             others: Notify::new(),
         })
@@ -140,7 +139,7 @@ impl Waiters {
         }
         self.arrived.notify_one();
         self.others.notify_waiters();
-        Waiter { waiters: Arc::clone(self), ticket, inbox, heartbeats: Mutex::default() }
+        Waiter { waiters: Arc::clone(self), ticket, inbox }
     }
 
     /// Notifies the waiter with this ticket. If it registers only later, it is notified then.
@@ -188,12 +187,12 @@ impl Waiters {
     /// The number of the next heartbeat of the client for all its waiters. For repeated requests, see
     /// [`Waiter::next_heartbeat`].
     pub fn next_heartbeat(&self) -> u64 {
-        lock(&self.heartbeats).next()
+        self.rows().heartbeats.next()
     }
 
     /// Records a heartbeat of the client that the server has answered.
     pub fn note_heartbeat(&self, heartbeat: Heartbeat) {
-        lock(&self.heartbeats).note(heartbeat);
+        self.rows().heartbeats.note(heartbeat);
     }
 
     /// Resolves when a waiter registers; at once if a waiter has registered since the last call.
@@ -253,12 +252,12 @@ impl Waiter {
     /// The number of the next heartbeat. A request that is repeated keeps its number. Do not
     /// [record](Self::note_heartbeat) its answer then, since the server may have received another copy last.
     pub fn next_heartbeat(&self) -> u64 {
-        lock(&self.heartbeats).next()
+        lock(&self.inbox.state).heartbeats.next()
     }
 
     /// Records a heartbeat that the server has answered with "wait".
     pub fn note_heartbeat(&self, heartbeat: Heartbeat) {
-        lock(&self.heartbeats).note(heartbeat);
+        lock(&self.inbox.state).heartbeats.note(heartbeat);
     }
 
     /// A grant that a release is said to have made for this waiter, without a check of its validity: for
@@ -272,9 +271,12 @@ impl Waiter {
     /// is valid at `now`. Each grant is returned once. Without a grant, the waiter sends a request to the
     /// server.
     pub fn granted(&self, now: Moment) -> Option<(PushedGrant, Moment, Moment)> {
-        let granted = lock(&self.inbox.state).granted.take()?;
-        let of_waiter = lock(&self.heartbeats).with(granted.seen());
-        let heartbeat = of_waiter.or_else(|| lock(&self.waiters.heartbeats).with(granted.seen()))?;
+        let (granted, of_waiter) = {
+            let mut state = lock(&self.inbox.state);
+            let granted = state.granted.take()?;
+            (granted, state.heartbeats.with(granted.seen()))
+        };
+        let heartbeat = of_waiter.or_else(|| self.waiters.rows().heartbeats.with(granted.seen()))?;
         let deadline = granted.deadline(Some(&heartbeat), now)?;
         Some((granted, heartbeat.sent(), deadline))
     }
