@@ -39,16 +39,10 @@ pub(crate) struct Watch {
 impl Telemetry {
     /// Watches one acquire, from now until its end.
     pub(crate) fn watch(self: &Arc<Self>, claim: &Claim) -> Watch {
-        Watch::new(self, claim)
-    }
-}
-
-impl Watch {
-    fn new(telemetry: &Arc<Telemetry>, claim: &Claim) -> Self {
-        Self {
+        Watch {
             since: Since::now(claim.clock()),
-            span: spans::acquire(telemetry, claim),
-            telemetry: Arc::clone(telemetry),
+            span: self.acquire_span(claim),
+            telemetry: Arc::clone(self),
             claim: claim.clone(),
             look: None,
             waits: None,
@@ -56,7 +50,9 @@ impl Watch {
             token: None,
         }
     }
+}
 
+impl Watch {
     /// Does the work of the acquire within its span, and sees when it begins to wait, and for whom.
     pub(crate) async fn over<T>(
         &mut self,
@@ -82,7 +78,7 @@ impl Watch {
     }
 
     fn begin_to_wait(&mut self) {
-        self.waits = Some(spans::wait(&self.telemetry, &self.claim, &self.span));
+        self.waits = Some(self.telemetry.wait_span(&self.claim, &self.span));
         self.series().wait_begins();
         self.telemetry
             .events

@@ -10,7 +10,7 @@ use metrics::{Key, Label};
 
 use super::catalogue::{JOB_ATTEMPTS, JOB_SUCCESS};
 use super::names::Names;
-use super::recorder::{METADATA, record};
+use super::recorder::{METADATA, count, record};
 use crate::LockName;
 use crate::system::lock;
 
@@ -51,9 +51,7 @@ impl JobSeries {
 
     pub(super) fn begins(&self, name: &LockName) {
         let job = self.names.number(name.as_str());
-        record(&self.key(JOB_ATTEMPTS, job), |recorder, key| {
-            recorder.register_counter(key, &METADATA).increment(1);
-        });
+        count(&self.key(JOB_ATTEMPTS, job));
     }
 
     fn key(&self, series: &'static str, job: u8) -> Key {

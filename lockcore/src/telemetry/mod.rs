@@ -34,7 +34,6 @@ use names::Names;
 use series::JobSeries;
 use series::Series;
 use tokio::sync::Semaphore;
-use tracing::Span;
 
 use crate::contract::{Class, Counters, check_class};
 use crate::telemetry::outcome::RenewalOutcome;
@@ -119,16 +118,6 @@ impl Telemetry {
             token: grant.token(),
         });
         Since::now(grant.claim().clock())
-    }
-
-    /// The span of a hold, within that of whoever gets the lock.
-    pub(crate) fn hold_span(&self, grant: &Grant, class: Class) -> Span {
-        spans::hold(self, grant, class)
-    }
-
-    /// The span of a release.
-    pub(crate) fn release_span(&self, grant: &Grant, class: Class) -> Span {
-        spans::release(self, grant, class)
     }
 
     /// The state of a held lock's lease has changed to this.

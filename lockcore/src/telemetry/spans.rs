@@ -24,24 +24,36 @@ macro_rules! span {
     };
 }
 
-/// From the first step of an acquire until it has an outcome. The token is known at the end.
-pub(super) fn acquire(seen: &Telemetry, claim: &Claim) -> Span {
-    span!("acquire", seen, claim, claim.class(), Empty)
-}
+impl Telemetry {
+    /// From the first step of an acquire until it has an outcome. The token is known at the end.
+    pub(super) fn acquire_span(&self, claim: &Claim) -> Span {
+        span!("acquire", self, claim, claim.class(), Empty)
+    }
 
-/// The part of an acquire in which another holds the lock.
-pub(super) fn wait(seen: &Telemetry, claim: &Claim, acquire: &Span) -> Span {
-    acquire.in_scope(|| {
-        span!(
-            "wait",
-            seen,
-            claim,
-            claim.class(),
-            Empty,
-            lockwell.holder.label = Empty,
-            lockwell.holder.traceparent = Empty,
-        )
-    })
+    /// The part of an acquire in which another holds the lock.
+    pub(super) fn wait_span(&self, claim: &Claim, acquire: &Span) -> Span {
+        acquire.in_scope(|| {
+            span!(
+                "wait",
+                self,
+                claim,
+                claim.class(),
+                Empty,
+                lockwell.holder.label = Empty,
+                lockwell.holder.traceparent = Empty,
+            )
+        })
+    }
+
+    /// From the grant until the guard releases the lock, within the span of whoever gets the lock.
+    pub(crate) fn hold_span(&self, grant: &Grant, class: Class) -> Span {
+        span!("hold", self, grant.claim(), class, grant.token().get())
+    }
+
+    /// From the end of the hold until the server's answer.
+    pub(crate) fn release_span(&self, grant: &Grant, class: Class) -> Span {
+        span!("release", self, grant.claim(), class, grant.token().get())
+    }
 }
 
 /// Records on the span of a wait who holds the lock.
@@ -50,16 +62,6 @@ pub(super) fn waits_for(wait: &Span, holder: &Holder) {
     if let Some(traceparent) = &holder.traceparent {
         wait.record("lockwell.holder.traceparent", display(traceparent));
     }
-}
-
-/// From the grant until the guard releases the lock.
-pub(super) fn hold(seen: &Telemetry, grant: &Grant, class: Class) -> Span {
-    span!("hold", seen, grant.claim(), class, grant.token().get())
-}
-
-/// From the end of the hold until the server's answer.
-pub(super) fn release(seen: &Telemetry, grant: &Grant, class: Class) -> Span {
-    span!("release", seen, grant.claim(), class, grant.token().get())
 }
 
 /// Records what a release came to.
