@@ -11,9 +11,9 @@ mod records;
 pub use observe::{Leader, Observation};
 
 use crate::background::Book;
+use crate::contract::default_label;
 use crate::local::{LocalQueues, Sharing};
 use crate::request::{All, Choices, Trace, permit};
-use crate::system::PerProcess;
 use crate::telemetry::Events;
 use crate::{
     Campaign, Capabilities, DistributedLock, Error, ErrorKind, HandOff, LockConfig, LockHandle, LockName,
@@ -428,22 +428,6 @@ impl fmt::Debug for Locks {
             .field("defaults", &self.defaults)
             .finish_non_exhaustive()
     }
-}
-
-/// Host and process.
-fn default_label() -> Arc<str> {
-    static LABEL: PerProcess<Arc<str>> = PerProcess::new();
-    LABEL.get_or_init(|| format!("{}:{}", host_name(), std::process::id()).into())
-}
-
-#[cfg(unix)]
-fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-#[cfg(not(unix))]
-fn host_name() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::system::PerProcess;
 use crate::{Error, ErrorKind, Result, TraceParent};
 
 /// The longest label, in bytes, with what is stored beside it.
@@ -22,6 +23,22 @@ pub fn check_label(label: &str) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// The label of a client that has no other: host and process.
+pub(crate) fn default_label() -> Arc<str> {
+    static LABEL: PerProcess<Arc<str>> = PerProcess::new();
+    LABEL.get_or_init(|| format!("{}:{}", host_name(), std::process::id()).into())
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned())
 }
 
 /// The label as a claim has it: with the traceparent, unless there is no room for it.

@@ -35,7 +35,7 @@ pub use grant::{Grant, Renewal};
 pub use hold_id::HoldId;
 pub use kept::ErrorWith;
 pub use label::check_label;
-pub(crate) use label::with_trace;
+pub(crate) use label::{default_label, with_trace};
 pub use lease_state::{LeaseState, Loss};
 pub use lock::DistributedLock;
 pub use mode::Mode;
