@@ -222,46 +222,39 @@ impl Book {
 
     /// Steps the life of a claim.
     pub(super) fn step(self: &Arc<Self>, claim: &Claim, act: Act) {
-        let now = self.clock.now();
-        let mut rows = self.rows();
-        let before = rows.counts;
-        let next = rows.step(claim, &|| now, act);
-        let is_kept = rows.row(claim).is_some_and(|row| row.book.is_none());
-        let ended = match next {
-            Next::Over | Next::Unanswered if !is_kept => rows.take(claim),
-            next => {
-                self.due(&mut rows, claim, next.due(now));
-                None
-            }
-        };
-        let after = rows.counts;
-        drop(rows);
-        drop(ended);
-        self.note_fewer(before, after);
+        self.step_row(claim, act, false);
     }
 
     /// Whoever had the claim is gone. If it may hold something, the keeper has it from now on.
     pub(super) fn leave(self: &Arc<Self>, claim: &Claim) {
+        if self.step_row(claim, Act::Dropped, true) {
+            claim.pass_on();
+        }
+    }
+
+    /// Steps the life of a claim; `leaves`: only the keeper has it from now on. Returns whether it may hold
+    /// something.
+    fn step_row(self: &Arc<Self>, claim: &Claim, act: Act, leaves: bool) -> bool {
+        let now = || self.clock.now();
         let mut rows = self.rows();
         let before = rows.counts;
-        let next = rows.step(claim, &|| self.clock.now(), Act::Dropped);
-        let ended = match next {
-            Next::Over | Next::Unanswered => rows.take(claim),
-            next => {
-                if let Some(row) = rows.row(claim) {
-                    row.book = Some(Arc::clone(self));
-                }
-                self.due(&mut rows, claim, next.due(self.clock.now()));
-                None
+        let next = rows.step(claim, &now, act);
+        let is_over = matches!(next, Next::Over | Next::Unanswered);
+        let is_kept = !leaves && rows.row(claim).is_some_and(|row| row.book.is_none());
+        let ended = if is_over && !is_kept {
+            rows.take(claim)
+        } else {
+            if let Some(row) = rows.row(claim).filter(|_| leaves) {
+                row.book = Some(Arc::clone(self));
             }
+            self.due(&mut rows, claim, next.due(now()));
+            None
         };
         let after = rows.counts;
         drop(rows);
         drop(ended);
         self.note_fewer(before, after);
-        if !matches!(next, Next::Over | Next::Unanswered) {
-            claim.pass_on();
-        }
+        !is_over
     }
 
     /// Lets the keeper release a claim that nobody drives, unless it was granted to somebody. Returns whether it
