@@ -42,6 +42,15 @@ pub enum Wait {
 pub struct Claim(Arc<ClaimInner>);
 
 struct ClaimInner {
+    terms: Terms,
+    state: OrderedMutex<ClaimState>,
+    /// Notified when the wait, the lease or the release is to be looked at again.
+    bell: Notify,
+}
+
+/// What is asked for, and by whom.
+#[derive(Clone)]
+struct Terms {
     name: LockName,
     mode: Mode,
     owner: OwnerId,
@@ -51,9 +60,6 @@ struct ClaimInner {
     label: Arc<str>,
     class: Class,
     clock: Clock,
-    state: OrderedMutex<ClaimState>,
-    /// Notified when the wait, the lease or the release is to be looked at again.
-    bell: Notify,
 }
 
 /// What becomes of a claim. No other mutex is locked while this is.
@@ -74,9 +80,17 @@ pub(crate) struct ClaimState {
     pub(crate) row: Option<usize>,
 }
 
-impl ClaimState {
-    fn new(life: Life, tokens: NonZeroU32) -> OrderedMutex<Self> {
-        OrderedMutex::new(Self {
+impl Claim {
+    /// A claim with a new owner id.
+    pub fn new(name: LockName, mode: Mode, ttl: Duration, wait: Wait, label: Arc<str>) -> Self {
+        let (owner, lock_delay) = (OwnerId::random(), Duration::ZERO);
+        let (class, clock) = (Class::default(), Clock::system());
+        let terms = Terms { name, mode, owner, ttl, lock_delay, wait, label, class, clock };
+        Self::made(terms, Life::new(Moment::now(), ttl, wait != Wait::No), NonZeroU32::MIN)
+    }
+
+    fn made(terms: Terms, life: Life, tokens: NonZeroU32) -> Self {
+        let state = OrderedMutex::new(ClaimState {
             life,
             tokens,
             obstacle: None,
@@ -84,26 +98,8 @@ impl ClaimState {
             failure: None,
             turn: None,
             row: None,
-        })
-    }
-}
-
-impl Claim {
-    /// A claim with a new owner id.
-    pub fn new(name: LockName, mode: Mode, ttl: Duration, wait: Wait, label: Arc<str>) -> Self {
-        Self(Arc::new(ClaimInner {
-            name,
-            mode,
-            owner: OwnerId::random(),
-            ttl,
-            lock_delay: Duration::ZERO,
-            wait,
-            label,
-            class: Class::default(),
-            clock: Clock::system(),
-            state: ClaimState::new(Life::new(Moment::now(), ttl, wait != Wait::No), NonZeroU32::MIN),
-            bell: Notify::new(),
-        }))
+        });
+        Self(Arc::new(ClaimInner { terms, state, bell: Notify::new() }))
     }
 
     /// The claim of an owner that took a lock earlier, perhaps in another process, to release that lock. It
@@ -111,7 +107,7 @@ impl Claim {
     pub fn of_owner(name: LockName, mode: Mode, owner: OwnerId) -> Self {
         let mut claim = Self::new(name, mode, Duration::ZERO, Wait::No, "".into());
         if let Some(inner) = Arc::get_mut(&mut claim.0) {
-            inner.owner = owner;
+            inner.terms.owner = owner;
         }
         claim
     }
@@ -121,9 +117,10 @@ impl Claim {
     #[must_use]
     pub fn with_lock_delay(mut self, lock_delay: Duration) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.ttl = inner.ttl.saturating_sub(inner.lock_delay).saturating_add(lock_delay);
-            inner.lock_delay = lock_delay;
-            lock_ordered(&inner.state).life.set_ttl(inner.ttl);
+            let terms = &mut inner.terms;
+            terms.ttl = terms.ttl.saturating_sub(terms.lock_delay).saturating_add(lock_delay);
+            terms.lock_delay = lock_delay;
+            lock_ordered(&inner.state).life.set_ttl(terms.ttl);
         }
         self
     }
@@ -133,7 +130,7 @@ impl Claim {
         // Most requests have no class: they need no look at the other handles.
         if class != Class::default() {
             if let Some(inner) = Arc::get_mut(&mut self.0) {
-                inner.class = class;
+                inner.terms.class = class;
             }
         }
         self
@@ -152,12 +149,12 @@ impl Claim {
     /// This claim with another clock than the machine's. A claim with other handles is not changed.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
-        if clock.is_system() && self.0.clock.is_system() {
+        if clock.is_system() && self.0.terms.clock.is_system() {
             return self;
         }
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             lock_ordered(&inner.state).life.began = clock.now();
-            inner.clock = clock;
+            inner.terms.clock = clock;
         }
         self
     }
@@ -165,24 +162,12 @@ impl Claim {
     /// The claim of the same owner as a reader, which a writer has after a downgrade.
     #[must_use]
     pub fn downgraded(&self) -> Self {
-        let ClaimInner { name, owner, ttl, lock_delay, label, class, clock, .. } = &*self.0;
         let (life, tokens) = {
             let state = self.state();
             (state.life.successor(), state.tokens)
         };
-        Self(Arc::new(ClaimInner {
-            name: name.clone(),
-            mode: Mode::Shared,
-            owner: *owner,
-            ttl: *ttl,
-            lock_delay: *lock_delay,
-            wait: Wait::No,
-            label: Arc::clone(label),
-            class: *class,
-            clock: clock.clone(),
-            state: ClaimState::new(life, tokens),
-            bell: Notify::new(),
-        }))
+        let terms = Terms { mode: Mode::Shared, wait: Wait::No, ..self.0.terms.clone() };
+        Self::made(terms, life, tokens)
     }
 
     /// What becomes of it.
@@ -202,36 +187,36 @@ impl Claim {
 
     /// The lock's name.
     pub fn name(&self) -> &LockName {
-        &self.0.name
+        &self.0.terms.name
     }
 
     /// How the lock is to be held.
     pub fn mode(&self) -> Mode {
-        self.0.mode
+        self.0.terms.mode
     }
 
     /// The secret identity of this acquisition.
     pub fn owner(&self) -> OwnerId {
-        self.0.owner
+        self.0.terms.owner
     }
 
     /// The identity of its last hold, from which those of the others follow: see [`Grant::hold_id`].
     ///
     /// [`Grant::hold_id`]: crate::Grant::hold_id
     pub(crate) fn hold_id(&self) -> HoldId {
-        HoldId::of(self.0.owner)
+        HoldId::of(self.0.terms.owner)
     }
 
     /// How long the lease lasts at the server from the last successful request, the [lock
     /// delay](Self::lock_delay) included.
     pub fn ttl(&self) -> Duration {
-        self.0.ttl
+        self.0.terms.ttl
     }
 
     /// The lock delay: how long a lock stays taken after its holder has died. It is the last part of the ttl,
     /// in which the lock is not held any more. Backends can ignore it.
     pub fn lock_delay(&self) -> Duration {
-        self.0.lock_delay
+        self.0.terms.lock_delay
     }
 
     /// How many tokens the grant reserves: the counter of the name rises by this number. See [`Grant::new`].
@@ -248,24 +233,24 @@ impl Claim {
 
     /// How long to wait for the lock.
     pub fn wait(&self) -> Wait {
-        self.0.wait
+        self.0.terms.wait
     }
 
     /// A human-readable text that names the client: host and process, unless the application has set another.
     /// Behind it, and a control character, there may be a [traceparent](crate::TraceParent). A backend stores it
     /// as it is; [`Holder`](crate::Holder) and [`WaitingClaim`](crate::WaitingClaim) take it apart.
     pub fn label(&self) -> &str {
-        &self.0.label
+        &self.0.terms.label
     }
 
     /// The class of the request.
     pub(crate) fn class(&self) -> Class {
-        self.0.class
+        self.0.terms.class
     }
 
     /// The clock for the times of the claim.
     pub fn clock(&self) -> &Clock {
-        &self.0.clock
+        &self.0.terms.clock
     }
 
     /// When the claim was made, or when its turn came in the queue of this process. Nothing was sent before
@@ -276,7 +261,7 @@ impl Claim {
 
     /// Notes that the claim has waited in this process, and is sent to the server now.
     pub(crate) fn begin_now(&self) {
-        let now = self.0.clock.now();
+        let now = self.0.terms.clock.now();
         // The answer of the server is still to come.
         self.life(|life| (life.began, life.answered) = (now, false));
     }
@@ -339,7 +324,7 @@ impl Claim {
     ///
     /// `lockcore` then repeats the release in the background, until the lease of such a copy has ended.
     pub fn note_in_doubt(&self) {
-        let now = self.0.clock.now();
+        let now = self.0.terms.clock.now();
         self.life(|life| life.note_in_doubt(now));
     }
 
@@ -433,11 +418,11 @@ impl Claim {
 impl fmt::Debug for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Claim")
-            .field("name", &self.0.name)
-            .field("mode", &self.0.mode)
-            .field("ttl", &self.0.ttl)
-            .field("wait", &self.0.wait)
-            .field("label", &self.0.label)
+            .field("name", &self.0.terms.name)
+            .field("mode", &self.0.terms.mode)
+            .field("ttl", &self.0.terms.ttl)
+            .field("wait", &self.0.terms.wait)
+            .field("label", &self.0.terms.label)
             .finish_non_exhaustive()
     }
 }

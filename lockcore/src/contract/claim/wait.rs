@@ -35,10 +35,10 @@ impl Claim {
                 return;
             }
             // An answer changes the end, and so does a task that waits behind this claim.
-            match self.0.wait {
+            match self.wait() {
                 Wait::Until(end) if !self.keeps_place() => tokio::select! {
                     () = bell => (),
-                    () = self.0.clock.sleep_until(self.covering_the_answer(end)) => (),
+                    () = self.clock().sleep_until(self.covering_the_answer(end)) => (),
                 },
                 _ => bell.await,
             }
@@ -47,12 +47,12 @@ impl Claim {
 
     /// Resolves when the time for which the caller waits is over, and the backend should have answered.
     pub(crate) async fn end_of_wait(&self) {
-        let end = match self.0.wait {
+        let end = match self.wait() {
             Wait::No => return,
             Wait::Forever => return std::future::pending().await,
             Wait::Until(end) => end,
         };
-        let clock = &self.0.clock;
+        let clock = self.clock();
         let is_over = || clock.has_passed(self.covering_the_answer(end));
         loop {
             let bell = self.0.bell.notified();
@@ -79,10 +79,10 @@ impl Claim {
     /// For backends: waits for the answer to a request until the wait is over, plus a
     /// moment for an answer that is on its way. The request is then dropped, and its outcome is unknown.
     pub async fn within_wait<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
-        if self.0.wait == Wait::No {
+        if self.wait() == Wait::No {
             return answer.await;
         }
-        let asked = self.0.clock.now();
+        let asked = self.clock().now();
         match self.while_wanted(answer).await {
             Some(answer) => answer,
             None => Err(self.wait_over_error(asked)),
@@ -98,14 +98,14 @@ impl Claim {
             done = &mut work => return Some(done),
             () = self.wait_over() => (),
         }
-        self.0.clock.timeout(LATE_ANSWER, work).await
+        self.clock().timeout(LATE_ANSWER, work).await
     }
 
     /// For backends: the error of a wait that ended while a request was under way. `asked` is the time at
     /// which that request was sent.
     pub fn wait_over_error(&self, asked: Moment) -> Error {
         // Without a first answer nobody knows whether the lock is held.
-        if self.0.clock.now().since(asked) > SILENCE || !self.has_answer() {
+        if self.clock().now().since(asked) > SILENCE || !self.has_answer() {
             Error::silence()
         } else {
             Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
@@ -127,7 +127,7 @@ impl Claim {
     /// The error of a task that has waited behind this claim, if the server has left it without an answer, or
     /// has answered that it decides nothing now.
     pub(crate) fn silence(&self) -> Option<Error> {
-        let silent = || !self.has_answer() && self.0.clock.now().since(self.began()) > SILENCE;
+        let silent = || !self.has_answer() && self.clock().now().since(self.began()) > SILENCE;
         self.obstacle().or_else(|| silent().then(|| self.wait_over_error(self.began())))
     }
 
@@ -135,10 +135,10 @@ impl Claim {
     pub fn is_wait_over(&self) -> bool {
         let (cancelled, keeps_place) = self.life(|life| (life.is_cancelled(), life.keeps_place()));
         cancelled
-            || match self.0.wait {
+            || match self.wait() {
                 _ if keeps_place => false,
                 Wait::No => true,
-                Wait::Until(end) => self.0.clock.has_passed(self.covering_the_answer(end)),
+                Wait::Until(end) => self.clock().has_passed(self.covering_the_answer(end)),
                 Wait::Forever => false,
             }
     }
