@@ -8,11 +8,7 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self) {
-        self.add_many(1);
-    }
-
-    pub(crate) fn add_many(&self, many: u64) {
-        self.0.fetch_add(many, Ordering::Relaxed);
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     fn get(&self) -> u64 {

@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
 
 use super::per_process::PerProcess;
-use super::run_blocking::no_thread;
+use super::run_blocking::{no_thread, start_thread};
 use super::{aside, forward, hooks::hooks};
 use crate::{Error, ErrorKind, Result};
 
@@ -29,7 +29,6 @@ impl OwnRuntime {
     ///
     /// [`Overloaded`](ErrorKind::Overloaded) if the operating system refuses a thread, or what a runtime needs.
     pub fn start(name: &str) -> Result<Self> {
-        let refused = |why| no_thread(name, why);
         let (started, waits) = mpsc::sync_channel(1);
         let main = move || {
             let events = forward::from_this_thread();
@@ -46,10 +45,10 @@ impl OwnRuntime {
             runtime.block_on(std::future::pending::<()>());
             drop(events);
         };
-        std::thread::Builder::new().name(name.to_owned()).spawn(main).map_err(refused)?;
+        start_thread(name, main)?;
         let gone = |_| std::io::Error::other("it ended at once");
-        let handle = waits.recv().map_err(gone).and_then(|started| started).map_err(refused)?;
-        Ok(Self { handle })
+        let started = waits.recv().map_err(gone).and_then(|started| started);
+        started.map(|handle| Self { handle }).map_err(|why| no_thread(name, why))
     }
 
     /// Runs a future on the thread, from now on, whether or not anybody waits for the [`Task`]. A panic in it
@@ -61,8 +60,7 @@ impl OwnRuntime {
     /// Runs this on a thread of its own, which may block. It gets the runtime.
     pub(crate) fn start_blocking(&self, name: &str, work: impl FnOnce(Self) + Send + 'static) -> Result<()> {
         let runtime = self.clone();
-        let thread = std::thread::Builder::new().name(name.to_owned());
-        thread.spawn(move || work(runtime)).map(drop).map_err(|why| no_thread(name, why))
+        start_thread(name, move || work(runtime))
     }
 
     /// Waits for a future on the calling thread, which must not be one of a runtime; what it spawns, and its

@@ -4,6 +4,12 @@ use tokio::sync::oneshot;
 
 use crate::{Error, ErrorKind, Result};
 
+/// Runs this on a thread of its own.
+pub(super) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(work).map(drop).map_err(|why| no_thread(name, why))
+}
+
 /// The error where the operating system starts no thread.
 pub(super) fn no_thread(name: &str, why: std::io::Error) -> Error {
     let text = format!("the thread {name} cannot be started; is there a limit of processes, or of memory?");
@@ -24,7 +30,6 @@ pub async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T> {
     let (send, done) = oneshot::channel();
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    thread.spawn(move || drop(send.send(work()))).map_err(|why| no_thread(name, why))?;
+    start_thread(name, move || drop(send.send(work())))?;
     done.await.map_err(|_| Error::new(ErrorKind::Internal, format!("the thread {name} has panicked")))
 }
