@@ -14,7 +14,7 @@ use lockwell::{Capabilities, LockName, LockStatus, Locks, Result};
 use tokio::task::JoinHandle;
 
 use super::notes::Notes;
-use super::{check, host, stored};
+use super::{Stored, check, host, stored};
 use crate::checker::rules::Findings;
 use crate::plan::{Crew, Until, Work};
 
@@ -132,6 +132,15 @@ async fn show(defect: Defect, seed: u64) -> (Findings, u64) {
         *host = start(u32::try_from(kill % 2).unwrap());
     }
     tokio::time::sleep(APART).await;
+    // The last to be ended leaves a key to the others, who may be at earlier ones.
+    let are_done = async || {
+        let stored = stored(&locks(), &work(0).names()).await.unwrap_or_else(|error| panic!("{error}"));
+        stored.into_values().all(Stored::is_over)
+    };
+    let end = Moment::now().after(Duration::from_secs(30));
+    while defect == Defect::None && !are_done().await && !end.has_passed() {
+        tokio::time::sleep(APART).await;
+    }
     until.now();
     for host in hosts {
         host.await.unwrap();

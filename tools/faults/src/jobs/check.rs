@@ -22,6 +22,13 @@ pub(crate) struct Stored {
     is_done: bool,
 }
 
+impl Stored {
+    /// Whether nobody begins it again.
+    pub(super) fn is_over(self) -> bool {
+        self.is_done || self.attempts >= ATTEMPTS
+    }
+}
+
 /// What is stored of the jobs with these names.
 pub(crate) async fn stored(locks: &Locks, names: &[String]) -> Result<BTreeMap<Firing, Stored>> {
     let mut all = BTreeMap::new();
@@ -123,12 +130,11 @@ fn not_done(firing: Firing, of: &OfKey, stored: Option<Stored>, found: &mut Foun
         }
     }
     let is_done = stored.is_some_and(|stored| stored.is_done);
-    let is_used_up = stored.is_some_and(|stored| stored.attempts >= ATTEMPTS);
     let was_done = of.told.iter().any(|(_, told)| is_success(told));
     if is_done && first.is_none() {
         found.add(|| format!("job {job} key {key} is recorded as done, and nobody has done it"));
     }
-    if !is_done && (was_done || !is_used_up) {
+    if !is_done && (was_done || !stored.is_some_and(Stored::is_over)) {
         found.add(|| format!("job {job} key {key} is not done in the end: {stored:?}, {of:?}"));
     }
     if of.attempts.iter().any(|attempt| attempt.end == AttemptEnd::Open) {
