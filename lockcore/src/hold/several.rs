@@ -81,11 +81,15 @@ impl LockAllGuard {
 
 /// Resolves when one of these locks is lost. Returns its guard and the reason.
 pub(crate) async fn first_lost(guards: &[LockGuard]) -> (&LockGuard, Loss) {
-    if guards.is_empty() {
-        return std::future::pending().await;
+    match guards {
+        [] => std::future::pending().await,
+        // Most work is done under one lock, which needs no list of futures.
+        [guard] => (guard, guard.lost().await),
+        _ => {
+            let (loss, which, _) = select_all(guards.iter().map(|guard| Box::pin(guard.lost()))).await;
+            (&guards[which], loss)
+        }
     }
-    let (loss, which, _) = select_all(guards.iter().map(|guard| Box::pin(guard.lost()))).await;
-    (&guards[which], loss)
 }
 
 impl fmt::Debug for LockAllGuard {
