@@ -204,7 +204,7 @@ impl LockRequest<All> {
             let answer = tokio::select! {
                 biased;
                 answer = InTime::new(checked) => answer?,
-                lost = first_lost(&self.book.clock, &granted) => return Err(self.lost(lost)),
+                lost = look_for_loss(&self.book.clock, &granted) => return Err(self.lost(lost)),
             };
             granted.push(answer.ok_or_else(|| timed_out(&self.book, self.choices.wait, Some(name)))?);
         }
@@ -230,7 +230,7 @@ fn first(names: &[(LockName, Mode)]) -> Option<&LockName> {
 
 /// Waits until one of the locks is lost. It checks all of them once a second, which is cheap even with
 /// thousands of locks.
-async fn first_lost<'a>(clock: &Clock, granted: &'a [LockGuard]) -> &'a LockGuard {
+async fn look_for_loss<'a>(clock: &Clock, granted: &'a [LockGuard]) -> &'a LockGuard {
     loop {
         clock.sleep(CHECK_EVERY).await;
         if let Some(lost) = granted.iter().find(|guard| !guard.is_held()) {
