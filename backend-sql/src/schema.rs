@@ -10,14 +10,13 @@ use crate::sql::table::Table;
 /// Where the address names no schema, the statements name none: the tables come into the first schema of the
 /// search path.
 pub fn schema(url: &ServerUrl) -> Result<Option<String>> {
-    let table = || Table::new(url.option("table").unwrap_or(Table::DEFAULT));
     match url.scheme() {
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => Ok(Some(crate::postgres::ddl(url, &table()?)?)),
+        "postgres" | "postgresql" => Ok(Some(crate::postgres::ddl(url, &Table::of(url)?)?)),
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => Ok(Some(crate::mysql::ddl(&table()?))),
+        "mysql" | "mariadb" => Ok(Some(crate::mysql::ddl(&Table::of(url)?))),
         #[cfg(feature = "sqlite-unbundled")]
-        "sqlite" => crate::sqlite::ddl(&table()?).map(Some),
+        "sqlite" => crate::sqlite::ddl(&Table::of(url)?).map(Some),
         _ => Ok(None),
     }
 }
@@ -33,12 +32,11 @@ pub fn schema(url: &ServerUrl) -> Result<Option<String>> {
 /// [`InvalidInput`](lockwell_core::ErrorKind::InvalidInput) if the address of PostgreSQL names no schema in its
 /// option `table`.
 pub fn verify_routine(url: &ServerUrl) -> Result<Option<String>> {
-    let table = || Table::new(url.option("table").unwrap_or(Table::DEFAULT));
     match url.scheme() {
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => crate::postgres::verify_routine(url, &table()?).map(Some),
+        "postgres" | "postgresql" => crate::postgres::verify_routine(url, &Table::of(url)?).map(Some),
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => Ok(Some(crate::mysql::verify_routine(&table()?))),
+        "mysql" | "mariadb" => Ok(Some(crate::mysql::verify_routine(&Table::of(url)?))),
         _ => Ok(None),
     }
 }

@@ -53,11 +53,6 @@ const POLL_CONNECTION_FOR: Duration = Duration::from_secs(20);
 /// runtime that was late is late with the looks, too.
 const LOOK_FOR_UNHEARD_EVERY: Duration = Duration::from_millis(200);
 const UNHEARD_LOOKS: i32 = 3;
-/// How many looks it takes where the server says to the client that it is a waiter's turn: the waiter looks for
-/// itself within [`KEEP_EVERY`](lockwell_core::backend::KEEP_EVERY).
-pub(crate) const TURN_LOOKS: i32 = 10;
-/// For how many looks a waiter may ask for its lock. No request takes longer.
-pub(crate) const ASKING_LOOKS: i32 = 50;
 /// How often the connection to a file is checked while nobody waits.
 const CHECK_IDLE: Duration = Duration::from_millis(500);
 

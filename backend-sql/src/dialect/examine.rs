@@ -1,26 +1,21 @@
 //! Questions of an administrator: which locks are held, and whether the database is set up well for locks.
 
-use std::time::Duration;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use lockwell_core::Finding;
 
 /// The time in microseconds since 1970.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn time(micros: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 /// A finding about a server on which nothing can be locked.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn takes_no_writes(remedy: &str) -> Finding {
     let text = "the server takes no writes: it is a replica, or was set to be read only; no lock can be taken or renewed";
     Finding::bad("read_only", text, remedy)
 }
 
 /// A finding about whether grants survive a crash of the server or of its host.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn persistence(settings: &[(&str, &str, &[&str])]) -> Finding {
     let wrong: Vec<_> = settings.iter().filter(|(_, value, good)| !good.contains(value)).collect();
     if wrong.is_empty() {
@@ -35,7 +30,7 @@ pub(crate) fn persistence(settings: &[(&str, &str, &[&str])]) -> Finding {
     )
 }
 
-#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+#[cfg(test)]
 mod tests {
     use lockwell_core::Severity;
 

@@ -3,6 +3,7 @@
 pub(crate) mod answers;
 pub(crate) mod database;
 pub(crate) mod error;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod examine;
 pub(crate) mod follow_up;
 pub(crate) mod groups;

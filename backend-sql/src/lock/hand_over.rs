@@ -9,13 +9,18 @@ use lockwell_core::{Claim, ErrorKind, Grant, Moment, Result};
 
 use crate::client::Client;
 use crate::client::batch::{pick, reap_stale, renew_members, replace};
-use crate::client::notifier::{ASKING_LOOKS, TURN_LOOKS};
 use crate::dialect::hints::Hint;
 use crate::dialect::places::{HandOverPlace, PolledQueue, WaiterStatus};
 use crate::dialect::queued::HandOverQueue;
 use crate::dialect::requests::{Answer, Request, Route, other_answer};
 use crate::lock::turn::BLOCKED;
 use crate::words::{NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
+
+/// How many looks for unheard notifications pass after the server said that it is a waiter's turn: the waiter looks
+/// for itself within [`KEEP_EVERY`].
+const TURN_LOOKS: i32 = 10;
+/// For how many of these looks a waiter may ask for its lock. No request takes longer.
+const ASKING_LOOKS: i32 = 50;
 
 struct HandOvers<D: HandOverQueue>(Arc<Client<D>>);
 

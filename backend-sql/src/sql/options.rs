@@ -37,7 +37,7 @@ impl SqlOptions {
         let timeout = url.timeout()?;
         Ok(Self {
             server: None,
-            table: Table::new(url.option("table").unwrap_or(Table::DEFAULT))?,
+            table: Table::of(url)?,
             create: url.parsed("create", "true or false")?.unwrap_or(true),
             timeout,
             purge_after: url.duration("purge_after")?.unwrap_or(Duration::from_hours(24)),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::words::Hold;
-use lockwell_core::{Error, ErrorKind, Result};
+use lockwell_core::{Error, ErrorKind, Result, ServerUrl};
 
 /// The table of locks; the others have the same name with `_members` behind it, for the members of groups,
 /// `_queue`, or `_waiters` and `_clients`, for those who wait, `_state` for what outlives a crash,
@@ -19,7 +19,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) const DEFAULT: &'static str = "lockwell_locks";
+    const DEFAULT: &'static str = "lockwell_locks";
+
+    /// The table that the address names.
+    pub(crate) fn of(url: &ServerUrl) -> Result<Self> {
+        Self::new(url.option("table").unwrap_or(Self::DEFAULT))
+    }
 
     /// The name is written into statements unchanged, so it must be a plain identifier, with or without a
     /// schema.
