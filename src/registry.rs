@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use lockwell_core::backend::PerProcess;
 use lockwell_core::{DistributedLock, Error, ErrorKind, MemoryLock, Result, ServerUrl};
@@ -117,31 +116,6 @@ impl Registry {
             return Err(self.unknown(url.scheme()));
         }
         self.schemas.get(url.scheme()).map(|schema| schema(url)).transpose()
-    }
-
-    /// Converts the tables at this address to the durability that it names, while nobody holds a lock. False:
-    /// they have it already. It waits until nobody holds a lock, for this time at most. Afterwards all
-    /// clients have to connect again.
-    ///
-    /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) where the tables have no durability of their own: only
-    /// PostgreSQL has that. See `PostgresLock::convert` for the others.
-    ///
-    /// # Cancel safety
-    /// Safe: the tables are as they were, or converted.
-    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
-    pub async fn convert(&self, url: &ServerUrl, wait: Duration) -> Result<bool> {
-        self.connector(url)?;
-        match url.scheme() {
-            #[cfg(feature = "postgres")]
-            "postgres" | "postgresql" => lockwell_sql::PostgresLock::convert(url, wait).await,
-            scheme => {
-                let message = format!(
-                    "{scheme}:// has no tables that could be converted: only those of PostgreSQL have a durability of their own"
-                );
-                Err(Error::new(ErrorKind::Unsupported, message))
-            }
-        }
     }
 
     /// Adds a backend whose scheme is known to be free.

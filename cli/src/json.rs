@@ -272,16 +272,6 @@ impl<'a> ReleasedReport<'a> {
     }
 }
 
-/// Tables that were to be converted.
-#[derive(Serialize)]
-pub(crate) struct ConvertedReport {
-    pub(crate) schema_version: u32,
-    /// The address without its password.
-    pub(crate) server: String,
-    /// Whether something was changed.
-    pub(crate) converted: bool,
-}
-
 /// A grace period that was begun by hand.
 #[derive(Serialize)]
 pub(crate) struct GraceReport {

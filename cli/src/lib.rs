@@ -17,7 +17,6 @@ mod args;
 mod asking;
 mod child;
 mod connect;
-mod convert;
 mod doctor;
 mod exit;
 mod for_parent;
@@ -111,7 +110,6 @@ fn perform(registry: &Registry, command: Command) -> Result<u8, Failure> {
             Command::Release(args) => force::release(registry, &args).await,
             Command::Doctor(args) => doctor::doctor(registry, &args).await,
             Command::Grace(args) => grace::grace(registry, &args).await,
-            Command::Convert(args) => convert::convert(registry, &args).await,
             Command::Schema(args) => schema::schema(registry, &args),
             Command::Completions(args) => pages::completions(args.shell),
             Command::Man(args) => pages::man(args.folder.as_deref()),

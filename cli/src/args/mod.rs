@@ -6,7 +6,6 @@
 #![allow(clippy::struct_excessive_bools)]
 
 mod claim;
-mod convert;
 mod grace;
 mod holding;
 mod looking;
@@ -21,7 +20,6 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-pub(crate) use convert::ConvertArgs;
 pub(crate) use grace::GraceArgs;
 pub(crate) use holding::{AcquireArgs, HoldArgs, LeadArgs, ReleaseArgs, RunArgs, WorkArgs};
 pub(crate) use looking::{
@@ -56,7 +54,6 @@ pub(crate) enum Command {
     Release(ReleaseArgs),
     Doctor(DoctorArgs),
     Grace(GraceArgs),
-    Convert(ConvertArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -112,7 +109,6 @@ impl Command {
             Self::Release(args) => args.json,
             Self::Doctor(args) => args.json,
             Self::Grace(args) => args.json,
-            Self::Convert(args) => args.json,
             Self::Schema(args) => args.json,
             Self::Completions(_) | Self::Man(_) => false,
         }

@@ -164,38 +164,7 @@ fn what_may_be_held_is_not_called_free() {
 }
 
 #[test]
-fn tables_of_postgresql_are_converted() {
-    block_on(async {
-        let Some(server) = crate::servers::postgres().await else { return };
-        let plain = format!("{}?table=converted", server.url());
-        let [disk, grace] =
-            ["disk", "grace&longest_ttl=4s"].map(|durability| format!("{plain}&durability={durability}"));
-        at(&grace, &["convert", "--yes"]).complains(70, "there are no lock tables");
-        let handle = at(&disk, &["acquire", "--for", "1m", "held"]);
-        assert_eq!(handle.status, 0, "{handle:?}");
-        at(&plain, &["convert", "--yes"]).complains(64, "add durability=");
-        at(&grace, &["convert"]).complains(64, "add --yes");
-        at(&grace, &["convert", "--yes"]).complains(75, "1 locks are held");
-        assert_eq!(at(&disk, &["release", handle.out.trim_end()]).status, 0);
-        for is_first in [true, false] {
-            let run = at(&grace, &["convert", "--yes", "--json", "--wait", "30s"]);
-            let report: Value = serde_json::from_str(&run.out).expect(&run.err);
-            is_as_told("convert", &report);
-            assert_eq!(report["converted"], is_first, "{report}");
-        }
-        let run = at(&grace, &["convert", "--yes"]);
-        assert!(run.status == 0 && run.out.contains("nothing was changed"), "{run:?}");
-        takes_a_lock(&grace);
-        at(&disk, &["run", "a", "--", "true"]).complains(70, "`lockwell convert`");
-        let run = at(&disk, &["convert", "--yes", "--wait", "30s"]);
-        assert!(run.status == 0 && run.out.contains("let all programs connect again"), "{run:?}");
-        takes_a_lock(&disk);
-    });
-}
-
-#[test]
 fn other_servers_have_none() {
     let site = Site::new().prepared();
     site.finish(&["grace", "--yes"]).complains(64, "PostgreSQL has them");
-    site.finish(&["convert", "--yes"]).complains(64, "only those of PostgreSQL");
 }
