@@ -162,8 +162,9 @@ pub fn mark_advice(mark: Option<Mark>, seen_for: Duration, grace: Duration) -> M
     if left.is_zero() { MarkAdvice::Open } else { MarkAdvice::Wait(left) }
 }
 
-/// What one client has seen of the mark of its server.
-#[derive(Debug)]
+/// What one client has seen of the mark of its server. The default is for
+/// [`advise_within`](Self::advise_within) alone.
+#[derive(Debug, Default)]
 pub struct MarkWatch {
     grace: Duration,
     seen: Mutex<Seen>,
@@ -195,6 +196,11 @@ impl MarkWatch {
 
     /// Notes the mark of an answer that arrived `now`, and says what to do about it.
     pub fn advise(&self, mark: Option<Mark>, now: Moment) -> MarkAdvice {
+        self.advise_within(mark, now, self.grace)
+    }
+
+    /// The same where the server says how long it grants nothing.
+    pub fn advise_within(&self, mark: Option<Mark>, now: Moment, grace: Duration) -> MarkAdvice {
         let mut seen = lock(&self.seen);
         let Some(shown) = mark else {
             seen.last = None;
@@ -206,14 +212,14 @@ impl MarkWatch {
         };
         seen.last = Some((shown.id, shown.counted, since));
         match seen.closed {
-            Some((id, since)) if shown.is_open && id != shown.id && now.since(since) < self.grace => {
+            Some((id, since)) if shown.is_open && id != shown.id && now.since(since) < grace => {
                 return MarkAdvice::Make;
             }
             Some((id, _)) if id == shown.id => (),
             _ if shown.is_open => (),
             _ => seen.closed = Some((shown.id, now)),
         }
-        mark_advice(mark, now.since(since), self.grace)
+        mark_advice(mark, now.since(since), grace)
     }
 }
 
