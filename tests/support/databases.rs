@@ -47,6 +47,14 @@ pub(crate) async fn postgres_grace(release: &'static Release, options_of_url: &'
 #[cfg(feature = "postgres")]
 async fn one_postgres(release: &'static Release, options_of_url: &'static str, offers: Vec<Need>) -> Started {
     let postgres = start_postgres(release).await?;
+    if offers.contains(&Need::Grace) {
+        // The first grants wait for the disk for a while.
+        let locks = lockwell::connect(postgres.url() + options_of_url).await.expect("a connection");
+        locks.lock("first").await.expect("a free lock").release().await.expect("held");
+        locks.close().await.expect("closed");
+        let is_old = "UPDATE lockwell_locks_state SET lazy_since = 0";
+        postgres.admin_sql(is_old).await.expect("an administrator");
+    }
     let (door, server) = (postgres.addr(), testbed::Server::clone(&postgres));
     let url = move |addr| postgres.url_via(addr) + options_of_url;
     Ok(Arc::new(OneServer::new(offers, door, server, url, lockwell::connect).purged_by(purge_postgres)))

@@ -10,13 +10,11 @@ use sqlx_postgres::{PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
 
 use super::driver::{Conn, Postgres};
-use super::durability::Grace;
 use super::session::{self, FOR_ONE};
 use crate::dialect::answers::meaning;
 use crate::dialect::database::{Database, promised};
 use crate::dialect::error::{misconfigured, tables_locked};
 use crate::ids::AsUuid;
-use crate::sql::table::Sql;
 use crate::words::{ErrorClass, Notification};
 
 /// How long creating or checking the tables waits for other users of them. All later users wait meanwhile.
@@ -60,8 +58,8 @@ impl Database for Postgres {
     fn capabilities(&self) -> Capabilities {
         let mut promised =
             promised("postgres").promising([Requirement::AcrossHosts, Requirement::VerifyInPostgres]);
-        if let Some(grace) = &self.grace {
-            let (shortest, longest) = (promised.min_ttl(), promised.max_ttl().min(grace.longest));
+        if let Some(longest) = self.grace.lazy {
+            let (shortest, longest) = (promised.min_ttl(), promised.max_ttl().min(longest));
             promised = promised.with_ttl(shortest, longest).bounded_by("longest_ttl in the address");
         }
         if self.pooled || self.session.is_shared() {
@@ -97,22 +95,12 @@ impl Database for Postgres {
     }
 
     async fn check(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
-        let found: Option<(bool, bool, bool)> = self.statement(&self.sql.forgets).row(&mut *conn).await?;
-        let (is_lost, is_grace, has_records) = found.ok_or(sqlx_core::Error::RowNotFound)?;
+        let found: Option<(bool, bool)> = self.statement(&self.sql.forgets).row(&mut *conn).await?;
+        let (is_lost, has_records) = found.ok_or(sqlx_core::Error::RowNotFound)?;
         self.hints.note_records(has_records);
-        if is_grace != self.grace.is_some() {
-            // All clients must look at the mark, or none.
-            return Err(misconfigured(
-                "another client has made the lock tables at this moment, with another durability: connect again",
-            ));
-        }
         for check in self.sql.checks() {
             // Others may be making the tables at this moment.
             run_with_lock_timeout(check.text(), conn).await?;
-        }
-        if let Some(Grace { sql, .. }) = &self.grace {
-            run_with_lock_timeout(sql.check_state.text(), conn).await?;
-            run_with_lock_timeout(sql.check_mark.text(), conn).await?;
         }
         self.check_grace(conn).await?;
         if is_lost {
@@ -129,15 +117,14 @@ impl Database for Postgres {
     }
 
     async fn create(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
-        let first = self.grace.as_ref().map(Grace::ddl);
-        for statement in first.as_deref().into_iter().chain(self.sql.tables().map(Sql::text)) {
-            make(statement, conn).await?;
+        for statement in self.sql.tables() {
+            make(statement.text(), conn).await?;
         }
         Ok(())
     }
 
     fn ddl(&self) -> String {
-        self.grace.as_ref().map(Grace::script).unwrap_or_default() + &self.sql.ddl()
+        self.sql.ddl()
     }
 
     async fn version(&self, _: &mut Conn) -> sqlx_core::Result<Option<i64>> {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use lockwell_core::Claim;
 use lockwell_core::backend::Waiters;
+use lockwell_core::{Claim, Grant};
 use sqlx_postgres::PgConnection;
 use uuid::Uuid;
 
@@ -27,8 +27,7 @@ pub struct Postgres {
     pub(super) pooled: bool,
     pub(super) sql: Statements,
     pub(super) hints: Hints,
-    /// For tables on which grants wait for no disk.
-    pub(super) grace: Option<Grace>,
+    pub(super) grace: Grace,
 }
 
 /// A connection.
@@ -118,6 +117,10 @@ pub(super) fn labels<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<&'a str
 
 pub(super) fn ttls<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<i64> {
     claims.map(|claim| micros(claim.ttl())).collect()
+}
+
+pub(super) fn last_tokens<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Vec<i64> {
+    grants.into_iter().map(|grant| grant.last_token().get().cast_signed()).collect()
 }
 
 pub(super) fn tokens<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<i64> {

@@ -19,12 +19,14 @@ impl Postgres {
             about.ok_or(sqlx_core::Error::RowNotFound)?;
         let mut findings = vec![Finding::clock(time(now), asked, answered)];
         let persistence = persistence(&[("fsync", &fsync, &["on"]), ("full_page_writes", &pages, &["on"])]);
-        match self.durability(conn).await? {
-            // A lost grant is granted to nobody else, also at a replica.
-            Some(durability) if persistence.severity == Severity::Good => findings.push(durability),
-            Some(durability) => findings.extend([persistence, durability]),
-            None => findings.extend([persistence, replication(replicas, &standbys, &commits)]),
+        let durability = self.durability(conn).await?;
+        // A lost grant of a lease that is short enough is granted to nobody else, also at a replica.
+        if self.grace.lazy.is_none() {
+            findings.extend([persistence, replication(replicas, &standbys, &commits)]);
+        } else if persistence.severity != Severity::Good {
+            findings.push(persistence);
         }
+        findings.extend(durability);
         if read_only == "on" {
             let remedy = "connect to the primary, or set default_transaction_read_only to off";
             findings.push(takes_no_writes(remedy));

@@ -1,45 +1,70 @@
-//! Tables on which a grant waits for no disk (`durability=grace`).
+//! Grants that a crash may lose (`durability=grace`), and the mark that all clients read for their sake.
 //!
-//! * **A crash** of the server, also of one of its backends, loses the last changes to the table of locks:
-//!   those of up to three times `wal_writer_delay`. With them it empties the mark, which is UNLOGGED. Without
-//!   an open mark a granting statement fails, so nothing is granted until each lease has ended that may have
-//!   been lost ([`MarkWatch`](lockwell_core::backend::MarkWatch)). The same happens on a promoted replica,
-//!   and in a restored backup.
+//! All clients share tables and statements. Those of a client with `durability=grace` are *lazy*: its grants and
+//! renewals commit without waiting for the disk (`lazy.sql`). A crash keeps a prefix of the commits.
+//!
+//! * **`lazy_since`** is null until the first lazy grant is to be made, which sets it durably. While it is null, a crash
+//!   loses no grant that anybody has seen, and no statement needs the mark. Lazy grants begin `longest_ttl` later, and
+//!   each reads `lazy_since` itself. By then no statement with an older snapshot is under way that a crash would leave.
+//!   The same statement makes an open mark.
+//! * **A crash** of the server, also of one of its backends, empties the mark, which is UNLOGGED. Without an open
+//!   mark each granting statement fails, of whatever client, session or pooler: nobody remembers the mark. Whoever
+//!   finds none makes one, closed until each lazy lease has ended ([`MarkWatch`](lockwell_core::backend::MarkWatch)).
+//! * **Length.** A lazy lease or renewal of more than `longest_ttl` is refused. A durable one survives, whatever its
+//!   length. If a lazy renewal of a durable grant is lost, the row is there with an earlier end. Until the mark is
+//!   open only its holder extends it, and by then the lost end has passed as well. No purge and no removal of
+//!   members comes in between.
+//! * **A second crash** begins a period anew. The floor of tokens is the bound, which is on the disk and above each
+//!   token. A claim that finds its own row of before a crash gets another token. Renewals, downgrades and `verify_in`
+//!   compare the token, so an earlier grant that came back is not the later one. Before the first lazy grant the rows
+//!   have the last tokens, or the clock has passed them.
+//! * **A lost reply, a pause, a late copy**: each change of state and mark names what was seen before (null, an id,
+//!   a count, a bound), so a second copy changes nothing.
 //! * **A holder** whose record survived renews it as ever. One whose record is lost reclaims the lock by its
-//!   renewal: the record that is there has a lower token. Leases that have ended locally are not renewed, so
-//!   an old record that came back is not taken for a lock that is held. A reader or a holder of a permit
-//!   whose record is lost is told so: what it shares its lock with cannot be told from one row.
-//! * **`verify_in`** fails until the mark is open, since an old record that came back says nothing. By then
-//!   each later holder has reclaimed its lock, or lost it.
-//! * **Tokens** rise over a crash: none is granted above a bound that is on the disk, and after a crash the
-//!   first one is above that bound.
-//! * **By hand** a period is begun where a server lacks grants and has an open mark, as after a move by
-//!   logical replication to tables that were made before.
-//! * **A lease that is longer** than what the tables were made for is refused. If it waited for the disk of
-//!   one server, a replica could lack it for longer than a grace period.
-//!
-//! Nobody needs the disk for the rest: a release that is lost leaves a lease that ends.
+//!   renewal: the record that is there has a lower token. It does not with a token above the floor, nor with a lease
+//!   that cannot have been lazy: a failover may have lost that, and others have been granted the lock, before the first
+//!   lazy grant. Leases that have ended locally are not renewed. A reader or a holder of a permit is told of the
+//!   loss: what it shares its lock with cannot be told from one row. `verify_in` fails until the mark is open, since an
+//!   old record that came back says nothing. So a holder that renews looks at the mark, and who waits for members
+//!   whose leases have ended, as there may be nobody else.
+//! * **A promoted replica** has no mark. With `lazy_since` it waits, whatever it lacks. A replica that lacks
+//!   `lazy_since`, or new tables, and lags by less than `longest_ttl` lacks no lazy grant. The grants that it lacks are
+//!   those that a failover loses with `disk`, too, so the first lazy client is no safer until then. There its grants
+//!   and renewals fail until it has set `lazy_since` again. A token of a grant that such a failover has lost, and
+//!   that was ahead of the clock, may be granted again.
+//! * **Restored and rewritten tables** have other files than their mark names, also after SET LOGGED, and another
+//!   server has another number. The restored `lazy_since` counts: with a dump from before the first lazy client nobody
+//!   waits. For what leaves no trace a period is begun by hand.
+//! * **Clocks**: a mark opens when the server's clock *and* the clients' own have seen the period. A step forward can
+//!   let lazy grants begin early, which counts for a replica that lacks `lazy_since` alone.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockwell_core::backend::{Mark, MarkAdvice, closed_for, unique_bits};
+use lockwell_core::backend::{Mark, MarkAdvice, closed_for, grace_period, unique_bits};
 use lockwell_core::{Claim, ErrorKind, Finding, Grant, LockName, Moment};
 use uuid::Uuid;
 
-use super::driver::{Conn, Postgres, labels, names, ttls};
-use super::durability::Grace;
+use super::bound::BoundStatement;
+use super::driver::{Conn, Postgres, labels, last_tokens, names, ttls};
 use crate::dialect::answers::postgres::{NO_GRANT, REMADE};
-use crate::dialect::error::{misconfigured, ours};
+use crate::dialect::error::{class_of, misconfigured, ours};
 use crate::ids::AsUuid;
-use crate::words::{Extension, Freed, micros, span};
+use crate::words::{ErrorClass, Extension, Freed, micros, span};
 
 /// How often a client looks again at a mark that it has changed, or tries a statement again.
 pub(super) const LOOKS: u32 = 4;
 
-/// The longest lease, and whether a crash would keep the mark; of the mark, if there is one, its id, the time until
-/// it opens, for how long clients have seen it, and whether it is open.
-type Looked = (i64, bool, Option<Uuid>, Option<i64>, Option<i64>, Option<bool>);
+/// The longest lease that a crash may have lost, and the longest from now on; of the mark, if there is one, its id, the
+/// time until it opens, for how long clients have seen it, and whether it is open.
+type Looked = (i64, i64, Option<Uuid>, Option<i64>, Option<i64>, Option<bool>);
+
+/// What tables say on which a crash may lose grants.
+struct Shown {
+    mark: Option<Mark>,
+    /// How long nothing is granted after a crash.
+    period: Duration,
+}
 
 const LACKS_RIGHTS: &str = "this user may lock, but lacks rights on the tables `.._state` and `.._mark`, by which it would have to \
                             raise the bound of tokens and to open the mark after a crash: GRANT SELECT, INSERT, UPDATE on both";
@@ -68,75 +93,103 @@ fn left_to_others(error: sqlx_core::Error, left: Duration) -> sqlx_core::Result<
     }
 }
 
+/// For how long nothing is granted. `None`: the server grants locks.
+fn left(advice: MarkAdvice) -> Option<Duration> {
+    match advice {
+        MarkAdvice::Grants => None,
+        MarkAdvice::Wait(left) => Some(left),
+        // Others are changing the mark, or are to make it.
+        MarkAdvice::Make | MarkAdvice::Raise(_) | MarkAdvice::Open => Some(Duration::ZERO),
+    }
+}
+
 /// Whether a statement has failed because the server grants nothing now, or because of the bound of tokens.
 fn is_no_grant(error: &sqlx_core::Error) -> bool {
     matches!(error, sqlx_core::Error::Database(error)
         if error.code().as_deref() == Some("22P02") && error.message().contains(NO_GRANT))
 }
 
+/// Changes the row of the state. False: others do, and their commits wait for a slow disk.
+async fn change_state<'a>(
+    conn: &mut Conn,
+    statement: impl Fn() -> BoundStatement<'a>,
+) -> sqlx_core::Result<bool> {
+    for _ in 0..LOOKS {
+        match statement().execute(&mut *conn).await {
+            Err(sqlx_core::Error::Database(why)) if why.code().as_deref() == Some("55P03") => (),
+            outcome => return outcome.map(|_| true),
+        }
+    }
+    Ok(false)
+}
+
 impl Postgres {
-    /// If a statement has failed because the server grants nothing, looks at the mark, and raises the bound
-    /// of tokens if that was the reason. `None`: it has not failed for that reason.
+    /// If a statement has failed because the server grants nothing, makes the tables say that there are lazy grants,
+    /// looks at the mark, and raises the bound of tokens if that was the reason. `None`: it has not failed for that
+    /// reason.
     pub(super) async fn closed<'a, T>(
         &self,
         conn: &mut Conn,
         outcome: &sqlx_core::Result<T>,
         claims: impl Iterator<Item = &'a Claim>,
     ) -> sqlx_core::Result<Option<Closed>> {
-        let (Some(grace), Err(error)) = (&self.grace, outcome) else { return Ok(None) };
-        if !is_no_grant(error) {
+        if !outcome.as_ref().is_err_and(is_no_grant) {
             return Ok(None);
         }
-        Ok(Some(match self.look(conn, grace).await? {
-            MarkAdvice::Grants => {
-                self.statement(&grace.sql.raise_bound).bind(each_name(claims)).execute(&mut *conn).await?;
-                self.statement(&grace.sql.copy_bound).execute(conn).await?;
-                Closed::NotNow
+        if let Some(longest) = self.grace.lazy {
+            // It changes nothing where the tables say that there are lazy grants.
+            let begin = || self.statement(&self.sql.begin_lazy).bind(micros(longest));
+            if !change_state(&mut *conn, begin).await? {
+                return Ok(Some(Closed::For(Duration::ZERO)));
             }
-            MarkAdvice::Wait(left) => Closed::For(left),
-            // Others are changing it.
-            MarkAdvice::Make | MarkAdvice::Raise(_) | MarkAdvice::Open => Closed::For(Duration::ZERO),
-        }))
+        }
+        if let Some(left) = self.closed_for(conn).await? {
+            return Ok(Some(Closed::For(left)));
+        }
+        let names = each_name(claims);
+        let raise = || self.statement(&self.sql.raise_bound).bind(names.clone());
+        if !change_state(&mut *conn, raise).await? {
+            return Ok(Some(Closed::For(Duration::ZERO)));
+        }
+        self.statement(&self.sql.copy_bound).execute(conn).await?;
+        Ok(Some(Closed::NotNow))
     }
 
     /// For how long the server grants nothing. `None`: it grants locks.
     pub(super) async fn closed_for(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Duration>> {
-        let Some(grace) = &self.grace else { return Ok(None) };
-        Ok(match self.look(conn, grace).await? {
-            MarkAdvice::Grants => None,
-            MarkAdvice::Wait(left) => Some(left),
-            // Others are changing it.
-            MarkAdvice::Make | MarkAdvice::Raise(_) | MarkAdvice::Open => Some(Duration::ZERO),
-        })
+        self.look(conn).await.map(left)
     }
 
-    /// Looks at the mark, and does what is to be done about it.
-    pub(super) async fn look(&self, conn: &mut Conn, grace: &Grace) -> sqlx_core::Result<MarkAdvice> {
-        let mut advice = MarkAdvice::Make;
+    /// Looks at the mark, and does what is to be done about it. Nobody needs one where no grant is lazy.
+    async fn look(&self, conn: &mut Conn) -> sqlx_core::Result<MarkAdvice> {
+        let (grace, mut advice) = (&self.grace, MarkAdvice::Make);
         for _ in 0..LOOKS {
-            let mark = self.mark(conn, grace).await?;
-            advice = grace.watch.advise(mark, Moment::now());
+            let Some(Shown { mark, period }) = self.mark(conn).await? else {
+                grace.gauge.note(None);
+                return Ok(MarkAdvice::Grants);
+            };
+            advice = grace.watch.advise_within(mark, Moment::now(), period);
             match advice {
                 MarkAdvice::Make => {
                     tracing::warn!(
-                        lockwell.server = %self.address, lockwell.grace = ?grace.watch.grace(),
+                        lockwell.server = %self.address, lockwell.grace = ?period,
                         "the server may have forgotten grants: no lock is granted for a grace period"
                     );
-                    if let Err(error) = self.make_mark(conn, grace, mark).await {
-                        advice = left_to_others(error, grace.watch.grace())?;
+                    if let Err(error) = self.make_mark(conn, mark).await {
+                        advice = left_to_others(error, period)?;
                         break;
                     }
                 }
                 MarkAdvice::Raise(counted) => {
-                    let raise = self.statement(&grace.sql.raise_count).bind(mark.map(id_of));
+                    let raise = self.statement(&self.sql.raise_count).bind(mark.map(id_of));
                     let raise = raise.bind(mark.map(|mark| micros(mark.counted))).bind(micros(counted));
                     if let Err(error) = raise.execute(&mut *conn).await {
-                        advice = left_to_others(error, grace.watch.grace().saturating_sub(counted))?;
+                        advice = left_to_others(error, period.saturating_sub(counted))?;
                         break;
                     }
                 }
                 MarkAdvice::Open => {
-                    let open = self.statement(&grace.sql.open_mark).bind(mark.map(id_of));
+                    let open = self.statement(&self.sql.open_mark).bind(mark.map(id_of));
                     if let Err(error) = open.execute(&mut *conn).await {
                         advice = left_to_others(error, Duration::ZERO)?;
                         break;
@@ -155,51 +208,64 @@ impl Postgres {
         Ok(advice)
     }
 
-    async fn mark(&self, conn: &mut Conn, grace: &Grace) -> sqlx_core::Result<Option<Mark>> {
-        let found: Option<Looked> = self.statement(&grace.sql.look_at_mark).row(conn).await?;
-        let (longest, is_kept, id, opens_in, counted, is_open) =
-            found.ok_or(sqlx_core::Error::RowNotFound)?;
-        if is_kept {
+    /// Looks at the mark for a holder, or for a waiter behind members that have ended: there may be nobody else who does.
+    /// What they asked for is done, so an error is none of theirs.
+    pub(super) async fn look_aside(&self, conn: &mut Conn) {
+        if let Err(error) = self.look(conn).await {
+            tracing::debug!(%error, "the mark of the server was not looked at");
+        }
+    }
+
+    /// `None`: no crash can have lost a grant.
+    async fn mark(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Shown>> {
+        // Nothing but the state is read where no grant is lazy: not everybody may read the number of the server.
+        let state: Option<(bool, bool)> = self.statement(&self.sql.look_at_state).row(&mut *conn).await?;
+        let (is_lazy, is_kept) = state.ok_or(sqlx_core::Error::RowNotFound)?;
+        if is_kept && (is_lazy || self.grace.lazy.is_some()) {
             return Err(misconfigured(KEPT));
         }
-        // Whoever has another period in mind would open the mark too early.
-        if span(longest) != grace.longest {
+        if !is_lazy {
+            return Ok(None);
+        }
+        self.grace.is_lazy.store(true, Ordering::Relaxed);
+        let found: Option<Looked> = self.statement(&self.sql.look_at_mark).row(conn).await?;
+        let Some((lost, longest, id, opens_in, counted, is_open)) = found else { return Ok(None) };
+        if self.grace.lazy.is_some_and(|known| known != span(longest)) {
             return Err(misconfigured(REMADE));
         }
         let parts = id.zip(opens_in).zip(counted.zip(is_open));
-        Ok(parts.map(|((id, opens_in), (counted, is_open))| Mark {
+        let mark = parts.map(|((id, opens_in), (counted, is_open))| Mark {
             id: id.as_u128(),
             opens_in,
             counted: span(counted),
             is_open,
-        }))
+        });
+        Ok(Some(Shown { mark, period: grace_period(span(lost)) }))
     }
 
-    /// Makes a mark in the place of `seen`, unless another has been made since. Returns its id.
-    async fn make_mark(&self, conn: &mut Conn, grace: &Grace, seen: Option<Mark>) -> sqlx_core::Result<u128> {
+    /// Makes a closed mark in the place of `seen`, unless another has been made since. Returns its id.
+    async fn make_mark(&self, conn: &mut Conn, seen: Option<Mark>) -> sqlx_core::Result<u128> {
         let id = unique_bits();
-        self.statement(&grace.sql.make_mark)
-            .bind(Uuid::from_u128(id))
-            .bind(micros(grace.watch.grace()))
-            .bind(seen.map(id_of))
-            .execute(conn)
-            .await?;
+        let make = self.statement(&self.sql.make_mark).bind(Uuid::from_u128(id)).bind(seen.map(id_of));
+        make.execute(conn).await?;
         Ok(id)
     }
 
-    /// Begins a grace period, whether the server grants locks or not. Returns its length. `None`: the tables
-    /// have no mark.
+    /// Begins a grace period, whether the server grants locks or not. Returns its length. `None`: no crash can
+    /// have lost a grant. The tables may be those of before the first lazy grant, so a lazy client knows better.
     pub(super) async fn make_mark_by_hand(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Duration>> {
-        let Some(grace) = &self.grace else { return Ok(None) };
-        // The bound may be that of another server, or of an earlier time. A server where locks were in use
-        // meanwhile has granted no token above what this makes of the clock, unless it has crashed lately.
-        self.statement(&grace.sql.raise_bound).bind(Vec::<&str>::new()).execute(&mut *conn).await?;
+        if let Some(longest) = self.grace.lazy {
+            self.statement(&self.sql.begin_lazy).bind(micros(longest)).execute(&mut *conn).await?;
+        }
         for _ in 0..LOOKS {
-            let seen = self.mark(conn, grace).await?;
-            let made = self.make_mark(conn, grace, seen).await?;
-            if self.mark(conn, grace).await?.is_some_and(|mark| mark.id == made) {
-                self.look(conn, grace).await?;
-                return Ok(Some(grace.watch.grace()));
+            let Some(seen) = self.mark(conn).await? else { return Ok(None) };
+            let made = self.make_mark(conn, seen.mark).await?;
+            let shown = self.mark(conn).await?;
+            if let Some(Shown { mark: Some(mark), period }) = shown
+                && mark.id == made
+            {
+                self.look(conn).await?;
+                return Ok(Some(period));
             }
         }
         Err(ours(ErrorKind::Conflict, "others change the mark of the server at the same time"))
@@ -208,7 +274,6 @@ impl Postgres {
     /// Makes records again that the server has lost. The other leases have been renewed, so an error is none
     /// of theirs.
     pub(super) async fn reclaim(&self, conn: &mut Conn, grants: &[Grant], answers: &mut [Extension]) {
-        let Some(grace) = &self.grace else { return };
         let choose = |(grant, answer): (&Grant, &Extension)| {
             if *answer != Extension::Lost {
                 return false;
@@ -224,9 +289,8 @@ impl Postgres {
             return;
         }
         let claims = || lost().map(|(grant, _)| grant.claim());
-        let tokens: Vec<_> = lost().map(|(grant, _)| grant.last_token().get().cast_signed()).collect();
-        let reclaim = self.statement(&grace.sql.reclaim).of_each(claims());
-        let reclaim = reclaim.bind(ttls(claims())).bind(labels(claims())).bind(tokens);
+        let reclaim = self.statement(&self.sql.reclaim).of_each(claims()).bind(ttls(claims()));
+        let reclaim = reclaim.bind(labels(claims())).bind(last_tokens(lost().map(|(grant, _)| grant)));
         let reclaimed: sqlx_core::Result<Vec<(Uuid, bool)>> = reclaim.rows(conn).await;
         if let Err(error) = &reclaimed {
             tracing::warn!(%error, "locks that the server may have lost were not reclaimed");
@@ -251,7 +315,7 @@ impl Postgres {
     /// Then it does not know whether the claims held their locks, and it has granted them to nobody else.
     pub(super) async fn doubt_denials(&self, conn: &mut Conn, answers: &mut [Freed]) {
         let is_denied = |freed: &Freed| !freed.released && !freed.blocked;
-        if self.grace.is_none() || !answers.iter().any(is_denied) {
+        if !self.grace.is_lazy.load(Ordering::Relaxed) || !answers.iter().any(is_denied) {
             return;
         }
         match self.closed_for(conn).await {
@@ -267,8 +331,7 @@ impl Postgres {
 
     /// Makes sure that nobody reclaims a lock that was freed by force.
     pub(super) async fn force_unknown(&self, conn: &mut Conn, name: &LockName) -> sqlx_core::Result<()> {
-        let Some(grace) = &self.grace else { return Ok(()) };
-        self.statement(&grace.sql.force_unknown)
+        self.statement(&self.sql.force_unknown)
             .bind(name.as_str())
             .bind(Uuid::from_u128(unique_bits()))
             .execute(conn)
@@ -276,31 +339,31 @@ impl Postgres {
             .map(drop)
     }
 
-    /// Checks what the tables were made for, and the rights that are needed long after connecting. From then on
-    /// each new connection looks at the mark.
+    /// Checks the rights that are needed long after connecting, and looks at the mark.
     pub(super) async fn check_grace(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
-        let Some(grace) = &self.grace else { return Ok(()) };
-        if self.statement(&grace.sql.lacks_rights).value(&mut *conn).await?.unwrap_or(false) {
+        if self.statement(&self.sql.lacks_rights).value(&mut *conn).await?.unwrap_or(false) {
             return Err(ours(ErrorKind::Refused, LACKS_RIGHTS));
         }
-        self.look(conn, grace).await?;
-        grace.is_known.store(true, Ordering::Relaxed);
-        Ok(())
+        self.look(conn).await.map(drop)
     }
 
-    /// What a crash of the server costs, for a person.
+    /// What a crash of the server costs, for a person. `None`: nothing.
     pub(super) async fn durability(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Finding>> {
-        let Some(grace) = &self.grace else { return Ok(None) };
         let closed = self.closed_for(conn).await?;
-        let ahead: Option<i64> = self.statement(&grace.sql.floor_ahead).value(conn).await?;
-        Ok(Some(durability(grace.watch.grace(), closed, periods(ahead.unwrap_or_default()))))
+        let Some(Shown { period, .. }) = self.mark(conn).await? else { return Ok(None) };
+        let ahead: Option<i64> = self.statement(&self.sql.floor_ahead).value(conn).await?;
+        Ok(Some(durability(period, closed, periods(ahead.unwrap_or_default()))))
     }
 
     /// Looks at the mark over a new connection: it may lead to a server that has crashed, or to another one.
     pub(super) async fn look_again(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
-        match &self.grace {
-            Some(grace) if grace.is_known.load(Ordering::Relaxed) => self.look(conn, grace).await.map(drop),
-            _ => Ok(()),
+        if !self.grace.is_lazy.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.look(conn).await {
+            // A standby, which has no mark to look at. It grants nothing, and its mark is lost when it is promoted.
+            Err(error) if class_of(self, &error) == ErrorClass::ReadOnly => Ok(()),
+            looked => looked.map(drop),
         }
     }
 }
@@ -308,7 +371,6 @@ impl Postgres {
 /// How many grace periods have begun lately, at least, if the floor of tokens is so far ahead of the clock,
 /// in microseconds. Each raises the floor by up to 2^33, which the clock makes up for in 2.4 hours.
 fn periods(ahead: i64) -> i64 {
-    // One that was begun by hand raises it by a little more.
     (ahead - (1 << 31)).max(0) / (1 << 33) + i64::from(ahead > 1 << 31)
 }
 
@@ -325,8 +387,9 @@ fn durability(period: Duration, closed: Option<Duration>, periods: i64) -> Findi
         let text = closed_for(left) + &often;
         return Finding::doubtful("grace period", text, format!("wait; if it happens often, {remedy}"));
     }
-    let text =
-        format!("grants wait for no disk; after a crash or a failover nothing is granted for {period:.1?}");
+    let text = format!(
+        "some clients' grants wait for no disk; after a crash or a failover nothing is granted for {period:.1?}"
+    );
     match often.as_str() {
         "" => Finding::good("durability", text),
         often => Finding::doubtful("durability", text + often, remedy),

@@ -1,6 +1,6 @@
 //! The requests about groups on PostgreSQL.
 
-use lockwell_core::{Claim, LockName, Mode};
+use lockwell_core::{Claim, Grant, LockName, Mode};
 
 use super::driver::{Conn, Postgres, names};
 use super::statements::{ELSEWHERE, UNSEEN};
@@ -115,13 +115,13 @@ impl Postgres {
     }
 
     /// Turns the one holder into a reader, unless that is done already. False: it holds nothing.
-    pub(super) async fn become_reader(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<bool> {
-        let done: Option<i64> =
-            self.statement(&self.sql.downgrade).of(claim).bind(Mode::Shared.code()).value(&mut *conn).await?;
-        if done.is_some() {
+    pub(super) async fn become_reader(&self, conn: &mut Conn, grant: &Grant) -> sqlx_core::Result<bool> {
+        let (claim, token) = (grant.claim(), grant.last_token().get().cast_signed());
+        let downgrade = self.statement(&self.sql.downgrade).of(claim).bind(Mode::Shared.code()).bind(token);
+        if downgrade.value::<i64>(&mut *conn).await?.is_some() {
             return Ok(true);
         }
-        let member: Option<i64> = self.statement(&self.sql.member).of(claim).value(conn).await?;
+        let member: Option<i64> = self.statement(&self.sql.member).of(claim).bind(token).value(conn).await?;
         Ok(member.is_some())
     }
 }

@@ -18,7 +18,7 @@
 timestamptz '9999-12-31 00:00:00+00'
 
 -- part: grouped
-owner = {group}, {ends} = {never}, acquired_at = clock_timestamp(), label = ''
+owner = {group}, ends_at = {never}, acquired_at = clock_timestamp(), label = ''
 
 -- part: present
 -- The members of the group that holds the lock.
@@ -40,7 +40,7 @@ WITH raised AS (
 ), others AS (
     DELETE FROM {members} m USING raised r WHERE m.name = $1 AND r.members = 1
 ), made AS (
-    INSERT INTO {members} (name, owner, token, {ends}, acquired_at, label, mode)
+    INSERT INTO {members} (name, owner, token, ends_at, acquired_at, label, mode)
     SELECT $1, $2, r.token, clock_timestamp() + $3 * interval '1 microsecond', clock_timestamp(), $4, $6 FROM raised r
 ), gone AS (
     DELETE FROM {waiters} q USING raised WHERE q.owner = $2
@@ -85,7 +85,7 @@ WITH want AS (
 ), others AS (
     DELETE FROM {members} m USING raised r WHERE m.name = r.name AND r.begins
 ), made AS (
-    INSERT INTO {members} AS m (name, owner, token, {ends}, acquired_at, label, mode)
+    INSERT INTO {members} AS m (name, owner, token, ends_at, acquired_at, label, mode)
     SELECT s.name, s.owner, r.base + s.upto, clock_timestamp() + s.ttl * interval '1 microsecond',
         clock_timestamp(), s.label, $6
     FROM admitted s JOIN raised r USING (name)
@@ -118,7 +118,7 @@ fewer AS (
 -- of members that somebody has restored must not free it, nor clear the mark of its owner.
 shrunk AS (
     UPDATE {locks} l SET members = greatest(l.members - f.many, 0), mode = CASE WHEN l.members > f.many THEN l.mode ELSE 0 END,
-        {ends} = CASE WHEN l.members > f.many OR l.owner <> {group} THEN l.{ends} END,
+        ends_at = CASE WHEN l.members > f.many OR l.owner <> {group} THEN l.ends_at END,
         waited = l.waited AND (NOT f.same OR l.owner <> {group} OR EXISTS (
             SELECT 1 FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner))
     FROM fewer f WHERE l.name = f.name
@@ -151,11 +151,11 @@ SELECT shrunk.next FROM shrunk
 -- name: reap
 -- Removes members whose leases have ended. A member whose row is locked by a transaction stays: the transaction has verified
 -- its hold. Nor is one removed while the server may have forgotten its renewal. If nobody has joined or left since the snapshot, the
--- rows are counted, so that a count that somebody has damaged is right again. $1 names, $2 client.
+-- rows are counted, so that a count that somebody has damaged is right again. The last column is as in `renew`. $1 names, $2 client.
 WITH mine AS (
     {mine} WHERE l.name = ANY($1) AND l.members > 0 AND {lazy} AND {may_give} ORDER BY l.name FOR NO KEY UPDATE OF l
 ), dead AS (
-    SELECT m.name, m.owner FROM {members} m JOIN mine USING (name) WHERE m.{ends} <= clock_timestamp()
+    SELECT m.name, m.owner FROM {members} m JOIN mine USING (name) WHERE m.ends_at <= clock_timestamp()
     ORDER BY m.name, m.owner FOR UPDATE OF m SKIP LOCKED
 ), gone AS (
     DELETE FROM {members} m USING dead d WHERE m.name = d.name AND m.owner = d.owner RETURNING m.name
@@ -164,30 +164,32 @@ WITH mine AS (
         + CASE WHEN mine.same THEN mine.members - (SELECT count(*) FROM {members} m WHERE m.name = mine.name) ELSE 0 END AS many
         FROM mine) AS c WHERE c.many <> 0
 ), {shrunk}
-SELECT shrunk.name, shrunk.next FROM shrunk
+SELECT shrunk.name, shrunk.next, {may_give} FROM (VALUES (1)) AS one LEFT JOIN shrunk ON true
 
 -- name: stale_groups
-SELECT DISTINCT name FROM {members} WHERE {ends} < clock_timestamp() - $1 * interval '1 microsecond'
+SELECT DISTINCT name FROM {members} WHERE ends_at < clock_timestamp() - $1 * interval '1 microsecond'
 
 -- name: downgrade
--- Members of a group before, whose records a crash has left, go. $1 name, $2 owner, $3 mode.
+-- Members of a group before, whose records a crash has left, go. The claim may have been granted the lock twice, and the row is that of
+-- the other grant. $1 name, $2 owner, $3 mode, $4 token.
 WITH mine AS (
-    SELECT l.name, l.token, l.{ends}, l.acquired_at, l.label FROM {locks} l
-    WHERE l.name = $1 AND l.owner = $2 AND l.{ends} > clock_timestamp() AND {durable}
+    SELECT l.name, l.token, l.ends_at, l.acquired_at, l.label FROM {locks} l
+    WHERE l.name = $1 AND l.owner = $2 AND l.token = $4 AND l.ends_at > clock_timestamp() AND {durable}
     FOR NO KEY UPDATE OF l
 ), inserted AS (
-    INSERT INTO {members} (name, owner, token, {ends}, acquired_at, label, mode)
-    SELECT name, $2, token, {ends}, acquired_at, label, $3 FROM mine
+    INSERT INTO {members} (name, owner, token, ends_at, acquired_at, label, mode)
+    SELECT name, $2, token, ends_at, acquired_at, label, $3 FROM mine
 ), others AS (
     DELETE FROM {members} m USING mine WHERE m.name = mine.name AND m.owner <> $2
 ), gone AS (
     DELETE FROM {waiters} q USING mine WHERE q.owner = $2
 )
-UPDATE {locks} l SET owner = {group}, {ends} = {never}, mode = $3, members = 1 FROM mine WHERE l.name = mine.name
+UPDATE {locks} l SET owner = {group}, ends_at = {never}, mode = $3, members = 1 FROM mine WHERE l.name = mine.name
 RETURNING 1::bigint
 
 -- name: member
-SELECT token FROM {members} WHERE name = $1 AND owner = $2
+-- Whether the downgrade is done already. $1 name, $2 owner, $3 token.
+SELECT token FROM {members} WHERE name = $1 AND owner = $2 AND token = $3
 
 -- name: due_waiters
 -- Notifies all waiters whose turn it is: the head of the queue, all readers at its head, or as many as there are permits, up to
@@ -200,7 +202,7 @@ WITH line AS (
     WINDOW line AS (ORDER BY q.ticket)
 )
 SELECT CASE {notify} END FROM line q LEFT JOIN {locks} l ON l.name = $1
-WHERE {lazy} AND CASE WHEN q.behind_others OR l.{ends} > clock_timestamp() AND (l.mode = 0 OR l.mode <> q.mode) THEN false
+WHERE {lazy} AND CASE WHEN q.behind_others OR l.ends_at > clock_timestamp() AND (l.mode = 0 OR l.mode <> q.mode) THEN false
     WHEN q.mode < 0 THEN true
     WHEN q.mode > 0 THEN coalesce(l.members, 0) + q.place <= q.mode
     ELSE q.place = 1 END

@@ -7,7 +7,7 @@ use lockwell_core::backend::{PLACE_TTL, Waiters, unique_bits};
 use lockwell_core::{Claim, ErrorKind, Grant, LockName, LockStatus, Mode};
 use uuid::Uuid;
 
-use super::driver::{Conn, Postgres, ttls};
+use super::driver::{Conn, Postgres, last_tokens, ttls};
 use super::grace::{Closed, LOOKS};
 use super::session::BEGIN;
 use super::statements::ELSEWHERE;
@@ -57,10 +57,8 @@ impl Dialect for Postgres {
     }
 
     async fn release(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx_core::Result<Vec<Freed>> {
-        if self.grace.is_some() {
-            // From now on they are not reclaimed: see `reclaim`.
-            claims.iter().for_each(Claim::cancel);
-        }
+        // From now on they are not reclaimed: see `reclaim`.
+        claims.iter().for_each(Claim::cancel);
         let mut answers = self.release_each(conn, claims).await?;
         self.doubt_denials(conn, &mut answers).await;
         Ok(answers)
@@ -72,20 +70,24 @@ impl Dialect for Postgres {
         hold: Hold,
         grants: &[Grant],
     ) -> sqlx_core::Result<Vec<Extension>> {
-        let rows: Vec<(bool, bool)> = self
-            .statement(self.sql.renew.of(hold))
-            .of_each(grants.iter().map(Grant::claim))
-            .bind(ttls(grants.iter().map(Grant::claim)))
-            .rows(&mut *conn)
-            .await?;
-        let answer = |row| match row {
-            (true, _) => Extension::Extended,
-            (false, true) => Extension::Blocked,
-            (false, false) => Extension::Lost,
+        let mut renewed = self.renew_rows(conn, hold, grants).await;
+        // Needs no mark, and fails where the tables do not say any more that there are lazy grants.
+        if self.closed(conn, &renewed, grants.iter().map(Grant::claim)).await?.is_some() {
+            renewed = self.renew_rows(conn, hold, grants).await;
+        }
+        let rows = renewed?;
+        let answer = |row: &Renewed| match row {
+            (true, ..) => Extension::Extended,
+            (false, true, _) => Extension::Blocked,
+            (false, false, _) => Extension::Lost,
         };
-        let mut answers: Vec<_> = rows.into_iter().map(answer).collect();
+        let mut answers: Vec<_> = rows.iter().map(answer).collect();
         if hold == Hold::Alone {
+            // Before the look, which may let others be granted locks.
             self.reclaim(conn, grants, &mut answers).await;
+        }
+        if !rows.iter().all(|(.., may_give)| *may_give) {
+            self.look_aside(conn).await;
         }
         Ok(answers)
     }
@@ -222,9 +224,13 @@ impl Dialect for Postgres {
 
     async fn reap(&self, conn: &mut Conn, names: &[LockName]) -> sqlx_core::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
-        let heads: Vec<(String, Option<i64>)> =
+        let reaped: Vec<(Option<String>, Option<i64>, bool)> =
             self.statement(&self.sql.reap).bind(asked).bind(conn.client()).rows(&mut *conn).await?;
-        self.behind_each(conn, heads).await
+        if !reaped.iter().all(|(.., may_give)| *may_give) {
+            self.look_aside(conn).await;
+        }
+        let heads = reaped.into_iter().filter_map(|(name, head, _)| Some((name?, head)));
+        self.behind_each(conn, heads.collect()).await
     }
 
     async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx_core::Result<Vec<LockName>> {
@@ -234,15 +240,12 @@ impl Dialect for Postgres {
     }
 
     async fn downgrade(&self, conn: &mut Conn, grant: &Grant) -> sqlx_core::Result<bool> {
-        if self.become_reader(conn, grant.claim()).await? {
+        if self.become_reader(conn, grant).await? {
             return Ok(true);
-        }
-        if self.grace.is_none() {
-            return Ok(false);
         }
         // The server may have lost the record. A renewal makes it again, unless the lock is lost.
         match self.renew(conn, Hold::Alone, std::slice::from_ref(grant)).await?[..] {
-            [Extension::Extended] => self.become_reader(conn, grant.claim()).await,
+            [Extension::Extended] => self.become_reader(conn, grant).await,
             [Extension::Blocked] => {
                 Err(ours(ErrorKind::Held, "a transaction has locked the row of this lock"))
             }
@@ -268,7 +271,24 @@ impl Dialect for Postgres {
     }
 }
 
+/// Whether a lease was extended, whether its row is there, and whether the server grants locks.
+type Renewed = (bool, bool, bool);
+
 impl Postgres {
+    async fn renew_rows(
+        &self,
+        conn: &mut Conn,
+        hold: Hold,
+        grants: &[Grant],
+    ) -> sqlx_core::Result<Vec<Renewed>> {
+        self.statement(self.sql.renew.of(hold))
+            .of_each(grants.iter().map(Grant::claim))
+            .bind(ttls(grants.iter().map(Grant::claim)))
+            .bind(last_tokens(grants))
+            .rows(conn)
+            .await
+    }
+
     /// Frees a lock. Returns the number of holders.
     async fn force(&self, conn: &mut Conn, name: &LockName, forced: &Forced) -> sqlx_core::Result<usize> {
         let held: Option<(i64, i64)> = self

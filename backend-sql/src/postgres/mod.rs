@@ -3,7 +3,6 @@
 mod address;
 mod bound;
 mod claims;
-mod convert;
 mod database;
 mod driver;
 mod durability;
@@ -27,9 +26,9 @@ use lockwell_core::{Error, ErrorKind, Moment, Operation, Result, ServerUrl};
 use sqlx_postgres::PgConnectOptions;
 
 use self::driver::Postgres;
-use self::durability::{Durability, Grace};
+use self::durability::{Grace, lazy};
 use self::session::{Found, Session};
-use self::statements::{DISK, GRACE, Statements};
+use self::statements::{DISK, LAZY, Statements};
 use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::dialect::hints::Hints;
 use crate::dialect::verify::{VerifyRecord, Written, routine, verify_trait};
@@ -59,7 +58,7 @@ impl PostgresLock {
     /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode`, `sslrootcert`,
     /// `sslcert` and `sslkey` as for libpq; `pooled=true` for a pooler in transaction mode, which carries no
     /// notifications, and may carry no prepared statements: every statement then has its arguments in its
-    /// text, and waiters ask. `durability=grace` makes tables on which grants wait for no disk, and
+    /// text, and waiters ask. With `durability=grace` the grants of this client wait for no disk, and
     /// `longest_ttl` is the longest lease (30 s): `docs/sql.md`, "Durability".
     ///
     /// # Errors
@@ -71,32 +70,6 @@ impl PostgresLock {
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         Self::reach(url, address::options(url)?, all_options(url)?).await
-    }
-
-    /// Converts the tables of this address to the `durability` and the `longest_ttl` that it names. False:
-    /// they have them already.
-    ///
-    /// It waits until nobody holds a lock, for this time at most. Afterwards all clients have to connect
-    /// again: those that had connected before fail with
-    /// [`Misconfigured`](lockwell_core::ErrorKind::Misconfigured).
-    ///
-    /// # Errors
-    /// [`Held`](lockwell_core::ErrorKind::Held) if locks are held, or transactions use the tables;
-    /// [`GracePeriod`](lockwell_core::ErrorKind::GracePeriod) as long as it is not known who holds a lock;
-    /// [`Conflict`](lockwell_core::ErrorKind::Conflict) for `disk`, as long as tokens are ahead of the clock;
-    /// [`Refused`](lockwell_core::ErrorKind::Refused) if the user does not own the tables;
-    /// [`Misconfigured`](lockwell_core::ErrorKind::Misconfigured) if there are none;
-    /// [`Unreachable`](lockwell_core::ErrorKind::Unreachable) if the server did not answer in time: then the
-    /// tables may be converted;
-    /// [`InvalidInput`](lockwell_core::ErrorKind::InvalidInput) if the address names no durability.
-    ///
-    /// # Cancel safety
-    /// Safe: the tables are as they were, or converted.
-    pub async fn convert(url: &ServerUrl, wait: Duration) -> Result<bool> {
-        let (options, wanted) = (all_options(url)?, Durability::read(url)?);
-        let postgres = Postgres::new(url, address::options(url)?, &options)?;
-        let converted = convert::convert(&postgres, &options, wanted, wait).await;
-        converted.map_err(|error| options.named(error.on_backend("postgres")))
     }
 
     /// Connects with options that the application has for its own connections, such as
@@ -136,15 +109,13 @@ impl PostgresLock {
     }
 
     async fn reach(url: &ServerUrl, connect: PgConnectOptions, options: SqlOptions) -> Result<Self> {
-        let durability = Durability::read(url)?;
+        // Before anything is sent.
+        lazy(url, Found::None)?;
         let mut postgres = Postgres::new(url, connect, &options)?;
         let context = |error: Error| options.named(error.during(Operation::Connect).on_backend("postgres"));
         let (table, found) = postgres.find(&options).await.map_err(context)?;
-        if let Some(longest) = durability.of(found).map_err(context)? {
-            postgres.grace = Some(Grace::new(&table, longest));
-        }
-        let files = if postgres.grace.is_some() { &GRACE } else { &DISK };
-        postgres.sql = Statements::new(&table, files);
+        postgres.grace = Grace::new(lazy(url, found).map_err(context)?);
+        postgres.sql = Statements::new(&table, if postgres.grace.lazy.is_some() { &LAZY } else { &DISK });
         let record = Arc::new(VerifyRecord {
             backend: "postgres",
             verify: postgres.sql.verify.clone(),
@@ -165,10 +136,8 @@ pub(crate) fn ddl(url: &ServerUrl, table: &Table) -> Result<String> {
         Some(schema) => table.in_schema(&schema),
         None => table.clone(),
     };
-    Ok(match Durability::read(url)?.of(Found::None)? {
-        Some(longest) => Grace::new(&table, longest).script() + &Statements::new(&table, &GRACE).ddl(),
-        None => Statements::new(&table, &DISK).ddl(),
-    })
+    lazy(url, Found::None)?;
+    Ok(Statements::new(&table, &DISK).ddl())
 }
 
 /// The statement that creates the function `SCHEMA.TABLE_verify` for tables of this address.
@@ -179,8 +148,8 @@ pub(crate) fn verify_routine(url: &ServerUrl, table: &Table) -> Result<String> {
         return Err(Error::new(ErrorKind::InvalidInput, text));
     };
     let table = table.in_schema(&schema);
-    let files = if Durability::read(url)?.of(Found::None)?.is_some() { &GRACE } else { &DISK };
-    Ok(routine(&table, include_str!("verify.sql"), &Statements::new(&table, files).verify))
+    let statements = Statements::new(&table, if lazy(url, Found::None)?.is_some() { &LAZY } else { &DISK });
+    Ok(routine(&table, include_str!("verify.sql"), &statements.verify))
 }
 
 impl Postgres {
@@ -203,7 +172,7 @@ impl Postgres {
             pooled,
             sql: Statements::new(&options.table, &DISK),
             hints: Hints::new(),
-            grace: None,
+            grace: Grace::new(None),
         })
     }
 

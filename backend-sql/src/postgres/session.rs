@@ -158,34 +158,42 @@ impl Session {
             None => schema(&mut conn, table).await?,
         };
         let table = table.in_schema(&schema);
-        let found = AssertSqlSafe(format!(
+        let columns = AssertSqlSafe(format!(
             "{FOR_ONE} {}",
-            table.fill("SELECT to_regclass('{locks}') IS NOT NULL, to_regclass('{state}') IS NOT NULL")
+            table.fill(
+                "SELECT to_regclass('{locks}') IS NOT NULL, EXISTS (SELECT 1 FROM pg_attribute a
+                     WHERE a.attrelid = to_regclass('{state}') AND a.attname = 'lazy_since' AND NOT a.attisdropped)"
+            )
         ));
-        let row = sqlx_core::raw_sql::raw_sql(found).fetch_one(&mut conn).await?;
+        let row = sqlx_core::raw_sql::raw_sql(columns).fetch_one(&mut conn).await?;
         let found = match (row.try_get(0)?, row.try_get(1)?) {
             (false, _) => Found::None,
-            (true, false) => Found::Disk,
+            (true, false) => return Err(misconfigured(OLD_TABLES)),
             (true, true) => {
-                let longest =
-                    AssertSqlSafe(format!("{FOR_ONE} {}", table.fill("SELECT longest_ttl FROM {state}")));
-                Found::Grace(span(
-                    sqlx_core::raw_sql::raw_sql(longest).fetch_one(&mut conn).await?.try_get(0)?,
-                ))
+                let state = table.fill("SELECT longest_ttl, lazy_since IS NOT NULL FROM {state}");
+                let state = AssertSqlSafe(format!("{FOR_ONE} {state}"));
+                let row = sqlx_core::raw_sql::raw_sql(state).fetch_one(&mut conn).await?;
+                if row.try_get(1)? { Found::Lazy(span(row.try_get(0)?)) } else { Found::Durable }
             }
         };
         Ok((table, found))
     }
 }
 
+/// Nothing is made beside such tables: earlier releases would take it for theirs.
+const OLD_TABLES: &str = "the lock tables are those of an earlier release, or lack the one that ends with _state: end all programs \
+                          that use them and drop them, or name others by the option `table`. Some hours after a crash with durability=grace \
+                          their tokens are ahead of the clock, and would fall: if they have a table that ends with _state, wait until the \
+                          server's clock, in microseconds since 1970, has passed token_bound in it";
+
 /// The tables that a database has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     None,
-    /// On which grants wait for the disk.
-    Disk,
-    /// On which they do not, for leases of this length at most.
-    Grace(Duration),
+    /// On which no grant is lazy.
+    Durable,
+    /// On which grants may be, with leases of this length at most.
+    Lazy(Duration),
 }
 
 /// The schema of a table: the one of the user's search path that has it or, if there is none, the first.

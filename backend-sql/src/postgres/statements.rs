@@ -5,14 +5,15 @@ use crate::sql::library::statements;
 use crate::sql::table::{HeldSql, Sql, filled};
 use crate::words::SEVERAL;
 
-/// For tables on which grants wait for the disk.
-pub(super) const DISK: [&str; 4] = [STATEMENTS, GROUPS, TABLES, include_str!("disk.sql")];
-/// For those on which they do not.
-pub(super) const GRACE: [&str; 4] = [STATEMENTS, GROUPS, TABLES, include_str!("grace.sql")];
+/// For a client whose grants wait for the disk.
+pub(super) const DISK: [&str; 5] = [STATEMENTS, GROUPS, TABLES, MARK, include_str!("disk.sql")];
+/// For one whose grants do not.
+pub(super) const LAZY: [&str; 5] = [STATEMENTS, GROUPS, TABLES, MARK, include_str!("lazy.sql")];
 
 const STATEMENTS: &str = include_str!("statements.sql");
 const GROUPS: &str = include_str!("groups.sql");
 const TABLES: &str = include_str!("tables.sql");
+const MARK: &str = include_str!("mark.sql");
 
 /// Stands for a head of a queue for which nothing is left to do: it waits in another process and was
 /// notified, or has to wait.
@@ -47,15 +48,16 @@ statements! {
     holders first_waiters names about force force_members portion purge purge_waiters dead_client forget_places places_of forget_stale forget_client
     join_one join make leave_group_one leave_group reap stale_groups downgrade member due_waiters
     write_record read_record recorded purge_records
-    locks members waiters clients records check_locks check_members check_waiters check_clients forgets;
+    first_tables waiters clients records check_locks check_members check_waiters check_clients check_state check_mark forgets
+    look_at_state look_at_mark floor_ahead begin_lazy make_mark raise_count open_mark raise_bound copy_bound reclaim force_unknown lacks_rights;
     hand_first: NamedSql, hand_over: NamedSql, hand_on: NamedSql, hand_over_many: NamedSql,
     send_notes: NamedSql, renew: HeldSql, verify: HeldSql, read_record_under: HeldSql
 }
 
 impl Statements {
     /// What makes the tables.
-    pub(super) fn tables(&self) -> [&Sql; 5] {
-        [&self.locks, &self.members, &self.waiters, &self.clients, &self.records]
+    pub(super) fn tables(&self) -> [&Sql; 4] {
+        [&self.first_tables, &self.waiters, &self.clients, &self.records]
     }
 
     /// The same as a script for a person.
@@ -64,8 +66,9 @@ impl Statements {
     }
 
     /// What fails where a table or a column is missing.
-    pub(super) fn checks(&self) -> [&Sql; 4] {
-        [&self.check_locks, &self.check_members, &self.check_waiters, &self.check_clients]
+    pub(super) fn checks(&self) -> [&Sql; 6] {
+        let (locks, members, state) = (&self.check_locks, &self.check_members, &self.check_state);
+        [locks, members, &self.check_waiters, &self.check_clients, state, &self.check_mark]
     }
 }
 
@@ -77,7 +80,7 @@ mod tests {
     #[test]
     fn all_parts_are_known_and_used() {
         Library::new(&DISK).check(fill);
-        Library::new(&GRACE).check(fill);
+        Library::new(&LAZY).check(fill);
     }
 
     /// A transaction that notifies keeps a lock of the whole server until it has committed.
@@ -85,7 +88,7 @@ mod tests {
     fn what_notifies_waits_for_no_disk_and_no_replica() {
         let lazy = "set_config('synchronous_commit', 'off', true)";
         let durable = "set_config('synchronous_commit', 'on', true)";
-        for files in [&DISK[..], &GRACE[..]] {
+        for files in [&DISK[..], &LAZY[..]] {
             let notifying: Vec<_> =
                 Library::new(files).all().filter(|(_, text)| text.contains("pg_notify(")).collect();
             assert!(notifying.iter().any(|(name, _)| *name == "send_notes"));

@@ -19,11 +19,11 @@
 -- * A place counts while its client is alive, by any of the client's heartbeats. One that does not count does
 --   not keep the mark; if its client gives a heartbeat again, `poll_waiters` says that it must be taken anew.
 --
--- Each statement is a transaction. A statement that grants or extends a lease is durable, or as disk.sql or grace.sql say
--- ({granting}). Any other is not ({lazy}): if a crash loses a release, the lock stays held until its lease ends. A
--- commit that waits for the disk also makes all commits before it durable.
+-- Each statement is a transaction. One that grants or extends a lease commits as disk.sql or lazy.sql say ({granting}). Any other waits
+-- for no disk ({lazy}): if a crash loses a release, the lock stays held until its lease ends. A commit that waits for the disk also
+-- makes all commits before it durable.
 -- Transactions that notify commit one after the other: each keeps a lock of the whole server from before its commit waits for the
--- disk until its end. So a durable statement notifies nobody. It leaves the notifications in a setting of the session
+-- disk until its end. So a statement that may be durable notifies nobody. It leaves the notifications in a setting of the session
 -- (`lockwell.notes`, a line each), and `send_notes` sends them in a lazy transaction that follows in the same message.
 -- The queue is UNLOGGED. After a crash, or on a promoted replica, it is empty, and no grant of a release names a sign of
 -- life that this server has not seen: waiters enter again with their next poll. `waited` may be wrong then. If it is set, the
@@ -41,7 +41,7 @@ CASE current_setting('synchronous_commit') WHEN 'off'
 set_config('synchronous_commit', 'off', true) IS NOT NULL
 
 -- part: is_free
-(l.{ends} IS NULL OR l.{ends} <= clock_timestamp())
+(l.ends_at IS NULL OR l.ends_at <= clock_timestamp())
 
 -- part: is_same
 l.ctid = (SELECT s.ctid FROM {locks} s WHERE s.name = l.name)
@@ -49,7 +49,7 @@ l.ctid = (SELECT s.ctid FROM {locks} s WHERE s.name = l.name)
 -- part: was_free
 -- Whether the row has the version of the snapshot, and its lease had ended by then. A lease that ends only
 -- afterwards does not count: a look in between may have found the lock held.
-{is_same} AND (l.{ends} IS NULL OR l.{ends} <= statement_timestamp())
+{is_same} AND (l.ends_at IS NULL OR l.ends_at <= statement_timestamp())
 
 -- part: live_waiters
 -- The waiters whose clients are alive. One heartbeat of a client counts for all its places.
@@ -65,21 +65,21 @@ greatest(l.token, {first_token})
 -- part: left
 -- The time until the first lease of the holders ends. A group whose members have no rows, after damage from outside, has ended.
 (extract(epoch from CASE WHEN l.members > 0
-    THEN coalesce((SELECT min(m.{ends}) FROM {members} m WHERE m.name = l.name), clock_timestamp())
-    WHEN l.{ends} > clock_timestamp() THEN l.{ends} END - clock_timestamp()) * 1000000)::bigint
+    THEN coalesce((SELECT min(m.ends_at) FROM {members} m WHERE m.name = l.name), clock_timestamp())
+    WHEN l.ends_at > clock_timestamp() THEN l.ends_at END - clock_timestamp()) * 1000000)::bigint
 
 -- part: taking
 -- A claim that holds the lock already, and asks again after a lost answer, keeps its token. What a free row says about a group
 -- is a leftover, and goes.
 token = CASE WHEN l.owner = $2 AND {is_current} THEN l.token ELSE {next_token} + $5 END,
 acquired_at = CASE WHEN l.owner = $2 AND {is_current} THEN l.acquired_at ELSE clock_timestamp() END,
-owner = $2, {ends} = clock_timestamp() + $3 * interval '1 microsecond', label = $4, mode = 0, members = 0
+owner = $2, ends_at = clock_timestamp() + $3 * interval '1 microsecond', label = $4, mode = 0, members = 0
 
 -- part: taking_row
 -- The same for the claim of a row `w`.
 token = CASE WHEN l.owner = w.owner AND {is_current} THEN l.token ELSE {next_token} + w.tokens END,
 acquired_at = CASE WHEN l.owner = w.owner AND {is_current} THEN l.acquired_at ELSE clock_timestamp() END,
-owner = w.owner, {ends} = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label, mode = 0, members = 0
+owner = w.owner, ends_at = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label, mode = 0, members = 0
 
 -- name: take
 -- Takes a lock that is free and for which nobody may be waiting. A refusal has the mode of the lock, the time left of the
@@ -96,7 +96,7 @@ FROM {locks} l WHERE l.name = $1 AND NOT EXISTS (SELECT 1 FROM taken)
 
 -- name: take_new
 -- The same for a lock that has no row.
-INSERT INTO {locks} AS l (name, owner, token, {ends}, acquired_at, label)
+INSERT INTO {locks} AS l (name, owner, token, ends_at, acquired_at, label)
 SELECT $1, $2, {first_token} + $5, clock_timestamp() + $3 * interval '1 microsecond', clock_timestamp(), $4 WHERE {granting}
 ON CONFLICT (name) DO NOTHING
 RETURNING {granted_token}
@@ -115,7 +115,7 @@ WITH want AS (
     FROM want w JOIN open USING (n) WHERE l.name = w.name
     RETURNING w.n, {granted_token} AS token
 ), made AS (
-    INSERT INTO {locks} AS l (name, owner, token, {ends}, acquired_at, label)
+    INSERT INTO {locks} AS l (name, owner, token, ends_at, acquired_at, label)
     SELECT w.name, w.owner, {first_token} + w.tokens, clock_timestamp() + w.ttl * interval '1 microsecond',
         clock_timestamp(), w.label
     FROM want w WHERE NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = w.name) ORDER BY w.name
@@ -175,7 +175,7 @@ FROM (VALUES (1)) AS one LEFT JOIN taken ON true LEFT JOIN mark ON true LEFT JOI
 
 -- part: held_marked
 -- Whether another than $2 holds the lock $1 alone, and its row is marked.
-l.name = $1 AND l.owner <> $2 AND l.waited AND l.mode = 0 AND l.members = 0 AND l.{ends} > clock_timestamp()
+l.name = $1 AND l.owner <> $2 AND l.waited AND l.mode = 0 AND l.members = 0 AND l.ends_at > clock_timestamp()
 
 -- name: enter_marked
 -- Takes a place in the queue of a lock that is held and marked, without locking its row. Otherwise nothing:
@@ -190,7 +190,7 @@ l.name = $1 AND l.owner <> $2 AND l.waited AND l.mode = 0 AND l.members = 0 AND 
 -- name: look
 -- The time left of the lease, if the lock is so now, and the last heartbeat of the client lasts for $4 more.
 -- It is sent when the place of `enter_marked` is committed. $1 name, $2 owner, $3 client.
-SELECT greatest(1, (extract(epoch from l.{ends} - clock_timestamp()) * 1000000)::bigint) FROM {locks} l
+SELECT greatest(1, (extract(epoch from l.ends_at - clock_timestamp()) * 1000000)::bigint) FROM {locks} l
 WHERE {held_marked} AND EXISTS (SELECT 1 FROM {clients} c WHERE c.client = $3
     AND c.alive_until > clock_timestamp() + $4 * interval '1 microsecond')
 
@@ -265,7 +265,7 @@ SELECT {clock}, ARRAY(SELECT own.number FROM own WHERE own.enters),
 
 -- name: release
 -- Frees a lock for which nobody may be waiting. $1 name, $2 owner.
-UPDATE {locks} l SET {ends} = NULL
+UPDATE {locks} l SET ends_at = NULL
 WHERE l.name = $1 AND l.owner = $2 AND NOT l.waited AND {lazy}
 RETURNING 1::bigint
 
@@ -277,12 +277,12 @@ SELECT q.name, q.ticket, q.owner, q.client, q.number, q.label, q.mode, q.tokens,
 owner = coalesce(h.owner, l.owner), label = coalesce(h.label, l.label),
 token = CASE WHEN h.owner IS NULL THEN l.token ELSE {next_token} + h.tokens END,
 acquired_at = CASE WHEN h.owner IS NULL THEN l.acquired_at ELSE clock_timestamp() END,
-{ends} = clock_timestamp() + h.lease * interval '1 microsecond', mode = 0, members = 0
+ends_at = clock_timestamp() + h.lease * interval '1 microsecond', mode = 0, members = 0
 
 -- part: message
 -- The notification for the first waiter: its number, and what was granted to it.
 CASE WHEN head.lease IS NULL OR NOT {may_give} THEN head.number::text
-    ELSE concat_ws(':', head.number, done.token, (extract(epoch from done.{ends}) * 1000000)::bigint, head.lease, head.sign)
+    ELSE concat_ws(':', head.number, done.token, (extract(epoch from done.ends_at) * 1000000)::bigint, head.lease, head.sign)
     END
 
 -- part: notified
@@ -309,7 +309,7 @@ head AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.may_clear OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN next_holder h ON true WHERE l.name = m.name
-    RETURNING CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.{ends}, l.waited
+    RETURNING CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.ends_at, l.waited
 )
 SELECT {notified}, done.waited AND head.owner IS NULL,
     CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END
@@ -338,16 +338,17 @@ WITH mine AS (
     RETURNING h.owner, h.client, h.number, h.label, h.tokens, h.lease, h.sign
 ), given AS (
     UPDATE {locks} l SET owner = head.owner, label = head.label, token = {next_token} + head.tokens,
-        acquired_at = clock_timestamp(), {ends} = clock_timestamp() + head.lease * interval '1 microsecond', mode = 0, members = 0
+        acquired_at = clock_timestamp(), ends_at = clock_timestamp() + head.lease * interval '1 microsecond', mode = 0, members = 0
     FROM head WHERE l.name = $1
-    RETURNING CASE WHEN head.client = $3 THEN {first_message} WHEN {first_noted} IS NULL THEN NULL END AS message,
-        {granting} AS is_granted
+    RETURNING CASE WHEN head.client = $3 THEN {first_message} WHEN set_config('lockwell.notes', concat(
+        current_setting('lockwell.notes', true), 'lockwell_', replace(head.client::text, '-', ''), ' ', {first_message}, chr(10)),
+        false) IS NULL THEN NULL END AS message, {granting} AS is_granted
 )
 SELECT CASE WHEN given.is_granted THEN false END, given.message, false, coalesce(given.is_granted, {lazy})
 FROM (VALUES (1)) AS one LEFT JOIN given ON true
 
 -- part: first_message
-concat_ws(':', head.number, {granted_token}, (extract(epoch from l.{ends}) * 1000000)::bigint, head.lease, head.sign)
+concat_ws(':', head.number, {granted_token}, (extract(epoch from l.ends_at) * 1000000)::bigint, head.lease, head.sign)
 
 -- name: hand_on
 -- Grants a free lock to its first waiter.
@@ -370,9 +371,9 @@ WITH want AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.may_clear OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = m.name AND q.owner <> m.owner AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN next_holder h USING (n) WHERE l.name = m.name
-    RETURNING m.n, CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.{ends}, l.waited
+    RETURNING m.n, CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.ends_at, l.waited
 )
-SELECT done.n IS NOT NULL, coalesce(l.{ends} IS NOT NULL, false), {notified},
+SELECT done.n IS NOT NULL, coalesce(l.ends_at IS NOT NULL, false), {notified},
     coalesce(done.waited AND head.owner IS NULL, false),
     CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END
 FROM want w LEFT JOIN done USING (n) LEFT JOIN head USING (n) LEFT JOIN {locks} l ON l.name = w.name AND l.owner = w.owner
@@ -384,20 +385,23 @@ SELECT count(pg_notify(split_part(n.note, ' ', 1), split_part(n.note, ' ', 2))::
 FROM unnest(string_to_array(current_setting('lockwell.notes', true), chr(10))) AS n(note) WHERE n.note <> '' AND {lazy}
 
 -- name: renew
--- Extends leases of holders, or of members. $1 names, $2 owners, $3 ttls.
+-- Extends leases of holders, or of members, also those that have ended. The row of an earlier grant to the same claim, which a crash
+-- may bring back, is another's. The last column says whether the server grants locks: who only renews would not find out. $1 names,
+-- $2 owners, $3 ttls, $4 tokens.
 WITH want AS (
-    SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS w(name, owner, ttl, n)
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS w(name, owner, ttl, token, n)
     WHERE {granting}
 ), mine AS (
-    SELECT w.n FROM {held} l JOIN want w ON w.name = l.name AND w.owner = l.owner
-    WHERE l.{ends} IS NOT NULL ORDER BY l.name, l.owner FOR NO KEY UPDATE OF l SKIP LOCKED
+    SELECT w.n FROM {held} l JOIN want w ON w.name = l.name AND w.owner = l.owner AND w.token = l.token
+    WHERE l.ends_at IS NOT NULL ORDER BY l.name, l.owner FOR NO KEY UPDATE OF l SKIP LOCKED
 ), done AS (
-    UPDATE {held} l SET {ends} = clock_timestamp() + w.ttl * interval '1 microsecond'
+    UPDATE {held} l SET ends_at = clock_timestamp() + w.ttl * interval '1 microsecond'
     FROM want w JOIN mine USING (n) WHERE l.name = w.name AND l.owner = w.owner
     RETURNING w.n
 )
-SELECT done.n IS NOT NULL, l.{ends} IS NOT NULL
-FROM want w LEFT JOIN done USING (n) LEFT JOIN {held} l ON l.name = w.name AND l.owner = w.owner ORDER BY w.n
+SELECT done.n IS NOT NULL, l.ends_at IS NOT NULL, {may_give}
+FROM want w LEFT JOIN done USING (n) LEFT JOIN {held} l ON l.name = w.name AND l.owner = w.owner AND l.token = w.token
+ORDER BY w.n
 
 -- name: leave
 -- Leaves queues. $1 owners.
@@ -433,11 +437,11 @@ SELECT pg_notify($1, $2) WHERE {lazy}
 
 -- name: holders
 SELECT token, label, mode,
-    (extract(epoch from {ends} - clock_timestamp()) * 1000000)::bigint,
+    (extract(epoch from ends_at - clock_timestamp()) * 1000000)::bigint,
     (extract(epoch from clock_timestamp() - acquired_at) * 1000000)::bigint
-FROM (SELECT token, label, mode, {ends}, acquired_at FROM {locks} WHERE name = $1 AND members = 0
-    UNION ALL SELECT token, label, mode, {ends}, acquired_at FROM {members} WHERE name = $1) AS h
-WHERE {ends} > clock_timestamp() ORDER BY token
+FROM (SELECT token, label, mode, ends_at, acquired_at FROM {locks} WHERE name = $1 AND members = 0
+    UNION ALL SELECT token, label, mode, ends_at, acquired_at FROM {members} WHERE name = $1) AS h
+WHERE ends_at > clock_timestamp() ORDER BY token
 
 -- name: first_waiters
 -- The first $2 who wait, how long they have waited, and how many there are in all.
@@ -449,21 +453,21 @@ FROM {live_waiters} WHERE q.name = $1 ORDER BY q.ticket LIMIT $2
 -- the old one, so it counts as used now. $3 the highest token of those who may be freed: if an answer was lost, those who came
 -- after them are not.
 WITH held AS (
-    SELECT l.name, l.mode, l.token FROM {locks} l WHERE l.name = $1 AND l.{ends} > clock_timestamp() AND (l.token <= $3
+    SELECT l.name, l.mode, l.token FROM {locks} l WHERE l.name = $1 AND l.ends_at > clock_timestamp() AND (l.token <= $3
         OR l.members > 0 AND EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.token <= $3)) AND {durable}
     FOR NO KEY UPDATE OF l
 )
-UPDATE {locks} l SET {ends} = NULL, owner = $2, token = {forced_token}, acquired_at = clock_timestamp(), mode = 0, members = 0
+UPDATE {locks} l SET ends_at = NULL, owner = $2, token = {forced_token}, acquired_at = clock_timestamp(), mode = 0, members = 0
 FROM held WHERE l.name = held.name
 RETURNING held.mode, held.token
 
 -- name: force_members
 -- A separate statement: it sees all members that joined before the lock's row was locked.
-DELETE FROM {members} WHERE name = $1 RETURNING {ends} > clock_timestamp()
+DELETE FROM {members} WHERE name = $1 RETURNING ends_at > clock_timestamp()
 
 -- name: names
 -- The names of the locks that are held. The row of a lock that a group holds has a lease without an end.
-SELECT name FROM {locks} WHERE {ends} > clock_timestamp() ORDER BY name
+SELECT name FROM {locks} WHERE ends_at > clock_timestamp() ORDER BY name
 
 -- name: about
 -- Its clock, whether a crash can lose what was committed, how many replicas stream from it, which of them it waits for, and
@@ -477,10 +481,11 @@ SELECT {clock}, current_setting('fsync'), current_setting('full_page_writes'),
 SELECT max(name) FROM (SELECT name FROM {locks} WHERE name > $1 ORDER BY name LIMIT $2) AS portion
 
 -- name: purge
--- A row goes only when its token is lower than what a new row would start with. A row that is in use is skipped.
+-- A row goes only when its token is lower than what a new row would start with. A row that is in use is skipped, and so are all
+-- while a renewal may be lost.
 DELETE FROM {locks} l USING (SELECT i.name FROM {locks} i WHERE i.name > $2 AND i.name <= $3
-    AND coalesce(i.{ends}, i.acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'
-    AND i.acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND i.token < {clock}
+    AND coalesce(i.ends_at, i.acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'
+    AND i.acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND i.token <= {first_token}
     FOR UPDATE SKIP LOCKED) AS idle
 WHERE l.name = idle.name AND {lazy} AND {may_give}
 
@@ -519,7 +524,7 @@ DELETE FROM {clients} c WHERE c.client = $1 AND c.alive_until < clock_timestamp(
 -- The parts are in this order: a row that is missing says nothing either, where a record may be lost.
 SELECT h.one FROM (SELECT {may_verify} AS may) g CROSS JOIN LATERAL (SELECT 1 AS one FROM {held}
     WHERE name OPERATOR(pg_catalog.=) $1 AND owner OPERATOR(pg_catalog.=) $2
-        AND token OPERATOR(pg_catalog.=) $3 AND {ends} IS NOT NULL AND g.may FOR SHARE) h
+        AND token OPERATOR(pg_catalog.=) $3 AND ends_at IS NOT NULL AND g.may FOR SHARE) h
 
 -- name: write_record
 -- Writes a record for the present holder, whose lease may have ended. Whoever takes the lock waits for this statement, or this one
@@ -528,7 +533,7 @@ SELECT h.one FROM (SELECT {may_verify} AS may) g CROSS JOIN LATERAL (SELECT 1 AS
 -- lock's row: a late copy of the acquire may have got the lock for the same owner again, after a forced release.
 WITH mine AS (
     SELECT h.name FROM (SELECT {may_verify} AS may) g CROSS JOIN LATERAL (SELECT l.name FROM {locks} l
-        WHERE l.name = $1 AND l.owner = $2 AND l.token = $8 AND l.{ends} IS NOT NULL AND l.mode = 0 AND l.members = 0
+        WHERE l.name = $1 AND l.owner = $2 AND l.token = $8 AND l.ends_at IS NOT NULL AND l.mode = 0 AND l.members = 0
             AND g.may AND {durable}
         FOR SHARE OF l) h
 )
@@ -546,7 +551,7 @@ SELECT value, token, hold FROM {records} WHERE name = $1 AND kind = $2
 -- The lock of the row is refused by a standby, which may lack the last write; a pooler sends it to the primary. A row that is
 -- missing says nothing where it may be lost. $3 owner.
 WITH mine AS (
-    SELECT l.name FROM {held} l WHERE l.name = $1 AND l.owner = $3 AND l.{ends} IS NOT NULL FOR SHARE OF l
+    SELECT l.name FROM {held} l WHERE l.name = $1 AND l.owner = $3 AND l.ends_at IS NOT NULL FOR SHARE OF l
 )
 SELECT r.value, r.token, r.hold FROM (VALUES (1)) AS one LEFT JOIN mine ON true
     LEFT JOIN {records} r ON r.name = mine.name AND r.kind = $2
@@ -557,5 +562,5 @@ SELECT name FROM {records} WHERE kind = $1 AND value <> '' ORDER BY name
 
 -- name: purge_records
 -- A late copy of a write is refused when its hold has ended.
-DELETE FROM {records} r WHERE r.value = '' AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.{ends} IS NOT NULL)
+DELETE FROM {records} r WHERE r.value = '' AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.ends_at IS NOT NULL)
     AND {lazy}

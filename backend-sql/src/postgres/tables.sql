@@ -1,11 +1,13 @@
 -- The tables on PostgreSQL.
 
 -- part: locks_table
-CREATE TABLE IF NOT EXISTS {locks} (
+-- Releases before the mark was read by all have other names for `ends_at` here, or for `tables` and `lost_ttl` in the mark, and so
+-- grant nothing.
+CREATE TABLE {locks} (
     name text COLLATE "C" PRIMARY KEY,
     owner uuid NOT NULL,
     token bigint NOT NULL,
-    {ends} timestamptz,
+    ends_at timestamptz,
     acquired_at timestamptz NOT NULL,
     label text NOT NULL,
     mode bigint NOT NULL DEFAULT 0,
@@ -13,23 +15,17 @@ CREATE TABLE IF NOT EXISTS {locks} (
     waited boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50)
 
--- name: locks
-{locks_table}
-
 -- part: members_table
-CREATE TABLE IF NOT EXISTS {members} (
+CREATE TABLE {members} (
     name text COLLATE "C" NOT NULL,
     owner uuid NOT NULL,
     token bigint NOT NULL,
-    {ends} timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL,
     acquired_at timestamptz NOT NULL,
     label text NOT NULL,
     mode bigint NOT NULL,
     PRIMARY KEY (name, owner)
 ) WITH (fillfactor = 50)
-
--- name: members
-{members_table}
 
 -- name: waiters
 -- It need not survive a crash: waiters whose places are gone enter again with their next poll. `number` is the number that the
@@ -73,10 +69,10 @@ CREATE TABLE IF NOT EXISTS {records} (
 )
 
 -- name: check_locks
-SELECT name, owner, token, {ends}, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0
+SELECT name, owner, token, ends_at, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0
 
 -- name: check_members
-SELECT name, owner, token, {ends}, acquired_at, label, mode FROM {members} LIMIT 0
+SELECT name, owner, token, ends_at, acquired_at, label, mode FROM {members} LIMIT 0
 
 -- name: check_waiters
 SELECT ticket, name, owner, client, number, label, mode, tokens, lease, entered_at FROM {waiters} LIMIT 0
@@ -85,8 +81,7 @@ SELECT ticket, name, owner, client, number, label, mode, tokens, lease, entered_
 SELECT client, alive_until, sign FROM {clients} LIMIT 0
 
 -- name: forgets
--- Whether a crash of the server would empty a table that must be kept, whether grants wait for no disk, and whether there can be
--- records.
-SELECT EXISTS (SELECT 1 FROM pg_class WHERE oid IN ('{locks}'::regclass, '{members}'::regclass) AND relpersistence <> 'p'),
-    to_regclass('{state}') IS NOT NULL, coalesce((SELECT bool_and(has_table_privilege(to_regclass('{records}'), r))
+-- Whether a crash of the server would empty a table that must be kept, and whether there can be records.
+SELECT EXISTS (SELECT 1 FROM pg_class WHERE oid IN ('{locks}'::regclass, '{members}'::regclass, '{state}'::regclass)
+        AND relpersistence <> 'p'), coalesce((SELECT bool_and(has_table_privilege(to_regclass('{records}'), r))
         FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS r), false)

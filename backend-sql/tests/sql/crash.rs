@@ -65,7 +65,7 @@ async fn grants_and_renewals_survive() {
         let named = |what: &str| format!("{what}{pooled}");
         let renewed = claim(&named("renewed"), Mode::Exclusive, ttl);
         let grant = lock.acquire(&renewed).await.expect("an answer").expect("a free lock");
-        let sql = "UPDATE crashed SET expires_at = clock_timestamp() + interval '4s' WHERE name LIKE 'renewed%'; CHECKPOINT";
+        let sql = "UPDATE crashed SET ends_at = clock_timestamp() + interval '4s' WHERE name LIKE 'renewed%'; CHECKPOINT";
         server.admin_sql(sql).await.expect("a short lease");
         let outcome = lock.renew(&[grant], soon()).await;
         assert!(matches!(outcome[..], [lockwell_core::Renewal::Renewed(_)]), "{outcome:?}");

@@ -3,14 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use lockwell_core::{ErrorKind, Renewal, Result};
+use lockwell_core::{ErrorKind, Renewal};
+use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, Connection};
-use testbed::{Direction, Postgres, Proxy};
-use tokio::task::JoinHandle;
+use testbed::Direction;
 
-use crate::convert::{NO_WAIT, convert, disk};
-use crate::grace::forgetful;
 use crate::servers::{Kind, client, proxy, session, soon, through, url};
 
 /// How long anything may take on a busy machine.
@@ -26,50 +23,6 @@ async fn is_there(session: &mut PgConnection, sql: &str, within: Duration) -> bo
             return is_there;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-/// How many have locked the table as a whole, or wait for that.
-fn have_locked(table: &str, granted: bool) -> String {
-    format!(
-        "SELECT count(*) FROM pg_locks WHERE relation = '{table}'::regclass AND mode = 'AccessExclusiveLock'
-             AND granted = {granted}"
-    )
-}
-
-/// A conversion that is cut off while it waits for the tables, and has locked them then. `None`: it has
-/// waited for too long before that.
-async fn converting(server: &Postgres, proxy: &Proxy, url: &str) -> Option<JoinHandle<Result<bool>>> {
-    let (mut user, mut watching) = (session(&server.url()).await, session(&server.url()).await);
-    let mut transaction = user.begin().await.expect("a transaction");
-    let read = "SELECT count(*) FROM cut_off";
-    sqlx::query(read).execute(&mut *transaction).await.expect("the table is in use");
-    let url = url.to_owned();
-    let converting = tokio::spawn(async move { convert(&url, NO_WAIT).await });
-    assert!(is_there(&mut watching, &have_locked("cut_off", false), LONG).await, "it does not wait");
-    proxy.blackhole(Direction::Both);
-    transaction.commit().await.expect("no table is in use");
-    let has_locked = is_there(&mut watching, &have_locked("cut_off", true), Duration::from_secs(1)).await;
-    has_locked.then_some(converting)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversion_keeps_no_table_locked() {
-    let Some((server, grace)) = forgetful("cut_off").await else { return };
-    let locks = client(Kind::Postgres, &disk(&server, "cut_off")).await;
-    for pooled in ["", "&pooled=true"] {
-        let (_proxy, converting) = loop {
-            let proxy = Proxy::start(server.addr()).await.expect("a proxy");
-            let url = through(&grace, &proxy) + pooled;
-            if let Some(converting) = converting(&server, &proxy, &url).await {
-                break (proxy, converting);
-            }
-        };
-        let guard = locks.lock("a").wait(LONG).await.expect("the tables are not locked any more");
-        guard.release().await.expect("held");
-        let converted = tokio::time::timeout(LONG, converting).await.expect("there is a time limit");
-        let error = converted.expect("no panic").expect_err("no answer");
-        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
     }
 }
 

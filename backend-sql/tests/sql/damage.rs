@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwell_core::{Locks, Mode};
 
-use crate::servers::{ALL, admin, claim, client, count, permit, url};
+use crate::servers::{ALL, admin, claim, client, count, ends, permit, url};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -44,7 +44,8 @@ async fn a_count_without_members_holds_nothing() {
                         .await
                         .expect("held");
                     let free = format!(
-                        "counted WHERE name = '{name}' AND members = 0 AND mode = 0 AND expires_at IS NULL"
+                        "counted WHERE name = '{name}' AND members = 0 AND mode = 0 AND {} IS NULL",
+                        ends(kind)
                     );
                     assert_eq!(count(kind, &url, &free).await, "1", "{kind:?} {wanted} after {held}");
                 }
@@ -109,8 +110,8 @@ async fn a_forgotten_member_frees_nothing() {
         let locks = client(kind, &url).await;
         let (forgotten, known) = (claim("book", Mode::Shared, LONG), claim("book", Mode::Shared, LONG));
         locks.backend().acquire(&forgotten).await.expect("an answer").expect("a free lock");
-        let damage = "UPDATE forgotten SET expires_at = NULL, mode = 0, members = 0";
-        admin(kind, &url, damage).await;
+        let damage = format!("UPDATE forgotten SET {} = NULL, mode = 0, members = 0", ends(kind));
+        admin(kind, &url, &damage).await;
         locks.backend().acquire(&known).await.expect("an answer").expect("a free lock");
         locks.backend().release(&forgotten).await.expect("an answer");
         assert!(!takes(&locks, "book", Mode::Exclusive).await, "{kind:?}: a writer beside a reader");

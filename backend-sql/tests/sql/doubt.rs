@@ -84,7 +84,7 @@ async fn a_release_is_done_though_nobody_could_be_notified() {
     // The statements of the release are so far apart that the table is locked before the last one comes.
     proxy.delay(Duration::from_millis(300));
     let mut releasing = tokio::spawn(async move { far.release(&ours).await });
-    let is_held = "SELECT expires_at IS NOT NULL FROM untold WHERE name = 'a'";
+    let is_held = "SELECT ends_at IS NOT NULL FROM untold WHERE name = 'a'";
     while sqlx::query_scalar(is_held).fetch_one(&mut session).await.expect("an answer") {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -92,7 +92,7 @@ async fn a_release_is_done_though_nobody_could_be_notified() {
     let lock = "LOCK TABLE untold_clients IN ACCESS EXCLUSIVE MODE";
     sqlx::query(lock).execute(&mut *others).await.expect("locked");
     // Another takes the lock before the release is repeated, if it is.
-    let take = "UPDATE untold SET owner = gen_random_uuid(), expires_at = clock_timestamp() + interval '1 s'";
+    let take = "UPDATE untold SET owner = gen_random_uuid(), ends_at = clock_timestamp() + interval '1 s'";
     sqlx::query(take).execute(&mut *others).await.expect("taken");
     assert!(!releasing.is_finished(), "the release was faster than this test");
     let early = tokio::time::timeout(Duration::from_secs(5), &mut releasing).await;
@@ -137,7 +137,7 @@ async fn released_beside_a_locked_row(url: &str, name: &str) -> Option<Released>
     proxy.delay(Duration::from_millis(300));
     proxy.drop_reply(1);
     let releasing = tokio::spawn(async move { far.release(&ours).await });
-    let is_held = format!("SELECT expires_at IS NOT NULL FROM locked_row WHERE name = '{name}'");
+    let is_held = format!("SELECT ends_at IS NOT NULL FROM locked_row WHERE name = '{name}'");
     while sqlx::query_scalar(sqlx::AssertSqlSafe(is_held.clone()))
         .fetch_one(&mut watching)
         .await
@@ -149,7 +149,7 @@ async fn released_beside_a_locked_row(url: &str, name: &str) -> Option<Released>
     let pid = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *others).await;
     let pid: i32 = pid.expect("an answer");
     let take =
-        "UPDATE locked_row SET owner = gen_random_uuid(), expires_at = clock_timestamp() + interval '1 min'
+        "UPDATE locked_row SET owner = gen_random_uuid(), ends_at = clock_timestamp() + interval '1 min'
         WHERE name = $1";
     sqlx::query(take).bind(name).execute(&mut *others).await.expect("taken");
     let is_waited_for =

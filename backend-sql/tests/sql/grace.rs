@@ -18,15 +18,51 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(4);
 /// More tokens than the clock counts while a test runs.
 const TOKENS: NonZeroU32 = NonZeroU32::new(600_000_000).expect("not zero");
 
-/// A server that writes out nothing unless somebody asks for it, and the address of such tables.
+/// A server that writes out nothing unless somebody asks for it, and the address of such tables. Crashes lose grants from the
+/// beginning.
 pub(crate) async fn forgetful(table: &str) -> Option<(Postgres, String)> {
+    forgetful_for(table, "4s").await
+}
+
+/// The same with other leases.
+pub(crate) async fn forgetful_for(table: &str, longest: &str) -> Option<(Postgres, String)> {
+    let (server, url) = without_tables(table).await?;
+    let url = url.replace("=4s", &format!("={longest}"));
+    lazy_at_once(&server, &url, table).await;
+    Some((server, url))
+}
+
+/// The server and the address alone.
+pub(crate) async fn without_tables(table: &str) -> Option<(Postgres, String)> {
     let server = if_installed(Postgres::start_with(&options().setting("wal_writer_delay", "10s")).await)?;
     let url = grace(&server.url(), table);
     Some((server, url))
 }
 
+/// Makes the tables and the first grant, as if that were so long ago that grants are lazy.
+pub(crate) async fn lazy_at_once(server: &Postgres, url: &str, table: &str) {
+    let lock = backend(Kind::Postgres, url).await.expect("new tables");
+    let first = claim("first", Mode::Exclusive, LONGEST);
+    lock.acquire(&first).await.expect("an answer").expect("a free lock");
+    lock.release(&first).await.expect("an answer");
+    lock.close().await;
+    server.admin_sql(&format!("UPDATE {table}_state SET lazy_since = 0")).await.expect("an administrator");
+}
+
 fn grace(url: &str, table: &str) -> String {
     format!("{url}?table={table}&durability=grace&longest_ttl=4s")
+}
+
+/// A replica that has received nothing after what was done up to now, and receives nothing more.
+pub(crate) async fn left_behind(old: &Postgres) -> Option<Postgres> {
+    let new = if_installed(old.start_standby(&options()).await)?;
+    old.wait_for_standby(&new).await.expect("an answer");
+    new.admin_sql("ALTER SYSTEM SET primary_conninfo = ''").await.expect("set");
+    new.admin_sql("SELECT pg_reload_conf()").await.expect("read");
+    while new.admin_sql("SELECT count(*) FROM pg_stat_wal_receiver").await.expect("an answer").trim() != "0" {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Some(new)
 }
 
 /// What was done up to now survives.
@@ -157,8 +193,9 @@ async fn a_forced_release_is_not_reclaimed() {
 /// A replica that is promoted lacks the last grants, and knows that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_promoted_replica_grants_nothing_twice() {
-    let Some((old, _)) = forgetful("").await else { return };
+    let Some((old, url)) = without_tables("promoted").await else { return };
     let Some(new) = if_installed(old.start_standby(&options()).await) else { return };
+    lazy_at_once(&old, &url, "promoted").await;
     let proxy = Proxy::start(old.addr()).await.expect("a proxy");
     let url = grace(&old.url_via(proxy.addr()), "promoted");
     let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);
@@ -183,7 +220,7 @@ async fn a_promoted_replica_grants_nothing_twice() {
 /// A replica that lacks what the first grant after a crash has changed is promoted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_rise_over_a_crash_and_a_failover() {
-    let Some((old, _)) = forgetful("").await else { return };
+    let Some((old, _)) = forgetful("failed_over").await else { return };
     let proxy = Proxy::start(old.addr()).await.expect("a proxy");
     let locks = client(Kind::Postgres, &grace(&old.url_via(proxy.addr()), "failed_over")).await;
     let token = async || {
@@ -195,13 +232,7 @@ async fn tokens_rise_over_a_crash_and_a_failover() {
     let before = token().await;
     crash(&old).await;
     is_closed(&locks, "a").await;
-    let Some(new) = if_installed(old.start_standby(&options()).await) else { return };
-    old.wait_for_standby(&new).await.expect("an answer");
-    new.admin_sql("ALTER SYSTEM SET primary_conninfo = ''").await.expect("set");
-    new.admin_sql("SELECT pg_reload_conf()").await.expect("read");
-    while new.admin_sql("SELECT count(*) FROM pg_stat_wal_receiver").await.expect("an answer").trim() != "0" {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let Some(new) = left_behind(&old).await else { return };
     let at_the_old = token().await;
     assert!(at_the_old > before, "{at_the_old} after {before}");
     old.kill().expect("it runs");
@@ -322,8 +353,8 @@ async fn who_polls_asks_rarely_until_the_period_is_over() {
 /// A clean stop forgets nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clean_restart_costs_nothing() {
-    let Some((server, url)) = forgetful("clean").await else { return };
-    let locks = client(Kind::Postgres, &url.replace("=4s", "=30s")).await;
+    let Some((server, url)) = forgetful_for("clean", "30s").await else { return };
+    let locks = client(Kind::Postgres, &url).await;
     let guard = locks.lock("a").ttl(Duration::from_secs(30)).await.expect("a free lock");
     server.stop().await.expect("it ends");
     server.restart().await.expect("it starts");
@@ -336,6 +367,7 @@ async fn a_clean_restart_costs_nothing() {
 async fn grants_wait_for_no_disk() {
     let Some(server) = counting().await else { return };
     let url = grace(&server.url(), "unflushed");
+    lazy_at_once(&server, &url, "unflushed").await;
     for mode in [Mode::Exclusive, Mode::Shared] {
         let lock = backend(Kind::Postgres, &url).await.expect("a connection");
         let known = claim("a", mode, LONGEST);

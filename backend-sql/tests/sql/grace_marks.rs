@@ -1,14 +1,14 @@
 //! Tables of PostgreSQL on which grants wait for no disk: what a mark must not be taken for, and what must not
 //! be lost with it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lockwell_core::{DistributedLock, ErrorKind, Mode, Renewal};
-use testbed::{Proxy, if_installed};
+use lockwell_core::{DistributedLock, ErrorKind, Locks, Mode, Renewal};
+use lockwell_sql::PostgresLock;
 
 use crate::crash::crash;
 use crate::grace::{LONGEST, forgetful, is_closed, is_granted_later, write_out};
-use crate::servers::{Kind, backend, claim, client, options, soon};
+use crate::servers::{Kind, backend, claim, client, session, soon};
 
 /// A mark in a table that is LOGGED would stay open over a crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -50,35 +50,6 @@ async fn the_mark_of_another_database_is_none() {
     is_closed(&copy, "b").await;
     is_granted_later(&copy, "b").await;
     is_granted_later(&client(Kind::Postgres, &url).await, "b").await;
-}
-
-/// The tables were made when the replica did not follow any more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_promoted_replica_that_lacks_the_tables_grants_nothing_at_first() {
-    let Some((old, url)) = forgetful("lacking").await else { return };
-    let Some(new) = if_installed(old.start_standby(&options()).await) else { return };
-    old.wait_for_standby(&new).await.expect("an answer");
-    new.admin_sql("ALTER SYSTEM SET primary_conninfo = ''; SELECT pg_reload_conf()").await.expect("set");
-    while new.admin_sql("SELECT count(*) FROM pg_stat_wal_receiver").await.expect("an answer").trim() != "0" {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let proxy = Proxy::start(old.addr()).await.expect("a proxy");
-    let url = url.replace(&old.addr().to_string(), &proxy.addr().to_string());
-    let one = client(Kind::Postgres, &url).await;
-    // A crash lets the tokens run ahead of the clock.
-    crash(&old).await;
-    is_granted_later(&one, "b").await;
-    let held = one.lock("a").ttl(LONGEST).await.expect("a free lock");
-    old.kill().expect("it runs");
-    new.promote().await.expect("it takes writes");
-    proxy.redirect(new.addr());
-    let two = client(Kind::Postgres, &url).await;
-    // Not the lock that is held: its holder may have reclaimed it by now.
-    is_closed(&two, "c").await;
-    assert!(held.is_held(), "{:?}", held.lease_state());
-    let later = two.lock("b").wait(Duration::from_secs(30)).await.expect("its turn");
-    assert!(later.token() > held.token(), "{} after {}", later.token(), held.token());
-    held.release().await.expect("held");
 }
 
 /// A claim whose answer was lost asks again, and finds its own record of before a crash. The server has lost the
@@ -133,4 +104,107 @@ async fn a_member_whose_renewal_was_lost_stays() {
     let waited = other.lock("a").wait(Duration::from_millis(500)).await;
     assert!(waited.is_err(), "{waited:?}");
     assert!(matches!(lock.renew(std::slice::from_ref(&reader), soon()).await[..], [Renewal::Renewed(_)]));
+}
+
+/// A row whose lease seems to have ended long ago may be that of a holder whose renewals were lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_purged_until_the_mark_is_open() {
+    let Some((server, url)) = forgetful("swept").await else { return };
+    let lock = PostgresLock::connect(&url.parse().expect("an address")).await.expect("a connection");
+    let purged = async || lock.purge(Duration::from_hours(1)).await.expect("an answer");
+    let held = claim("a", Mode::Exclusive, LONGEST);
+    lock.acquire(&held).await.expect("an answer").expect("a free lock");
+    let long_ago = "UPDATE swept SET acquired_at = acquired_at - interval '2 hours', ends_at = ends_at - interval '2 hours'
+        WHERE name = 'a'";
+    server.admin_sql(long_ago).await.expect("changed");
+    server.admin_sql("DELETE FROM swept_mark").await.expect("as after a crash");
+    assert_eq!(purged().await, 0, "there is no mark");
+    let locks = client(Kind::Postgres, &url).await;
+    is_closed(&locks, "b").await;
+    assert_eq!(purged().await, 0, "it is closed");
+    is_granted_later(&locks, "b").await;
+    assert_eq!(purged().await, 1);
+}
+
+/// Nobody else comes by.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holders_that_renew_open_the_mark() {
+    let Some((server, url)) = forgetful("counted").await else { return };
+    let lock = backend(Kind::Postgres, &url).await.expect("a connection");
+    let held = claim("a", Mode::Exclusive, LONGEST);
+    let held = lock.acquire(&held).await.expect("an answer").expect("a free lock");
+    server.admin_sql("DELETE FROM counted_mark").await.expect("as after a crash");
+    let begun = Instant::now();
+    let mut is_open = false;
+    while !is_open {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the mark is never open");
+        assert!(matches!(lock.renew(std::slice::from_ref(&held), soon()).await[..], [Renewal::Renewed(_)]));
+        tokio::time::sleep(LONGEST / 20).await;
+        let open = server.admin_sql("SELECT count(*) FROM counted_mark WHERE is_open").await;
+        is_open = open.expect("an answer").trim() == "1";
+    }
+    assert!(begun.elapsed() > LONGEST, "{:?}", begun.elapsed());
+}
+
+/// Who waits for a reader that has died is the only one who comes by.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_dead_members_opens_the_mark() {
+    let Some((server, url)) = forgetful("dead").await else { return };
+    for pooled in ["", "&pooled=true"] {
+        let url = format!("{url}{pooled}");
+        let lock = backend(Kind::Postgres, &url).await.expect("a connection");
+        let name = format!("a{pooled}");
+        let reader = claim(&name, Mode::Shared, Duration::from_millis(300));
+        let locks = client(Kind::Postgres, &url).await;
+        lock.acquire(&reader).await.expect("an answer").expect("a free lock");
+        server.admin_sql("DELETE FROM dead_mark").await.expect("as after a crash");
+        is_granted_later(&locks, &name).await;
+    }
+}
+
+/// Another raises the bound of tokens, and waits for a slow disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bound_that_is_being_raised_is_waited_for() {
+    let Some((server, url)) = forgetful("raised").await else { return };
+    let mut other = session(&url).await;
+    for pooled in ["", "&pooled=true"] {
+        let locks = client(Kind::Postgres, &format!("{url}{pooled}")).await;
+        let near = "UPDATE raised_state SET token_bound = 4294967297; UPDATE raised_mark SET token_limit = 1";
+        server.admin_sql(near).await.expect("an administrator");
+        let raise =
+            "BEGIN; UPDATE raised_state SET token_bound = extract(epoch FROM now()) * 1e6 + 8589934592";
+        sqlx::raw_sql(raise).execute(&mut other).await.expect("raised");
+        let granted = tokio::spawn(locks.lock("a").wait(Duration::from_secs(30)).into_future());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(!granted.is_finished(), "{:?}", granted.await);
+        let bound = "SELECT token_bound FROM raised_state";
+        let raised: i64 = sqlx::query_scalar(bound).fetch_one(&mut other).await.expect("an answer");
+        sqlx::raw_sql("COMMIT").execute(&mut other).await.expect("it is on the disk");
+        granted.await.expect("no panic").expect("its turn").release().await.expect("held");
+        let now: i64 = sqlx::query_scalar(bound).fetch_one(&mut other).await.expect("an answer");
+        assert_eq!(now, raised, "once is enough");
+    }
+}
+
+/// The bound of tokens in such a dump is the floor of after the crash. A period that is begun by hand raises it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_rise_over_a_restore_from_before_a_crash() {
+    let Some((server, url)) = forgetful("dumped").await else { return };
+    let save = "CREATE TABLE saved AS TABLE dumped; CREATE TABLE saved_state AS TABLE dumped_state";
+    server.admin_sql(save).await.expect("saved");
+    crash(&server).await;
+    let token = async |locks: Locks| {
+        let guard = locks.lock("a").wait(Duration::from_mins(1)).await.expect("its turn");
+        let token = guard.token();
+        guard.release().await.expect("held");
+        token
+    };
+    let before = token(client(Kind::Postgres, &url).await).await;
+    let restore = "BEGIN; TRUNCATE dumped, dumped_members, dumped_state, dumped_mark;
+        INSERT INTO dumped SELECT * FROM saved; INSERT INTO dumped_state SELECT * FROM saved_state; COMMIT";
+    server.admin_sql(restore).await.expect("restored");
+    let locks = client(Kind::Postgres, &url).await;
+    locks.begin_grace().await.expect("it begins");
+    let later = token(locks).await;
+    assert!(later > before, "{later} after {before}");
 }

@@ -181,6 +181,7 @@ async fn what_cannot_work_is_said() {
     server
         .admin_sql(
             "CREATE ROLE limited LOGIN; GRANT ALL ON hidden, hidden_members, hidden_waiters, hidden_clients TO limited;
+             GRANT ALL ON hidden_state, hidden_mark, forgetful_state, forgetful_mark TO limited;
              ALTER TABLE hidden_members ENABLE ROW LEVEL SECURITY;
              ALTER TABLE forgetful SET UNLOGGED; GRANT ALL ON forgetful, forgetful_members TO limited;
              GRANT ALL ON forgetful_waiters, forgetful_clients TO limited;

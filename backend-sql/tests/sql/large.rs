@@ -20,7 +20,7 @@ async fn start() -> Option<Postgres> {
 }
 
 async fn fill(server: &Postgres) {
-    let columns = "(name, owner, token, expires_at, acquired_at, label, mode, members)";
+    let columns = "(name, owner, token, ends_at, acquired_at, label, mode, members)";
     let sql = format!(
         "INSERT INTO large (name, owner, token, acquired_at, label)
              SELECT 'idle/' || n, gen_random_uuid(), n, now(), '' FROM generate_series(1, {IDLE}) AS n;
@@ -60,12 +60,14 @@ async fn use_all(kind: Kind, url: &str) {
     let lock = backend(kind, url).await.expect("connects");
     for turn in 0..TIMES {
         for mode in [Mode::Exclusive, Mode::Shared, permit(2)] {
-            let mine: Vec<_> = (0..3).map(|n| claim(&format!("{mode} {n}"), mode, LONG)).collect();
+            let claims = || (0..3).map(|n| claim(&format!("{mode} {n}"), mode, LONG)).collect::<Vec<_>>();
+            let mine = claims();
             let grant = lock.acquire(&mine[0]).await.expect("an answer").expect("a free lock");
             let other = claim(mine[0].name().as_str(), Mode::Exclusive, LONG);
             drop(lock.acquire(&other).await);
             drop(lock.renew(&[grant], crate::servers::soon()).await);
             lock.release(&mine[0]).await.expect("an answer");
+            let mine = claims();
             for answer in lock.acquire_each(&mine).await {
                 answer.expect("an answer").expect("a free lock");
             }

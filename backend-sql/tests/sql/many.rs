@@ -80,7 +80,7 @@ async fn several_locks_are_taken_in_one_statement() {
         let names: Vec<String> = (0..30).map(|n| format!("{round}/{n}")).collect();
         let all = locks.lock_all(&names).await.expect("free locks");
         let sql =
-            "SELECT CAST(count(DISTINCT CAST(xmin AS text)) AS text) FROM several WHERE expires_at > now()";
+            "SELECT CAST(count(DISTINCT CAST(xmin AS text)) AS text) FROM several WHERE ends_at > now()";
         assert_eq!(admin(Kind::Postgres, &url, sql).await.trim(), "1", "round {round}");
         all.release().await.expect("held");
     }

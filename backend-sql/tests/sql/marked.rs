@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::crash::{counting, syncs};
+use crate::grace::lazy_at_once;
 use crate::servers::{
     Kind, admin, backend, claim, client, count, options, postgres, proxy, session, through, until_count, url,
     wait_for,
@@ -268,48 +269,12 @@ async fn a_storm_of_claims_leaves_no_place() {
     guard.release().await.expect("held");
 }
 
-/// Where grants wait for no disk, a hand-over and its notification are one transaction.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hand_over_without_the_disk_is_one_transaction() {
-    let Some(server) = if_installed(Postgres::start_with(&options()).await) else { return };
-    for (durability, transactions) in [("disk", 2), ("grace", 1)] {
-        let table = format!("counted_{durability}");
-        let url = format!("{}?table={table}&durability={durability}", server.url());
-        let lock = backend(Kind::Postgres, &url).await.expect("connects");
-        let locks = Locks::new(Arc::clone(&lock)).expect("a keeper").server_order();
-        let next = Uuid::from_u128(9);
-        let mut listener = listener(&url, next).await;
-        let mut session = session(&url).await;
-        let mut fewest = i64::MAX;
-        // Others have transactions now and then, such as heartbeats.
-        for round in 0..8 {
-            let name = format!("lock {round}");
-            let held = claim(&name, Mode::Exclusive, LONG / 2);
-            lock.acquire(&held).await.expect("an answer").expect("a free lock");
-            mark(&locks, &name).await;
-            run(&mut session, place(&table, &name, next, round)).await;
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            let before = transaction(&mut session).await;
-            let released = lock.release(&held).await.expect("an answer");
-            fewest = fewest.min(transaction(&mut session).await - before);
-            assert_eq!(released, Released::Released, "{durability}");
-            assert!(is_granted(&mut listener, round, LONG).await, "{durability}: {name}");
-        }
-        assert_eq!(fewest, transactions, "{durability}");
-    }
-}
-
-/// The number of the next transaction that writes or notifies.
-async fn transaction(session: &mut PgConnection) -> i64 {
-    let next = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
-    sqlx::query_scalar(next).fetch_one(session).await.expect("an answer")
-}
-
 /// Another that notifies waits for its commit, and nobody else can notify meanwhile. That delays no release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_does_not_wait_for_others_that_notify() {
     let Some(server) = if_installed(Postgres::start_with(&options()).await) else { return };
     let url = format!("{}?table=untold_notes&durability=grace", server.url());
+    lazy_at_once(&server, &url, "untold_notes").await;
     let lock = backend(Kind::Postgres, &url).await.expect("connects");
     let locks = Locks::new(Arc::clone(&lock)).expect("a keeper").server_order();
     let held = claim("a", Mode::Exclusive, LONG);
@@ -361,7 +326,11 @@ async fn a_release_that_grants_nothing_waits_for_no_disk() {
     const TIMES: u64 = 30;
     let Some(server) = counting().await else { return };
     for (durability, grants) in [("disk", TIMES), ("grace", 0)] {
-        let url = format!("{}?table=dry_{durability}&durability={durability}", server.url());
+        let table = format!("dry_{durability}");
+        let url = format!("{}?table={table}&durability={durability}", server.url());
+        if durability == "grace" {
+            lazy_at_once(&server, &url, &table).await;
+        }
         let lock = backend(Kind::Postgres, &url).await.expect("connects");
         let locks = Locks::new(Arc::clone(&lock)).expect("a keeper").server_order();
         let before = syncs(&server).await;
@@ -391,6 +360,9 @@ async fn a_hand_over_takes_one_place_whatever_the_plan() {
     for durability in ["disk", "grace"] {
         let table = format!("planned_{durability}");
         let url = format!("{}?table={table}&durability={durability}", server.url());
+        if durability == "grace" {
+            lazy_at_once(&server, &url, &table).await;
+        }
         let lock = backend(Kind::Postgres, &url).await.expect("connects");
         let locks = Locks::new(Arc::clone(&lock)).expect("a keeper").server_order();
         let next = Uuid::from_u128(13);

@@ -8,7 +8,7 @@ use sqlx::Connection;
 use testbed::{Postgres, if_installed};
 
 use crate::crash::crash;
-use crate::grace::{LONGEST, forgetful, is_closed, is_granted_later, record, write_out};
+use crate::grace::{LONGEST, forgetful_for, is_closed, is_granted_later, lazy_at_once, record, write_out};
 use crate::servers::{Kind, backend, claim, client, options, session, soon};
 
 /// No lease ends while a test runs.
@@ -16,8 +16,7 @@ const LONG: Duration = Duration::from_mins(5);
 
 /// A server that writes out nothing by itself, and the address of tables with a long grace period.
 async fn long(table: &str) -> Option<(Postgres, String)> {
-    let (server, url) = forgetful(table).await?;
-    Some((server, url.replace("=4s", "=5m")))
+    forgetful_for(table, "5m").await
 }
 
 async fn granted(lock: &dyn DistributedLock, name: &str) -> Grant {
@@ -58,7 +57,7 @@ async fn a_forced_release_stands_when_the_purge_comes() {
     let Some((server, url)) = long("purged").await else { return };
     let lock = PostgresLock::connect(&url.parse().expect("an address")).await.expect("a connection");
     let held = granted(&lock, "a").await;
-    let long_ago = "UPDATE purged SET acquired_at = acquired_at - interval '2 hours'";
+    let long_ago = "UPDATE purged SET acquired_at = acquired_at - interval '2 hours' WHERE name = 'a'";
     server.admin_sql(long_ago).await.expect("changed");
     assert_eq!(lock.force_release(held.claim().name()).await.expect("an answer"), 1);
     assert_eq!(lock.purge(Duration::from_hours(1)).await.expect("an answer"), 0);
@@ -175,10 +174,11 @@ async fn a_lost_lease_is_no_harm_to_the_others() {
     server.admin_sql(end).await.expect("ended");
     let other = granted(&*lock, "taken").await;
     grants.push(granted(&*lock, "twice").await);
-    server.admin_sql("DELETE FROM batch WHERE name = 'twice'").await.expect("lost");
     let mut session = session(&url).await;
     let mut transaction = session.begin().await.expect("a transaction");
     other.verify_in(&mut transaction).await.expect("it is held");
+    let lose = "DELETE FROM batch WHERE name = 'twice'; DELETE FROM batch_mark";
+    server.admin_sql(lose).await.expect("as after a crash");
     assert_eq!(renewed(&*lock, &grants).await, ["renewed", "lost", "lost", "renewed"]);
     transaction.rollback().await.expect("it ends");
 
@@ -199,6 +199,7 @@ async fn a_prepared_transaction_that_has_verified_a_lock_excludes_others_over_a_
     let settings = options().setting("wal_writer_delay", "10s").setting("max_prepared_transactions", "2");
     let Some(server) = if_installed(Postgres::start_with(&settings).await) else { return };
     let url = format!("{}?table=prepared&durability=grace&longest_ttl=4s", server.url());
+    lazy_at_once(&server, &url, "prepared").await;
     let lock = backend(Kind::Postgres, &url).await.expect("a connection");
     write_out(&server).await;
     let claim = claim("a", Mode::Exclusive, LONGEST);

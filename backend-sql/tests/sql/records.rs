@@ -45,7 +45,7 @@ async fn who_may_neither_make_nor_write_the_table_is_promised_nothing() {
     let Some(url) = url(kind, "unwritten").await else { return };
     are_written(&client(kind, &url).await, "a").await;
     let sql = "CREATE ROLE before LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE
-               ON unwritten, unwritten_waiters, unwritten_clients, unwritten_members TO before";
+               ON unwritten, unwritten_waiters, unwritten_clients, unwritten_members, unwritten_state, unwritten_mark TO before";
     admin(kind, &url, sql).await;
     let url = url.replace("postgres@", "before@");
     are_not_promised(&client(kind, &url).await, "a").await;

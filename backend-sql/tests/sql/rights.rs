@@ -130,7 +130,7 @@ async fn the_documented_rights_are_enough_on_postgres() {
     let sql = format!(
         "CREATE ROLE app LOGIN PASSWORD '{CANARY}'; CREATE ROLE reader LOGIN;
          {}
-         GRANT SELECT ON rights, rights_waiters, rights_clients, rights_members TO reader;",
+         GRANT SELECT ON rights, rights_waiters, rights_clients, rights_members, rights_state, rights_mark TO reader;",
         documented("postgres", "rights")
     );
     server.admin_sql(&sql).await.expect("an administrator");

@@ -41,7 +41,7 @@ async fn tables_of_another_form_are_refused() {
 
 /// Only what a crash may empty is UNLOGGED.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_queue_is_unlogged_and_nothing_else() {
+async fn the_queue_and_the_mark_are_unlogged_and_nothing_else() {
     let (kind, table) = (Kind::Postgres, "queued");
     let Some(url) = url(kind, table).await else { return };
     drop(client(kind, &url).await);
@@ -50,7 +50,7 @@ async fn the_queue_is_unlogged_and_nothing_else() {
     let found = admin(kind, &url, sql).await;
     assert_eq!(
         found.trim(),
-        "queued p, queued_clients u, queued_members p, queued_records p, queued_waiters u"
+        "queued p, queued_clients u, queued_mark u, queued_members p, queued_records p, queued_state p, queued_waiters u"
     );
 }
 

@@ -87,6 +87,11 @@ pub(crate) fn waiters(kind: Kind, table: &str) -> String {
     format!("{table}_{suffix}")
 }
 
+/// The column of the end of a lease.
+pub(crate) fn ends(kind: Kind) -> &'static str {
+    if kind == Kind::Postgres { "ends_at" } else { "expires_at" }
+}
+
 /// How many rows a table has.
 pub(crate) async fn count(kind: Kind, url: &str, table: &str) -> String {
     let sql = format!("SELECT CAST(count(*) AS CHAR(9)) FROM {table}");

@@ -243,7 +243,7 @@ async fn the_rights_of_the_transaction() {
     let locks = client(Kind::Postgres, &url).await;
     let (writer, reader) = (locks.lock("a").await.expect("free"), locks.read("b").await.expect("free"));
     let sql = "CREATE ROLE verifier LOGIN; ALTER ROLE verifier SET search_path = '';
-        GRANT SELECT ON verified_by, verified_by_members TO verifier";
+        GRANT SELECT ON verified_by, verified_by_members, verified_by_state, verified_by_mark TO verifier";
     admin(Kind::Postgres, &url, sql).await;
     let mut connection = session(&url.replace("postgres@", "verifier@")).await;
     for allowed in [false, true] {

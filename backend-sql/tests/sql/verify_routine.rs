@@ -86,7 +86,7 @@ async fn the_caller_reads_no_owner() {
     let routine = verify_routine(&url.parse().expect("an address")).expect("it is named");
     admin(kind, &url, &(routine.expect("there is one") + "CREATE ROLE caller LOGIN")).await;
     let mut connection = session(&url.replace("postgres@", "caller@")).await;
-    let hide = "CREATE TEMPORARY TABLE guarded (name text, owner uuid, token bigint, expires_at timestamptz)";
+    let hide = "CREATE TEMPORARY TABLE guarded (name text, owner uuid, token bigint, ends_at timestamptz)";
     sqlx::raw_sql(hide).execute(&mut connection).await.expect("a table of its own");
     let call = call(kind, &guard).replace("called", "guarded");
     let refused = sqlx::raw_sql(AssertSqlSafe(call.as_str())).execute(&mut connection).await;

@@ -107,7 +107,7 @@ async fn a_waiter_without_a_subscription_enters_the_queue() {
     let url = server.url() + "?table=narrow";
     let holder = client(Kind::Postgres, &url).await;
     let rights = "CREATE ROLE narrow LOGIN; GRANT USAGE ON SCHEMA public TO narrow;
-        GRANT SELECT, INSERT, UPDATE, DELETE ON narrow, narrow_waiters, narrow_clients, narrow_members TO narrow";
+        GRANT SELECT, INSERT, UPDATE, DELETE ON narrow, narrow_waiters, narrow_clients, narrow_members, narrow_state, narrow_mark TO narrow";
     server.admin_sql(rights).await.expect("an administrator");
     let locks = client(Kind::Postgres, &(url.replace("postgres@", "narrow@") + "&create=false")).await;
     locks.lock("open").await.expect("a free lock").release().await.expect("held");

@@ -35,10 +35,8 @@ const FAILED: &str = "the server reports damage or an error of its own: its log 
 
 const NO_TABLES: &str = "the lock tables are missing: connect again, which creates them, or run what `lockwell schema` prints (create_schema())";
 
-const OTHER_TABLES: &str = "the lock tables are not of the form that this version needs: if somebody has made them anew since \
-                            this client connected, with another durability, connect again; otherwise drop them if \
-                            nothing else uses them, or name others by the option `table`; `lockwell schema` prints the \
-                            statements that create them";
+const OTHER_TABLES: &str = "the lock tables are not of the form that this version needs: drop them if nothing else uses them, or \
+                            name others by the option `table`; `lockwell schema` prints the statements that create them";
 
 const NOT_KNOWN: &str = "the server does not know a statement: it is too old, or the lock tables have a view, trigger or rule in their way";
 
