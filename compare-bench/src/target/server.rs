@@ -131,15 +131,22 @@ impl Site {
                 let server = testbed::Postgres::start_with(&options).await.map_err(failed)?;
                 let addr = running.line(server.addr(), self.delay).await?;
                 let url = server.url_via(addr);
-                running.keep_one(server);
-                if kind == Kind::Postgres {
+                let url = if kind == Kind::Postgres {
                     url
                 } else {
                     let sign = if url.contains('?') { '&' } else { '?' };
                     let with_grace = format!("{url}{sign}durability=grace");
                     running.floor = Some(url);
+                    // The first grants wait for the disk for a while.
+                    let locks = lockwell::connect(&with_grace).await?;
+                    locks.lock("first").await?.release().await?;
+                    locks.close().await?;
+                    let is_old = "UPDATE lockwell_locks_state SET lazy_since = 0";
+                    server.admin_sql(is_old).await.map_err(failed)?;
                     with_grace
-                }
+                };
+                running.keep_one(server);
+                url
             }
             Kind::Mariadb | Kind::Mysql => {
                 let (options, (log, size)) = match kind {

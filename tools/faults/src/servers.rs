@@ -190,7 +190,15 @@ impl TestServers {
             let standby = server.start_standby(&options).await.map_err(failed)?;
             self.standby = Some(Node::Postgres(standby));
         }
-        self.nodes.push(Node::Postgres(server));
+        self.nodes.push(Node::Postgres(server.clone()));
+        if !setup.grace().is_zero() {
+            // The first grants wait for the disk for a while.
+            let locks = lockwell::connect(self.url(&[server.addr()])).await?;
+            locks.lock("first").await?.release().await?;
+            locks.close().await?;
+            let is_old = "UPDATE lockwell_locks_state SET lazy_since = 0";
+            server.admin_sql(is_old).await.map_err(failed)?;
+        }
         Ok(())
     }
 
