@@ -19,13 +19,10 @@ impl Postgres {
         conn: &mut Conn,
         requests: &[TakeRequest],
     ) -> sqlx_core::Result<Vec<TryAcquire>> {
-        if let [TakeRequest { claim, .. }] = requests {
-            if let Some(taken) = self.take_one(conn, claim).await? {
-                return Ok(vec![self.answer(conn, claim, taken).await?]);
-            }
-            if let Some(number) = self.take_new(conn, claim).await? {
-                return Ok(vec![TryAcquire::Granted(token(number))]);
-            }
+        if let [TakeRequest { claim, .. }] = requests
+            && let Some(answer) = self.take_one(conn, claim).await?
+        {
+            return Ok(vec![answer]);
         }
         let mut answers = Vec::with_capacity(requests.len());
         for (TakeRequest { claim, .. }, taken) in requests.iter().zip(self.take_many(conn, requests).await?) {
@@ -34,14 +31,33 @@ impl Postgres {
         Ok(answers)
     }
 
-    /// Takes a lock that has a row. `None`: it has none.
-    async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Option<Taken>> {
-        self.taking_one(&self.sql.take, claim).row(conn).await
+    /// Takes a lock by the shortest statements. `None`: they do not decide.
+    async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Option<TryAcquire>> {
+        let granted = |number| Some(TryAcquire::Granted(token(number)));
+        let was_held = self.hints.has(Hint::Held, claim.name());
+        // A claim that asks again and again for a lock that is held is refused by one statement.
+        if !was_held && let Some(number) = self.take(conn, claim).await? {
+            return Ok(granted(number));
+        }
+        let stand: Option<Stand> = self.statement(&self.sql.stand).of(claim).row(&mut *conn).await?;
+        match stand {
+            None => Ok(self.taking_one(&self.sql.take_new, claim).value(conn).await?.and_then(granted)),
+            Some((in_use @ Some(_), left, _)) => {
+                self.hints.note(Hint::Held, claim.name());
+                Ok(Some(TryAcquire::refused(in_use, left)))
+            }
+            Some((None, _, true)) => Ok(Some(self.claim_one(conn, claim, None).await?.0)),
+            Some((None, _, false)) if was_held => {
+                self.hints.forget(Hint::Held, claim.name());
+                Ok(self.take(conn, claim).await?.and_then(granted))
+            }
+            // It is the claim's own, or was released a moment ago; or the mark is not open, which `take_many` says.
+            Some((None, _, false)) => Ok(None),
+        }
     }
 
-    /// Takes a lock that has no row yet.
-    async fn take_new(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Option<i64>> {
-        self.taking_one(&self.sql.take_new, claim).value(conn).await
+    async fn take(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Option<i64>> {
+        self.taking_one(&self.sql.take, claim).value(conn).await
     }
 
     async fn take_many(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx_core::Result<Vec<Taken>> {
@@ -277,6 +293,9 @@ type EnteredRow = (Option<i64>, Option<i64>, bool, bool, i64);
 
 /// The token; the mode of the lock, and the time left.
 type TakenRow = (Option<i64>, Option<i64>, Option<i64>);
+
+/// The mode of the lock, the time left, and whether only waiters are ahead.
+type Stand = (Option<i64>, Option<i64>, bool);
 
 /// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
 type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);

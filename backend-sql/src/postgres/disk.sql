@@ -1,5 +1,8 @@
 -- How grants and renewals commit for a client with durability=disk.
 
+-- part: its_granting
+{durable}
+
 -- part: granting
 {durable}
 

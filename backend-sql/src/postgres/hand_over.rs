@@ -54,6 +54,8 @@ impl Postgres {
     }
 
     async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Freed> {
+        // Of the next claim it is not known any more that another holds the lock.
+        self.hints.forget(Hint::Held, claim.name());
         for step in plan(Asked::Release, self.hints.of(claim.name())) {
             let handed = match step {
                 Step::Release => {

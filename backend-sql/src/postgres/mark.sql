@@ -25,14 +25,20 @@ k.tables = {files} AND k.server = {server}
 -- part: server
 (SELECT c.system_identifier FROM pg_control_system() c)
 
+-- part: its_floor
+-- The highest token that a grant before the last crash may have, by the row `s` of the state.
+CASE WHEN s.lazy_since IS NULL THEN 0 ELSE (SELECT k.token_floor FROM {mark} k) END
+
 -- part: floor
--- The highest token that a grant before the last crash may have.
-(SELECT CASE WHEN s.lazy_since IS NULL THEN 0 ELSE (SELECT k.token_floor FROM {mark} k) END FROM {state} s)
+(SELECT {its_floor} FROM {state} s)
+
+-- part: its_limit
+-- The highest token that may be granted, by the row `s` of the state. It is null if the server grants nothing now.
+CASE WHEN s.lazy_since IS NULL THEN 9223372036854775807
+    ELSE (SELECT k.token_limit FROM {mark} k WHERE k.is_open AND k.tables = {files}) END
 
 -- part: limit
--- The highest token that may be granted. It is null if the server grants nothing now.
-(SELECT CASE WHEN s.lazy_since IS NULL THEN 9223372036854775807
-    ELSE (SELECT k.token_limit FROM {mark} k WHERE k.is_open AND k.tables = {files}) END FROM {state} s)
+(SELECT {its_limit} FROM {state} s)
 
 -- part: is_current
 -- Not a record of before a crash: a later holder may have lost its own, so another grant needs a higher token.

@@ -44,7 +44,7 @@ pub(super) fn fill(name: &str, text: &str) -> String {
 
 statements! {
     each Sql:
-    take take_new take_many take_placed claim enter_marked look enter poll_waiters release leave notify_heads turns notify_client
+    take stand take_new take_many take_placed claim enter_marked look enter poll_waiters release leave notify_heads turns notify_client
     holders first_waiters names about force force_members portion purge purge_waiters dead_client forget_places places_of forget_stale forget_client
     join_one join make leave_group_one leave_group reap stale_groups downgrade member due_waiters
     write_record read_record recorded purge_records

@@ -82,17 +82,19 @@ acquired_at = CASE WHEN l.owner = w.owner AND {is_current} THEN l.acquired_at EL
 owner = w.owner, ends_at = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label, mode = 0, members = 0
 
 -- name: take
--- Takes a lock that is free and for which nobody may be waiting. A refusal has the mode of the lock, the time left of the
--- lease, and whether only waiters are ahead. $1 name, $2 owner, $3 ttl, $4 label, $5 how many tokens.
-WITH taken AS (
-    UPDATE {locks} l SET {taking}
-    WHERE l.name = $1 AND {granting} AND (l.owner = $2 OR {is_free} AND NOT l.waited)
-    RETURNING {granted_token} AS token
-)
-SELECT token, NULL::bigint, NULL::bigint, false FROM taken
-UNION ALL
-SELECT NULL, CASE WHEN NOT {is_free} THEN l.mode END, {left}, {is_free} AND l.waited
-FROM {locks} l WHERE l.name = $1 AND NOT EXISTS (SELECT 1 FROM taken)
+-- Takes a lock that is free and for which nobody may be waiting, and does nothing in any other case: each part of a statement costs
+-- time, also one that is not carried out. `stand` and `take_many` are for the other cases. $1 name, $2 owner, $3 ttl, $4 label,
+-- $5 how many tokens.
+UPDATE {locks} l SET token = greatest(l.token, {clock} - 1, {its_floor}) + $5, acquired_at = clock_timestamp(), owner = $2,
+    ends_at = clock_timestamp() + $3 * interval '1 microsecond', label = $4, mode = 0, members = 0
+FROM {state} s WHERE l.name = $1 AND l.owner <> $2 AND {is_free} AND NOT l.waited AND {its_granting}
+RETURNING CASE WHEN l.token <= {its_limit} THEN l.token ELSE concat('lockwell: no grant ', clock_timestamp())::bigint END
+
+-- name: stand
+-- How a lock stands for the claim $2: the mode in which another holds it, the time left of the lease, and whether it is free and
+-- only waiters are ahead. $1 name.
+SELECT CASE WHEN l.owner <> $2 AND NOT {is_free} THEN l.mode END, {left}, l.owner <> $2 AND {is_free} AND l.waited
+FROM {locks} l WHERE l.name = $1
 
 -- name: take_new
 -- The same for a lock that has no row.
