@@ -4,7 +4,7 @@
 //! the whole server can commit. So the notifications are a second transaction, which waits for nothing, in
 //! the same message: the way to the waiter is as short as before. Only the simple protocol carries two
 //! transactions in one message. A session of our own has the statement prepared under a name, so that it is
-//! not planned anew each time.
+//! not planned anew each time. A lazy grant waits for nothing, so `hand_first` notifies by itself then.
 //!
 //! If the server fails between the two, nobody is notified, and its queue is lost anyway. If the connection
 //! fails, the server carries out the whole message all the same, since it has read it.
@@ -25,10 +25,10 @@ use super::named::NamedSql;
 use super::plan::{Asked, Step, plan};
 use super::session::FOR_ONE;
 use crate::dialect::Dialect;
-use crate::dialect::error::ended;
+use crate::dialect::error::{class_of, ended};
 use crate::dialect::follow_up::{FollowUp, in_doubt};
 use crate::dialect::hints::Hint;
-use crate::words::{Freed, Notification};
+use crate::words::{ErrorClass, Freed, Notification};
 
 impl Postgres {
     /// Frees each lock, or grants it to its first waiter.
@@ -41,7 +41,7 @@ impl Postgres {
             return Ok(vec![self.release_one(conn, claim).await?]);
         }
         let many = &self.sql.hand_over_many;
-        let rows: Vec<HandedOne> = self.carry_out(&mut *conn, many, claims).await?;
+        let rows: Vec<HandedOne> = self.carry_out(&mut *conn, many, false, claims).await?;
         let mut answers = Vec::with_capacity(claims.len());
         for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows) {
             answers.push(if released {
@@ -86,13 +86,25 @@ impl Postgres {
         sql: &NamedSql,
         claim: &Claim,
     ) -> sqlx_core::Result<Option<Handed>> {
-        Ok(self.carry_out(conn, sql, from_ref(claim)).await?.pop())
+        Ok(self.carry_out(conn, sql, false, from_ref(claim)).await?.pop())
     }
 
     /// The same for the usual case: a waiter is there, and can be granted the lock. `None`: nothing was done.
     async fn hand_first(&self, conn: &mut Conn, claim: &Claim) -> sqlx_core::Result<Option<Handed>> {
-        let handed = self.hand(conn, &self.sql.hand_first, claim).await?;
-        Ok(handed.filter(|(several, ..)| several.is_some()))
+        // Lazy grants wait for no disk, so it notifies by itself.
+        let (sql, notifies) = (&self.sql.hand_first, self.grace.lazy.is_some());
+        let handed: sqlx_core::Result<Vec<Handed>> =
+            self.carry_out(conn, sql, notifies, from_ref(claim)).await;
+        match handed {
+            // Another transaction that notifies may take long to commit, and the queue of notifications may
+            // be full. The release does not depend on that.
+            Err(error @ sqlx_core::Error::Database(_))
+                if notifies && matches!(class_of(self, &error), ErrorClass::Blocked | ErrorClass::Fatal) =>
+            {
+                Ok(None)
+            }
+            handed => Ok(handed?.pop().filter(|(several, ..)| several.is_some())),
+        }
     }
 
     /// The result of a release.
@@ -118,11 +130,12 @@ impl Postgres {
     }
 
     /// Carries out a statement that hands the locks of these claims over. If the server grants nothing now,
-    /// it is sent again: then it grants, or only notifies.
+    /// it is sent again: then it grants, or only notifies. `notifies`: it notifies by itself.
     async fn carry_out<T>(
         &self,
         conn: &mut Conn,
         named: &NamedSql,
+        notifies: bool,
         claims: &[Claim],
     ) -> sqlx_core::Result<Vec<T>>
     where
@@ -130,8 +143,11 @@ impl Postgres {
     {
         let (client, mut is_last) = (conn.client(), false);
         loop {
-            let arguments = bound(named.call(), claims, client);
-            let sent: sqlx_core::Result<Vec<T>> = self.commit_and_notify(&mut *conn, named, arguments).await;
+            let sent: sqlx_core::Result<Vec<T>> = if notifies {
+                bound(self.statement(&named.sql), claims, client).rows(&mut *conn).await
+            } else {
+                self.commit_and_notify(&mut *conn, named, bound(named.call(), claims, client)).await
+            };
             if is_last || self.closed(&mut *conn, &sent, claims.iter()).await?.is_none() {
                 return sent;
             }

@@ -15,3 +15,13 @@ coalesce((SELECT {its_granting} FROM {state} s), concat('lockwell: no grant ', c
 -- part: verified_server
 -- The session of a user may lead to another server than those that look at the mark.
 k.server OPERATOR(pg_catalog.=) (SELECT c.system_identifier FROM pg_catalog.pg_control_system() c)
+
+-- part: may_note
+-- Whether `hand_first` can grant: it notifies, so it must not wait for the disk.
+(SELECT s.lazy_since + s.longest_ttl <= {clock} FROM {state} s)
+
+-- part: first_granting
+{lazy}
+
+-- part: first_noted
+pg_notify('lockwell_' || replace(head.client::text, '-', ''), {first_message})::text

@@ -336,15 +336,14 @@ WITH mine AS (
     ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED
 ), head AS (
     DELETE FROM {waiters} d USING front h
-    WHERE d.name = h.name AND d.ticket = h.ticket AND h.mode = 0 AND h.lease IS NOT NULL AND {may_give}
+    WHERE d.name = h.name AND d.ticket = h.ticket AND h.mode = 0 AND h.lease IS NOT NULL AND {may_give} AND {may_note}
     RETURNING h.owner, h.client, h.number, h.label, h.tokens, h.lease, h.sign
 ), given AS (
     UPDATE {locks} l SET owner = head.owner, label = head.label, token = {next_token} + head.tokens,
         acquired_at = clock_timestamp(), ends_at = clock_timestamp() + head.lease * interval '1 microsecond', mode = 0, members = 0
     FROM head WHERE l.name = $1
-    RETURNING CASE WHEN head.client = $3 THEN {first_message} WHEN set_config('lockwell.notes', concat(
-        current_setting('lockwell.notes', true), 'lockwell_', replace(head.client::text, '-', ''), ' ', {first_message}, chr(10)),
-        false) IS NULL THEN NULL END AS message, {granting} AS is_granted
+    RETURNING CASE WHEN head.client = $3 THEN {first_message} WHEN {first_noted} IS NULL THEN NULL END AS message,
+        {first_granting} AS is_granted
 )
 SELECT CASE WHEN given.is_granted THEN false END, given.message, false, coalesce(given.is_granted, {lazy})
 FROM (VALUES (1)) AS one LEFT JOIN given ON true

@@ -269,6 +269,51 @@ async fn a_storm_of_claims_leaves_no_place() {
     guard.release().await.expect("held");
 }
 
+/// Where grants wait for no disk, a hand-over and its notification are one transaction. In the first time of the
+/// tables those of a lazy client wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_without_the_disk_is_one_transaction() {
+    let Some(server) = if_installed(Postgres::start_with(&options()).await) else { return };
+    for (table, durability, transactions) in [
+        ("counted", "disk", 2..=2),
+        // `hand_first` sees that it would have to wait.
+        ("counted_young", "grace&longest_ttl=1h", 2..=3),
+        ("counted_lazy", "grace&longest_ttl=1h", 1..=1),
+    ] {
+        let url = format!("{}?table={table}&durability={durability}", server.url());
+        if table == "counted_lazy" {
+            lazy_at_once(&server, &url, table).await;
+        }
+        let lock = backend(Kind::Postgres, &url).await.expect("connects");
+        let locks = Locks::new(Arc::clone(&lock)).expect("a keeper").server_order();
+        let next = Uuid::from_u128(9);
+        let mut listener = listener(&url, next).await;
+        let mut session = session(&url).await;
+        let mut fewest = i64::MAX;
+        // Others have transactions now and then, such as heartbeats.
+        for round in 0..8 {
+            let name = format!("lock {round}");
+            let held = claim(&name, Mode::Exclusive, LONG / 2);
+            lock.acquire(&held).await.expect("an answer").expect("a free lock");
+            mark(&locks, &name).await;
+            run(&mut session, place(table, &name, next, round)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let before = transaction(&mut session).await;
+            let released = lock.release(&held).await.expect("an answer");
+            fewest = fewest.min(transaction(&mut session).await - before);
+            assert_eq!(released, Released::Released, "{table}");
+            assert!(is_granted(&mut listener, round, LONG).await, "{table}: {name}");
+        }
+        assert!(transactions.contains(&fewest), "{table}: {fewest}");
+    }
+}
+
+/// The number of the next transaction that writes or notifies.
+async fn transaction(session: &mut PgConnection) -> i64 {
+    let next = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
+    sqlx::query_scalar(next).fetch_one(session).await.expect("an answer")
+}
+
 /// Another that notifies waits for its commit, and nobody else can notify meanwhile. That delays no release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_does_not_wait_for_others_that_notify() {
