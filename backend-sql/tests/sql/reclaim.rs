@@ -64,6 +64,19 @@ async fn a_forced_release_stands_when_the_purge_comes() {
     assert_eq!(renewed(&lock, &[held]).await, ["lost"]);
 }
 
+/// What a failover takes without a trace may be another's by now. A crash leaves the mark of before it nowhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_granted_under_the_present_mark_is_not_reclaimed() {
+    let Some((server, url)) = long("present").await else { return };
+    let lock = backend(Kind::Postgres, &url).await.expect("a connection");
+    let [gone, lost] = [granted(&*lock, "a").await, granted(&*lock, "b").await];
+    server.admin_sql("DELETE FROM present WHERE name = 'a'").await.expect("as on a replica that lacks it");
+    assert_eq!(renewed(&*lock, &[gone]).await, ["lost"]);
+    crash(&server).await;
+    server.admin_sql("DELETE FROM present WHERE name = 'b'").await.expect("it may be there");
+    assert_eq!(renewed(&*lock, &[lost]).await, ["renewed"]);
+}
+
 /// Nobody else can have had the lock. A renewal that is on its way does not take it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_released_before_it_is_reclaimed_was_held() {
