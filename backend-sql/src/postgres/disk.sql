@@ -10,6 +10,12 @@
 -- As in a grant. The right to read the number of the server would be needed on tables without lazy grants, too.
 true
 
+-- part: knows_server
+true
+
+-- part: may_lead
+true
+
 -- part: may_note
 true
 

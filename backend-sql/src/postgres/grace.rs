@@ -33,10 +33,11 @@
 //!   and renewals fail until it has set `lazy_since` again. A token of a grant that such a failover has lost, and
 //!   that was ahead of the clock, may be granted again.
 //! * **Restored and rewritten tables** have other files than their mark names, also after SET LOGGED, and another
-//!   server has another number. The restored `lazy_since` counts: with a dump from before the first lazy client nobody
+//!   server has another number, which each new connection compares. A pooler may lead to another server without a
+//!   new one. Tables that were all emptied are new ones. The restored `lazy_since` counts: with a dump from before the first lazy client nobody
 //!   waits. For what leaves no trace a period is begun by hand.
 //! * **Clocks**: a mark opens when the server's clock *and* the clients' own have seen the period. A step forward can
-//!   let lazy grants begin early, which counts for a replica that lacks `lazy_since` alone.
+//!   let lazy grants and reclaims begin early, which counts after a failover to a replica that lacks grants alone.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -67,7 +68,10 @@ struct Shown {
 }
 
 const LACKS_RIGHTS: &str = "this user may lock, but lacks rights on the tables `.._state` and `.._mark`, by which it would have to \
-                            raise the bound of tokens and to open the mark after a crash: GRANT SELECT, INSERT, UPDATE on both";
+                            raise the bound of tokens and to open the mark after a crash: GRANT SELECT, INSERT, UPDATE on both; where \
+                            clients have durability=grace, also EXECUTE ON FUNCTION pg_control_system()";
+const NO_STATE: &str = "the table that ends with _state has lost its row, and that of the locks has rows: end all programs that use the \
+                        lock tables, and restore the row, or TRUNCATE all these tables, as if no lock was held";
 const KEPT: &str = "the table of the mark is LOGGED, so a crash would keep an open mark while it loses grants: set it UNLOGGED \
                     (`ALTER TABLE .. SET UNLOGGED`)";
 
@@ -104,23 +108,28 @@ fn left(advice: MarkAdvice) -> Option<Duration> {
 }
 
 /// Whether a statement has failed because the server grants nothing now, or because of the bound of tokens.
-fn is_no_grant(error: &sqlx_core::Error) -> bool {
+pub(super) fn is_no_grant(error: &sqlx_core::Error) -> bool {
     matches!(error, sqlx_core::Error::Database(error)
         if error.code().as_deref() == Some("22P02") && error.message().contains(NO_GRANT))
 }
 
-/// Changes the row of the state. False: others do, and their commits wait for a slow disk.
+/// Changes the row of the state. If others do, and their commits wait for a slow disk, the error is that of a row
+/// that a transaction has locked.
 async fn change_state<'a>(
     conn: &mut Conn,
     statement: impl Fn() -> BoundStatement<'a>,
-) -> sqlx_core::Result<bool> {
-    for _ in 0..LOOKS {
+) -> sqlx_core::Result<()> {
+    let mut tries = 1..LOOKS;
+    loop {
         match statement().execute(&mut *conn).await {
-            Err(sqlx_core::Error::Database(why)) if why.code().as_deref() == Some("55P03") => (),
-            outcome => return outcome.map(|_| true),
+            Err(error) if has_code(&error, "55P03") && tries.next().is_some() => (),
+            outcome => return outcome.map(drop),
         }
     }
-    Ok(false)
+}
+
+fn has_code(error: &sqlx_core::Error, code: &str) -> bool {
+    error.as_database_error().is_some_and(|error| error.code().as_deref() == Some(code))
 }
 
 impl Postgres {
@@ -139,18 +148,14 @@ impl Postgres {
         if let Some(longest) = self.grace.lazy {
             // It changes nothing where the tables say that there are lazy grants.
             let begin = || self.statement(&self.sql.begin_lazy).bind(micros(longest));
-            if !change_state(&mut *conn, begin).await? {
-                return Ok(Some(Closed::For(Duration::ZERO)));
-            }
+            change_state(&mut *conn, begin).await?;
         }
         if let Some(left) = self.closed_for(conn).await? {
             return Ok(Some(Closed::For(left)));
         }
         let names = each_name(claims);
         let raise = || self.statement(&self.sql.raise_bound).bind(names.clone());
-        if !change_state(&mut *conn, raise).await? {
-            return Ok(Some(Closed::For(Duration::ZERO)));
-        }
+        change_state(&mut *conn, raise).await?;
         self.statement(&self.sql.copy_bound).execute(conn).await?;
         Ok(Some(Closed::NotNow))
     }
@@ -219,8 +224,13 @@ impl Postgres {
     /// `None`: no crash can have lost a grant.
     async fn mark(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Shown>> {
         // Nothing but the state is read where no grant is lazy: not everybody may read the number of the server.
-        let state: Option<(bool, bool)> = self.statement(&self.sql.look_at_state).row(&mut *conn).await?;
-        let (is_lazy, is_kept) = state.ok_or(sqlx_core::Error::RowNotFound)?;
+        let look = || self.statement(&self.sql.look_at_state);
+        let mut state: Option<(bool, bool)> = look().row(&mut *conn).await?;
+        if state.is_none() {
+            self.statement(&self.sql.first_state).execute(&mut *conn).await?;
+            state = look().row(&mut *conn).await?;
+        }
+        let (is_lazy, is_kept) = state.ok_or_else(|| misconfigured(NO_STATE))?;
         if is_kept && (is_lazy || self.grace.lazy.is_some()) {
             return Err(misconfigured(KEPT));
         }
@@ -228,7 +238,11 @@ impl Postgres {
             return Ok(None);
         }
         self.grace.is_lazy.store(true, Ordering::Relaxed);
-        let found: Option<Looked> = self.statement(&self.sql.look_at_mark).row(conn).await?;
+        let found: sqlx_core::Result<Option<Looked>> = self.statement(&self.sql.look_at_mark).row(conn).await;
+        if found.as_ref().is_err_and(|error| has_code(error, "42501")) {
+            return Err(ours(ErrorKind::Refused, LACKS_RIGHTS));
+        }
+        let found = found?;
         let Some((lost, longest, id, opens_in, counted, is_open)) = found else { return Ok(None) };
         if self.grace.lazy.is_some_and(|known| known != span(longest)) {
             return Err(misconfigured(REMADE));
@@ -255,7 +269,8 @@ impl Postgres {
     /// have lost a grant. The tables may be those of before the first lazy grant, so a lazy client knows better.
     pub(super) async fn make_mark_by_hand(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Duration>> {
         if let Some(longest) = self.grace.lazy {
-            self.statement(&self.sql.begin_lazy).bind(micros(longest)).execute(&mut *conn).await?;
+            let begin = || self.statement(&self.sql.begin_lazy).bind(micros(longest));
+            change_state(&mut *conn, begin).await?;
         }
         for _ in 0..LOOKS {
             let Some(seen) = self.mark(conn).await? else { return Ok(None) };
@@ -357,12 +372,11 @@ impl Postgres {
 
     /// Looks at the mark over a new connection: it may lead to a server that has crashed, or to another one.
     pub(super) async fn look_again(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
-        if !self.grace.is_lazy.load(Ordering::Relaxed) {
-            return Ok(());
-        }
         match self.look(conn).await {
             // A standby, which has no mark to look at. It grants nothing, and its mark is lost when it is promoted.
             Err(error) if class_of(self, &error) == ErrorClass::ReadOnly => Ok(()),
+            // The tables are still to be made.
+            Err(error) if has_code(&error, "42P01") => Ok(()),
             looked => looked.map(drop),
         }
     }

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::bound::BoundStatement;
 use super::driver::{Conn, Postgres};
+use super::grace::{LOOKS, is_no_grant};
 use super::named::NamedSql;
 use super::plan::{Asked, Step, plan};
 use super::session::FOR_ONE;
@@ -129,8 +130,8 @@ impl Postgres {
         Ok(freed)
     }
 
-    /// Carries out a statement that hands the locks of these claims over. If the server grants nothing now,
-    /// it is sent again: then it grants, or only notifies. `notifies`: it notifies by itself.
+    /// Carries out a statement that hands the locks of these claims over. It grants where that is possible. If the
+    /// clock or the mark comes in between, it is sent again. `notifies`: it notifies by itself.
     async fn carry_out<T>(
         &self,
         conn: &mut Conn,
@@ -141,17 +142,16 @@ impl Postgres {
     where
         T: for<'r> FromRow<'r, PgRow>,
     {
-        let (client, mut is_last) = (conn.client(), false);
+        let (client, mut tries) = (conn.client(), 0..LOOKS);
         loop {
             let sent: sqlx_core::Result<Vec<T>> = if notifies {
                 bound(self.statement(&named.sql), claims, client).rows(&mut *conn).await
             } else {
                 self.commit_and_notify(&mut *conn, named, bound(named.call(), claims, client)).await
             };
-            if is_last || self.closed(&mut *conn, &sent, claims.iter()).await?.is_none() {
+            if !sent.as_ref().is_err_and(is_no_grant) || tries.next().is_none() {
                 return sent;
             }
-            is_last = true;
         }
     }
 

@@ -16,6 +16,13 @@ coalesce((SELECT {its_granting} FROM {state} s), concat('lockwell: no grant ', c
 -- The session of a user may lead to another server than those that look at the mark.
 k.server OPERATOR(pg_catalog.=) (SELECT c.system_identifier FROM pg_catalog.pg_control_system() c)
 
+-- part: knows_server
+has_function_privilege('pg_control_system()', 'EXECUTE')
+
+-- part: may_lead
+-- Whether a release can grant: what comes first is left to a claim.
+(SELECT s.lazy_since IS NOT NULL FROM {state} s)
+
 -- part: may_note
 -- Whether `hand_first` can grant: it notifies, so it must not wait for the disk.
 (SELECT s.lazy_since + s.longest_ttl <= {clock} FROM {state} s)

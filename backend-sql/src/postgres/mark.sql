@@ -75,6 +75,10 @@ CASE WHEN (SELECT CASE WHEN s.lazy_since IS NULL THEN true ELSE EXISTS (SELECT 1
 -- No token of a grant that the server has lost is higher. Without a mark, the next one has such a floor.
 coalesce((SELECT k.token_floor FROM {mark} k WHERE k.tables = {files}), (SELECT b.token_bound FROM {state} b))
 
+-- part: is_given
+-- Whether a release grants the lock of `m` to the waiter `h`. Another is only notified: its claim looks at the mark, or raises the bound.
+h.mode = 0 AND h.lease IS NOT NULL AND {may_lead} AND greatest(m.token, {first_token}) + h.tokens <= {limit}
+
 -- part: forced_token
 -- A later holder than the one of this record may have lost its own, and must not reclaim the lock.
 CASE WHEN {may_give} THEN l.token ELSE greatest(l.token, {highest}) END
@@ -195,7 +199,7 @@ ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = greatest(l.toke
     WHERE l.ends_at IS NULL OR l.ends_at <= clock_timestamp()
 
 -- part: state_table
-CREATE TABLE {state} (
+CREATE TABLE IF NOT EXISTS {state} (
     one integer PRIMARY KEY CHECK (one = 1),
     longest_ttl bigint,
     lazy_since bigint,
@@ -203,7 +207,7 @@ CREATE TABLE {state} (
 )
 
 -- part: mark_table
-CREATE UNLOGGED TABLE {mark} (
+CREATE UNLOGGED TABLE IF NOT EXISTS {mark} (
     one integer PRIMARY KEY CHECK (one = 1),
     id uuid NOT NULL,
     opens_at bigint NOT NULL,
@@ -217,22 +221,30 @@ CREATE UNLOGGED TABLE {mark} (
 ) WITH (fillfactor = 50)
 
 -- name: first_tables
--- The tables that a crash must not lose, and that of the mark, for an address that has none yet.
+-- The tables that a crash must not lose, and that of the mark, where one is missing: not beside the locks of an earlier release.
 DO $$ BEGIN
     PERFORM {durable};
-    IF to_regclass('{locks}') IS NULL THEN
+    IF to_regclass('{locks}') IS NULL
+        OR to_regclass('{state}') IS NOT NULL AND (to_regclass('{members}') IS NULL OR to_regclass('{mark}') IS NULL) THEN
         {locks_table};
         {members_table};
         {state_table};
         {mark_table};
-        INSERT INTO {state} (one, token_bound) VALUES (1, 0);
+        {first_row};
     END IF;
 END $$
+
+-- part: first_row
+-- Also where all tables were emptied, or come from a dump without rows.
+INSERT INTO {state} (one, token_bound) SELECT 1, 0 WHERE {durable} AND NOT EXISTS (SELECT 1 FROM {locks}) ON CONFLICT (one) DO NOTHING
+
+-- name: first_state
+{first_row}
 
 -- name: lacks_rights
 -- Whether this user may lock, but may not do what others need of it when the bound of tokens is near, or after a crash.
 SELECT has_table_privilege('{locks}', 'UPDATE') AND NOT (has_table_privilege('{state}', 'UPDATE')
-    AND has_table_privilege('{mark}', 'INSERT') AND has_table_privilege('{mark}', 'UPDATE'))
+    AND has_table_privilege('{mark}', 'INSERT') AND has_table_privilege('{mark}', 'UPDATE') AND {knows_server})
 
 -- name: check_state
 SELECT one, longest_ttl, lazy_since, token_bound FROM {state} LIMIT 0

@@ -172,8 +172,11 @@ impl Session {
             (true, true) => {
                 let state = table.fill("SELECT longest_ttl, lazy_since IS NOT NULL FROM {state}");
                 let state = AssertSqlSafe(format!("{FOR_ONE} {state}"));
-                let row = sqlx_core::raw_sql::raw_sql(state).fetch_one(&mut conn).await?;
-                if row.try_get(1)? { Found::Lazy(span(row.try_get(0)?)) } else { Found::Durable }
+                let row = sqlx_core::raw_sql::raw_sql(state).fetch_optional(&mut conn).await?;
+                match row {
+                    Some(row) if row.try_get(1)? => Found::Lazy(span(row.try_get(0)?)),
+                    _ => Found::Durable,
+                }
             }
         };
         Ok((table, found))

@@ -48,7 +48,7 @@ statements! {
     holders first_waiters names about force force_members portion purge purge_waiters dead_client forget_places places_of forget_stale forget_client
     join_one join make leave_group_one leave_group reap stale_groups downgrade member due_waiters
     write_record read_record recorded purge_records
-    first_tables waiters clients records check_locks check_members check_waiters check_clients check_state check_mark forgets
+    first_tables first_state waiters clients records check_locks check_members check_waiters check_clients check_state check_mark forgets
     look_at_state look_at_mark floor_ahead begin_lazy make_mark raise_count open_mark raise_bound copy_bound reclaim force_unknown lacks_rights;
     hand_first: NamedSql, hand_over: NamedSql, hand_on: NamedSql, hand_over_many: NamedSql,
     send_notes: NamedSql, renew: HeldSql, verify: HeldSql, read_record_under: HeldSql

@@ -283,7 +283,7 @@ ends_at = clock_timestamp() + h.lease * interval '1 microsecond', mode = 0, memb
 
 -- part: message
 -- The notification for the first waiter: its number, and what was granted to it.
-CASE WHEN head.lease IS NULL OR NOT {may_give} THEN head.number::text
+CASE WHEN NOT done.is_given THEN head.number::text
     ELSE concat_ws(':', head.number, done.token, (extract(epoch from done.ends_at) * 1000000)::bigint, head.lease, head.sign)
     END
 
@@ -298,7 +298,7 @@ head.mode <> 0, CASE WHEN head.mode <> 0 THEN NULL WHEN head.client = $3 THEN {m
 -- part: choosing_holder
 -- The waiter of `head` that gets the lock. Its place is deleted.
 next_holder AS (
-    SELECT * FROM head WHERE mode = 0 AND lease IS NOT NULL AND {may_give}
+    SELECT h.* FROM head h JOIN mine m USING (name) WHERE {is_given}
 ), gone AS (
     DELETE FROM {waiters} q USING next_holder h WHERE q.name = h.name AND q.ticket = h.ticket
 )
@@ -311,7 +311,7 @@ head AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.may_clear OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN next_holder h ON true WHERE l.name = m.name
-    RETURNING CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.ends_at, l.waited
+    RETURNING CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.ends_at, l.waited, h.owner IS NOT NULL AS is_given
 )
 SELECT {notified}, done.waited AND head.owner IS NULL,
     CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {granting} ELSE {lazy} END
@@ -321,7 +321,7 @@ FROM done LEFT JOIN head ON true
 -- Frees a lock, and grants it to the first waiter. A mark stays. The second last column says that it may have missed a
 -- waiter, so `hand_on` must look again. $1 name, $2 owner, $3 client.
 WITH mine AS (
-    SELECT l.name, NOT l.waited AS may_clear FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
+    SELECT l.name, l.token, NOT l.waited AS may_clear FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
 ), {handing_over}
 
 -- name: hand_first
@@ -330,13 +330,12 @@ WITH mine AS (
 -- `front` is carried out once. A subquery in its place might be carried out once for each row of the table,
 -- and find the next waiter each time, since it passes over what the statement has deleted.
 WITH mine AS (
-    SELECT l.name FROM {locks} l WHERE l.name = $1 AND l.owner = $2 AND l.waited FOR NO KEY UPDATE OF l
+    SELECT l.name, l.token FROM {locks} l WHERE l.name = $1 AND l.owner = $2 AND l.waited FOR NO KEY UPDATE OF l
 ), front AS (
     {head} WHERE q.name = $1 AND q.owner <> $2 AND EXISTS (SELECT 1 FROM mine)
     ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED
 ), head AS (
-    DELETE FROM {waiters} d USING front h
-    WHERE d.name = h.name AND d.ticket = h.ticket AND h.mode = 0 AND h.lease IS NOT NULL AND {may_give} AND {may_note}
+    DELETE FROM {waiters} d USING front h, mine m WHERE d.name = h.name AND d.ticket = h.ticket AND {is_given} AND {may_note}
     RETURNING h.owner, h.client, h.number, h.label, h.tokens, h.lease, h.sign
 ), given AS (
     UPDATE {locks} l SET owner = head.owner, label = head.label, token = {next_token} + head.tokens,
@@ -354,7 +353,7 @@ concat_ws(':', head.number, {granted_token}, (extract(epoch from l.ends_at) * 10
 -- name: hand_on
 -- Grants a free lock to its first waiter.
 WITH mine AS (
-    SELECT l.name, {was_free} AS may_clear FROM {locks} l WHERE l.name = $1 AND {is_free} AND l.waited
+    SELECT l.name, l.token, {was_free} AS may_clear FROM {locks} l WHERE l.name = $1 AND {is_free} AND l.waited
     FOR NO KEY UPDATE OF l
 ), {handing_over}
 
@@ -363,7 +362,7 @@ WITH mine AS (
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
 ), mine AS (
-    SELECT l.name, w.owner, w.n, NOT l.waited AS may_clear FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
+    SELECT l.name, l.token, w.owner, w.n, NOT l.waited AS may_clear FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
     ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
 ), head AS (
     SELECT m.n, h.* FROM mine m CROSS JOIN LATERAL (
@@ -372,7 +371,7 @@ WITH want AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.may_clear OR EXISTS (
         SELECT 1 FROM {live_waiters} WHERE q.name = m.name AND q.owner <> m.owner AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN next_holder h USING (n) WHERE l.name = m.name
-    RETURNING m.n, CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.ends_at, l.waited
+    RETURNING m.n, CASE WHEN h.owner IS NULL THEN l.token ELSE {granted_token} END AS token, l.ends_at, l.waited, h.owner IS NOT NULL AS is_given
 )
 SELECT done.n IS NOT NULL, coalesce(l.ends_at IS NOT NULL, false), {notified},
     coalesce(done.waited AND head.owner IS NULL, false),
@@ -483,10 +482,10 @@ SELECT max(name) FROM (SELECT name FROM {locks} WHERE name > $1 ORDER BY name LI
 
 -- name: purge
 -- A row goes only when its token is lower than what a new row would start with. A row that is in use is skipped, and so are all
--- while a renewal may be lost.
+-- while a renewal may be lost. Whoever was freed by force cannot reclaim the lock when its lease has ended.
 DELETE FROM {locks} l USING (SELECT i.name FROM {locks} i WHERE i.name > $2 AND i.name <= $3
-    AND coalesce(i.ends_at, i.acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'
-    AND i.acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND i.token <= {first_token}
+    AND greatest(i.ends_at, i.acquired_at) < clock_timestamp()
+        - greatest($1, (SELECT s.longest_ttl FROM {state} s)) * interval '1 microsecond' AND i.token <= {first_token}
     FOR UPDATE SKIP LOCKED) AS idle
 WHERE l.name = idle.name AND {lazy} AND {may_give}
 

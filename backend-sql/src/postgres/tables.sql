@@ -3,7 +3,7 @@
 -- part: locks_table
 -- Releases before the mark was read by all have other names for `ends_at` here, or for `tables` and `lost_ttl` in the mark, and so
 -- grant nothing.
-CREATE TABLE {locks} (
+CREATE TABLE IF NOT EXISTS {locks} (
     name text COLLATE "C" PRIMARY KEY,
     owner uuid NOT NULL,
     token bigint NOT NULL,
@@ -16,7 +16,7 @@ CREATE TABLE {locks} (
 ) WITH (fillfactor = 50)
 
 -- part: members_table
-CREATE TABLE {members} (
+CREATE TABLE IF NOT EXISTS {members} (
     name text COLLATE "C" NOT NULL,
     owner uuid NOT NULL,
     token bigint NOT NULL,

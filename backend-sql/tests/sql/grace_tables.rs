@@ -78,7 +78,16 @@ async fn an_address_cannot_change_the_longest_lease() {
     let lazy = "SELECT lazy_since IS NOT NULL FROM made_state";
     server.admin_sql(&statement).await.expect("an administrator");
     assert_eq!(server.admin_sql(lazy).await.expect("an answer").trim(), "t", "tokens are ahead of the clock");
-    server.admin_sql("UPDATE made_mark SET token_floor = 1").await.expect("some hours later");
+    let later = "UPDATE made_mark SET token_floor = 1, tables[1] = 'x' || tables[1]";
+    server.admin_sql(later).await.expect("some hours later");
+    server.admin_sql(&statement).await.expect("an administrator");
+    assert_eq!(
+        server.admin_sql(lazy).await.expect("an answer").trim(),
+        "t",
+        "the mark of other files is none"
+    );
+    let ours = "UPDATE made_mark SET tables[1] = pg_relation_filepath('made')";
+    server.admin_sql(ours).await.expect("an administrator");
     server.admin_sql(&statement).await.expect("an administrator");
     assert_eq!(server.admin_sql(lazy).await.expect("an answer").trim(), "f");
     let longer = connect(&format!("{plain}&durability=grace&longest_ttl=9s")).await.expect("the first one");
@@ -135,6 +144,19 @@ async fn rights_that_are_needed_later_are_checked_when_connecting() {
         assert!(error.to_string().contains("GRANT SELECT, INSERT, UPDATE"), "{error:#}");
         server.admin_sql(&format!("GRANT {right} ON {table} TO app")).await.expect("an administrator");
     }
+    let right = "EXECUTE ON FUNCTION pg_control_system()";
+    server.admin_sql(&format!("REVOKE {right} FROM PUBLIC")).await.expect("an administrator");
+    for url in [&url, &url.replace("&durability=grace&longest_ttl=4s", "")] {
+        let error = backend(Kind::Postgres, url).await.map(drop).expect_err("a right is missing");
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+        assert!(error.to_string().contains(right), "{error:#}");
+    }
+    // Before the first lazy grant, a client that makes none needs no such right.
+    server.admin_sql("UPDATE allowed_state SET lazy_since = NULL").await.expect("an administrator");
+    let error = backend(Kind::Postgres, &url).await.map(drop).expect_err("a right is missing");
+    assert!(error.to_string().contains(right), "{error:#}");
+    client(Kind::Postgres, &url.replace("&durability=grace&longest_ttl=4s", "")).await;
+    server.admin_sql(&format!("GRANT {right} TO app")).await.expect("an administrator");
     let locks = client(Kind::Postgres, &url).await;
     locks.lock("a").await.expect("a free lock").release().await.expect("held");
 }

@@ -55,6 +55,7 @@ mod sqlite_sync;
 mod sqlite_undriven;
 #[cfg(unix)]
 mod sqlite_wakes;
+mod state_row;
 mod switchover;
 #[cfg(feature = "tls")]
 mod tls;

@@ -15,8 +15,12 @@ pub(crate) const NO_GRANT: &str = "lockwell: no grant";
 const TOO_LONG: &str = "lockwell: too long";
 
 /// Why the tables are not those to which this client has connected.
-pub(crate) const REMADE: &str =
-    "the lock tables were made anew with another longest_ttl since this client connected: connect again";
+pub(crate) const REMADE: &str = "another longest_ttl holds for the lock tables than when this client connected, since they were made anew, or another \
+     client was the first with durability=grace: connect again";
+
+/// Where an administrator wants no lazy grants.
+const NOT_LAZY: &str =
+    "a CHECK of the table that ends with _state refuses clients with durability=grace: use durability=disk";
 
 /// In place of the SQLSTATE of a refused login, if it cannot be had.
 pub(crate) const SOME_REFUSAL: &str = "28???";
@@ -26,13 +30,14 @@ const FORBIDDEN: &str = "a limit or a setting of the server forbids it";
 /// Of a code that is not listed, its class counts, which is its first two characters.
 pub(super) fn meaning(code: &str, text: &str) -> Meaning {
     match code {
-        // A statement that looks at the mark of the server fails in this way: see `grace.sql`.
+        // A statement that looks at the mark of the server fails in this way: see `mark.sql`.
         "22P02" if text.contains(NO_GRANT) => (
             Class::Fatal,
             Kind::GracePeriod,
             "the server may have forgotten grants: nothing is granted or verified until they have ended",
         ),
         "22P02" if text.contains(TOO_LONG) => (Class::Fatal, Kind::Misconfigured, REMADE),
+        "23514" if text.contains("lazy_since") => (Class::Fatal, Kind::Misconfigured, NOT_LAZY),
         "22021" | "22P05" => (
             Class::Fatal,
             Kind::Misconfigured,
