@@ -174,8 +174,8 @@ async fn a_bound_that_is_being_raised_is_waited_for() {
         let raise =
             "BEGIN; UPDATE raised_state SET token_bound = extract(epoch FROM now()) * 1e6 + 8589934592";
         sqlx::raw_sql(raise).execute(&mut other).await.expect("raised");
-        let error = locks.lock("a").try_now().await.expect_err("nobody knows how long it takes");
-        assert_eq!(error.kind(), ErrorKind::GracePeriod, "{error:#}");
+        let refused = locks.lock("a").try_now().await;
+        assert!(matches!(&refused, Ok(None)), "{refused:?}");
         let granted = tokio::spawn(locks.lock("a").wait(Duration::from_secs(30)).into_future());
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(!granted.is_finished(), "{:?}", granted.await);
