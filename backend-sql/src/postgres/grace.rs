@@ -34,8 +34,8 @@
 //!   that was ahead of the clock, may be granted again.
 //! * **Restored and rewritten tables** have other files than their mark names, also after SET LOGGED, and another
 //!   server has another number, which each new connection compares. A pooler may lead to another server without a
-//!   new one. Tables that were all emptied are new ones. The restored `lazy_since` counts: with a dump from before the first lazy client nobody
-//!   waits. For what leaves no trace a period is begun by hand.
+//!   new one. Tables that were all emptied are new ones. The restored `lazy_since` counts: with a dump from
+//!   before the first lazy client nobody waits. For what leaves no trace a period is begun by hand.
 //! * **Clocks**: a mark opens when the server's clock *and* the clients' own have seen the period. A step forward can
 //!   let lazy grants and reclaims begin early, which counts after a failover to a replica that lacks grants alone.
 

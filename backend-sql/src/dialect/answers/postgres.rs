@@ -15,8 +15,8 @@ pub(crate) const NO_GRANT: &str = "lockwell: no grant";
 const TOO_LONG: &str = "lockwell: too long";
 
 /// Why the tables are not those to which this client has connected.
-pub(crate) const REMADE: &str = "another longest_ttl holds for the lock tables than when this client connected, since they were made anew, or another \
-     client was the first with durability=grace: connect again";
+pub(crate) const REMADE: &str = "another longest_ttl holds for the lock tables than when this client connected: they were made anew, or \
+                                 another client was the first with durability=grace: connect again";
 
 /// Where an administrator wants no lazy grants.
 const NOT_LAZY: &str =
