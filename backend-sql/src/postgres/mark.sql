@@ -243,8 +243,8 @@ INSERT INTO {state} (one, token_bound) SELECT 1, 0 WHERE {durable} AND NOT EXIST
 
 -- name: lacks_rights
 -- Whether this user may lock, but may not do what others need of it when the bound of tokens is near, or after a crash.
-SELECT has_table_privilege('{locks}', 'UPDATE') AND NOT (has_table_privilege('{state}', 'UPDATE')
-    AND has_table_privilege('{mark}', 'INSERT') AND has_table_privilege('{mark}', 'UPDATE') AND {knows_server})
+SELECT has_table_privilege('{locks}', 'INSERT') AND has_table_privilege('{locks}', 'UPDATE')
+    AND NOT (has_table_privilege('{state}', 'UPDATE') AND has_table_privilege('{mark}', 'INSERT') AND has_table_privilege('{mark}', 'UPDATE') AND {knows_server})
 
 -- name: check_state
 SELECT one, longest_ttl, lazy_since, token_bound FROM {state} LIMIT 0
