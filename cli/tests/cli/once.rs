@@ -12,7 +12,7 @@ fn once<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
 fn who_waits_takes_over_from_one_that_is_killed_and_not_from_one_that_failed() {
     let site = Site::new();
     let holds = "echo $$ > pid; exec sleep 60";
-    let first = Running::start(&mut site.lockwell(&once(&["--ttl", "500ms"], holds)));
+    let first = Running::start(&mut site.lockwell(&once(&["--ttl", "2s"], holds)));
     let command = pid_of(site.wait_for_file("pid").parse().unwrap());
     site.finish(&once(&["--no-wait"], "true")).complains(75, "is held by");
     let quiet = site.finish(&once(&["--no-wait", "-q", "--exit-code-held", "7"], "true"));
