@@ -71,7 +71,8 @@ const LACKS_RIGHTS: &str = "this user may lock, but lacks rights on the tables `
                             raise the bound of tokens and to open the mark after a crash: GRANT SELECT, INSERT, UPDATE on both; where \
                             clients have durability=grace, also EXECUTE ON FUNCTION pg_control_system()";
 const NO_STATE: &str = "the table that ends with _state has lost its row, and that of the locks has rows: end all programs that use the \
-                        lock tables, and restore the row, or TRUNCATE all these tables, as if no lock was held";
+                        lock tables, INSERT the row with the columns one (1) and token_bound (above all tokens), and run `lockwell \
+                        grace`; or TRUNCATE all these tables, as if no lock was held, after which tokens can be lower";
 const KEPT: &str = "the table of the mark is LOGGED, so a crash would keep an open mark while it loses grants: set it UNLOGGED \
                     (`ALTER TABLE .. SET UNLOGGED`)";
 
@@ -145,6 +146,7 @@ impl Postgres {
         if !outcome.as_ref().is_err_and(is_no_grant) {
             return Ok(None);
         }
+        self.needs_state(conn).await?;
         if let Some(longest) = self.grace.lazy {
             // It changes nothing where the tables say that there are lazy grants.
             let begin = || self.statement(&self.sql.begin_lazy).bind(micros(longest));
@@ -221,16 +223,25 @@ impl Postgres {
         }
     }
 
+    /// Whether there are lazy grants, and whether a crash keeps the mark. `None`: the row is missing, so nothing is granted.
+    async fn state(&self, conn: &mut Conn) -> sqlx_core::Result<Option<(bool, bool)>> {
+        self.statement(&self.sql.look_at_state).row(conn).await
+    }
+
+    /// Makes the row of the state if it is missing beside a table without locks. Nobody who only looks does that: the
+    /// tables may be emptied to be restored.
+    async fn needs_state(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
+        if self.state(conn).await?.is_some() {
+            return Ok(());
+        }
+        self.statement(&self.sql.first_state).execute(&mut *conn).await?;
+        self.state(conn).await?.map(drop).ok_or_else(|| misconfigured(NO_STATE))
+    }
+
     /// `None`: no crash can have lost a grant.
     async fn mark(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Shown>> {
         // Nothing but the state is read where no grant is lazy: not everybody may read the number of the server.
-        let look = || self.statement(&self.sql.look_at_state);
-        let mut state: Option<(bool, bool)> = look().row(&mut *conn).await?;
-        if state.is_none() {
-            self.statement(&self.sql.first_state).execute(&mut *conn).await?;
-            state = look().row(&mut *conn).await?;
-        }
-        let (is_lazy, is_kept) = state.ok_or_else(|| misconfigured(NO_STATE))?;
+        let Some((is_lazy, is_kept)) = self.state(conn).await? else { return Ok(None) };
         if is_kept && (is_lazy || self.grace.lazy.is_some()) {
             return Err(misconfigured(KEPT));
         }
@@ -238,11 +249,7 @@ impl Postgres {
             return Ok(None);
         }
         self.grace.is_lazy.store(true, Ordering::Relaxed);
-        let found: sqlx_core::Result<Option<Looked>> = self.statement(&self.sql.look_at_mark).row(conn).await;
-        if found.as_ref().is_err_and(|error| has_code(error, "42501")) {
-            return Err(ours(ErrorKind::Refused, LACKS_RIGHTS));
-        }
-        let found = found?;
+        let found: Option<Looked> = self.statement(&self.sql.look_at_mark).row(conn).await?;
         let Some((lost, longest, id, opens_in, counted, is_open)) = found else { return Ok(None) };
         if self.grace.lazy.is_some_and(|known| known != span(longest)) {
             return Err(misconfigured(REMADE));
@@ -359,7 +366,11 @@ impl Postgres {
         if self.statement(&self.sql.lacks_rights).value(&mut *conn).await?.unwrap_or(false) {
             return Err(ours(ErrorKind::Refused, LACKS_RIGHTS));
         }
-        self.look(conn).await.map(drop)
+        self.needs_state(conn).await?;
+        match self.look(conn).await {
+            Err(error) if has_code(&error, "42501") => Err(ours(ErrorKind::Refused, LACKS_RIGHTS)),
+            looked => looked.map(drop),
+        }
     }
 
     /// What a crash of the server costs, for a person. `None`: nothing.
@@ -375,8 +386,9 @@ impl Postgres {
         match self.look(conn).await {
             // A standby, which has no mark to look at. It grants nothing, and its mark is lost when it is promoted.
             Err(error) if class_of(self, &error) == ErrorClass::ReadOnly => Ok(()),
-            // The tables are still to be made.
-            Err(error) if has_code(&error, "42P01") => Ok(()),
+            // The tables are still to be made. Or this client makes no lazy grants, has connected before another did, and
+            // may not read the number of the server: it must not lose what it holds for that.
+            Err(error) if has_code(&error, "42P01") || has_code(&error, "42501") => Ok(()),
             looked => looked.map(drop),
         }
     }

@@ -235,8 +235,9 @@ DO $$ BEGIN
 END $$
 
 -- part: first_row
--- Also where all tables were emptied, or come from a dump without rows.
-INSERT INTO {state} (one, token_bound) SELECT 1, 0 WHERE {durable} AND NOT EXISTS (SELECT 1 FROM {locks}) ON CONFLICT (one) DO NOTHING
+-- Also where all tables were emptied, or come from a dump without rows, and not where a crash has emptied them.
+INSERT INTO {state} (one, token_bound) SELECT 1, 0 WHERE {durable} AND NOT EXISTS (SELECT 1 FROM {locks})
+    AND (SELECT c.relpersistence = 'p' FROM pg_class c WHERE c.oid = '{state}'::regclass) ON CONFLICT (one) DO NOTHING
 
 -- name: first_state
 {first_row}
@@ -244,7 +245,8 @@ INSERT INTO {state} (one, token_bound) SELECT 1, 0 WHERE {durable} AND NOT EXIST
 -- name: lacks_rights
 -- Whether this user may lock, but may not do what others need of it when the bound of tokens is near, or after a crash.
 SELECT has_table_privilege('{locks}', 'INSERT') AND has_table_privilege('{locks}', 'UPDATE')
-    AND NOT (has_table_privilege('{state}', 'UPDATE') AND has_table_privilege('{mark}', 'INSERT') AND has_table_privilege('{mark}', 'UPDATE') AND {knows_server})
+    AND NOT (has_table_privilege('{state}', 'UPDATE') AND has_table_privilege('{mark}', 'INSERT')
+        AND has_table_privilege('{mark}', 'UPDATE') AND {knows_server})
 
 -- name: check_state
 SELECT one, longest_ttl, lazy_since, token_bound FROM {state} LIMIT 0

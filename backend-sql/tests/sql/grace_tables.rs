@@ -155,7 +155,15 @@ async fn rights_that_are_needed_later_are_checked_when_connecting() {
     server.admin_sql("UPDATE allowed_state SET lazy_since = NULL").await.expect("an administrator");
     let error = backend(Kind::Postgres, &url).await.map(drop).expect_err("a right is missing");
     assert!(error.to_string().contains(right), "{error:#}");
-    client(Kind::Postgres, &url.replace("&durability=grace&longest_ttl=4s", "")).await;
+    let durable = client(Kind::Postgres, &url.replace("&durability=grace&longest_ttl=4s", "")).await;
+    let held = durable.lock("held").ttl(LONGEST).await.expect("a free lock");
+    // Who holds a lock when another client makes the first one keeps it over new connections.
+    let lazy = "UPDATE allowed_state SET lazy_since = 0, longest_ttl = 4000000;
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'app'";
+    server.admin_sql(lazy).await.expect("an administrator");
+    tokio::time::sleep(2 * LONGEST).await;
+    held.check().expect("renewed over a new connection");
+    held.release().await.expect("held");
     server.admin_sql(&format!("GRANT {right} TO app")).await.expect("an administrator");
     let locks = client(Kind::Postgres, &url).await;
     locks.lock("a").await.expect("a free lock").release().await.expect("held");

@@ -128,7 +128,7 @@ async fn tables_that_were_dropped_in_part_are_made_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_administrator_can_refuse_lazy_clients() {
     let Some((server, durable, lazy)) = both("strict").await else { return };
-    let statement = "ALTER TABLE strict_state ADD CHECK (lazy_since IS NULL)";
+    let statement = "ALTER TABLE strict_state ADD CONSTRAINT no_grace CHECK (lazy_since IS NULL)";
     server.admin_sql(statement).await.expect("an administrator");
     let lock = backend(Kind::Postgres, &lazy).await.expect("a connection");
     let error = lock.acquire(&claim("a", Mode::Exclusive, LONGEST)).await.expect_err("it is refused");
