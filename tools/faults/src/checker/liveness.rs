@@ -46,9 +46,11 @@ const ERRORS: usize = 3;
 pub(super) fn cut_off(history: &History, rules: &Rules, disturbed: &Disturbed, found: &mut Found) {
     for calm in disturbed.gaps().filter(|calm| calm.until - calm.from >= rules.ttl) {
         let meets = |from: u64, until: u64| from < calm.until && until > calm.from;
-        // Of each lock: one that always fails must not hide behind others that work.
+        // What ends in a fault has met it, even if it began before. Of each lock: one that always fails must not hide
+        // behind others that work.
         let mut errors: BTreeMap<(u32, u32), usize> = BTreeMap::new();
-        let has_failed = |miss: &&Miss| miss.why == Why::Failed && meets(miss.ask.asked, miss.answered);
+        let has_failed =
+            |miss: &&Miss| miss.why == Why::Failed && (calm.from..calm.until).contains(&miss.answered);
         for miss in history.misses.iter().filter(has_failed) {
             *errors.entry((miss.ask.who.worker, miss.ask.lock)).or_default() += 1;
         }

@@ -220,6 +220,7 @@ fn a_worker_that_does_not_come_back_is_found() {
     assert_eq!(number(&[150, 900, 1600, 1650, 1680], &[other]), 0);
     assert_eq!(number(&[150, 3000, 4000, 5000], &[other, alone(0, 1, [4500, 4501, 4502, 4503])]), 0);
     assert_eq!(number(&[3000, 4000], &[other]), 0, "so few can be an accident");
+    assert_eq!(number(&[5991, 5995, 5999], &[other]), 0, "they end in the next fault");
 }
 
 #[test]
