@@ -64,6 +64,8 @@ pub(super) struct Marks {
 #[derive(Debug)]
 struct Seen {
     watch: MarkWatch,
+    /// How long the server grants nothing after it may have forgotten.
+    grace: Duration,
     /// The slot in which the mark was last.
     place: Mutex<Option<u16>>,
 }
@@ -176,7 +178,7 @@ impl Marks {
             seen = self.seen(longest, &format!("{} without a mark", identity.text).into());
         }
         let (mark, left) = if let Some(mark) = base {
-            mark.next(&own, &seen.watch, Moment::now())
+            mark.next(&own, &seen.watch, Moment::now(), seen.grace)
         } else if self.own_slots(route, wire, link).await? != own {
             // Another client may have put the mark into a slot that has just arrived.
             return Ok((false, nothing(verified, Arc::default(), Duration::ZERO)));
@@ -190,7 +192,7 @@ impl Marks {
                 found.slots = found.slots.within(&mark.slots);
                 return Ok((false, nothing(verified, Arc::new(found), left)));
             }
-            mark.note(&seen.watch, Moment::now());
+            mark.note(&seen.watch, Moment::now(), seen.grace);
         }
         *lock(&seen.place) = Some(last);
         if let Some(place) = left_behind.filter(|_| self.may_set) {
@@ -200,12 +202,12 @@ impl Marks {
     }
 
     fn seen(&self, longest: Duration, what: &Arc<str>) -> Arc<Seen> {
-        let mut all = lock(&self.seen);
+        let (mut all, grace) = (lock(&self.seen), grace_period(longest));
         if all.len() >= REMEMBERED && !all.contains_key(what) {
-            let (now, period) = (Moment::now(), grace_period(longest));
-            all.retain(|_, seen| seen.watch.seen_for(now) < period);
+            let now = Moment::now();
+            all.retain(|_, seen| seen.watch.seen_for(now) < grace);
         }
-        let new = || Arc::new(Seen { watch: MarkWatch::new(longest), place: Mutex::default() });
+        let new = || Arc::new(Seen { watch: MarkWatch::default(), grace, place: Mutex::default() });
         Arc::clone(all.entry(Arc::clone(what)).or_insert_with(new))
     }
 

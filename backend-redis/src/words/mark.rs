@@ -116,10 +116,11 @@ impl Mark {
     }
 
     /// Notes that this is the mark by an answer that arrived `now`.
-    pub(crate) fn note(&self, watch: &MarkWatch, now: Moment) -> MarkAdvice {
+    pub(crate) fn note(&self, watch: &MarkWatch, now: Moment, grace: Duration) -> MarkAdvice {
         // One that is counted is no older one, also if the server grants locks in other slots meanwhile.
         let is_open = self.pending.is_empty();
-        watch.advise(Some(Shown { id: self.number, opens_in: 0, counted: self.counted, is_open }), now)
+        let shown = Shown { id: self.number, opens_in: 0, counted: self.counted, is_open };
+        watch.advise(Some(shown), now, grace)
     }
 
     /// The mark after a look at it by an answer that arrived `now`, at a server that has the slots `own`; and
@@ -128,14 +129,19 @@ impl Mark {
     /// A slot that the server has gained may have come without its locks, as when slots of a master that is
     /// gone are given to another. It grants nothing there before a grace period has been counted, while the
     /// other slots go on. What is gained meanwhile is for the next period, so that none is put off.
-    pub(crate) fn next(mut self, own: &Slots, watch: &MarkWatch, now: Moment) -> (Self, Duration) {
-        let grace = watch.grace();
+    pub(crate) fn next(
+        mut self,
+        own: &Slots,
+        watch: &MarkWatch,
+        now: Moment,
+        grace: Duration,
+    ) -> (Self, Duration) {
         if self.pending.is_empty() && !self.slots.covers(own) {
             let slots = self.slots;
             self = Self { slots, ..Self::closed(own) };
         }
         self.slots = self.slots.within(own);
-        match self.note(watch, now) {
+        match self.note(watch, now, grace) {
             MarkAdvice::Make => self = Self::closed(own),
             MarkAdvice::Raise(counted) => self.counted = counted,
             MarkAdvice::Grants | MarkAdvice::Open | MarkAdvice::Wait(_) => (),
@@ -154,6 +160,8 @@ impl Mark {
 
 #[cfg(test)]
 mod tests {
+    use lockwell_core::backend::grace_period;
+
     use super::*;
 
     const LONGEST: Duration = Duration::from_secs(30);
@@ -186,22 +194,22 @@ mod tests {
     #[test]
     fn a_slot_that_was_gained_waits() {
         let of = |text| Slots::parse(text).unwrap();
-        let (watch, start) = (MarkWatch::new(LONGEST), Moment::now());
-        let grace = watch.grace();
-        let (open, left) = Mark::default().open(&of("0-9")).next(&of("0-8"), &watch, start);
+        let (watch, start, grace) = (MarkWatch::default(), Moment::now(), grace_period(LONGEST));
+        let next = |mark: Mark, own: &Slots, now| mark.next(own, &watch, now, grace);
+        let (open, left) = next(Mark::default().open(&of("0-9")), &of("0-8"), start);
         assert_eq!((&open.slots, left), (&of("0-8"), Duration::ZERO));
-        let (more, left) = open.next(&of("0-8,20-20"), &watch, start);
+        let (more, left) = next(open, &of("0-8,20-20"), start);
         assert_eq!((&more.slots, left), (&of("0-8"), grace));
         let later = start.after(grace / 2);
-        let (more, left) = more.next(&of("0-8,20-20"), &watch, later);
+        let (more, left) = next(more, &of("0-8,20-20"), later);
         assert_eq!((&more.slots, left), (&of("0-8"), grace.saturating_sub(grace / 2)));
-        let (more, left) = more.next(&of("0-7,20-21"), &watch, later);
+        let (more, left) = next(more, &of("0-7,20-21"), later);
         assert_eq!((&more.slots, left), (&of("0-7"), grace.saturating_sub(grace / 2)));
         let later = later.after(grace);
-        let (more, left) = more.next(&of("0-7,20-21"), &watch, later);
+        let (more, left) = next(more, &of("0-7,20-21"), later);
         assert_eq!((&more.slots, left), (&of("0-7,20-20"), grace));
-        let (more, _) = more.next(&of("0-7,20-21"), &watch, later);
-        let (more, left) = more.next(&of("0-7,20-21"), &watch, later.after(grace));
+        let (more, _) = next(more, &of("0-7,20-21"), later);
+        let (more, left) = next(more, &of("0-7,20-21"), later.after(grace));
         assert_eq!((&more.slots, left), (&of("0-7,20-21"), Duration::ZERO));
     }
 }

@@ -1,7 +1,8 @@
 //! The questions of an administrator to PostgreSQL.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use lockwell_core::backend::closed_for;
 use lockwell_core::{Finding, Severity};
 
 use super::driver::{Conn, Postgres};
@@ -19,7 +20,8 @@ impl Postgres {
             about.ok_or(sqlx_core::Error::RowNotFound)?;
         let mut findings = vec![Finding::clock(time(now), asked, answered)];
         let persistence = persistence(&[("fsync", &fsync, &["on"]), ("full_page_writes", &pages, &["on"])]);
-        let durability = self.durability(conn).await?;
+        let period = self.period(conn).await?;
+        let durability = period.map(|(period, closed, ahead)| durability(period, closed, periods(ahead)));
         // A lost grant of a lease that is short enough is granted to nobody else, also at a replica.
         if self.grace.lazy.is_none() {
             findings.extend([persistence, replication(replicas, &standbys, &commits)]);
@@ -60,9 +62,64 @@ fn replication(replicas: i64, standbys: &str, commits: &str) -> Finding {
     }
 }
 
+/// How many grace periods have begun lately, at least, if the floor of tokens is so far ahead of the clock,
+/// in microseconds. Each raises the floor by up to 2^33, which the clock makes up for in 2.4 hours.
+fn periods(ahead: i64) -> i64 {
+    (ahead - (1 << 31)).max(0) / (1 << 33) + i64::from(ahead > 1 << 31)
+}
+
+/// The finding about tables on which a grace period lasts for this time, and is not over for another.
+fn durability(period: Duration, closed: Option<Duration>, periods: i64) -> Finding {
+    let often = if periods > 1 {
+        format!("; in the last hours {periods} grace periods have begun, or more")
+    } else {
+        String::new()
+    };
+    let remedy = "look in the log of the server for crashes, killed backends, and stops that were not clean: by SIGQUIT, or by SIGKILL \
+                  after a stop that took too long";
+    if let Some(left) = closed {
+        let text = closed_for(left) + &often;
+        return Finding::doubtful("grace period", text, format!("wait; if it happens often, {remedy}"));
+    }
+    let text = format!(
+        "some clients' grants wait for no disk; after a crash or a failover nothing is granted for {period:.1?}"
+    );
+    match often.as_str() {
+        "" => Finding::good("durability", text),
+        often => Finding::doubtful("durability", text + often, remedy),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn grace_periods_are_counted_by_the_floor_of_tokens() {
+        // Hundredths of an hour.
+        let micros = |hundredths: i64| hundredths * 36_000_000;
+        for (ahead, many) in [(-500, 0), (0, 0), (240, 1), (400, 2), (470, 2), (710, 3), (950, 4)] {
+            assert_eq!(periods(micros(ahead)), many, "{ahead}");
+        }
+    }
+
+    #[test]
+    fn repeated_grace_periods_are_doubtful() {
+        let (period, left) = (Duration::from_secs(31), Duration::from_secs(7));
+        assert_eq!(durability(period, None, 1).severity, Severity::Good);
+        let often = durability(period, None, 3);
+        assert_eq!((often.subject, often.severity), ("durability", Severity::Doubtful));
+        assert!(
+            often.message.ends_with("in the last hours 3 grace periods have begun, or more"),
+            "{often:?}"
+        );
+        let closed = durability(period, Some(left), 1);
+        assert_eq!((closed.subject, closed.severity), ("grace period", Severity::Doubtful));
+        assert!(
+            closed.message.ends_with("another 7.0s, which pass while a client waits or holds a lock"),
+            "{closed:?}"
+        );
+    }
 
     #[test]
     fn replicas_that_commits_do_not_wait_for_are_doubtful() {

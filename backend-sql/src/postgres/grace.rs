@@ -42,8 +42,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockwell_core::backend::{Mark, MarkAdvice, closed_for, grace_period, unique_bits};
-use lockwell_core::{Claim, ErrorKind, Finding, Grant, LockName, Moment};
+use lockwell_core::backend::{Mark, MarkAdvice, grace_period, unique_bits};
+use lockwell_core::{Claim, ErrorKind, Grant, LockName, Moment};
 use uuid::Uuid;
 
 use super::bound::BoundStatement;
@@ -147,11 +147,7 @@ impl Postgres {
             return Ok(None);
         }
         self.needs_state(conn).await?;
-        if let Some(longest) = self.grace.lazy {
-            // It changes nothing where the tables say that there are lazy grants.
-            let begin = || self.statement(&self.sql.begin_lazy).bind(micros(longest));
-            change_state(&mut *conn, begin).await?;
-        }
+        self.begin_lazy(conn).await?;
         if let Some(left) = self.closed_for(conn).await? {
             return Ok(Some(Closed::For(left)));
         }
@@ -160,6 +156,12 @@ impl Postgres {
         change_state(&mut *conn, raise).await?;
         self.statement(&self.sql.copy_bound).execute(conn).await?;
         Ok(Some(Closed::NotNow))
+    }
+
+    /// If the grants of this client are lazy, makes the tables say so, which changes nothing where they do.
+    async fn begin_lazy(&self, conn: &mut Conn) -> sqlx_core::Result<()> {
+        let Some(longest) = self.grace.lazy else { return Ok(()) };
+        change_state(conn, || self.statement(&self.sql.begin_lazy).bind(micros(longest))).await
     }
 
     /// For how long the server grants nothing. `None`: it grants locks.
@@ -175,7 +177,7 @@ impl Postgres {
                 grace.gauge.note(None);
                 return Ok(MarkAdvice::Grants);
             };
-            advice = grace.watch.advise_within(mark, Moment::now(), period);
+            advice = grace.watch.advise(mark, Moment::now(), period);
             match advice {
                 MarkAdvice::Make => {
                     tracing::warn!(
@@ -275,10 +277,7 @@ impl Postgres {
     /// Begins a grace period, whether the server grants locks or not. Returns its length. `None`: no crash can
     /// have lost a grant. The tables may be those of before the first lazy grant, so a lazy client knows better.
     pub(super) async fn make_mark_by_hand(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Duration>> {
-        if let Some(longest) = self.grace.lazy {
-            let begin = || self.statement(&self.sql.begin_lazy).bind(micros(longest));
-            change_state(&mut *conn, begin).await?;
-        }
+        self.begin_lazy(conn).await?;
         for _ in 0..LOOKS {
             let Some(seen) = self.mark(conn).await? else { return Ok(None) };
             let made = self.make_mark(conn, seen.mark).await?;
@@ -373,12 +372,16 @@ impl Postgres {
         }
     }
 
-    /// What a crash of the server costs, for a person. `None`: nothing.
-    pub(super) async fn durability(&self, conn: &mut Conn) -> sqlx_core::Result<Option<Finding>> {
+    /// What a person is to know: how long a grace period is, for how long the server grants nothing now, and how far the
+    /// floor of tokens is ahead of the clock, in microseconds. `None`: a crash loses nothing.
+    pub(super) async fn period(
+        &self,
+        conn: &mut Conn,
+    ) -> sqlx_core::Result<Option<(Duration, Option<Duration>, i64)>> {
         let closed = self.closed_for(conn).await?;
         let Some(Shown { period, .. }) = self.mark(conn).await? else { return Ok(None) };
         let ahead: Option<i64> = self.statement(&self.sql.floor_ahead).value(conn).await?;
-        Ok(Some(durability(period, closed, periods(ahead.unwrap_or_default()))))
+        Ok(Some((period, closed, ahead.unwrap_or_default())))
     }
 
     /// Looks at the mark over a new connection: it may lead to a server that has crashed, or to another one.
@@ -394,34 +397,6 @@ impl Postgres {
     }
 }
 
-/// How many grace periods have begun lately, at least, if the floor of tokens is so far ahead of the clock,
-/// in microseconds. Each raises the floor by up to 2^33, which the clock makes up for in 2.4 hours.
-fn periods(ahead: i64) -> i64 {
-    (ahead - (1 << 31)).max(0) / (1 << 33) + i64::from(ahead > 1 << 31)
-}
-
-/// The finding about tables on which a grace period lasts for this time, and is not over for another.
-fn durability(period: Duration, closed: Option<Duration>, periods: i64) -> Finding {
-    let often = if periods > 1 {
-        format!("; in the last hours {periods} grace periods have begun, or more")
-    } else {
-        String::new()
-    };
-    let remedy = "look in the log of the server for crashes, killed backends, and stops that were not clean: by SIGQUIT, or by SIGKILL \
-                  after a stop that took too long";
-    if let Some(left) = closed {
-        let text = closed_for(left) + &often;
-        return Finding::doubtful("grace period", text, format!("wait; if it happens often, {remedy}"));
-    }
-    let text = format!(
-        "some clients' grants wait for no disk; after a crash or a failover nothing is granted for {period:.1?}"
-    );
-    match often.as_str() {
-        "" => Finding::good("durability", text),
-        often => Finding::doubtful("durability", text + often, remedy),
-    }
-}
-
 fn id_of(mark: Mark) -> Uuid {
     Uuid::from_u128(mark.id)
 }
@@ -432,38 +407,4 @@ fn each_name<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<&'a str> {
     names.sort_unstable();
     names.dedup();
     names
-}
-
-#[cfg(test)]
-mod tests {
-    use lockwell_core::Severity;
-
-    use super::*;
-
-    #[test]
-    fn grace_periods_are_counted_by_the_floor_of_tokens() {
-        // Hundredths of an hour.
-        let micros = |hundredths: i64| hundredths * 36_000_000;
-        for (ahead, many) in [(-500, 0), (0, 0), (240, 1), (400, 2), (470, 2), (710, 3), (950, 4)] {
-            assert_eq!(periods(micros(ahead)), many, "{ahead}");
-        }
-    }
-
-    #[test]
-    fn repeated_grace_periods_are_doubtful() {
-        let (period, left) = (Duration::from_secs(31), Duration::from_secs(7));
-        assert_eq!(durability(period, None, 1).severity, Severity::Good);
-        let often = durability(period, None, 3);
-        assert_eq!((often.subject, often.severity), ("durability", Severity::Doubtful));
-        assert!(
-            often.message.ends_with("in the last hours 3 grace periods have begun, or more"),
-            "{often:?}"
-        );
-        let closed = durability(period, Some(left), 1);
-        assert_eq!((closed.subject, closed.severity), ("grace period", Severity::Doubtful));
-        assert!(
-            closed.message.ends_with("another 7.0s, which pass while a client waits or holds a lock"),
-            "{closed:?}"
-        );
-    }
 }

@@ -45,24 +45,10 @@ async fn without_lazy_clients_a_crash_costs_no_period() {
             last = two.lock("a").try_now().await.expect("no period").expect("a free lock");
             assert!(last.token() > token, "{} after {token}", last.token());
             for locks in [&one, &two] {
-                locks
-                    .lock("b")
-                    .try_now()
-                    .await
-                    .expect("no period")
-                    .expect("free")
-                    .release()
-                    .await
-                    .expect("held");
-                locks
-                    .read("c")
-                    .try_now()
-                    .await
-                    .expect("no period")
-                    .expect("free")
-                    .release()
-                    .await
-                    .expect("held");
+                for request in [locks.lock("b"), locks.read("c")] {
+                    let guard = request.try_now().await.expect("no period").expect("free");
+                    guard.release().await.expect("held");
+                }
                 assert!(locks.lock("kept").try_now().await.expect("an answer").is_none());
                 assert!(locks.lock("read").try_now().await.expect("an answer").is_none());
             }

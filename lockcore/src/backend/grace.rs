@@ -162,11 +162,9 @@ pub fn mark_advice(mark: Option<Mark>, seen_for: Duration, grace: Duration) -> M
     if left.is_zero() { MarkAdvice::Open } else { MarkAdvice::Wait(left) }
 }
 
-/// What one client has seen of the mark of its server. The default is for
-/// [`advise_within`](Self::advise_within) alone.
+/// What one client has seen of the mark of its server.
 #[derive(Debug, Default)]
 pub struct MarkWatch {
-    grace: Duration,
     seen: Mutex<Seen>,
 }
 
@@ -179,28 +177,14 @@ struct Seen {
 }
 
 impl MarkWatch {
-    /// For a server that may forget leases of up to `longest`.
-    pub fn new(longest: Duration) -> Self {
-        Self { grace: grace_period(longest), seen: Mutex::default() }
-    }
-
-    /// How long the server grants nothing after it may have forgotten.
-    pub fn grace(&self) -> Duration {
-        self.grace
-    }
-
     /// For how long the mark that was seen last has been seen with its count.
     pub fn seen_for(&self, now: Moment) -> Duration {
         lock(&self.seen).last.map_or(Duration::ZERO, |(_, _, since)| now.since(since))
     }
 
-    /// Notes the mark of an answer that arrived `now`, and says what to do about it.
-    pub fn advise(&self, mark: Option<Mark>, now: Moment) -> MarkAdvice {
-        self.advise_within(mark, now, self.grace)
-    }
-
-    /// The same where the server says how long it grants nothing.
-    pub fn advise_within(&self, mark: Option<Mark>, now: Moment, grace: Duration) -> MarkAdvice {
+    /// Notes the mark of an answer that arrived `now`, and says what to do about it. `grace` is how long the server
+    /// grants nothing after it may have forgotten: see [`grace_period`].
+    pub fn advise(&self, mark: Option<Mark>, now: Moment, grace: Duration) -> MarkAdvice {
         let mut seen = lock(&self.seen);
         let Some(shown) = mark else {
             seen.last = None;
@@ -258,60 +242,62 @@ mod tests {
         Mark { id, opens_in, counted: Duration::ZERO, is_open: false }
     }
 
+    fn watching() -> impl Fn(Option<Mark>, Moment) -> MarkAdvice {
+        let watch = MarkWatch::default();
+        move |mark, now| watch.advise(mark, now, grace_period(LONGEST))
+    }
+
     #[test]
     fn both_clocks_must_have_passed() {
-        let (watch, start) = (MarkWatch::new(LONGEST), Moment::now());
-        let grace = watch.grace();
+        let (advise, start) = (watching(), Moment::now());
+        let grace = grace_period(LONGEST);
         assert!(grace > LONGEST);
-        assert_eq!(watch.advise(None, start), MarkAdvice::Make);
-        assert_eq!(watch.advise(Some(mark(1, grace)), start), MarkAdvice::Wait(grace));
+        assert_eq!(advise(None, start), MarkAdvice::Make);
+        assert_eq!(advise(Some(mark(1, grace)), start), MarkAdvice::Wait(grace));
         // The server's clock was set forward.
         let half = start.after(grace / 2);
-        assert_eq!(watch.advise(Some(mark(1, Duration::ZERO)), half), MarkAdvice::Raise(grace / 2));
+        assert_eq!(advise(Some(mark(1, Duration::ZERO)), half), MarkAdvice::Raise(grace / 2));
         // Another client has made a new one.
-        assert_eq!(watch.advise(Some(mark(2, Duration::ZERO)), start.after(grace)), MarkAdvice::Wait(grace));
+        assert_eq!(advise(Some(mark(2, Duration::ZERO)), start.after(grace)), MarkAdvice::Wait(grace));
         let late = start.after(grace * 2);
-        assert_eq!(watch.advise(Some(mark(2, Duration::ZERO)), late), MarkAdvice::Raise(grace));
+        assert_eq!(advise(Some(mark(2, Duration::ZERO)), late), MarkAdvice::Raise(grace));
         let counted = |opens_in| Some(Mark { counted: grace, ..mark(2, opens_in) });
-        assert_eq!(
-            watch.advise(counted(Duration::from_secs(1)), late),
-            MarkAdvice::Wait(Duration::from_secs(1))
-        );
-        assert_eq!(watch.advise(counted(Duration::ZERO), late), MarkAdvice::Open);
+        assert_eq!(advise(counted(Duration::from_secs(1)), late), MarkAdvice::Wait(Duration::from_secs(1)));
+        assert_eq!(advise(counted(Duration::ZERO), late), MarkAdvice::Open);
         let open = Mark { is_open: true, ..mark(2, grace * 2) };
-        assert_eq!(watch.advise(Some(open), late), MarkAdvice::Grants);
+        assert_eq!(advise(Some(open), late), MarkAdvice::Grants);
     }
 
     /// What others have counted is not counted again.
     #[test]
     fn a_count_begins_with_the_count_that_was_read() {
-        let (watch, start) = (MarkWatch::new(LONGEST), Moment::now());
+        let (advise, start) = (watching(), Moment::now());
         let after = |seconds| start.after(Duration::from_secs(seconds));
         let counted =
             |seconds| Some(Mark { counted: Duration::from_secs(seconds), ..mark(1, Duration::ZERO) });
-        let left = |seconds| watch.grace().saturating_sub(Duration::from_secs(seconds));
-        assert_eq!(watch.advise(counted(0), after(0)), MarkAdvice::Wait(left(0)));
-        assert_eq!(watch.advise(counted(5), after(6)), MarkAdvice::Wait(left(5)));
-        assert_eq!(watch.advise(counted(5), after(9)), MarkAdvice::Raise(Duration::from_secs(8)));
+        let left = |seconds| grace_period(LONGEST).saturating_sub(Duration::from_secs(seconds));
+        assert_eq!(advise(counted(0), after(0)), MarkAdvice::Wait(left(0)));
+        assert_eq!(advise(counted(5), after(6)), MarkAdvice::Wait(left(5)));
+        assert_eq!(advise(counted(5), after(9)), MarkAdvice::Raise(Duration::from_secs(8)));
     }
 
     /// An open mark that comes back with older data is older than the closed one.
     #[test]
     fn a_period_is_remembered_whatever_the_mark_says_later() {
-        let (watch, start) = (MarkWatch::new(LONGEST), Moment::now());
+        let (advise, start) = (watching(), Moment::now());
         let open = |id| Some(Mark { is_open: true, ..mark(id, Duration::ZERO) });
-        let grace = watch.grace();
-        assert_eq!(watch.advise(open(1), start), MarkAdvice::Grants);
-        assert_eq!(watch.advise(Some(mark(2, Duration::ZERO)), start), MarkAdvice::Wait(grace));
-        assert_eq!(watch.advise(open(1), start.after(grace / 2)), MarkAdvice::Make);
-        assert_eq!(watch.advise(open(2), start.after(grace / 2)), MarkAdvice::Grants);
-        assert_eq!(watch.advise(open(3), start.after(grace)), MarkAdvice::Grants);
+        let grace = grace_period(LONGEST);
+        assert_eq!(advise(open(1), start), MarkAdvice::Grants);
+        assert_eq!(advise(Some(mark(2, Duration::ZERO)), start), MarkAdvice::Wait(grace));
+        assert_eq!(advise(open(1), start.after(grace / 2)), MarkAdvice::Make);
+        assert_eq!(advise(open(2), start.after(grace / 2)), MarkAdvice::Grants);
+        assert_eq!(advise(open(3), start.after(grace)), MarkAdvice::Grants);
     }
 
     #[test]
     fn a_mark_too_far_ahead_is_made_anew() {
-        let watch = MarkWatch::new(LONGEST);
-        let ahead = mark(1, watch.grace() + Duration::from_micros(1));
-        assert_eq!(watch.advise(Some(ahead), Moment::now()), MarkAdvice::Make);
+        let advise = watching();
+        let ahead = mark(1, grace_period(LONGEST) + Duration::from_micros(1));
+        assert_eq!(advise(Some(ahead), Moment::now()), MarkAdvice::Make);
     }
 }
